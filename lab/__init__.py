@@ -1,0 +1,1 @@
+"""boardlab: boot time, sleep, power and benchmarks of boards, with a stated uncertainty."""

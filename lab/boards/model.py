@@ -1,0 +1,164 @@
+"""The records of a board type."""
+
+from __future__ import annotations
+
+import re
+
+from attrs import field, frozen, validators
+
+
+def _regex(_instance: object, attribute: object, value: str) -> None:
+    try:
+        re.compile(value)
+    except re.error as error:
+        name = getattr(attribute, "name", "pattern")
+        raise ValueError(f"{name}: not a regular expression ({error}): {value!r}") from error
+
+
+@frozen
+class Prompts:
+    """What the board waits with; regular expressions over console text.
+
+    Attributes:
+        autoboot: U-Boot's countdown line, after which a key stops autoboot.
+        username: who logs in. password: empty where login asks for none.
+    """
+
+    uboot: str = field(validator=_regex)
+    login: str = field(validator=_regex)
+    shell: str = field(validator=_regex)
+    autoboot: str = field(default="Hit any key to stop autoboot", validator=_regex)
+    username: str = "root"
+    password: str = ""
+
+
+@frozen
+class Uart:
+    """One of the board's UARTs.
+
+    Attributes:
+        name: as environments name the port, e.g. "uart0".
+        role: "console", or who else speaks there ("main1", "wkup", "mcu").
+        linux: the kernel's name for it; empty where Linux does not own it.
+        speed_bd: baud rate; 10 bits a byte (8N1).
+    """
+
+    name: str
+    role: str
+    linux: str = ""
+    speed_bd: int = field(default=115200, validator=validators.gt(0))
+
+
+@frozen
+class Medium:
+    """A medium that the board can boot from.
+
+    Attributes:
+        boot_mode: the value of the boot-mode straps that selects it.
+        title: how a report calls it.
+    """
+
+    boot_mode: int = field(validator=validators.ge(0))
+    title: str
+
+
+@frozen
+class Evidence:
+    """A line that says which medium the board really booted from.
+
+    Attributes:
+        source: who says it ("spl", "uboot", "kernel", "rootfs").
+        pattern: regular expression with one group, the medium in the source's own words.
+        media: the group's text -> boardlab's medium; a text that is missing here is no known medium.
+    """
+
+    source: str
+    pattern: str = field(validator=_regex)
+    media: dict[str, str]
+
+    def __attrs_post_init__(self) -> None:
+        if re.compile(self.pattern).groups != 1:
+            raise ValueError(f"pattern of evidence {self.source!r} needs exactly one group: {self.pattern!r}")
+
+
+@frozen
+class MomentPattern:
+    """A marker on the console; the moment is the arrival of its last byte (docs/boot-time.md).
+
+    Attributes:
+        name: the moment's name, e.g. "starting_kernel".
+        pattern: regular expression within one line; it must not end in a look-ahead.
+        required: a boot without it did not succeed.
+        stage: the title of the stage that ends here; empty where no stage ends.
+        times: how often it comes in a healthy boot (the K3 boards print two SPL banners); one more is a reset.
+    """
+
+    name: str
+    pattern: str = field(validator=_regex)
+    required: bool = False
+    stage: str = ""
+    times: int = field(default=1, validator=validators.ge(1))
+
+
+@frozen
+class Timeouts:
+    """Bounds of one boot, in seconds.
+
+    Attributes:
+        first_byte_s: power on -> first byte.
+        silence_s: how long a board that is off must stay silent, and how long a booting one may at most.
+        boot_s: power on -> login prompt.
+        discharge_s: dwell between off and on, so that the supplies fall.
+    """
+
+    first_byte_s: float = 5.0
+    off_silence_s: float = 0.5
+    hang_silence_s: float = 30.0
+    boot_s: float = 120.0
+    discharge_s: float = 2.0
+
+
+@frozen
+class BoardType:
+    """A kind of board.
+
+    Attributes:
+        name: as the performance guides spell it, e.g. "am62xx_sk".
+        moments: in the order of a healthy boot.
+        boot_mode_bits: how many strap lines the board has, bit 0 first.
+        failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
+    """
+
+    name: str
+    title: str
+    soc: str
+    prompts: Prompts
+    uarts: list[Uart]
+    media: dict[str, Medium]
+    moments: list[MomentPattern]
+    evidence: list[Evidence]
+    boot_mode_bits: int = field(validator=validators.in_(range(1, 33)))
+    timeouts: Timeouts = Timeouts()
+    failures: dict[str, str] = field(factory=dict)
+    virtual: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        for name, medium in self.media.items():
+            if medium.boot_mode >= 1 << self.boot_mode_bits:
+                raise ValueError(
+                    f"media.{name}.boot_mode = {medium.boot_mode:#x} needs more than {self.boot_mode_bits} straps"
+                )
+        for evidence in self.evidence:
+            for medium_name in evidence.media.values():
+                if medium_name not in self.media:
+                    raise ValueError(f"evidence {evidence.source!r} names {medium_name!r}, which is not under media")
+        seen: set[str] = set()
+        for moment in self.moments:
+            if moment.name in seen:
+                raise ValueError(f"two moments are called {moment.name!r}")
+            seen.add(moment.name)
+
+    @property
+    def console(self) -> Uart:
+        """The UART with U-Boot's and Linux's console."""
+        return next(uart for uart in self.uarts if uart.role == "console")

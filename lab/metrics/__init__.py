@@ -1,0 +1,7 @@
+"""Metrics declared once; samples, summaries, uncertainty and flags of a Measurement."""
+
+from lab.metrics.catalogue import ALL, by_name
+from lab.metrics.model import Flag, Measurement, Metric, Sample, Summary
+from lab.metrics.summary import summarise
+
+__all__ = ["ALL", "Flag", "Measurement", "Metric", "Sample", "Summary", "by_name", "summarise"]

@@ -1,0 +1,49 @@
+"""Every metric, declared once; the run, the store, the exporter and the report use these."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lab.errors import TestStableError
+from lab.metrics.model import Metric
+
+GUIDE: Final = 'Performance guide, "Boot-time Measurement"'
+
+BOOT_TIME: Final = Metric(
+    name="boot.time",
+    unit="s",
+    better="lower",
+    definition='From the arrival of the last byte of "Starting kernel ..." to that of the Linux prompt.',
+    resolution=1e-4,
+    source=GUIDE,
+)
+BOOT_POWER_ON: Final = Metric(
+    name="boot.power_on_to_prompt",
+    unit="s",
+    better="lower",
+    definition="From the power switch's acknowledgement of on to the arrival of the last byte of the Linux prompt.",
+    resolution=1e-3,
+    source="boardlab, docs/boot-time.md",
+)
+BOOT_STAGE: Final = Metric(
+    name="boot.stage",
+    unit="s",
+    better="lower",
+    definition="Between two neighbouring moments of a boot; the parameter `stage` names the later one.",
+    resolution=1e-4,
+    source="boardlab, docs/boot-time.md",
+)
+
+ALL: Final = (BOOT_TIME, BOOT_POWER_ON, BOOT_STAGE)
+
+
+def by_name(name: str) -> Metric:
+    """The metric of that name.
+
+    Raises:
+        TestStableError: no such metric.
+    """
+    for metric in ALL:
+        if metric.name == name:
+            return metric
+    raise TestStableError(f"no metric {name!r}; there are: {', '.join(m.name for m in ALL)}")

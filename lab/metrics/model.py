@@ -1,0 +1,98 @@
+"""The records of a number: what it is, its samples, how sure it is, where it came from."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from attrs import field, frozen, validators
+
+
+class Flag(enum.StrEnum):
+    """What could not be verified about a number, or what disturbed it. A flag never changes the value."""
+
+    MEDIUM_UNVERIFIED = "medium_unverified"  # fewer than two sources named the medium, none another one
+    OFF_UNVERIFIED = "off_unverified"  # the board did not answer, but its silence was not long enough to be sure
+    CLOCK_DISAGREES = "clock_disagrees"  # the kernel's printk times and the host's stamps drift apart
+    CONSOLE_OVERRUN = "console_overrun"  # the kernel's tty driver counted lost bytes
+    SIMULATED = "simulated"  # a virtual board; never compared with a real one
+
+
+@frozen
+class Metric:
+    """A quantity that boardlab measures.
+
+    Attributes:
+        name: dotted, e.g. "boot.time".
+        unit: SI unit symbol; values are stored in it.
+        better: which direction is an improvement.
+        definition: what is measured, in one sentence.
+        version: of the definition; numbers of different versions are never compared.
+        resolution: smallest difference that the method can show, in `unit`.
+        source: where the definition comes from.
+    """
+
+    name: str
+    unit: str
+    better: Literal["lower", "higher"]
+    definition: str
+    resolution: float = field(validator=validators.ge(0))
+    source: str
+    version: int = 1
+
+
+@frozen
+class Sample:
+    """One reading of a metric.
+
+    Attributes:
+        value: in the metric's unit.
+        uncertainty: bound of the error of this reading, ±, in the metric's unit.
+        cycle: which cycle of the run it is, from 1.
+    """
+
+    value: float
+    uncertainty: float = field(validator=validators.ge(0))
+    cycle: int
+    flags: frozenset[Flag] = frozenset()
+
+
+@frozen
+class Summary:
+    """Statistics over samples, in the metric's unit.
+
+    Attributes:
+        std: sample standard deviation (n - 1); 0 with one sample.
+        uncertainty: ± of the mean at 95 %: Student's t times the standard error, and the largest bound of a single
+            reading, added in quadrature (docs/boot-time.md).
+    """
+
+    n: int
+    mean: float
+    median: float
+    min: float
+    max: float
+    p95: float
+    std: float
+    uncertainty: float
+
+
+@frozen
+class Measurement:
+    """A number with everything that makes it believable.
+
+    Attributes:
+        params: what distinguishes it from other measurements of the same metric, e.g. {"medium": "sd"}.
+        provenance: board, release, host, adapter, clock …: whatever is needed to judge it later.
+    """
+
+    metric: Metric
+    params: Mapping[str, str]
+    samples: tuple[Sample, ...]
+    provenance: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def flags(self) -> frozenset[Flag]:
+        """The flags of all samples."""
+        return frozenset().union(*(s.flags for s in self.samples))
