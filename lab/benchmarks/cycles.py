@@ -1,0 +1,66 @@
+"""The loop of cycles: measure, record, retry within a bound, go on.
+
+A failed attempt is recorded with its class and never becomes a sample. Whether it is retried depends only on whether
+its error is transient (lab/errors.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from attrs import frozen
+
+from lab.errors import BoardlabError
+
+BACKOFF_S = (0.0, 2.0, 5.0)  # before the first, second and any later retry: a killed service needs a moment to return
+
+Result = TypeVar("Result")
+
+
+@frozen
+class Attempt(Generic[Result]):
+    """One try of one cycle.
+
+    Attributes:
+        cycle: from 1. number: from 1 within the cycle.
+        result: what `measure` returned, or None when it raised `error`.
+    """
+
+    cycle: int
+    number: int
+    result: Result | None
+    error: BoardlabError | None
+
+
+def run_cycles(
+    cycles: Iterable[int],
+    measure: Callable[[int, int], Result],
+    record: Callable[[Attempt[Result]], None],
+    *,
+    retries: int,
+    sleep: Callable[[float], None],
+) -> None:
+    """Measure every cycle of `cycles`, each with at most `retries` further attempts after a transient error.
+
+    Every attempt is handed to `record` before the next one begins, so that nothing measured is lost.
+
+    Args:
+        measure: called with the cycle and the attempt's number, both from 1.
+        sleep: waits that many seconds.
+
+    Raises:
+        BoardlabError: the error of the last attempt of the first cycle that could not be measured.
+    """
+    for cycle in cycles:
+        for number in range(1, retries + 2):
+            try:
+                result = measure(cycle, number)
+            except BoardlabError as error:
+                record(Attempt(cycle, number, None, error))
+                if not error.transient or number > retries:
+                    raise
+                sleep(BACKOFF_S[min(number, len(BACKOFF_S)) - 1])
+            else:
+                record(Attempt(cycle, number, result, None))
+                break
