@@ -6,6 +6,7 @@ pure: who reads the console feeds it bytes and moments, and asks it what became 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Protocol
@@ -172,7 +173,7 @@ class BootWatch:
                 f"type {self.board.name} do not fit this release",
                 failure="moment_missing",
             )
-        if any(later.t_ns < earlier.t_ns for earlier, later in zip(order, order[1:], strict=False)):
+        if any(later.t_ns < earlier.t_ns for earlier, later in itertools.pairwise(order)):
             raise BoardTransientError(
                 "the moments came out of order: " + " ".join(m.name for m in order), failure="moment_order"
             )
@@ -186,7 +187,9 @@ class BootWatch:
         start, end = first[START], first[END]
         on_ns, on_u_ns = self.power.acknowledged_ns, self.power.acknowledged_ns - self.power.requested_ns
 
-        def sample(metric: Metric, extra: dict[str, str], span: tuple[int, int, int], window: tuple[int, int]) -> BootSample:
+        def sample(
+            metric: Metric, extra: dict[str, str], span: tuple[int, int, int], window: tuple[int, int]
+        ) -> BootSample:
             begin_ns, end_ns, u_ns = span
             reading = Sample((end_ns - begin_ns) / 1e9, u_ns / 1e9, cycle, flags)
             return BootSample(metric, params | extra, reading, *window)

@@ -1,0 +1,103 @@
+"""labgrid's console through the console server: a drop-in for SerialDriver whose bytes carry stamps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attr
+from labgrid.driver import ConsoleExpectMixin, Driver
+from labgrid.factory import target_factory
+from labgrid.protocol import ConsoleProtocol
+from pexpect import TIMEOUT
+
+from lab.console.client import ConsoleClient, PortInfo, ensure_server
+from lab.console.recording import Chunk
+from lab.errors import ConfigurationError
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
+    """StampedConsoleDriver - a console that the console server owns, stamps and records.
+
+    Put it in SerialDriver's place under UBootDriver and ShellDriver. The server is started when none runs, and goes on
+    reading the port when this driver is deactivated.
+
+    Args:
+        adapter_latency_ms (float): the USB adapter's latency timer, where sysfs does not tell it
+        txdelay (float), txchunk (int): as of SerialDriver
+        runtime (str): the console server's runtime directory; default as `lab console` has it
+
+    Attributes:
+        capture: what was read since `start_capture`, one chunk per read(2) of the server.
+        info: the port as the server opened it.
+    """
+
+    bindings = {"port": {"SerialPort"}}
+    adapter_latency_ms = attr.ib(default=None, validator=attr.validators.optional(attr.validators.instance_of(float)))
+    txdelay = attr.ib(default=0.0, validator=attr.validators.instance_of(float))
+    txchunk = attr.ib(default=1, validator=attr.validators.instance_of(int))
+    timeout = attr.ib(default=3.0, validator=attr.validators.instance_of(float))
+    runtime = attr.ib(default="", validator=attr.validators.instance_of(str))
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._expect.delayafterread = None  # 100 µs a read that only terminals of its own children need
+        self._client: ConsoleClient | None = None
+        self._unread = b""
+        self.capture: list[Chunk] = []
+        self.info: PortInfo | None = None
+
+    def on_activate(self) -> None:
+        if not self.port.port:
+            raise ConfigurationError(
+                f"{self.port.display_name}: no such serial port now; is the adapter plugged in, and does `match` fit it? "
+                "(udevadm info /dev/ttyUSB0)"
+            )
+        socket = ensure_server(Path(self.runtime) if self.runtime else None)
+        client = ConsoleClient(socket)
+        try:
+            latency_ns = None if self.adapter_latency_ms is None else round(self.adapter_latency_ms * 1e6)
+            self.info = client.open(self.port.port, speed_bd=self.port.speed, adapter_latency_ns=latency_ns)
+            client.attach(self.info.name, write=True)
+        except BaseException:
+            client.close()
+            raise
+        self._client = client
+        self._unread = b""
+
+    def on_deactivate(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+        self._expect.buffer = b""
+
+    def start_capture(self) -> None:
+        """Forget what was read before; `capture` grows from here."""
+        self.capture = []
+        self._unread = b""
+        self._expect.buffer = b""
+
+    def unread(self, data: bytes) -> None:
+        """Give bytes back to the next read, e.g. a prompt that another driver wants to see."""
+        self._unread = data + self._unread
+
+    def _read(self, size: int = 1, timeout: float = 0.0, max_size: int | None = None) -> bytes:
+        if not self._unread:
+            chunk = self._connected().read(timeout)
+            if chunk is None:
+                raise TIMEOUT(f"nothing on {self.port.port} within {timeout:.2f} s")
+            self.capture.append(chunk)
+            self._unread = chunk.data
+        wanted = max_size or len(self._unread)
+        data, self._unread = self._unread[:wanted], self._unread[wanted:]
+        return data
+
+    def _write(self, data: bytes) -> int:
+        self._connected().write(data)
+        return len(data)
+
+    def _connected(self) -> ConsoleClient:
+        if self._client is None:
+            raise ConfigurationError("StampedConsoleDriver is not active: target.activate(console) first")
+        return self._client

@@ -1,0 +1,5 @@
+"""labgrid strategies: a board's life as a state machine. Importing this module registers them."""
+
+from strategies.boardstrategy import BoardStrategy, Status
+
+__all__ = ["BoardStrategy", "Status"]

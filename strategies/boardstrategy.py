@@ -1,0 +1,256 @@
+"""BoardStrategy: off, bootloader and linux, from the medium that was asked for, each state verified."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attr
+from labgrid.factory import target_factory
+from labgrid.step import step
+from labgrid.strategy import Strategy
+from pexpect import TIMEOUT
+
+from lab import boards
+from lab.benchmarks.boot import BootWatch, PowerEdge
+from lab.boards import BoardType
+from lab.console.moments import LineTiming, MomentFinder
+from lab.errors import BoardTransientError, ConfigurationError, LabStableError
+
+POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at
+OFF_ATTEMPTS = 2
+DRAIN_S = 5.0  # how long a board that was switched off may go on talking while supplies fall
+
+
+class Status(enum.Enum):
+    """What is known of the board. After any failure it is `unknown`, and the next transition power-cycles."""
+
+    unknown = 0
+    off = 1
+    bootloader = 2
+    linux = 3
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class BoardStrategy(Strategy):
+    """BoardStrategy - power, boot medium, U-Boot and Linux of one board.
+
+    Args:
+        board_type (str): a type of lab/boards, e.g. "am62xx_sk"
+        board (str): this board's own name, e.g. its serial number
+        medium (str): what it boots from unless told otherwise; default the first of the board type
+
+    It can be used again after a failure: nothing is remembered but that the state is unknown.
+    """
+
+    bindings = {
+        "power": "PowerProtocol",
+        "console": "StampedConsoleDriver",
+        "boot_mode": {"BootModeDriver", None},
+        "uboot": {"UBootDriver", None},
+        "shell": {"ShellDriver", None},
+    }
+
+    board_type = attr.ib(validator=attr.validators.instance_of(str))
+    board = attr.ib(validator=attr.validators.instance_of(str))
+    medium = attr.ib(default="", validator=attr.validators.instance_of(str))
+    status = attr.ib(default=Status.unknown, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.type: BoardType = boards.load(self.board_type)
+        self.medium = self.medium or next(iter(self.type.media))
+        self.select_medium(self.medium)
+        self.sleep: Callable[[float], None] = time.sleep
+
+    def select_medium(self, medium: str) -> None:
+        """Boot from `medium` at the next power on.
+
+        Raises:
+            ConfigurationError: the board type has no such medium, or no straps are wired to select another one.
+        """
+        if medium not in self.type.media:
+            raise ConfigurationError(
+                f"board type {self.type.name} has no medium {medium!r}; it has: {', '.join(self.type.media)}"
+            )
+        if medium != self.medium and self.boot_mode is None:
+            raise ConfigurationError(
+                f"medium {medium!r} cannot be selected: the env has no BootModeDriver, and the switches are taken to be "
+                f"set to {self.medium!r} (BoardStrategy: medium)"
+            )
+        if medium != self.medium:
+            self.medium = medium
+            self.status = Status.unknown
+
+    @step(args=["status"])
+    def transition(self, status: Status | str) -> None:
+        """Bring the board into `status`, by way of a power cycle unless it is there.
+
+        Raises:
+            BoardlabError: by whose fault it failed; the status is unknown then.
+        """
+        status = _status(status)
+        if status is Status.unknown:
+            raise ConfigurationError("a board cannot be brought into the state 'unknown'")
+        if status is self.status:
+            return
+        try:
+            if status is Status.off:
+                self.off()
+            elif status is Status.bootloader:
+                self._bootloader()
+            else:
+                self._linux()
+        except BaseException:
+            self.status = Status.unknown
+            raise
+        self.status = status
+
+    @step(args=["status"])
+    def force(self, status: Status | str) -> None:
+        """Believe that the board is in `status`, e.g. because a person brought it there."""
+        status = _status(status)
+        self.target.activate(self.power)
+        self.target.activate(self.console)
+        if status is Status.bootloader:
+            self.target.activate(self._bound("uboot", "UBootDriver"))
+        elif status is Status.linux:
+            self.target.activate(self._bound("shell", "ShellDriver"))
+        self.status = status
+
+    @step()
+    def off(self) -> None:
+        """Switch off and verify it: the console falls silent and does not answer a key.
+
+        Raises:
+            LabStableError: the board is still there after the second try (a stuck relay, a second supply).
+        """
+        self.status = Status.unknown
+        for driver in (self.uboot, self.shell):
+            if driver is not None:
+                self.target.deactivate(driver)
+        self.target.activate(self.console)
+        self.target.activate(self.power)
+        for _ in range(OFF_ATTEMPTS):
+            self.power.off()
+            if self._silent() and not self._answers():
+                self.status = Status.off
+                return
+        raise LabStableError(
+            f"{self.board} is still alive after power off ({OFF_ATTEMPTS} tries): {self._tail()!r} came on its console. "
+            "Check that the outlet is the board's, that its relay moves, and that no USB cable feeds the board",
+            failure="power_off_ineffective",
+        )
+
+    @step()
+    def boot(self) -> BootWatch:
+        """Power-cycle and boot from `medium` to the login prompt, without touching the console on the way.
+
+        The status is `unknown` afterwards: nobody has logged in. `transition("linux")` does both.
+
+        Returns:
+            the finished boot; the console's `capture` holds its bytes from before power on.
+        """
+        self.status = Status.unknown
+        self.off()
+        self.sleep(self.type.timeouts.discharge_s)
+        edge = self._power_on()
+        watch = BootWatch(self.type, self.medium, edge)
+        finder = MomentFinder(self.type.moments, self.timing())
+        self._follow(watch, finder)
+        return watch
+
+    def timing(self) -> LineTiming:
+        """How exactly the console's stamps are known."""
+        self.target.activate(self.console)
+        return LineTiming.of(self.console.info)
+
+    def _power_on(self) -> PowerEdge:
+        if self.boot_mode is not None:
+            self.target.activate(self.boot_mode)
+            self.boot_mode.set(self.type.media[self.medium].boot_mode)
+        self.console.start_capture()
+        self.status = Status.unknown
+        self.power.on()
+        edge: PowerEdge = self.power.edge
+        return edge
+
+    def _follow(self, watch: BootWatch, finder: MomentFinder) -> None:
+        taken = 0
+        while not watch.done:
+            self._wait(POLL_S)
+            for chunk in self.console.capture[taken:]:
+                watch.feed(chunk.data, chunk.t_ns)
+                for moment in finder.feed(chunk):
+                    watch.moment(moment)
+            taken = len(self.console.capture)
+            if not watch.done:
+                watch.check(self.power.clock.now_ns())
+
+    def _bootloader(self) -> None:
+        uboot = self._bound("uboot", "UBootDriver")
+        self.off()
+        self.sleep(self.type.timeouts.discharge_s)
+        self._power_on()
+        try:
+            self.target.activate(uboot)
+        except TIMEOUT as error:
+            raise BoardTransientError(
+                f"{self.board} did not reach its U-Boot prompt from {self.medium}; the last it said was {self._tail()!r}",
+                failure="autoboot_missed",
+            ) from error
+
+    def _linux(self) -> None:
+        shell = self._bound("shell", "ShellDriver")
+        self.boot()
+        # The prompt has been read to time it; the shell driver must see it too.
+        line = b"".join(c.data for c in self.console.capture).rsplit(b"\n", 1)[-1]
+        self.console.unread(line)
+        try:
+            self.target.activate(shell)
+        except TIMEOUT as error:
+            raise BoardTransientError(
+                f"{self.board} booted from {self.medium}, but the login failed; the last it said was {self._tail()!r}",
+                failure="login_failed",
+            ) from error
+
+    def _silent(self) -> bool:
+        deadline = time.monotonic() + DRAIN_S
+        while time.monotonic() < deadline:
+            if not self._wait(self.type.timeouts.off_silence_s):
+                return True
+        return False
+
+    def _answers(self) -> bool:
+        self.console.write(b"\r")
+        return self._wait(self.type.timeouts.off_silence_s)
+
+    def _wait(self, timeout_s: float) -> bool:
+        """Whether bytes came within that time."""
+        try:
+            self.console.read(timeout=timeout_s)
+        except TIMEOUT:
+            return False
+        return True
+
+    def _tail(self) -> str:
+        data = b"".join(chunk.data for chunk in self.console.capture[-50:])
+        return data[-120:].decode("latin-1").strip()
+
+    def _bound(self, name: str, driver: str) -> Any:
+        found = getattr(self, name)
+        if found is None:
+            raise ConfigurationError(f"the env has no {driver}: add one to the target's drivers")
+        return found
+
+
+def _status(status: Status | str) -> Status:
+    if isinstance(status, Status):
+        return status
+    try:
+        return Status[status]
+    except KeyError as error:
+        raise ConfigurationError(f"no state {status!r}; there are: {', '.join(s.name for s in Status)}") from error
