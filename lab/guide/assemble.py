@@ -65,9 +65,8 @@ def _table(raw: RawTable, index: int, boards: Collection[str]) -> Table:
 
 def _full_row(row: RawRow, table: int, columns: Sequence[Column]) -> Iterator[Cell]:
     params = {c.text: text.strip() for c, text in zip(columns, row.cells, strict=True) if c.is_key}
-    for position, (column, text) in enumerate(zip(columns, row.cells, strict=True)):
-        if position > 0:
-            yield _cell(row, table, position, column, text, params)
+    for position in range(1, len(columns)):
+        yield _cell(row, table, position, columns[position], params)
 
 
 def _other_row(row: RawRow, table: int, columns: Sequence[Column], full: Sequence[RawRow]) -> Iterator[Cell]:
@@ -83,7 +82,7 @@ def _other_row(row: RawRow, table: int, columns: Sequence[Column], full: Sequenc
         if position == 0:
             continue
         if position < firm:
-            yield _cell(row, table, position, columns[position], text, params)
+            yield _cell(row, table, position, columns[position], params)
             continue
         column = columns[likely[position - firm]] if likely else None
         yield Cell(
@@ -101,8 +100,8 @@ def _other_row(row: RawRow, table: int, columns: Sequence[Column], full: Sequenc
         )
 
 
-def _cell(row: RawRow, table: int, position: int, column: Column, text: str, params: Mapping[str, str]) -> Cell:
-    value = cells.parse(text)
+def _cell(row: RawRow, table: int, position: int, column: Column, params: Mapping[str, str]) -> Cell:
+    value = cells.parse(row.cells[position])
     unit = column.unit or (headers.row_unit(row.cells[0])[1] if not column.is_key else None)
     if _holds_identifiers(column) and value.number is not None:
         value = Value(Kind.IDENTIFIER, value.text)
