@@ -32,9 +32,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
         other = decimal.get(unit)
         text = f"{first.cell.unit!r} here means {meaning} ({proof})"
         if other is None:
-            yield Remark(
-                f"{text}, not {10 ** (6 if unit[0] == 'm' else 3):.0e} bytes", line=sheet.guide.tables[table].line
-            )
+            yield Remark(f"{text}, not 10^{6 if unit[0] == 'm' else 3} bytes", first, also=readings[1:])
             continue
         contrast = f"line {other.cell.line} prints {other.cell.unit!r} for {_DECIMAL[other.metric][0]}"
         for reading in readings:
