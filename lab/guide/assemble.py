@@ -78,6 +78,7 @@ def _other_row(row: RawRow, table: int, columns: Sequence[Column], full: Sequenc
     table_boards = {column.board for column in columns if column.board}
     only_board = next(iter(table_boards)) if len(table_boards) == 1 else None
     likely = _likely_columns(row, columns, full) if short else None
+    pattern = _repeated_metrics(columns, len(row.cells) - len(keys)) if short else []
     for position, text in enumerate(row.cells):
         if position == 0:
             continue
@@ -96,7 +97,7 @@ def _other_row(row: RawRow, table: int, columns: Sequence[Column], full: Sequenc
             line=row.line,
             params=params,
             likely_board=column.board if column else None,
-            likely_metric=column.metric if column else None,
+            likely_metric=pattern[(position - firm) % len(pattern)] if pattern else None,
         )
 
 
@@ -130,7 +131,7 @@ def _likely_columns(row: RawRow, columns: Sequence[Column], full: Sequence[RawRo
 
     A choice fits where every cell agrees with its column's emptiness: a column that is empty in all full rows may not
     hold a number, and one that is never empty must. UDP tables tell that way, since some boards leave the datagram
-    size empty.
+    size empty. Without such a column there is no choice.
     """
     groups = _groups(columns)
     if len(groups) < 2 or len(full) < 2:
@@ -146,6 +147,13 @@ def _likely_columns(row: RawRow, columns: Sequence[Column], full: Sequence[RawRo
         if all(_fits(text, column, full) for text, column in zip(row.cells[keys:], places, strict=True)):
             fitting.append(places)
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _repeated_metrics(columns: Sequence[Column], present: int) -> list[str]:
+    """The metrics of one board, if all boards have the same and a whole number of boards is present; else nothing."""
+    metrics = [[columns[i].metric for i in group] for group in _groups(columns)]
+    same = bool(metrics) and all(names == metrics[0] for names in metrics)
+    return metrics[0] if same and present > 0 and present % len(metrics[0]) == 0 else []
 
 
 def _groups(columns: Sequence[Column]) -> list[list[int]]:

@@ -70,7 +70,8 @@ class Cell:
         metric: the header's text without the board; None for an unattributed cell.
         unit: as printed in the header, or in the row's name where the header says "perf".
         params: what tells the row apart, header text -> cell text; the first column and further key columns.
-        likely_board: for an unattributed cell, the board that the table's constant columns point to (docs/guides.md).
+        likely_board: for an unattributed cell, the board that the table's empty columns point to (docs/guides.md).
+        likely_metric: for an unattributed cell, the metric, where each board of the table has the same columns.
     """
 
     table: int
@@ -129,11 +130,13 @@ class Module:
 
     Attributes:
         clock_mhz: "ARM running at 1.4GHz", in MHz; None where the description names none.
+        clock_step_mhz: the value of its last printed digit.
     """
 
     name: str
     description: str
     clock_mhz: float | None
+    clock_step_mhz: float
     line: int
 
 

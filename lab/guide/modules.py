@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from lab.guide.assemble import RawTable
+from lab.guide.cells import decimals
 from lab.guide.model import Module
 
 _CLOCK = re.compile(r"ARM\s+running\s+at\s+(\d+(?:\.\d+)?)\s*([GM])Hz", re.IGNORECASE)
@@ -26,5 +27,7 @@ def of_table(raw: RawTable) -> Iterator[Module]:
 def module(name: str, description: str, line: int) -> Module:
     """A module with the clock that its description names."""
     match = _CLOCK.search(description)
-    clock = float(match[1]) * (1000.0 if match[2].upper() == "G" else 1.0) if match else None
-    return Module(name, description, clock, line)
+    if not match:
+        return Module(name, description, None, 0.0, line)
+    scale = 1000.0 if match[2].upper() == "G" else 1.0
+    return Module(name, description, float(match[1]) * scale, scale * 10.0 ** -decimals(match[1]), line)

@@ -12,17 +12,16 @@ from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet
 
 _TOLERANCE = 0.02
-_AGREES = 0.03
 
 
 def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
     """Arithmetic latencies count clock cycles, so a sister board with a known clock says which of the two is right."""
     clocks = {r.board: r for r in sheet.of("cpu.clock") if r.board and r.number}
     modules = {board: boards.module_of(sheet.guide, board) for board in clocks}
-    sound = [b for b, r in clocks.items() if (m := modules[b]) and m.clock_mhz and _close(r.number, m.clock_mhz)]
+    sound = [board for board, reading in clocks.items() if _agrees(reading.number, modules[board])]
     for board, reading in clocks.items():
         module = modules[board]
-        if module is not None and module.clock_mhz and not _close(reading.number, module.clock_mhz):
+        if module is not None and module.clock_mhz and not _agrees(reading.number, module):
             yield _remark(sheet, reading, module, sound)
 
 
@@ -34,11 +33,11 @@ def _remark(sheet: Sheet, reading: Reading, module: Module, sound: list[str]) ->
     measured = _measured_mhz(sheet, reading.board or "", sound)
     if measured is None:
         return Remark(f"{text}; the guide does not tell which is right", reading, severity=Severity.SUSPECT)
-    if _close(measured, reading.number, _AGREES):
+    if _close(measured, reading.number):
         return Remark(
             f"{text}; the arithmetic latencies say {measured:.0f} MHz, so the table of modules is out of date", reading
         )
-    if _close(measured, module.clock_mhz, _AGREES):
+    if _close(measured, module.clock_mhz):
         return Remark(
             f"{text}; the arithmetic latencies say {measured:.0f} MHz, so the printed clock is wrong",
             reading,
@@ -62,8 +61,15 @@ def _measured_mhz(sheet: Sheet, board: str, sound: list[str]) -> float | None:
     return statistics.median(estimates) if estimates else None
 
 
-def _close(a: float | None, b: float | None, tolerance: float = _TOLERANCE) -> bool:
-    return bool(a and b) and abs((a or 0.0) / (b or 1.0) - 1) <= tolerance
+def _agrees(clock: float | None, module: Module | None) -> bool:
+    """Whether a clock is the module's, as far as its printed digits go: 1.2 GHz may be 1.25 GHz."""
+    if clock is None or module is None or module.clock_mhz is None:
+        return False
+    return _close(clock, module.clock_mhz) or abs(clock - module.clock_mhz) <= module.clock_step_mhz / 2 + 1e-6
+
+
+def _close(a: float | None, b: float | None) -> bool:
+    return bool(a and b) and abs((a or 0.0) / (b or 1.0) - 1) <= _TOLERANCE
 
 
 RULE = Rule(

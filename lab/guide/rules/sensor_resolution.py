@@ -8,7 +8,7 @@ from lab.guide.catalogue import Reading
 from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet
 
-_SHUNT_LSB_V = 2.5e-6  # INA226/INA231, shunt voltage register
+_SHUNT_LSB_V = 2.5e-6  # INA226/INA231, shunt voltage register; the offset is up to 4 of them, of some types 20
 _SHUNT_OHM = 0.010  # of the rails of the vendor's evaluation boards
 _CORE_SHUNT_OHM = 0.002
 _CORE_RAILS = frozenset({"vdd_core", "vdd_mpu", "vdd_cpu"})
@@ -24,7 +24,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
                 f"is {reading.number / step:.1f} steps of the current sensor ({step:.2f} mW each at this rail's nominal "
                 "voltage); unless the sensor averaged over many conversions, the number has no second digit",
                 reading,
-                resolution=LEAST_STEPS * step,
+                resolution=2 * LEAST_STEPS * step,  # of a difference: each of the two readings may be off
             )
 
 

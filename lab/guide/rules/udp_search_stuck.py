@@ -37,31 +37,26 @@ def _place(rows: Sequence[udp.Row]) -> tuple[str | None, str | None, str | None]
 
 
 def _search(rows: Sequence[udp.Row], unlimited: Sequence[udp.Row]) -> Iterator[Remark]:
-    proofs = [(r.frame, r.packets_k, "without loss") for r in rows]
+    proofs = [(row, "without loss") for row in rows]
     proofs += [
-        (r.frame, r.packets_k, f"with {r.loss.number:.2f} % loss")
-        for r in unlimited
-        if r.loss is not None and r.loss.number is not None and r.loss.number <= _LITTLE_LOSS
+        (row, f"with {row.loss.number:.2f} % loss")
+        for row in unlimited
+        if row.loss is not None and row.loss.number is not None and row.loss.number <= _LITTLE_LOSS
     ]
     for row in rows:
-        larger = [proof for proof in proofs if proof[0] >= row.frame]
-        frame, possible, how = max(larger, key=lambda proof: proof[1])
-        smaller = max((r for r in rows if r.frame < row.frame), key=lambda r: r.packets_k * r.frame, default=None)
-        share = row.packets_k / possible if possible else 1.0
-        bits = (
-            row.packets_k * row.frame / (smaller.packets_k * smaller.frame) if smaller and smaller.packets_k else 1.0
-        )
+        larger, how = max((p for p in proofs if p[0].frame >= row.frame), key=lambda p: p[0].packets_k)
+        smaller, how_smaller = max((p for p in proofs if p[0].frame <= row.frame), key=lambda p: _bytes(p[0]))
+        share = row.packets_k / larger.packets_k if larger.packets_k else 1.0
+        bits = _bytes(row) / _bytes(smaller) if _bytes(smaller) else 1.0
         if min(share, bits) >= _SUSPECT:
             continue
         if share <= bits:
             why = (
-                f"{row.packets_k:.1f} thousand packets a second, but the board does {possible:.0f} with frames of {frame} "
-                f"bytes {how}, which are no easier"
+                f"{row.packets_k:.1f} thousand packets a second, but the board does {larger.packets_k:.0f} with frames of "
+                f"{larger.frame} bytes {how}, which are no easier"
             )
         else:
-            why = (
-                f"carries {100 * bits:.0f} % of the bits that frames of {smaller.frame if smaller else 0} bytes carry"
-            )
+            why = f"carries {100 * bits:.0f} % of the bits that frames of {smaller.frame} bytes carry {how_smaller}"
         is_broken = min(share, bits) < _BROKEN
         yield Remark(
             f"{why}: the search for the rate without loss {'got stuck' if is_broken else 'may have stopped early'}",
@@ -69,6 +64,10 @@ def _search(rows: Sequence[udp.Row], unlimited: Sequence[udp.Row]) -> Iterator[R
             also=row.readings[1:],
             severity=Severity.ERROR if is_broken else Severity.SUSPECT,
         )
+
+
+def _bytes(row: udp.Row) -> float:
+    return row.packets_k * row.frame
 
 
 RULE = Rule(
