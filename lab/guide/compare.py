@@ -68,7 +68,7 @@ def compare(old: Sheet, new: Sheet, board: str | None = None) -> Comparison:
     """Compare all results of two guides.
 
     Args:
-        board: only this one, as a header spells it.
+        board: only this one, as a header spells it, and what may be of it (rows whose board is not known).
     """
     before, after = known.evidence(old), known.evidence(new)
     olds, news = _results(before), _results(after)
@@ -77,10 +77,15 @@ def compare(old: Sheet, new: Sheet, board: str | None = None) -> Comparison:
     pairs = [(olds[partner], news[key]) for key, partner in partners.items() if partner is not None]
     changes = (_change(_pair(a, b, before, after)) for a, b in pairs)
     return Comparison(
-        tuple(sorted((c for c in changes if board in {None, c.board}), key=_weight)),
-        tuple(r for key, r in olds.items() if key not in used and board in {None, r.board}),
-        tuple(news[key] for key, partner in partners.items() if partner is None and board in {None, key.board}),
+        tuple(sorted((c for c in changes if _concerns(board, c.board)), key=_weight)),
+        tuple(r for key, r in olds.items() if key not in used and _concerns(board, r.board)),
+        tuple(news[key] for key, partner in partners.items() if partner is None and _concerns(board, key.board)),
     )
+
+
+def _concerns(wanted: str | None, board: str | None) -> bool:
+    """Whether a row may be of the wanted board; one without a board may."""
+    return wanted is None or board is None or board == wanted
 
 
 def _results(evidence: Evidence) -> dict[_Key, Reading]:
@@ -120,6 +125,8 @@ def _pair(old: Reading, new: Reading, before: Evidence, after: Evidence) -> Pair
 def _change(pair: Pair) -> Change:
     judgement = judges.judge(pair)
     cell = pair.new.cell
+    short = [side.name for r, side in pair.sides() if r.cell.kind is Kind.UNATTRIBUTED and r.board is not None]
+    note = f"; the row is short in {' and '.join(short)}, its board follows from the columns that boards leave empty"
     return Change(
         board=pair.new.board or pair.old.board,
         metric=pair.new.metric or f"{cell.row}: {cell.metric}",
@@ -129,7 +136,7 @@ def _change(pair: Pair) -> Change:
         new=pair.new_number,
         ratio=pair.ratio,
         verdict=judgement.verdict,
-        reason=judgement.reason,
+        reason=judgement.reason + (note if short else ""),
         printed=(pair.old.cell.value.text, cell.value.text),
         lines=(pair.old.cell.line, cell.line),
     )
