@@ -62,6 +62,7 @@ class BoardStrategy(Strategy):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self.type: BoardType = boards.load(self.board_type)
+        self._off_ns = 0
         self.medium = self.medium or next(iter(self.type.media))
         self.select_medium(self.medium)
         self.sleep: Callable[[float], None] = time.sleep
@@ -136,6 +137,7 @@ class BoardStrategy(Strategy):
         self.target.activate(self.power)
         for _ in range(OFF_ATTEMPTS):
             self.power.off()
+            self._off_ns = self.power.clock.now_ns()
             if self._silent() and not self._answers():
                 self.status = Status.off
                 return
@@ -156,7 +158,6 @@ class BoardStrategy(Strategy):
         """
         self.status = Status.unknown
         self.off()
-        self.sleep(self.type.timeouts.discharge_s)
         edge = self._power_on()
         watch = BootWatch(self.type, self.medium, edge)
         finder = MomentFinder(self.type.moments, self.timing())
@@ -172,6 +173,8 @@ class BoardStrategy(Strategy):
         if self.boot_mode is not None:
             self.target.activate(self.boot_mode)
             self.boot_mode.set(self.type.media[self.medium].boot_mode)
+        discharged_ns = self._off_ns + round(self.type.timeouts.discharge_s * 1e9)
+        self.sleep(max(0, discharged_ns - self.power.clock.now_ns()) / 1e9)
         self.console.start_capture()
         self.status = Status.unknown
         self.power.on()
@@ -193,7 +196,6 @@ class BoardStrategy(Strategy):
     def _bootloader(self) -> None:
         uboot = self._bound("uboot", "UBootDriver")
         self.off()
-        self.sleep(self.type.timeouts.discharge_s)
         self._power_on()
         try:
             self.target.activate(uboot)
@@ -218,15 +220,15 @@ class BoardStrategy(Strategy):
             ) from error
 
     def _silent(self) -> bool:
-        deadline = time.monotonic() + DRAIN_S
-        while time.monotonic() < deadline:
-            if not self._wait(self.type.timeouts.off_silence_s):
+        deadline_ns = self.power.clock.now_ns() + round(DRAIN_S * 1e9)
+        while self.power.clock.now_ns() < deadline_ns:
+            if not self._wait(self.type.timeouts.off_silence_s / 2):
                 return True
         return False
 
     def _answers(self) -> bool:
         self.console.write(b"\r")
-        return self._wait(self.type.timeouts.off_silence_s)
+        return self._wait(self.type.timeouts.off_silence_s / 2)
 
     def _wait(self, timeout_s: float) -> bool:
         """Whether bytes came within that time."""

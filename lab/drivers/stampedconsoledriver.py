@@ -84,14 +84,23 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     def _read(self, size: int = 1, timeout: float = 0.0, max_size: int | None = None) -> bytes:
         if not self._unread:
-            chunk = self._connected().read(timeout)
-            if chunk is None:
-                raise TIMEOUT(f"nothing on {self.port.port} within {timeout:.2f} s")
-            self.capture.append(chunk)
-            self._unread = chunk.data
+            self._unread = self._fetch(timeout)
         wanted = max_size or len(self._unread)
         data, self._unread = self._unread[:wanted], self._unread[wanted:]
         return data
+
+    def _fetch(self, timeout: float) -> bytes:
+        """Everything that has come by now; waits for the first chunk only."""
+        client = self._connected()
+        fetched = []
+        chunk = client.read(timeout)
+        while chunk is not None:
+            fetched.append(chunk)
+            chunk = client.read(0)
+        if not fetched:
+            raise TIMEOUT(f"nothing on {self.port.port} within {timeout:.2f} s")
+        self.capture += fetched
+        return b"".join(c.data for c in fetched)
 
     def _write(self, data: bytes) -> int:
         self._connected().write(data)
