@@ -18,7 +18,7 @@ FLOORS = (
     ("lab", "lab.clock", "lab.errors"),
     ("lab.boards", "lab.metrics"),
     ("lab.console", "lab.results", "lab.benchmarks", "virtual"),
-    ("lab.report", "lab.power", "lab.guide", "lab.judge", "exporters"),
+    ("lab.run", "lab.report", "lab.power", "lab.guide", "lab.judge", "exporters"),
     ("lab.drivers", "lab.web"),
     ("strategies",),
     ("lab.pytest_plugin", "lab.cli"),
