@@ -6,7 +6,18 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, BigInteger, Double, ForeignKey, ForeignKeyConstraint, MetaData, Text, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    MetaData,
+    Text,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from lab.results.columns import ConsoleText, Flags, Params, UtcDateTime
@@ -75,10 +86,21 @@ class MeasurementRow(Base):
 
 
 class AttemptRow(Base):
-    """One try at one cycle, good or failed."""
+    """One try at one cycle, good or failed; a cycle has at most one good one."""
 
     __tablename__ = "attempts"
-    __table_args__ = (UniqueConstraint("run_id", "params", "cycle", "number"),)
+    __table_args__ = (
+        UniqueConstraint("run_id", "params", "cycle", "number"),
+        Index(
+            "ix_attempts_good",
+            "run_id",
+            "params",
+            "cycle",
+            unique=True,
+            sqlite_where=text("outcome = 'ok'"),
+            postgresql_where=text("outcome = 'ok'"),
+        ),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id"))

@@ -86,18 +86,11 @@ def samples(session: Session, run_id: int, metric: str | None) -> list[StoredSam
     ]
 
 
-def measurement(session: Session, its_run: Run, row: MeasurementRow) -> Measurement:
-    """A number with its samples by cycle; its definition is the one it was measured by, whatever today's is."""
-    wanted = (
-        select(SampleRow, AttemptRow.cycle)
-        .join(SampleRow.attempt)
-        .where(SampleRow.measurement_id == row.id)
-        .order_by(AttemptRow.cycle, SampleRow.id)
-    )
-    taken = tuple(
-        Sample(sample.value, sample.uncertainty, cycle, _flags(sample.flags))
-        for sample, cycle in session.execute(wanted).tuples()
-    )
+def measurements(session: Session, its_run: Run) -> list[Measurement]:
+    """A run's numbers, each with its samples by cycle.
+
+    A number's definition is the one it was measured by, whatever today's is.
+    """
     provenance = {
         **its_run.provenance,
         "run": its_run.id,
@@ -105,7 +98,25 @@ def measurement(session: Session, its_run: Run, row: MeasurementRow) -> Measurem
         "board": its_run.board,
         "release": its_run.release,
     }
-    return Measurement(_metric(row.definition), row.params, taken, provenance)
+    readings = (
+        select(SampleRow.measurement_id, SampleRow.value, SampleRow.uncertainty, AttemptRow.cycle, SampleRow.flags)
+        .join(SampleRow.attempt)
+        .where(AttemptRow.run_id == its_run.id)
+        .order_by(AttemptRow.cycle, SampleRow.id)
+    )
+    taken: dict[int, list[Sample]] = {}
+    for measurement_id, value, uncertainty, cycle, flags in session.execute(readings).tuples():
+        taken.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, _flags(flags)))
+    rows = (
+        select(MeasurementRow)
+        .where(MeasurementRow.run_id == its_run.id)
+        .options(joinedload(MeasurementRow.definition))
+        .order_by(MeasurementRow.id)
+    )
+    return [
+        Measurement(_metric(row.definition), row.params, tuple(taken[row.id]), provenance)
+        for row in session.scalars(rows)
+    ]
 
 
 def _metric(row: DefinitionRow) -> Metric:

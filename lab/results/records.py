@@ -103,7 +103,7 @@ class AttemptRecord:
 
     Attributes:
         cycle: which cycle it is, from 1, among those with the same `params`.
-        number: which try of that cycle, from 1.
+        number: which try of that cycle, from 1; the store goes on counting where an earlier session has tried it.
         params: what was tried, e.g. {"medium": "sd"}.
         outcome: "ok" or the failure class, e.g. "hang_kernel".
         fault: whose fault a failure is, as `BoardlabError.fault`; None when ok.

@@ -22,34 +22,31 @@ from lab.results.models import (
     MomentRow,
     SampleRow,
 )
-from lab.results.records import AttemptRecord, Json, SampleRecord
+from lab.results.records import OK, AttemptRecord, Json, SampleRecord
 
 
 def insert_attempt(session: Session, run_id: int, record: AttemptRecord) -> int:
-    """Write an attempt and everything that belongs to it; the id of an equal one where it is there already.
+    """Write an attempt and everything that belongs to it; the id of the same one where it is there already.
 
     Raises:
-        TestStableError: another attempt has this cycle and number, or no such metric.
+        TestStableError: the cycle has a good attempt already, or there is no such metric.
     """
-    known = session.scalars(
-        select(AttemptRow).where(
-            AttemptRow.run_id == run_id,
-            AttemptRow.params == record.params,
-            AttemptRow.cycle == record.cycle,
-            AttemptRow.number == record.number,
-        )
-    ).one_or_none()
-    if known is not None:
-        if (known.started_at, known.outcome) == (record.started_at, record.outcome):
-            return known.id
-        raise TestStableError(
-            f"run {run_id} already has attempt {record.number} of cycle {record.cycle} with {dict(record.params)}, "
-            f"recorded {known.started_at:%Y-%m-%d %H:%M:%S} as {known.outcome!r}; is the run going on elsewhere?"
-        )
+    same_cycle = select(AttemptRow).where(
+        AttemptRow.run_id == run_id, AttemptRow.params == record.params, AttemptRow.cycle == record.cycle
+    )
+    earlier = session.scalars(same_cycle).all()
+    for attempt in earlier:
+        if attempt.started_at == record.started_at and attempt.outcome == record.outcome:
+            return attempt.id
+        if attempt.outcome == OK == record.outcome:
+            raise TestStableError(
+                f"cycle {record.cycle} of run {run_id} with {dict(record.params)} was measured already, "
+                f"{attempt.started_at:%Y-%m-%d %H:%M:%S} UTC; does another program go on with the same run?"
+            )
     row = AttemptRow(
         run_id=run_id,
         cycle=record.cycle,
-        number=record.number,
+        number=max([record.number, *(a.number + 1 for a in earlier)]),  # a resumed run goes on counting
         params=record.params,
         outcome=record.outcome,
         fault=record.fault,

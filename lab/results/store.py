@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final, Self, TypeVar, get_args
 
 from attrs import define, field
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, selectinload
 
@@ -18,8 +18,8 @@ from lab.metrics import Measurement
 from lab.results import engine, readout, rows, schema
 from lab.results.artifacts import ArtifactStore
 from lab.results.faults import explain
-from lab.results.location import Location, locate
-from lab.results.models import AttemptArtifactRow, AttemptRow, MeasurementRow, RunRow, SampleRow
+from lab.results.location import DATABASE_VARIABLE, Location, locate
+from lab.results.models import AttemptArtifactRow, AttemptRow, RunRow, SampleRow
 from lab.results.records import Attempt, AttemptRecord, Json, Run, RunStatus, StoredSample
 
 BUSY_TIMEOUT_S: Final = 30.0
@@ -42,6 +42,11 @@ class Store:
     artifacts: ArtifactStore
     _engine: Engine
     _pause: Callable[[float], None] = field(default=time.sleep)
+
+    @property
+    def url(self) -> str:
+        """How to name the database to a person: a path, or a URL without its password."""
+        return self.location.name
 
     def begin_run(self, kind: str, board_type: str, board: str, release: str, *, plan: Json, provenance: Json) -> Run:
         """Begin a run; its status is "running" until `finish_run`."""
@@ -100,11 +105,12 @@ class Store:
     def record_attempt(self, run_id: int, record: AttemptRecord) -> int:
         """Commit an attempt with its samples, moments and artifact links in one transaction; returns its id.
 
-        Recording the same attempt again returns the same id, so a commit whose answer was lost can be repeated.
+        Recording the same attempt (by its start) again returns the same id, so a commit whose answer was lost can be
+        repeated.
 
         Raises:
             ConfigurationError: no such run.
-            TestStableError: the run is completed, another attempt has this cycle and number, or no such metric.
+            TestStableError: the run is completed, the cycle has a good attempt already, or there is no such metric.
         """
 
         def insert(session: Session) -> int:
@@ -151,9 +157,15 @@ class Store:
     def measurements(self, run_id: int) -> list[Measurement]:
         """The run's numbers in the order in which they first appeared, each with all its samples by cycle."""
         with self._read() as session:
-            run = readout.run(_find(session, run_id))
-            wanted = select(MeasurementRow).where(MeasurementRow.run_id == run_id).order_by(MeasurementRow.id)
-            return [readout.measurement(session, run, row) for row in session.scalars(wanted)]
+            return readout.measurements(session, readout.run(_find(session, run_id)))
+
+    def outcomes(self, run_id: int) -> dict[str, int]:
+        """How many attempts of a run ended in each outcome ("ok", or the failure class)."""
+        wanted = (
+            select(AttemptRow.outcome, func.count()).where(AttemptRow.run_id == run_id).group_by(AttemptRow.outcome)
+        )
+        with self._read() as session:
+            return dict(session.execute(wanted).tuples().all())
 
     def close(self) -> None:
         """Close all connections."""
@@ -186,12 +198,17 @@ class Store:
 
 
 def open_store(
-    url: str | None = None, *, busy_timeout_s: float = BUSY_TIMEOUT_S, pause: Callable[[float], None] = time.sleep
+    url: str | None = None,
+    *,
+    create: bool = True,
+    busy_timeout_s: float = BUSY_TIMEOUT_S,
+    pause: Callable[[float], None] = time.sleep,
 ) -> Store:
     """Open the results, creating or migrating the database.
 
     Args:
         url: a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE; None: $LAB_DB, else the user's data directory.
+        create: whether to create an SQLite file that is not there.
         busy_timeout_s: how long one try waits for SQLite's write lock.
         pause: waits that many seconds between tries.
 
@@ -200,6 +217,11 @@ def open_store(
         LabError: the database is locked, damaged, or its server does not answer.
     """
     location = locate(url)
+    if not create and location.path is not None and not location.path.exists():
+        raise ConfigurationError(
+            f"there are no results in {location.path}: the file does not exist; name another one with --db or "
+            f"${DATABASE_VARIABLE}, or measure something first"
+        )
     store = Store(location, ArtifactStore(location.artifacts), engine.create(location, busy_timeout_s), pause)
     try:
         with guarded(location):

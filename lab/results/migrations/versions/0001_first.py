@@ -76,6 +76,14 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_attempts_run_id"),
         sa.UniqueConstraint("run_id", "params", "cycle", "number", name="uq_attempts_run_id_params_cycle_number"),
     )
+    op.create_index(
+        "ix_attempts_good",
+        "attempts",
+        ["run_id", "params", "cycle"],
+        unique=True,
+        sqlite_where=sa.text("outcome = 'ok'"),
+        postgresql_where=sa.text("outcome = 'ok'"),
+    )
     op.create_table(
         "samples",
         sa.Column("id", sa.Integer(), nullable=False),
