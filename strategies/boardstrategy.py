@@ -16,7 +16,8 @@ from pexpect import TIMEOUT
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.boards import BoardType
-from lab.console.moments import LineTiming, MomentFinder
+from lab.console.model import Chunk, LineTiming
+from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 
 POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at
@@ -54,10 +55,10 @@ class BoardStrategy(Strategy):
         "shell": {"ShellDriver", None},
     }
 
-    board_type = attr.ib(validator=attr.validators.instance_of(str))
-    board = attr.ib(validator=attr.validators.instance_of(str))
-    medium = attr.ib(default="", validator=attr.validators.instance_of(str))
-    status = attr.ib(default=Status.unknown, init=False)
+    board_type: str = attr.ib(validator=attr.validators.instance_of(str))
+    board: str = attr.ib(validator=attr.validators.instance_of(str))
+    medium: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    status: Status = attr.ib(default=Status.unknown, init=False)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -167,7 +168,8 @@ class BoardStrategy(Strategy):
     def timing(self) -> LineTiming:
         """How exactly the console's stamps are known."""
         self.target.activate(self.console)
-        return LineTiming.of(self.console.info)
+        timing: LineTiming = self.console.info.meta.timing
+        return timing
 
     def _power_on(self) -> PowerEdge:
         if self.boot_mode is not None:
@@ -185,9 +187,10 @@ class BoardStrategy(Strategy):
         taken = 0
         while not watch.done:
             self._wait(POLL_S)
-            for chunk in self.console.capture[taken:]:
-                watch.feed(chunk.data, chunk.t_ns)
-                for moment in finder.feed(chunk):
+            for event in self.console.capture[taken:]:
+                if isinstance(event, Chunk):
+                    watch.feed(event.data, event.t_ns)
+                for moment in finder.feed(event):
                     watch.moment(moment)
             taken = len(self.console.capture)
             if not watch.done:
@@ -209,8 +212,7 @@ class BoardStrategy(Strategy):
         shell = self._bound("shell", "ShellDriver")
         self.boot()
         # The prompt has been read to time it; the shell driver must see it too.
-        line = b"".join(c.data for c in self.console.capture).rsplit(b"\n", 1)[-1]
-        self.console.unread(line)
+        self.console.unread(self.console.captured().rsplit(b"\n", 1)[-1])
         try:
             self.target.activate(shell)
         except TIMEOUT as error:
@@ -239,8 +241,8 @@ class BoardStrategy(Strategy):
         return True
 
     def _tail(self) -> str:
-        data = b"".join(chunk.data for chunk in self.console.capture[-50:])
-        return data[-120:].decode("latin-1").strip()
+        tail: bytes = self.console.captured()[-120:]
+        return tail.decode("latin-1").strip()
 
     def _bound(self, name: str, driver: str) -> Any:
         found = getattr(self, name)

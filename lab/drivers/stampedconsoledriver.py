@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import attr
-from labgrid.driver import ConsoleExpectMixin, Driver
+from labgrid.driver import Driver
+from labgrid.driver.consoleexpectmixin import ConsoleExpectMixin
 from labgrid.factory import target_factory
 from labgrid.protocol import ConsoleProtocol
 from pexpect import TIMEOUT
 
-from lab.console.client import ConsoleClient, PortInfo, ensure_server
-from lab.console.recording import Chunk
-from lab.errors import ConfigurationError
+from lab.console.client import ConsoleClient
+from lab.console.model import Chunk, Event, Gap, Kind
+from lab.console.spawn import ensure_server
+from lab.console.status import PortInfo
+from lab.errors import ConfigurationError, LabTransientError
 
 
 @target_factory.reg_driver
@@ -29,23 +32,25 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         runtime (str): the console server's runtime directory; default as `lab console` has it
 
     Attributes:
-        capture: what was read since `start_capture`, one chunk per read(2) of the server.
+        capture: what came since `start_capture`: a chunk per read(2) of the server, and what disturbed the reading.
         info: the port as the server opened it.
     """
 
     bindings = {"port": {"SerialPort"}}
-    adapter_latency_ms = attr.ib(default=None, validator=attr.validators.optional(attr.validators.instance_of(float)))
-    txdelay = attr.ib(default=0.0, validator=attr.validators.instance_of(float))
-    txchunk = attr.ib(default=1, validator=attr.validators.instance_of(int))
-    timeout = attr.ib(default=3.0, validator=attr.validators.instance_of(float))
-    runtime = attr.ib(default="", validator=attr.validators.instance_of(str))
+    adapter_latency_ms: float | None = attr.ib(
+        default=None, validator=attr.validators.optional(attr.validators.instance_of(float))
+    )
+    txdelay: float = attr.ib(default=0.0, validator=attr.validators.instance_of(float))
+    txchunk: int = attr.ib(default=1, validator=attr.validators.instance_of(int))
+    timeout: float = attr.ib(default=3.0, validator=attr.validators.instance_of(float))
+    runtime: str = attr.ib(default="", validator=attr.validators.instance_of(str))
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._expect.delayafterread = None  # 100 µs a read that only terminals of its own children need
         self._client: ConsoleClient | None = None
         self._unread = b""
-        self.capture: list[Chunk] = []
+        self.capture: list[Event] = []
         self.info: PortInfo | None = None
 
     def on_activate(self) -> None:
@@ -78,6 +83,10 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self._unread = b""
         self._expect.buffer = b""
 
+    def captured(self) -> bytes:
+        """The bytes of `capture`."""
+        return b"".join(event.data for event in self.capture if isinstance(event, Chunk))
+
     def unread(self, data: bytes) -> None:
         """Give bytes back to the next read, e.g. a prompt that another driver wants to see."""
         self._unread = data + self._unread
@@ -90,17 +99,23 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         return data
 
     def _fetch(self, timeout: float) -> bytes:
-        """Everything that has come by now; waits for the first chunk only."""
+        """Everything that has come by now; waits for the first event only."""
         client = self._connected()
-        fetched = []
-        chunk = client.read(timeout)
-        while chunk is not None:
-            fetched.append(chunk)
-            chunk = client.read(0)
-        if not fetched:
+        data = []
+        event = client.read_event(timeout)
+        while event is not None:
+            self.capture.append(event)
+            if isinstance(event, Chunk):
+                data.append(event.data)
+            elif isinstance(event, Gap) and event.kind is Kind.LOST:
+                raise LabTransientError(
+                    f"{self.port.port} went away while it was read: look at the adapter, its cable and its hub (dmesg)",
+                    failure="adapter_lost",
+                )
+            event = client.read_event(0)
+        if not data:
             raise TIMEOUT(f"nothing on {self.port.port} within {timeout:.2f} s")
-        self.capture += fetched
-        return b"".join(c.data for c in fetched)
+        return b"".join(data)
 
     def _write(self, data: bytes) -> int:
         self._connected().write(data)
