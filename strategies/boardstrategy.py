@@ -139,7 +139,7 @@ class BoardStrategy(Strategy):
         for _ in range(OFF_ATTEMPTS):
             self.power.off()
             self._off_ns = self.power.clock.now_ns()
-            if self._silent() and not self._answers():
+            if self._silent() and not self.console.answers(self.type.timeouts.off_silence_s / 2):
                 self.status = Status.off
                 return
         raise LabStableError(
@@ -186,15 +186,14 @@ class BoardStrategy(Strategy):
     def _follow(self, watch: BootWatch, finder: MomentFinder) -> None:
         taken = 0
         while not watch.done:
-            self._wait(POLL_S)
+            self.console.poll(POLL_S)
             for event in self.console.capture[taken:]:
                 if isinstance(event, Chunk):
                     watch.feed(event.data, event.t_ns)
                 for moment in finder.feed(event):
                     watch.moment(moment)
             taken = len(self.console.capture)
-            if not watch.done:
-                watch.check(self.power.clock.now_ns())
+            watch.check(self.power.clock.now_ns())
 
     def _bootloader(self) -> None:
         uboot = self._bound("uboot", "UBootDriver")
@@ -224,21 +223,9 @@ class BoardStrategy(Strategy):
     def _silent(self) -> bool:
         deadline_ns = self.power.clock.now_ns() + round(DRAIN_S * 1e9)
         while self.power.clock.now_ns() < deadline_ns:
-            if not self._wait(self.type.timeouts.off_silence_s / 2):
+            if not self.console.poll(self.type.timeouts.off_silence_s / 2):
                 return True
         return False
-
-    def _answers(self) -> bool:
-        self.console.write(b"\r")
-        return self._wait(self.type.timeouts.off_silence_s / 2)
-
-    def _wait(self, timeout_s: float) -> bool:
-        """Whether bytes came within that time."""
-        try:
-            self.console.read(timeout=timeout_s)
-        except TIMEOUT:
-            return False
-        return True
 
     def _tail(self) -> str:
         tail: bytes = self.console.captured()[-120:]

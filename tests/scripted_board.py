@@ -22,7 +22,7 @@ HEALTHY = (
 )
 
 
-@define(eq=False)
+@define(eq=False, slots=False)
 class ScriptedBoard:
     """Plays `boots` one after the other, the last one for ever.
 

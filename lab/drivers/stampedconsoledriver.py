@@ -59,8 +59,17 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
                 f"{self.port.display_name}: no such serial port now; is the adapter plugged in, and does `match` fit it? "
                 "(udevadm info /dev/ttyUSB0)"
             )
-        socket = ensure_server(Path(self.runtime) if self.runtime else None)
-        client = ConsoleClient(socket)
+        self._connected()
+        self._unread = b""
+
+    def on_deactivate(self) -> None:
+        self._disconnect()
+        self._expect.buffer = b""
+
+    def _connected(self) -> ConsoleClient:
+        if self._client is not None:
+            return self._client
+        client = ConsoleClient(ensure_server(Path(self.runtime) if self.runtime else None))
         try:
             latency_ns = None if self.adapter_latency_ms is None else round(self.adapter_latency_ms * 1e6)
             self.info = client.open(self.port.port, speed_bd=self.port.speed, adapter_latency_ns=latency_ns)
@@ -69,13 +78,12 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
             client.close()
             raise
         self._client = client
-        self._unread = b""
+        return client
 
-    def on_deactivate(self) -> None:
+    def _disconnect(self) -> None:
         if self._client is not None:
             self._client.close()
         self._client = None
-        self._expect.buffer = b""
 
     def start_capture(self) -> None:
         """Forget what was read before; `capture` grows from here."""
@@ -87,6 +95,21 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         """The bytes of `capture`."""
         return b"".join(event.data for event in self.capture if isinstance(event, Chunk))
 
+    @Driver.check_active
+    def poll(self, timeout: float) -> bool:
+        """Whether bytes came within `timeout` seconds; they are in `capture` then, and in labgrid's log."""
+        data = self._fetch(timeout)
+        if data:
+            self._unread += data
+            self.read()
+        return bool(data)
+
+    @Driver.check_active
+    def answers(self, timeout: float) -> bool:
+        """Send a carriage return; whether anything came back within `timeout` seconds."""
+        self._write(b"\r")
+        return bool(self.poll(timeout))
+
     def unread(self, data: bytes) -> None:
         """Give bytes back to the next read, e.g. a prompt that another driver wants to see."""
         self._unread = data + self._unread
@@ -94,15 +117,16 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     def _read(self, size: int = 1, timeout: float = 0.0, max_size: int | None = None) -> bytes:
         if not self._unread:
             self._unread = self._fetch(timeout)
+            if not self._unread:
+                raise TIMEOUT(f"nothing on {self.port.port} within {timeout:.2f} s")
         wanted = max_size or len(self._unread)
         data, self._unread = self._unread[:wanted], self._unread[wanted:]
         return data
 
     def _fetch(self, timeout: float) -> bytes:
-        """Everything that has come by now; waits for the first event only."""
-        client = self._connected()
+        """All bytes that have come by now, after waiting for the first event; none when none came in time."""
         data = []
-        event = client.read_event(timeout)
+        event = self._next_event(timeout)
         while event is not None:
             self.capture.append(event)
             if isinstance(event, Chunk):
@@ -112,16 +136,20 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
                     f"{self.port.port} went away while it was read: look at the adapter, its cable and its hub (dmesg)",
                     failure="adapter_lost",
                 )
-            event = client.read_event(0)
-        if not data:
-            raise TIMEOUT(f"nothing on {self.port.port} within {timeout:.2f} s")
+            event = self._next_event(0)
         return b"".join(data)
 
-    def _write(self, data: bytes) -> int:
-        self._connected().write(data)
-        return len(data)
+    def _next_event(self, timeout: float) -> Event | None:
+        try:
+            return self._connected().read_event(timeout)
+        except LabTransientError:
+            self._disconnect()  # the next use finds or starts a server again
+            raise
 
-    def _connected(self) -> ConsoleClient:
-        if self._client is None:
-            raise ConfigurationError("StampedConsoleDriver is not active: target.activate(console) first")
-        return self._client
+    def _write(self, data: bytes) -> int:
+        try:
+            self._connected().write(data)
+        except LabTransientError:
+            self._disconnect()
+            raise
+        return len(data)
