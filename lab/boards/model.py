@@ -106,9 +106,10 @@ class Timeouts:
 
     Attributes:
         first_byte_s: power on -> first byte.
-        silence_s: how long a board that is off must stay silent, and how long a booting one may at most.
+        off_silence_s: how long a board that was switched off must stay silent, half of it after a key was sent to it.
+        hang_silence_s: how long a booting board may say nothing.
         boot_s: power on -> login prompt.
-        discharge_s: dwell between off and on, so that the supplies fall.
+        discharge_s: least time between off and on, so that the supplies fall; off is verified meanwhile.
     """
 
     first_byte_s: float = 5.0

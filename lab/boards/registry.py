@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import cattrs
+from cattrs.v import format_exception
 
 from lab.boards.model import BoardType
 from lab.errors import ConfigurationError
@@ -54,8 +55,12 @@ def load_file(path: Path) -> BoardType:
     try:
         return converter.structure(merged, BoardType)
     except cattrs.BaseValidationError as error:
-        reasons = "; ".join(cattrs.transform_error(error, path=path.name))
+        reasons = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=_reason))
         raise ConfigurationError(f"{path}: {reasons}") from error
+
+
+def _reason(error: BaseException, kind: type | None) -> str:
+    return str(error) if isinstance(error, ValueError) and str(error) else format_exception(error, kind)
 
 
 def _exact(kind: type) -> Any:

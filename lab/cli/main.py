@@ -1,0 +1,74 @@
+"""The entry point: one command, lazy rooms, errors as one line and an honest exit code.
+
+Exit codes: 0 done · 1 the board, the lab or the test failed · 2 a wrong option, argument, file or URL ·
+130 interrupted by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated, Final
+
+import typer
+
+from lab.cli.rooms import ROOMS, Room, add_rooms, words
+from lab.errors import BoardlabError, ConfigurationError
+
+FAULT: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
+
+
+def main(arguments: Sequence[str] | None = None, rooms: Sequence[Room] = ROOMS) -> int:
+    """Run `lab`; returns the exit code.
+
+    Args:
+        arguments: the words after `lab`; None: this process's.
+        rooms: what `lab` consists of.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that knows no "±" is no reason to fail
+    try:
+        build(words(given), rooms)(args=given, prog_name="lab")
+    except BoardlabError as error:
+        typer.echo(f"error: {error}", err=True)
+        return USAGE if isinstance(error, ConfigurationError) else FAULT
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SystemExit as ended:  # how typer ends, well or after a wrong word
+        return ended.code if isinstance(ended.code, int) else 0
+    return 0
+
+
+def build(arguments: Sequence[str], rooms: Sequence[Room]) -> typer.Typer:
+    """The command with the room that the arguments name loaded."""
+    app = typer.Typer(
+        name="lab",
+        help="The performance lab for boards. Measure with: pytest --lg-env am62x.yaml",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    add_rooms(app, rooms, arguments)
+    return app
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"boardlab {version('boardlab')}")
+        raise typer.Exit
+
+
+def _options(
+    *,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """The options before a room's name."""

@@ -1,0 +1,61 @@
+"""Which room of the house has which commands. Rooms are named, not imported: only the one asked for is loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Final
+
+import typer
+from attrs import frozen
+
+
+@frozen
+class Room:
+    """A word after `lab`.
+
+    Attributes:
+        module: holds a `typer.Typer` called `app`. Where that has one command, `lab NAME` is this command.
+        help: one line, what `lab --help` says; the same as the room's own.
+    """
+
+    name: str
+    module: str
+    help: str
+
+
+ROOMS: Final = (
+    Room("boards", "lab.boards.commands", "The board types that boardlab knows."),
+    Room("console", "lab.console.commands", "Serial consoles: server, live view, recordings and their replay."),
+    Room("results", "lab.results.commands", "What was measured, and the evidence behind each number."),
+    Room("report", "lab.report.commands", "Write a run as one HTML page that needs no network."),
+    Room(
+        "virtual",
+        "virtual.commands",
+        "Virtual boards: real U-Boot and Linux on QEMU, powered and wired like real ones.",
+    ),
+)
+
+
+def add_rooms(app: typer.Typer, rooms: Sequence[Room], arguments: Sequence[str]) -> None:
+    """Give `app` all rooms; the one that the arguments begin with is loaded, the others are only named."""
+    for room in rooms:
+        if arguments[:1] != [room.name]:
+            app.command(room.name, help=room.help)(_named_only)
+            continue
+        commands: typer.Typer = import_module(room.module).app
+        if len(commands.registered_commands) == 1 and not commands.registered_groups:
+            app.add_typer(commands)  # without a name: its one command becomes ours
+        else:
+            app.add_typer(commands, name=room.name)
+
+
+def words(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The words after `lab`: the arguments, or what a shell wants to have completed."""
+    line = environ.get("_TYPER_COMPLETE_ARGS") or environ.get("COMP_WORDS")
+    return line.split()[1:] if line and "_LAB_COMPLETE" in environ else list(arguments)
+
+
+def _named_only() -> None:
+    """Stands for a room's commands in `lab --help`."""

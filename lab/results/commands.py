@@ -1,0 +1,127 @@
+"""`lab results`: what was measured, and the evidence behind each number."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from lab.errors import ConfigurationError, LabStableError
+from lab.metrics import Measurement, summarise
+from lab.metrics.catalogue import BOOT_STAGE
+from lab.results import documents
+from lab.results.evidence import evidence_lines
+from lab.results.figures import label, table
+from lab.results.format import head_lines, numbers_and_failures
+from lab.results.overview import overview
+from lab.results.records import OK
+from lab.results.store import open_store
+
+LAST_ID: Final = 2**31 - 1  # of the databases' integers
+
+app = typer.Typer(help="What was measured, and the evidence behind each number.", no_args_is_help=True)
+
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--db", metavar="URL", help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else yours)."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+
+
+@app.command("list")
+def list_runs(
+    *,
+    as_json: Json = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many runs at most.")] = 20,
+    db: Database = None,
+) -> None:
+    """List runs, the newest first."""
+    with open_store(db, create=False) as store:
+        runs = store.runs(limit)
+        if as_json:
+            typer.echo(json.dumps([documents.run_document(run) for run in runs], indent=2))
+            return
+        if not runs:
+            typer.echo(f"no runs yet in {store.url}")
+            return
+        rows = []
+        for run in runs:
+            outcomes = store.outcomes(run.id)
+            good, tried = outcomes.get(OK, 0), sum(outcomes.values())
+            about = [f"{run.started_at:%Y-%m-%d %H:%M}", run.board_type, run.board, run.release, run.kind, run.status]
+            rows.append([str(run.id), *about, f"{good}/{tried}", _headline(store.measurements(run.id))])
+    header = ["run", "begun (UTC)", "board type", "board", "release", "kind", "status", "good", "averages"]
+    typer.echo("\n".join(table(header, rows, "><<<<<<><")))
+
+
+@app.command()
+def show(
+    run_id: Annotated[
+        int, typer.Argument(metavar="ID", min=1, max=LAST_ID, help="The run, as `lab results list` numbers it.")
+    ],
+    *,
+    as_json: Json = False,
+    log: Annotated[bool, typer.Option("--log", help="Print the console log behind each number of a cycle.")] = False,
+    cycle: Annotated[int | None, typer.Option(min=1, help="With --log: which cycle (default: the first).")] = None,
+    medium: Annotated[str | None, typer.Option(help="With --log: of this medium only.")] = None,
+    metric: Annotated[str | None, typer.Option(help="With --log: of this metric only, e.g. boot.time.")] = None,
+    db: Database = None,
+) -> None:
+    """Show a run's numbers, stages and failed attempts; with --log, the evidence of one cycle."""
+    if not log and (cycle is not None or medium is not None or metric is not None):
+        raise ConfigurationError("--cycle, --medium and --metric choose what --log prints; add --log")
+    if log and as_json:
+        raise ConfigurationError(
+            "--log prints text; leave out --log for JSON, which names the log's artifact and bytes"
+        )
+    with open_store(db, create=False) as store:
+        run = overview(store, run_id)
+        if log:
+            lines = evidence_lines(run, store.artifacts, cycle=cycle, medium=medium, metric=metric)
+        elif as_json:
+            lines = [json.dumps(documents.full_document(run), indent=2)]
+        else:
+            lines = [*head_lines(run), *numbers_and_failures(run)]
+    typer.echo("\n".join(lines))
+
+
+@app.command()
+def export(
+    run_ids: Annotated[
+        list[int] | None, typer.Argument(metavar="[ID]...", min=1, max=LAST_ID, help="Runs (default: all).")
+    ] = None,
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Everything, with the failed attempts (the default).")
+    ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="One line a sample; failed attempts have none.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file.")] = None,
+    db: Database = None,
+) -> None:
+    """Write runs with all their samples as JSON or CSV."""
+    if as_json and as_csv:
+        raise ConfigurationError("--json or --csv, not both")
+    with open_store(db, create=False) as store:
+        wanted = run_ids or [run.id for run in reversed(store.runs())]
+        runs = [overview(store, run_id) for run_id in wanted]
+    text = documents.export_csv(runs) if as_csv else json.dumps(documents.export_document(runs), indent=2) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LabStableError(f"cannot write {output}: {error.strerror}; choose another file with -o") from error
+
+
+def _headline(measurements: list[Measurement]) -> str:
+    """The averages of the run's first metric."""
+    metric = next((m.metric for m in measurements if m.metric.name != BOOT_STAGE.name), None)
+    if metric is None:
+        return "-"
+    averages = [f"{label(m.params)} {summarise(m.samples).mean:.2f}" for m in measurements if m.metric == metric]
+    return f"{metric.name} [{metric.unit}] {', '.join(averages)}"

@@ -1,0 +1,44 @@
+"""Connections that behave the same on every database."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from lab.results.location import Location
+
+READ_ONLY: Final = "lab_read_only"
+_CONNECT_TIMEOUT_S: Final = 10
+
+
+def create(location: Location, busy_timeout_s: float) -> Engine:
+    """An engine for the location.
+
+    SQLite: write-ahead log, so that readers never wait; a transaction takes the write lock when it begins, because one
+    that reads first and writes later fails at once where another writer came between (sqlite.org/lang_transaction.html).
+    `synchronous=NORMAL` loses nothing when a program is killed; after a loss of power the last commits may be missing,
+    but the database is sound (sqlite.org/pragma.html#pragma_synchronous).
+    """
+    if location.path is None:
+        arguments = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "boardlab"}
+        return create_engine(location.url, pool_pre_ping=True, connect_args=arguments)
+    # isolation_level=None: the driver must not open transactions of its own before our BEGIN.
+    engine = create_engine(location.url, connect_args={"timeout": busy_timeout_s, "isolation_level": None})
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    reads = connection.get_execution_options().get(READ_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

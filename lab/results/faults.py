@@ -1,0 +1,80 @@
+"""What a database's error means for a person: whose fault, whether waiting helps, and how to mend it."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError, TestStableError
+from lab.results.location import Location
+
+_KEPT: Final = "what was recorded before is intact; mend this and resume the run"
+
+# Primary result codes (sqlite.org/rescode.html); an extended code begins with its primary one.
+_SQLITE: Final[dict[str, tuple[type[BoardlabError], str]]] = {
+    "SQLITE_BUSY": (LabTransientError, "another program holds it locked; `fuser {path}` names it; let it end"),
+    "SQLITE_LOCKED": (LabTransientError, "another program holds it locked; `fuser {path}` names it; let it end"),
+    "SQLITE_FULL": (LabStableError, f"the disk is full; free space under {{folder}}: {_KEPT}"),
+    "SQLITE_IOERR": (
+        LabStableError,
+        f"the disk refused to read or write; look at `df {{folder}}`, quotas, file-size limits and dmesg: {_KEPT}",
+    ),
+    "SQLITE_READONLY": (
+        ConfigurationError,
+        "this user may not write it or the directory {folder}, where SQLite keeps its journal; "
+        "change their owner, or choose another database with --db, --lab-db or $LAB_DB",
+    ),
+    "SQLITE_CANTOPEN": (
+        ConfigurationError,
+        "this user may not open or create it in {folder}; "
+        "change the owner, or choose another database with --db, --lab-db or $LAB_DB",
+    ),
+    "SQLITE_NOTADB": (ConfigurationError, "the file is no SQLite database; name another file, or move this one away"),
+    "SQLITE_CORRUPT": (
+        LabStableError,
+        "the file is damaged; restore a copy, or save what it holds: sqlite3 {path} .recover",
+    ),
+    "SQLITE_PERM": (ConfigurationError, "this user may not use it; change its owner, or choose another database"),
+}
+
+# SQLSTATE classes and codes (PostgreSQL manual, appendix A); the longest that fits counts.
+_POSTGRESQL: Final[dict[str, tuple[type[BoardlabError], str]]] = {
+    "08": (LabTransientError, "the connection broke; look whether the server runs"),
+    "28": (ConfigurationError, "the server refused the login; mend user and password in the URL, or ~/.pgpass"),
+    "3D000": (ConfigurationError, "there is no such database; create it: createdb NAME"),
+    "42501": (ConfigurationError, "this role may not do that; grant it CREATE on the schema and its tables"),
+    "40001": (LabTransientError, "two transactions collided"),
+    "40P01": (LabTransientError, "two transactions collided"),
+    "53100": (LabStableError, f"the server's disk is full; free space there: {_KEPT}"),
+    "53300": (LabTransientError, "the server has no free connection; raise max_connections or end idle clients"),
+    "57P": (LabTransientError, "the server is stopping or starting; look at its log"),
+    "25006": (ConfigurationError, "the server is read-only (a stand-by?); name the primary in the URL"),
+}
+
+
+def explain(error: DBAPIError, location: Location) -> BoardlabError:
+    """The error that a person is told instead of the database's own; its `transient` says whether waiting may help."""
+    cause = error.orig
+    said = " ".join(str(cause).split())
+    if isinstance(error, IntegrityError):
+        return TestStableError(f"results in {location.name}: two writers recorded the same thing: {said}")
+    kind, mend = _meaning(error)
+    folder = location.path.parent if location.path else ""
+    hint = mend.format(path=location.path, folder=folder)
+    return kind(f"results in {location.name}: {said}: {hint}", failure="results")
+
+
+def _meaning(error: DBAPIError) -> tuple[type[BoardlabError], str]:
+    cause = error.orig
+    if isinstance(cause, sqlite3.Error):
+        code, table = getattr(cause, "sqlite_errorname", None) or "", _SQLITE
+    else:
+        code, table = getattr(cause, "sqlstate", None) or "", _POSTGRESQL
+        if not code:  # the client's own errors carry none: nobody answered, or the connection went away
+            return LabTransientError, "the server does not answer; look whether it runs and whether the URL is right"
+    fitting = [prefix for prefix in table if code.startswith(prefix)]
+    if fitting:
+        return table[max(fitting, key=len)]
+    return LabStableError, f"unexpected ({code or type(cause).__name__}); look at the database's log"

@@ -1,0 +1,16 @@
+"""Run by Alembic, on the connection that lab.results.schema hands over; the transaction is the caller's."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from lab.results.models import Base
+from lab.results.schema import VERSION_TABLE
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Base.metadata,
+    version_table=VERSION_TABLE,
+    render_as_batch=True,  # SQLite changes a table by copying it
+)
+context.run_migrations()

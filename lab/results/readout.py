@@ -1,0 +1,140 @@
+"""From rows to records."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, joinedload
+
+from lab.errors import ConfigurationError
+from lab.metrics import Flag, Measurement, Metric, Sample
+from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
+from lab.results.records import ArtifactRef, Attempt, MomentRecord, Run, RunStatus, SampleRecord, StoredSample
+
+
+def run(row: RunRow) -> Run:
+    """A run."""
+    return Run(
+        id=row.id,
+        kind=row.kind,
+        board_type=row.board_type,
+        board=row.board,
+        release=row.release,
+        status=cast(RunStatus, row.status),
+        plan=row.plan,
+        provenance=row.provenance,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )
+
+
+def attempt(row: AttemptRow) -> Attempt:
+    """An attempt with everything that belongs to it."""
+    return Attempt(
+        id=row.id,
+        run_id=row.run_id,
+        cycle=row.cycle,
+        number=row.number,
+        params=row.params,
+        outcome=row.outcome,
+        fault=row.fault,
+        transient=row.transient,
+        message=row.message,
+        started_at=row.started_at,
+        duration_s=row.duration_s,
+        samples=tuple(
+            SampleRecord(
+                s.measurement.metric, s.measurement.params, s.value, s.uncertainty, s.flags, s.log_start, s.log_end
+            )
+            for s in row.samples
+        ),
+        artifacts=tuple(ArtifactRef(a.kind, a.sha256, a.artifact.size) for a in row.artifacts),
+        moments=tuple(MomentRecord(m.name, m.t_ns, m.uncertainty_ns, m.position, m.text) for m in row.moments),
+        details=row.details,
+    )
+
+
+def samples(session: Session, run_id: int, metric: str | None) -> list[StoredSample]:
+    """The samples of a run, in the order they were recorded."""
+    wanted = (
+        select(SampleRow)
+        .join(SampleRow.measurement)
+        .where(MeasurementRow.run_id == run_id)
+        .options(
+            joinedload(SampleRow.attempt), joinedload(SampleRow.measurement).joinedload(MeasurementRow.definition)
+        )
+        .order_by(SampleRow.id)
+    )
+    if metric is not None:
+        wanted = wanted.where(MeasurementRow.metric == metric)
+    return [
+        StoredSample(
+            s.measurement.metric,
+            s.measurement.params,
+            s.value,
+            s.uncertainty,
+            s.flags,
+            s.log_start,
+            s.log_end,
+            cycle=s.attempt.cycle,
+            attempt_id=s.attempt_id,
+            version=s.measurement.version,
+            unit=s.measurement.definition.unit,
+        )
+        for s in session.scalars(wanted)
+    ]
+
+
+def measurements(session: Session, its_run: Run) -> list[Measurement]:
+    """A run's numbers, each with its samples by cycle.
+
+    A number's definition is the one it was measured by, whatever today's is.
+    """
+    provenance = {
+        **its_run.provenance,
+        "run": its_run.id,
+        "board_type": its_run.board_type,
+        "board": its_run.board,
+        "release": its_run.release,
+    }
+    readings = (
+        select(SampleRow.measurement_id, SampleRow.value, SampleRow.uncertainty, AttemptRow.cycle, SampleRow.flags)
+        .join(SampleRow.attempt)
+        .where(AttemptRow.run_id == its_run.id)
+        .order_by(AttemptRow.cycle, SampleRow.id)
+    )
+    taken: dict[int, list[Sample]] = {}
+    for measurement_id, value, uncertainty, cycle, flags in session.execute(readings):
+        taken.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, _flags(flags)))
+    rows = (
+        select(MeasurementRow)
+        .where(MeasurementRow.run_id == its_run.id)
+        .options(joinedload(MeasurementRow.definition))
+        .order_by(MeasurementRow.id)
+    )
+    return [
+        Measurement(_metric(row.definition), row.params, tuple(taken[row.id]), provenance)
+        for row in session.scalars(rows)
+    ]
+
+
+def _metric(row: DefinitionRow) -> Metric:
+    return Metric(
+        name=row.metric,
+        unit=row.unit,
+        better="higher" if row.better == "higher" else "lower",
+        definition=row.definition,
+        resolution=row.resolution,
+        source=row.source,
+        version=row.version,
+    )
+
+
+def _flags(names: frozenset[str]) -> frozenset[Flag]:
+    try:
+        return frozenset(Flag(name) for name in names)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{error}: a newer boardlab wrote this flag; update boardlab to read the run"
+        ) from error

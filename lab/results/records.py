@@ -1,0 +1,202 @@
+"""What goes into the store and what comes out of it; frozen records, free of the database."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from attrs import field, frozen
+
+from lab.errors import TestStableError
+from lab.metrics import Flag
+
+Json: TypeAlias = Mapping[str, Any]  # anything that json.dumps writes
+RunStatus = Literal["running", "completed", "interrupted", "failed"]
+
+OK: Final = "ok"
+CONSOLE_LOG: Final = "console-log"
+CONSOLE_INDEX: Final = "console-index"
+_FAULTS: Final = ("board", "lab", "test", "configuration")
+
+
+def _finite(instance: object, attribute: object, value: float) -> None:
+    if not math.isfinite(value):
+        name = getattr(attribute, "name", "value")
+        raise TestStableError(f"{name} of a {type(instance).__name__} must be a finite number, got {value!r}")
+
+
+def _json(instance: object, attribute: object, value: object) -> None:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        name = getattr(attribute, "name", "value")
+        raise TestStableError(f"{name} of a {type(instance).__name__} cannot be written as JSON: {error}") from error
+
+
+@frozen
+class ArtifactRef:
+    """A file of an attempt, named by its contents.
+
+    Attributes:
+        kind: what it is to the attempt, e.g. "console-log"; an attempt has one of a kind.
+        sha256: of its bytes, in hexadecimal; `ArtifactStore.put` gives it.
+        size: in bytes.
+    """
+
+    kind: str
+    sha256: str
+    size: int
+
+
+@frozen
+class MomentRecord:
+    """The arrival of a marker's last byte.
+
+    Attributes:
+        t_ns: on the host clock that the run's provenance names.
+        position: of the byte after the marker's last one, from the start of the attempt's console log.
+        text: the marker's line.
+    """
+
+    name: str
+    t_ns: int
+    uncertainty_ns: int
+    position: int
+    text: str = ""
+
+
+@frozen
+class SampleRecord:
+    """One reading of a metric.
+
+    Attributes:
+        metric: its name in `lab.metrics.catalogue`.
+        params: what distinguishes it from the metric's other numbers, e.g. {"medium": "sd"}.
+        value: in the metric's unit.
+        uncertainty: ±, in the metric's unit.
+        flags: values of `lab.metrics.Flag`.
+        log_start, log_end: the bytes of the attempt's console log that the value was read from.
+    """
+
+    metric: str
+    params: Mapping[str, str]
+    value: float = field(validator=_finite)
+    uncertainty: float = field(validator=_finite)
+    flags: frozenset[str] = frozenset()
+    log_start: int | None = None
+    log_end: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.uncertainty < 0:
+            raise TestStableError(f"the uncertainty of {self.metric} must not be negative, got {self.uncertainty}")
+        unknown = sorted(self.flags - set(Flag))
+        if unknown:
+            raise TestStableError(f"unknown flags {', '.join(unknown)} on {self.metric}; declare them in lab.metrics")
+
+
+@frozen
+class AttemptRecord:
+    """One try at one cycle; what `Store.record_attempt` commits at once.
+
+    Attributes:
+        cycle: which cycle it is, from 1, among those with the same `params`.
+        number: which try of that cycle, from 1; the store goes on counting where an earlier session has tried it.
+        params: what was tried, e.g. {"medium": "sd"}.
+        outcome: "ok" or the failure class, e.g. "hang_kernel".
+        fault: whose fault a failure is, as `BoardlabError.fault`; None when ok.
+        transient: whether a retry may help; None when ok.
+        started_at: wall time with its time zone.
+        details: whatever else explains the outcome.
+    """
+
+    cycle: int
+    number: int
+    params: Mapping[str, str]
+    outcome: str
+    fault: str | None
+    transient: bool | None
+    message: str
+    started_at: dt.datetime
+    duration_s: float = field(validator=_finite)
+    samples: tuple[SampleRecord, ...] = ()
+    artifacts: tuple[ArtifactRef, ...] = ()
+    moments: tuple[MomentRecord, ...] = ()
+    details: Json = field(factory=dict, validator=_json)
+
+    def __attrs_post_init__(self) -> None:
+        if self.started_at.tzinfo is None:
+            raise TestStableError("started_at needs a time zone; take it from lab.clock.utc_now")
+        if self.ok and self.fault is not None:
+            raise TestStableError(f"an attempt that is ok is nobody's fault, got {self.fault!r}")
+        if not self.ok and self.fault not in _FAULTS:
+            raise TestStableError(f"a failed attempt is the fault of {', '.join(_FAULTS)}; got {self.fault!r}")
+        if not self.ok and self.samples:
+            raise TestStableError(f"an attempt that failed ({self.outcome}) must not enter the samples")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the attempt gave its samples."""
+        return self.outcome == OK
+
+    def artifact(self, kind: str) -> ArtifactRef | None:
+        """The attempt's artifact of that kind, if it has one."""
+        return next((ref for ref in self.artifacts if ref.kind == kind), None)
+
+
+@frozen
+class Attempt(AttemptRecord):
+    """An attempt as the store gives it back."""
+
+    id: int = field(kw_only=True)
+    run_id: int = field(kw_only=True)
+
+
+@frozen
+class StoredSample(SampleRecord):
+    """A sample as the store gives it back, with the attempt it belongs to."""
+
+    cycle: int = field(kw_only=True)
+    attempt_id: int = field(kw_only=True)
+    version: int = field(kw_only=True)
+    unit: str = field(kw_only=True)
+
+
+@frozen
+class Run:
+    """A run: one board, one release, one plan.
+
+    Attributes:
+        kind: what is measured, e.g. "boot".
+        board_type: e.g. "am62xx_sk". board: the one with this name or serial number.
+        plan: what was asked for, so that a resumed run asks for the same.
+        provenance: what is needed to judge its numbers later: host, adapter, clock, image hash …
+        finished_at: None while it runs, or when it was killed.
+    """
+
+    id: int
+    kind: str
+    board_type: str
+    board: str
+    release: str
+    status: RunStatus
+    plan: Json
+    provenance: Json
+    started_at: dt.datetime
+    finished_at: dt.datetime | None
+
+
+def plan_differences(stored: Json, wanted: Json) -> list[str]:
+    """How a plan differs from the one that a run was begun with, one line a difference; empty when it does not.
+
+    Both are compared as JSON, so a tuple equals the list that the store gives back.
+    """
+    was, now = json.loads(json.dumps(dict(stored))), json.loads(json.dumps(dict(wanted)))
+    absent = "(not given)"
+    return [
+        f"{key}: the run has {was.get(key, absent)!r}, now it is {now.get(key, absent)!r}"
+        for key in sorted(was.keys() | now.keys())
+        if was.get(key, absent) != now.get(key, absent)
+    ]

@@ -1,0 +1,56 @@
+"""Brings a database to the schema that this program knows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, inspect, text
+
+from lab.errors import ConfigurationError
+from lab.results.engine import READ_ONLY
+from lab.results.location import Location
+
+VERSION_TABLE: Final = "boardlab_schema"
+_LOCK: Final = 0x626F6172646C6162  # "boardlab"; PostgreSQL's advisory locks are numbers
+
+
+def upgrade(engine: Engine, location: Location) -> None:
+    """Create or migrate the tables; nothing where they are up to date.
+
+    Safe when several programs open a new database at once: one migrates, the others wait for it.
+
+    Raises:
+        ConfigurationError: the database belongs to a newer boardlab, or to something else.
+    """
+    config = Config()
+    config.set_main_option("script_location", "lab.results:migrations")
+    script = ScriptDirectory.from_config(config)
+    with engine.execution_options(**{READ_ONLY: True}).connect() as connection:
+        if _is_current(connection, script, location):
+            return
+    with engine.begin() as connection:  # on SQLite this is the write lock
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        if not _is_current(connection, script, location):
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+
+def _is_current(connection: Connection, script: ScriptDirectory, location: Location) -> bool:
+    current = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    if current is None and inspect(connection).get_table_names():
+        raise ConfigurationError(
+            f"{location.name} is a database of something else: it has tables, but not {VERSION_TABLE}; "
+            "choose another one with --db, --lab-db or $LAB_DB"
+        )
+    known = {revision.revision for revision in script.walk_revisions()}
+    if current is not None and current not in known:
+        raise ConfigurationError(
+            f"{location.name} was written by a newer boardlab (its schema is {current}, this program knows up to "
+            f"{script.get_current_head()}); update boardlab, or choose another database with --db, --lab-db or $LAB_DB"
+        )
+    return current == script.get_current_head()

@@ -1,0 +1,252 @@
+"""The results store: every attempt and sample of every run, committed as it is taken."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Self, TypeVar, get_args
+
+from attrs import define, field
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session, selectinload
+
+from lab.clock import utc_now
+from lab.errors import BoardlabError, ConfigurationError, TestStableError
+from lab.metrics import Measurement
+from lab.results import engine, readout, rows, schema
+from lab.results.artifacts import ArtifactStore
+from lab.results.faults import explain
+from lab.results.location import DATABASE_VARIABLE, Location, locate
+from lab.results.models import AttemptArtifactRow, AttemptRow, RunRow, SampleRow
+from lab.results.records import Attempt, AttemptRecord, Json, Run, RunStatus, StoredSample
+
+BUSY_TIMEOUT_S: Final = 30.0
+# Before each further try of a transaction that the database refused for now; on SQLite each try waits BUSY_TIMEOUT_S.
+RETRY_PAUSES_S: Final = (0.2, 1.0, 3.0)
+_RECENT: Final = 5
+
+Result = TypeVar("Result")
+
+
+@define
+class Store:
+    """Runs and what was measured in them. Make one with `open_store`; may be shared by threads, not by forks.
+
+    Every method raises a BoardlabError that says how to mend it when the database cannot be used: transient where it
+    is locked or does not answer (after retries), stable where the disk is full or the file is damaged.
+    """
+
+    location: Location
+    artifacts: ArtifactStore
+    _engine: Engine
+    _pause: Callable[[float], None] = field(default=time.sleep)
+
+    @property
+    def url(self) -> str:
+        """How to name the database to a person: a path, or a URL without its password."""
+        return self.location.name
+
+    def begin_run(self, kind: str, board_type: str, board: str, release: str, *, plan: Json, provenance: Json) -> Run:
+        """Begin a run; its status is "running" until `finish_run`."""
+
+        def begin(session: Session) -> Run:
+            row = RunRow(
+                kind=kind,
+                board_type=board_type,
+                board=board,
+                release=release,
+                status="running",
+                plan=rows.json_of("plan", plan),
+                provenance=rows.json_of("provenance", provenance),
+                started_at=utc_now(),
+                finished_at=None,
+            )
+            session.add(row)
+            session.flush()
+            return readout.run(row)
+
+        return self._write(begin)
+
+    def reopen_run(self, run_id: int) -> Run:
+        """Take up a run that was interrupted, failed or killed; compare plans with `plan_differences`.
+
+        Raises:
+            ConfigurationError: no such run, or it is completed.
+        """
+
+        def reopen(session: Session) -> Run:
+            row = _find(session, run_id)
+            if row.status == "completed":
+                raise ConfigurationError(f"run {run_id} is completed, there is nothing to resume; begin a new run")
+            row.status, row.finished_at = "running", None
+            return readout.run(row)
+
+        return self._write(reopen)
+
+    def finish_run(self, run_id: int, status: RunStatus) -> None:
+        """Set how a run ended.
+
+        Raises:
+            ConfigurationError: no such run.
+            TestStableError: no such status.
+        """
+        if status not in get_args(RunStatus):
+            raise TestStableError(f"a run ends {', '.join(get_args(RunStatus)[1:])}; got {status!r}")
+
+        def finish(session: Session) -> None:
+            row = _find(session, run_id)
+            row.status = status
+            row.finished_at = None if status == "running" else utc_now()
+
+        self._write(finish)
+
+    def record_attempt(self, run_id: int, record: AttemptRecord) -> int:
+        """Commit an attempt with its samples, moments and artifact links in one transaction; returns its id.
+
+        Recording the same attempt (by its start) again returns the same id, so a commit whose answer was lost can be
+        repeated.
+
+        Raises:
+            ConfigurationError: no such run.
+            TestStableError: the run is completed, the cycle has a good attempt already, or there is no such metric.
+        """
+
+        def insert(session: Session) -> int:
+            run = _find(session, run_id)
+            if run.status == "completed":
+                raise TestStableError(f"run {run_id} is completed; nothing may be added to it")
+            return rows.insert_attempt(session, run_id, record)
+
+        return self._write(insert)
+
+    def run(self, run_id: int) -> Run:
+        """One run.
+
+        Raises:
+            ConfigurationError: no such run; the message lists recent ones.
+        """
+        with self._read() as session:
+            return readout.run(_find(session, run_id))
+
+    def runs(self, limit: int | None = None) -> list[Run]:
+        """Runs, the newest first; at most `limit` of them."""
+        with self._read() as session:
+            found = session.scalars(select(RunRow).order_by(RunRow.id.desc()).limit(limit))
+            return [readout.run(row) for row in found]
+
+    def attempts(self, run_id: int) -> list[Attempt]:
+        """All attempts of a run, good and failed, in the order they were recorded."""
+        with self._read() as session:
+            _find(session, run_id)
+            wanted = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.id)
+            parts = (
+                selectinload(AttemptRow.samples).joinedload(SampleRow.measurement),
+                selectinload(AttemptRow.moments),
+                selectinload(AttemptRow.artifacts).joinedload(AttemptArtifactRow.artifact),
+            )
+            return [readout.attempt(row) for row in session.scalars(wanted.options(*parts))]
+
+    def samples(self, run_id: int, metric: str | None = None) -> list[StoredSample]:
+        """The samples of a run, of one metric or of all, in the order they were recorded."""
+        with self._read() as session:
+            _find(session, run_id)
+            return readout.samples(session, run_id, metric)
+
+    def measurements(self, run_id: int) -> list[Measurement]:
+        """The run's numbers in the order in which they first appeared, each with all its samples by cycle."""
+        with self._read() as session:
+            return readout.measurements(session, readout.run(_find(session, run_id)))
+
+    def outcomes(self, run_id: int) -> dict[str, int]:
+        """How many attempts of a run ended in each outcome ("ok", or the failure class)."""
+        wanted = (
+            select(AttemptRow.outcome, func.count()).where(AttemptRow.run_id == run_id).group_by(AttemptRow.outcome)
+        )
+        with self._read() as session:
+            return {outcome: count for outcome, count in session.execute(wanted)}
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _read(self) -> Iterator[Session]:
+        with guarded(self.location), Session(self._engine.execution_options(**{engine.READ_ONLY: True})) as session:
+            yield session
+
+    def _write(self, work: Callable[[Session], Result]) -> Result:
+        for pause_s in RETRY_PAUSES_S:
+            try:
+                return self._transaction(work)
+            except BoardlabError as error:
+                if not error.transient:
+                    raise
+            self._pause(pause_s)
+        return self._transaction(work)
+
+    def _transaction(self, work: Callable[[Session], Result]) -> Result:
+        with guarded(self.location), Session(self._engine) as session, session.begin():
+            return work(session)
+
+
+def open_store(
+    url: str | None = None,
+    *,
+    create: bool = True,
+    busy_timeout_s: float = BUSY_TIMEOUT_S,
+    pause: Callable[[float], None] = time.sleep,
+) -> Store:
+    """Open the results, creating or migrating the database.
+
+    Args:
+        url: a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE; None: $LAB_DB, else the user's data directory.
+        create: whether to create an SQLite file that is not there.
+        busy_timeout_s: how long one try waits for SQLite's write lock.
+        pause: waits that many seconds between tries.
+
+    Raises:
+        ConfigurationError: a bad URL or file, a missing directory or driver, or a database of a newer boardlab.
+        LabError: the database is locked, damaged, or its server does not answer.
+    """
+    location = locate(url)
+    if not create and location.path is not None and not location.path.exists():
+        raise ConfigurationError(
+            f"there are no results in {location.path}: the file does not exist; name another one with --db or "
+            f"${DATABASE_VARIABLE}, or measure something first"
+        )
+    store = Store(location, ArtifactStore(location.artifacts), engine.create(location, busy_timeout_s), pause)
+    try:
+        with guarded(location):
+            schema.upgrade(store._engine, location)
+    except BoardlabError:
+        store.close()
+        raise
+    return store
+
+
+@contextmanager
+def guarded(location: Location) -> Iterator[None]:
+    """Turns a database's errors into ours."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise explain(error, location) from error
+
+
+def _find(session: Session, run_id: int) -> RunRow:
+    row = session.get(RunRow, run_id)
+    if row is None:
+        recent = session.scalars(select(RunRow).order_by(RunRow.id.desc()).limit(_RECENT)).all()
+        listed = "; ".join(f"{r.id} ({r.kind}, {r.board_type}, {r.started_at:%Y-%m-%d %H:%M})" for r in recent)
+        raise ConfigurationError(
+            f"no run {run_id}; " + (f"the latest are: {listed}" if recent else "there are none yet")
+        )
+    return row

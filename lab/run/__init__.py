@@ -1,0 +1,1 @@
+"""A run: cycles measured on one board, each attempt committed to the store as it ends."""

@@ -1,0 +1,57 @@
+"""What a person at the terminal sees while a run goes on: a line a cycle, with elapsed time, ETA and the running figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, field
+
+from lab.clock import Clock
+from lab.errors import BoardlabError
+from lab.metrics import Sample, summarise
+
+
+@define
+class Progress:
+    """Writes one line per attempt.
+
+    Attributes:
+        write: takes a line without its end.
+        total: cycles that the whole session has to measure.
+    """
+
+    write: Callable[[str], None]
+    clock: Clock
+    total: int
+    done: int = 0
+    _start_ns: int = field(init=False)
+    _samples: dict[str, list[Sample]] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._start_ns = self.clock.now_ns()
+
+    def good(self, medium: str, cycle: int, cycles: int, sample: Sample) -> None:
+        """A cycle was measured."""
+        self.done += 1
+        samples = self._samples.setdefault(medium, [])
+        samples.append(sample)
+        figures = summarise(samples)
+        elapsed_s = (self.clock.now_ns() - self._start_ns) / 1e9
+        eta_s = elapsed_s / self.done * (self.total - self.done)
+        self.write(
+            f"{medium:5} {cycle:3}/{cycles}  {sample.value:7.3f} s ± {sample.uncertainty * 1e3:.1f} ms"
+            f"   mean {figures.mean:.3f} (min {figures.min:.3f}, max {figures.max:.3f})"
+            f"   elapsed {_clock(elapsed_s)}  ETA {_clock(eta_s)}"
+        )
+
+    def bad(self, medium: str, cycle: int, cycles: int, number: int, error: BoardlabError) -> None:
+        """An attempt failed."""
+        what_next = "power-cycle and retry" if error.transient else "stop"
+        self.write(
+            f"{medium:5} {cycle:3}/{cycles}  attempt {number} FAILED [{error.failure}, {error.fault}]: {error} -> {what_next}"
+        )
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02}"

@@ -1,0 +1,64 @@
+"""Where a run's numbers come from: whatever is needed later to judge them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from lab.boards import BoardType
+from lab.clock import Clock
+from lab.errors import ConfigurationError
+
+_BLOCK = 1 << 20
+
+
+def collect(
+    *, board_type: BoardType, board: str, release: str, env: Path, images: Mapping[str, Path], clock: Clock
+) -> dict[str, object]:
+    """The provenance of a run.
+
+    Args:
+        env: the labgrid environment; its hash tells whether two runs used the same.
+        images: name -> file, as the environment's `images:` has them; each is hashed.
+
+    Raises:
+        ConfigurationError: a named image cannot be read.
+    """
+    return {
+        "board_type": board_type.name,
+        "board_title": board_type.title,
+        "board": board,
+        "virtual": board_type.virtual,
+        "release": release,
+        "host": socket.gethostname(),
+        "host_kernel": platform.release(),
+        "host_cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "boardlab": version("boardlab"),
+        "labgrid": version("labgrid"),
+        "clock": clock.name,
+        "env": env.name,
+        "env_sha256": sha256_of(env),
+        "images_sha256": {name: sha256_of(path) for name, path in images.items()},
+    }
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file's content.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; mend `images:` in the env") from error
+    return digest.hexdigest()

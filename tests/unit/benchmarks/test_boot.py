@@ -1,0 +1,216 @@
+"""A boot is judged by its moments, its evidence of the medium, and its silence."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import frozen
+
+from lab import boards
+from lab.benchmarks.boot import BootWatch, PowerEdge
+from lab.errors import BoardTransientError, LabTransientError
+from lab.metrics import Flag
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
+
+SECOND = 1_000_000_000
+ON = PowerEdge(requested_ns=9 * SECOND, acknowledged_ns=10 * SECOND)
+QEMU = boards.load("qemu-virt")
+AM62 = boards.load("am62xx_sk")
+
+
+@frozen
+class Marker:
+    name: str
+    t_ns: int
+    position: int = 0
+    text: str = ""
+    uncertainty_ns: int = 1_000_000
+
+
+def watch(medium: str = "sd", board: boards.BoardType = QEMU) -> BootWatch:
+    return BootWatch(board, medium, ON)
+
+
+def healthy(first_ns: int = 11 * SECOND) -> list[Marker]:
+    return [Marker(p.name, first_ns + i * SECOND, position=100 * (i + 1)) for i, p in enumerate(QEMU.moments)]
+
+
+def booted(medium: str = "sd") -> BootWatch:
+    boot = watch(medium)
+    boot.feed(f"Boot mode pins: {medium} \r\n".encode(), 12 * SECOND)
+    boot.feed(f"[    0.0] Kernel command line: x bootmedia={medium} y\r\n".encode(), 13 * SECOND)
+    for moment in healthy():
+        boot.moment(moment)
+    return boot
+
+
+def test_boot_time_runs_from_starting_kernel_to_the_login_prompt() -> None:
+    samples = {s.metric.name: s for s in booted().finish(cycle=3) if s.metric is not BOOT_STAGE}
+    assert samples[BOOT_TIME.name].sample.value == 3.0  # the 4th to the 7th moment, a second apart
+    assert samples[BOOT_TIME.name].sample.cycle == 3
+    assert samples[BOOT_TIME.name].sample.uncertainty == 0.001
+    assert samples[BOOT_POWER_ON.name].sample.value == 7.0
+    assert samples[BOOT_POWER_ON.name].sample.uncertainty == 1.0  # how long the power switch took to answer
+
+
+def test_stages_add_up_to_power_on_to_prompt() -> None:
+    samples = booted().finish(cycle=1)
+    stages = [s for s in samples if s.metric is BOOT_STAGE]
+    total = next(s.sample.value for s in samples if s.metric is BOOT_POWER_ON)
+    assert sum(s.sample.value for s in stages) == pytest.approx(total)
+    assert [s.params["stage"] for s in stages] == [m.stage for m in QEMU.moments]
+
+
+def test_the_window_of_a_number_ends_at_its_last_marker() -> None:
+    boot_time = next(s for s in booted().finish(cycle=1) if s.metric is BOOT_TIME)
+    assert (boot_time.log_start, boot_time.log_end) == (400, 700)
+
+
+def test_a_virtual_boards_numbers_carry_their_mark() -> None:
+    assert booted().finish(cycle=1)[0].sample.flags == {Flag.SIMULATED}
+
+
+def test_a_medium_that_fewer_than_two_sources_named_is_flagged() -> None:
+    boot = watch()
+    boot.feed(b"Boot mode pins: sd \r\n", 12 * SECOND)
+    for moment in healthy():
+        boot.moment(moment)
+    assert Flag.MEDIUM_UNVERIFIED in boot.finish(cycle=1)[0].sample.flags
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("Boot mode pins: emmc ", "'emmc' (emmc)"),
+        ("Kernel command line: a bootmedia=ospi", "'ospi' (ospi)"),
+        ("Boot mode pins: none ", "'none'"),
+    ],
+)
+def test_another_medium_is_refused(line: str, says: str) -> None:
+    boot = watch("sd")
+    boot.feed(f"{line}\r\n".encode(), 11 * SECOND)
+    with pytest.raises(LabTransientError, match="wrong medium") as raised:
+        boot.check(11 * SECOND)
+    assert raised.value.failure == "wrong_medium"
+    assert says in str(raised.value)
+
+
+def test_evidence_split_over_reads_counts_once_the_line_is_whole() -> None:
+    boot = watch("sd")
+    boot.feed(b"Boot mode pi", 11 * SECOND)
+    boot.feed(b"ns: sd \r", 11 * SECOND)
+    assert boot.seen == {}
+    boot.feed(b"\n", 11 * SECOND)
+    assert boot.seen == {"uboot": "sd"}
+
+
+@pytest.mark.parametrize(
+    ("last_moment", "failure"),
+    [(None, "hang_spl"), ("uboot", "hang_uboot"), ("first_printk", "hang_kernel"), ("init", "hang_before_login")],
+)
+def test_silence_before_the_prompt_is_a_hang_of_the_stage(last_moment: str | None, failure: str) -> None:
+    boot = watch()
+    boot.feed(b"last words\r\n", 12 * SECOND)
+    for moment in healthy():
+        if last_moment is None:
+            break
+        boot.moment(moment)
+        if moment.name == last_moment:
+            break
+    boot.check(12 * SECOND + 1)
+    with pytest.raises(BoardTransientError, match="last words") as raised:
+        boot.check(12 * SECOND + int(QEMU.timeouts.hang_silence_s * 1e9) + 1)
+    assert raised.value.failure == failure
+
+
+def test_a_board_that_never_says_anything_is_silent() -> None:
+    boot = watch()
+    boot.check(ON.acknowledged_ns + int(QEMU.timeouts.first_byte_s * 1e9))
+    with pytest.raises(BoardTransientError, match="no byte within 3 s") as raised:
+        boot.check(ON.acknowledged_ns + int(QEMU.timeouts.first_byte_s * 1e9) + 1)
+    assert raised.value.failure == "silent"
+
+
+def test_a_panic_is_named_with_its_line() -> None:
+    boot = watch()
+    boot.feed(b"[    1.2] Kernel panic - not syncing: Attempted to kill init!\r\n", 12 * SECOND)
+    with pytest.raises(BoardTransientError, match="Attempted to kill init") as raised:
+        boot.check(12 * SECOND)
+    assert raised.value.failure == "kernel_panic"
+
+
+def test_a_second_u_boot_banner_is_a_reset() -> None:
+    boot = watch()
+    boot.moment(Marker("uboot", 11 * SECOND, text="U-Boot 2023.01"))
+    boot.check(11 * SECOND)
+    boot.moment(Marker("uboot", 12 * SECOND, text="U-Boot 2023.01"))
+    with pytest.raises(BoardTransientError, match="second time") as raised:
+        boot.check(12 * SECOND)
+    assert raised.value.failure == "reset"
+
+
+def test_two_spl_banners_are_healthy_on_k3_and_a_third_is_a_reset() -> None:
+    boot = watch(board=AM62)
+    boot.feed(b"x", 11 * SECOND)
+    for _ in range(2):
+        boot.moment(Marker("spl", 11 * SECOND))
+    boot.check(11 * SECOND)
+    boot.moment(Marker("spl", 11 * SECOND))
+    with pytest.raises(BoardTransientError, match="third time"):
+        boot.check(11 * SECOND)
+
+
+def test_a_board_that_waits_at_the_u_boot_prompt_is_not_booting() -> None:
+    boot = watch()
+    boot.feed(b"Hit any key to stop autoboot:  0 \r\n=> ", 12 * SECOND)
+    boot.check(12 * SECOND + SECOND // 10)  # it may still go on
+    with pytest.raises(BoardTransientError, match="stopped at its prompt") as raised:
+        boot.check(12 * SECOND + SECOND // 2)
+    assert raised.value.failure == "stopped_at_uboot"
+
+
+def test_a_console_at_the_wrong_speed_is_the_labs_fault() -> None:
+    boot = watch()
+    boot.feed(bytes([0xF8, 0x00, 0x80, 0xFE]) * 300, 11 * SECOND)
+    with pytest.raises(LabTransientError, match="115200 Bd") as raised:
+        boot.check(11 * SECOND)
+    assert raised.value.failure == "garbled"
+
+
+def test_a_chattering_board_that_never_logs_in_is_too_slow() -> None:
+    boot = watch()
+    late_ns = ON.acknowledged_ns + int(QEMU.timeouts.boot_s * 1e9) + 1
+    boot.feed(b"still here\r\n", late_ns)
+    with pytest.raises(BoardTransientError, match="no login prompt within 30 s") as raised:
+        boot.check(late_ns)
+    assert raised.value.failure == "too_slow"
+
+
+def test_a_lost_marker_is_an_error_and_no_sample() -> None:
+    boot = watch()
+    for moment in healthy():
+        if moment.name != "starting_kernel":
+            boot.moment(moment)
+    assert boot.done
+    with pytest.raises(BoardTransientError, match="starting_kernel") as raised:
+        boot.finish(cycle=1)
+    assert raised.value.failure == "moment_missing"
+
+
+def test_moments_out_of_order_are_an_error() -> None:
+    boot = watch()
+    for moment in reversed(healthy()):
+        boot.moment(moment)
+    boot.moments = [Marker(m.name, 20 * SECOND - i * SECOND) for i, m in enumerate(healthy())]
+    with pytest.raises(BoardTransientError, match="out of order"):
+        boot.finish(cycle=1)
+
+
+def test_what_booted_is_read_from_the_banners() -> None:
+    boot = watch()
+    boot.feed(
+        b"\r\nU-Boot 2023.01+dfsg-2 (Mar 2023)\r\n[    0.0] Linux version 6.1.0-50-arm64 (x) #1\r\n", 11 * SECOND
+    )
+    assert boot.software == {
+        "uboot": "U-Boot 2023.01+dfsg-2 (Mar 2023)",
+        "kernel": "Linux version 6.1.0-50-arm64 (x) #1",
+    }

@@ -1,0 +1,60 @@
+"""Cycles are retried after transient errors only, within a bound, and every attempt is recorded."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.benchmarks.cycles import Attempt, run_cycles
+from lab.errors import BoardlabError, BoardTransientError, LabStableError
+
+
+class Script:
+    """Plays one outcome per attempt: a number is a result, an error is raised."""
+
+    def __init__(self, *outcomes: int | BoardlabError) -> None:
+        self.outcomes = list(outcomes)
+        self.recorded: list[Attempt[int]] = []
+        self.slept: list[float] = []
+
+    def measure(self, _cycle: int, _number: int) -> int:
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, BoardlabError):
+            raise outcome
+        return outcome
+
+    def run(self, cycles: range, retries: int) -> None:
+        run_cycles(cycles, self.measure, self.recorded.append, retries=retries, sleep=self.slept.append)
+
+
+def test_each_cycle_gives_one_result() -> None:
+    script = Script(10, 20, 30)
+    script.run(range(1, 4), retries=2)
+    assert [(a.cycle, a.number, a.result) for a in script.recorded] == [(1, 1, 10), (2, 1, 20), (3, 1, 30)]
+
+
+def test_a_transient_failure_is_recorded_and_retried() -> None:
+    hang = BoardTransientError("hung", failure="hang_kernel")
+    script = Script(hang, hang, 10, 20)
+    script.run(range(1, 3), retries=2)
+    assert [(a.cycle, a.number, a.result, a.error) for a in script.recorded] == [
+        (1, 1, None, hang),
+        (1, 2, None, hang),
+        (1, 3, 10, None),
+        (2, 1, 20, None),
+    ]
+    assert script.slept == [0.0, 2.0]
+
+
+def test_retries_end() -> None:
+    script = Script(*[BoardTransientError("hung")] * 3, 99)
+    with pytest.raises(BoardTransientError):
+        script.run(range(1, 3), retries=2)
+    assert len(script.recorded) == 3
+    assert script.outcomes == [99]
+
+
+def test_a_stable_failure_is_not_retried() -> None:
+    script = Script(10, LabStableError("relay stuck"), 99)
+    with pytest.raises(LabStableError):
+        script.run(range(1, 4), retries=5)
+    assert [a.cycle for a in script.recorded] == [1, 2]

@@ -1,0 +1,107 @@
+"""Every way in which pdudaemon can fail has its class and its mend."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from labgrid import Target
+from labgrid.resource import PDUDaemonPort
+
+from lab.drivers import PDUDriver
+from lab.errors import LabStableError, LabTransientError
+
+
+class Daemon(ThreadingHTTPServer):
+    """Answers like pdudaemon; `status` 0 means that it never answers."""
+
+    daemon_threads = True
+    status = 200
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.release = threading.Event()
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Daemon
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        if self.server.status == 0:
+            self.server.release.wait(30)
+            return
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    server = Daemon()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.release.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def driver(port: int, timeout: float = 5.0) -> PDUDriver:
+    target = Target("main")
+    PDUDaemonPort(target, None, host=f"127.0.0.1:{port}", pdu="rack 1", index=3)
+    pdu = PDUDriver(target, None, timeout=timeout)
+    target.activate(pdu)
+    return pdu
+
+
+def test_on_asks_for_the_outlet_and_bounds_the_instant(daemon: Daemon) -> None:
+    pdu = driver(daemon.server_port)
+    before_ns = pdu.clock.now_ns()
+    pdu.on()
+    assert daemon.asked == ["/power/control/on?hostname=rack+1&port=3"]
+    assert pdu.edge is not None
+    assert before_ns <= pdu.edge.requested_ns < pdu.edge.acknowledged_ns <= pdu.clock.now_ns()
+
+
+def test_off_is_told_as_off(daemon: Daemon) -> None:
+    driver(daemon.server_port).off()
+    assert daemon.asked == ["/power/control/off?hostname=rack+1&port=3"]
+
+
+def test_a_pdu_that_refuses_is_the_labs_transient_fault(daemon: Daemon) -> None:
+    daemon.status = 500
+    pdu = driver(daemon.server_port)
+    with pytest.raises(LabTransientError, match="pdu rack 1, port 3: refused 'on'") as raised:
+        pdu.on()
+    assert raised.value.failure == "pdu_refused"
+    assert pdu.edge is None
+
+
+def test_something_that_is_no_pdudaemon_is_a_stable_fault(daemon: Daemon) -> None:
+    daemon.status = 404
+    with pytest.raises(LabStableError, match="HTTP 404"):
+        driver(daemon.server_port).on()
+
+
+def test_a_pdudaemon_that_hangs_is_not_waited_for_for_ever(daemon: Daemon) -> None:
+    daemon.status = 0
+    with pytest.raises(LabTransientError, match=r"within 0\.05 s") as raised:
+        driver(daemon.server_port, timeout=0.05).on()
+    assert raised.value.failure == "pdu_timeout"
+
+
+def test_no_pdudaemon_is_said_with_its_address() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(LabTransientError, match=f"127.0.0.1:{port}.*refused") as raised:
+        driver(port).on()
+    assert raised.value.failure == "pdu_unreachable"

@@ -1,0 +1,93 @@
+"""The documents name what exists: examples load, tables list every key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import attrs
+import pytest
+
+from lab.boards import BoardType, Evidence, Medium, MomentPattern, Prompts, Timeouts, Uart, load_file
+from lab.console import operations
+from lab.console.index import RecordingMeta
+from lab.console.model import Chunk, Kind, Lateness
+from lab.console.recording import encode
+from lab.console.wire import FrameType
+from lab.metrics import Flag
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+ADDING_A_BOARD = (DOCS / "adding-a-board.md").read_text(encoding="utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced code blocks of that language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_board_type_on_the_page_loads(tmp_path: Path) -> None:
+    (example,) = blocks(ADDING_A_BOARD, "toml")
+    path = tmp_path / "example_sk.toml"
+    path.write_text(example, encoding="utf-8")
+    board = load_file(path)
+    assert board.console.name == "main0"
+    assert board.media["emmc"].boot_mode == 0b0100
+    assert board.failures["PMIC: undervoltage"] == "undervoltage"
+    assert len(board.failures) > 1, "the failures of all boards are added"
+
+
+@pytest.mark.parametrize("record", [BoardType, Evidence, Medium, MomentPattern, Prompts, Timeouts, Uart])
+def test_the_page_explains_every_key_of_a_board_type(record: type) -> None:
+    keys = {field.name for field in attrs.fields(record)}
+    assert {key for key in keys if f"`{key}`" not in ADDING_A_BOARD} == set()
+
+
+def test_the_page_gives_the_defaults_of_the_timeouts() -> None:
+    listed = dict(re.findall(r"^\| `(\w+_s)` \|.*\| ([\d.]+) \|$", ADDING_A_BOARD, re.MULTILINE))
+    assert {name: float(value) for name, value in listed.items()} == attrs.asdict(Timeouts())
+
+
+def test_the_page_on_results_explains_every_flag() -> None:
+    page = (DOCS / "results.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(Flag)
+
+
+CONSOLE = (DOCS / "console.md").read_text(encoding="utf-8")
+
+
+def test_the_examples_read_a_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meta = RecordingMeta(name="port", device="/dev/ttyUSB0", speed_bd=115200)
+    events = [
+        Chunk(1_000_000_000, 0, b"U-Boot "),
+        Lateness(1_000_100_000, 7, 400_000),
+        Chunk(1_500_000_000, 7, b"2023.01"),
+    ]
+    log, index = encode(meta, events)
+    (tmp_path / "port.log").write_bytes(log)
+    (tmp_path / "port.idx").write_bytes(index)
+    monkeypatch.chdir(tmp_path)
+    with_numpy, with_boardlab = blocks(CONSOLE, "python")
+    names: dict[str, object] = {}
+    exec(with_numpy, names)  # noqa: S102 - the page is ours
+    assert names["longest_pause_s"] == 0.5
+    assert names["meta"]["speed_bd"] == 115200
+    exec(with_boardlab, names)  # noqa: S102
+    assert capsys.readouterr().out.splitlines()[-1] == "1500000000 7 b'2023.01'"
+
+
+@pytest.mark.parametrize("enum", [Kind, FrameType])
+def test_the_page_on_the_console_has_the_numbers_of_the_wire(enum: type[Kind | FrameType]) -> None:
+    assert {row for row in enum if f"| {row.value} | `{row.name}` |" not in CONSOLE} == set()
+
+
+def test_the_page_on_the_console_explains_the_first_line_of_an_index() -> None:
+    keys = {field.name for field in attrs.fields(RecordingMeta)} | {"format", "version"}
+    assert {key for key in keys if f"`{key}`" not in CONSOLE} == set()
+
+
+def test_the_page_on_the_console_has_every_operation_of_the_server() -> None:
+    documented = set(re.findall(r"^\| `(\w+)` \| [^|]*\| [^|]*\|$", CONSOLE.partition("| `op` |")[2], re.MULTILINE))
+    listed = set(re.findall(r"^(\w+)\s+\{.*->", operations.__doc__ or "", re.MULTILINE))
+    assert documented == listed

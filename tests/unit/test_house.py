@@ -1,0 +1,77 @@
+"""The rules of the house that no linter knows: size of modules, who prints, and that the documents name what exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+WHEEL = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+MODULES = sorted(path for package in WHEEL for path in (REPOSITORY / package).rglob("*.py"))
+LONGEST_MODULE = 300
+
+# towncrier's names: the issue, or "+" and a word for news without one; the kind of news; a counter.
+FRAGMENT = re.compile(r"(\d+|\+[\w-]+)\.(feature|bugfix|doc|removal|misc)(\.\d+)?\.md")
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+def prints(source: str) -> list[int]:
+    """Lines with a call of print()."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+
+
+def run_commands() -> set[str]:
+    """What `./run` understands: the labels of the case statement in its main function."""
+    main = (REPOSITORY / "run").read_text(encoding="utf-8").partition("\nmain() {")[2].partition("\n}")[0]
+    labels = re.findall(r"^\s+([\w| -]+)\)", main, re.MULTILINE)
+    return {label.strip() for group in labels for label in group.split("|")}
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if "migrations" not in p.parts], ids=name)
+def test_a_module_has_at_most_300_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_MODULE
+
+
+def test_only_the_command_line_prints() -> None:
+    library = [p for p in MODULES if p.name != "commands.py" and "cli" not in p.parts]
+    assert prints("def f():\n    print(1)\n") == [2]
+    assert {name(p): lines for p in library if (lines := prints(p.read_text(encoding="utf-8")))} == {}
+
+
+@pytest.mark.parametrize("document", ["README.md", *sorted(name(p) for p in (REPOSITORY / "docs").rglob("*.md"))])
+def test_a_document_names_only_commands_that_run_has(document: str) -> None:
+    text = (REPOSITORY / document).read_text(encoding="utf-8")
+    assert set(re.findall(r"(?<![\w.])\./run (\w+)", text)) <= run_commands()
+
+
+def test_run_has_the_commands_of_the_issue() -> None:
+    assert {"setup", "demo", "test", "help"} <= run_commands()
+
+
+def misnamed_or_empty(folder: Path) -> list[str]:
+    """Fragments that towncrier would overlook or that say nothing; dotfiles are git's."""
+    fragments = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
+    return [
+        p.name
+        for p in fragments
+        if not FRAGMENT.fullmatch(p.name) or not p.read_text(encoding="utf-8").strip().endswith(".")
+    ]
+
+
+def test_changelog_fragments_are_well_formed_sentences(tmp_path: Path) -> None:
+    assert misnamed_or_empty(REPOSITORY / "changelog.d") == []
+    for fragment, text in {"2.feature.md": "Boards boot.", "2.news.md": "A word.", "3.bugfix.1.md": ""}.items():
+        (tmp_path / fragment).write_text(text, encoding="utf-8")
+    assert misnamed_or_empty(tmp_path) == ["2.news.md", "3.bugfix.1.md"]

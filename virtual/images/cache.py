@@ -1,0 +1,96 @@
+"""Built once, used by all: folders of images under $XDG_CACHE_HOME/boardlab, named by the hash of their recipe."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from lab.errors import LabStableError
+
+MANIFEST = "manifest.json"
+
+Report = Callable[[str], None]
+"""Takes one line for the person who waits."""
+
+Builder = Callable[[Path], Mapping[str, object]]
+"""Fills the folder it is given; returns what is worth knowing of its inputs, for the manifest."""
+
+
+def default_root() -> Path:
+    """$XDG_CACHE_HOME/boardlab/images, or under ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "boardlab" / "images"
+
+
+def recipe_hash(*packages: str, **inputs: object) -> str:
+    """A hash over all source and data files of Python packages, and over other inputs (JSON values)."""
+    digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
+    for package in packages:
+        folder = Path(str(resources.files(package)))
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(f"{package}/{path.relative_to(folder)}\0".encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def obtain(name: str, recipe: str, build: Builder, *, root: Path, report: Report) -> Path:
+    """The folder `name`-`recipe` of the cache, built when it is missing.
+
+    A folder is built aside and renamed when it is whole, so that a half-built one is never used. Of two builders
+    the second waits for the first.
+
+    Raises:
+        LabError, ConfigurationError: from the builder.
+        LabStableError: the cache cannot be written, e.g. since the disk is full.
+    """
+    target = root / f"{name}-{recipe}"
+    if target.is_dir():
+        return target
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with _locked(root / f".{name}.lock", report):
+            if not target.is_dir():
+                _build(target, build)
+    except OSError as error:
+        raise LabStableError(
+            f"cannot build {target}: {error.strerror or error}; free space there, or set XDG_CACHE_HOME to another disk",
+            failure="image_build",
+        ) from error
+    return target
+
+
+def _build(target: Path, build: Builder) -> None:
+    aside = target.with_name(f".{target.name}.building")
+    shutil.rmtree(aside, ignore_errors=True)  # what a killed builder left
+    aside.mkdir()
+    try:
+        facts = build(aside)
+        files = {path.name: _fingerprint(path) for path in sorted(aside.iterdir())}
+        (aside / MANIFEST).write_text(json.dumps({**facts, "files": files}, indent=2, sort_keys=True) + "\n")
+        aside.rename(target)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _fingerprint(path: Path) -> dict[str, object]:
+    with path.open("rb") as file:
+        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "size": path.stat().st_size}
+
+
+@contextmanager
+def _locked(path: Path, report: Report) -> Iterator[None]:
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("Waiting for another process that builds the same images")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,123 @@
+"""What the media of a qemu-virt hold, and from which packages it is built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from virtual.images import cache, debian, disk, flash, initramfs
+from virtual.images.tree import File, Folder, Link, Tree
+
+SUITE = "bookworm"
+ARCHITECTURE = "arm64"
+KERNEL_META = "linux-image-arm64"
+
+STRAP_WORD = 0x4C00_0000  # in RAM, above all that U-Boot loads
+FLASH_BYTES = 64 << 20  # each of the machine's two flash banks (QEMU hw/arm/virt.c)
+ENV_BYTES = 256 << 10  # CONFIG_ENV_SIZE of Debian's qemu_arm64
+_FLASH_BASE = 0x0400_0000  # the second bank
+_KERNEL_OFFSET = 0x0008_0000
+_ALIGN = 0x1_0000
+_DISK_MIB = 48
+DISKS = {"sd": 1, "emmc": 2}  # medium -> identity of its disk
+FLASH = "ospi"
+FIRMWARE = "u-boot.img"
+
+
+def obtain(root: Path, report: cache.Report) -> Path:
+    """The folder with u-boot.img and one image per medium (sd.img, emmc.img, ospi.img), built when missing.
+
+    Raises:
+        LabTransientError: the packages cannot be downloaded.
+        LabStableError: a tool failed or the disk is full.
+        ConfigurationError: a tool is not installed.
+    """
+    sources = cache.obtain(
+        f"debian-{SUITE}-{ARCHITECTURE}",
+        cache.recipe_hash(suite=SUITE, architecture=ARCHITECTURE, kernel=KERNEL_META),
+        lambda folder: _fetch(folder, report),
+        root=root,
+        report=report,
+    )
+    facts = json.loads((sources / cache.MANIFEST).read_text())
+
+    def build(folder: Path) -> Mapping[str, object]:
+        report("Building the board's media")
+        _build(folder, sources)
+        return {"packages": facts["packages"], "mirror": facts["mirror"]}
+
+    recipe = cache.recipe_hash("virtual.images", "virtual.qemu", sources=facts["files"])
+    return cache.obtain("qemu-virt", recipe, build, root=root, report=report)
+
+
+def _fetch(folder: Path, report: cache.Report) -> Mapping[str, object]:
+    """Download the packages and keep the three files that a board needs of them."""
+    work = folder / "apt"
+    apt = debian.AptRoot(work, SUITE, ARCHITECTURE)
+    report(
+        f"Downloading U-Boot, a kernel and busybox of Debian {SUITE} ({ARCHITECTURE}, about 75 MB) from {apt.mirror}"
+    )
+    apt.update()
+    kernel = apt.resolve(KERNEL_META)
+    packages = apt.download("u-boot-qemu", kernel, "busybox-static")
+    debian.extract(packages["u-boot-qemu"], {"usr/lib/u-boot/qemu_arm64/u-boot.bin": folder / "u-boot.bin"})
+    debian.extract(packages[kernel], {"boot/vmlinuz-.*": folder / "Image"})
+    debian.extract(packages["busybox-static"], {"(usr/)?bin/busybox": folder / "busybox"})
+    apt.clean()
+    return {"mirror": apt.mirror, "packages": {name: package.version for name, package in packages.items()}}
+
+
+def _build(folder: Path, sources: Path) -> None:
+    kernel = (sources / "Image").read_bytes()
+    busybox = (sources / "busybox").read_bytes()
+    flash.build(folder / FIRMWARE, {0: (sources / "u-boot.bin").read_bytes()}, size_bytes=FLASH_BYTES)
+    for medium, identity in DISKS.items():
+        tree: Tree = {
+            "boot/Image": File(kernel),
+            "boot/initrd.gz": File(initramfs.build(root_file_system(busybox, medium))),
+        }
+        disk.build(folder / f"{medium}.img", tree, size_mib=_DISK_MIB, identity=identity)
+    initrd = initramfs.build(root_file_system(busybox, FLASH))
+    initrd_offset = _KERNEL_OFFSET + -(-len(kernel) // _ALIGN) * _ALIGN
+    variables = environment(
+        kernel_offset=_KERNEL_OFFSET, kernel_bytes=len(kernel), initrd_offset=initrd_offset, initrd_bytes=len(initrd)
+    )
+    parts = {0: flash.environment_image(variables, ENV_BYTES), _KERNEL_OFFSET: kernel, initrd_offset: initrd}
+    flash.build(folder / f"{FLASH}.img", parts, size_bytes=FLASH_BYTES)
+
+
+def environment(*, kernel_offset: int, kernel_bytes: int, initrd_offset: int, initrd_bytes: int) -> dict[str, str]:
+    """U-Boot's variables, for a kernel and an initrd at these offsets of the flash."""
+    values = {
+        "straps": f"{STRAP_WORD:#x}",
+        "kernel": f"{_FLASH_BASE + kernel_offset:#x}",
+        "kernel_size": f"{kernel_bytes:#x}",
+        "initrd": f"{_FLASH_BASE + initrd_offset:#x}",
+        "initrd_size": f"{initrd_bytes:#x}",
+    }
+    return flash.environment(_data("u-boot.env").decode(), values)
+
+
+def root_file_system(busybox: bytes, medium: str) -> Tree:
+    """The root file system of a medium; /etc/medium says which."""
+    return {
+        **{name: Folder() for name in ("dev", "mnt", "proc", "run", "sys", "tmp")},
+        "root": Folder(0o700),
+        "init": Link("bin/busybox"),
+        "bin/busybox": File(busybox, 0o755),
+        "bin/sh": Link("busybox"),
+        "etc/hostname": File(b"qemu-virt\n"),
+        "etc/inittab": File(_data("inittab")),
+        "etc/init.d/sysinit": File(_data("sysinit"), 0o755),
+        "etc/issue": File(b""),
+        "etc/medium": File(f"{medium}\n".encode()),
+        "etc/passwd": File(b"root::0:0:root:/root:/bin/sh\n"),
+        "etc/group": File(b"root:x:0:\n"),
+        "etc/profile": File(b"export PS1='root@\\h:\\w# '\n"),
+    }
+
+
+def _data(name: str) -> bytes:
+    return (resources.files("virtual.qemu") / "data" / name).read_bytes()

@@ -1,0 +1,155 @@
+"""A USB serial adapter on a board's UART: a pty that outlives the board, behind a line of a real speed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tty
+from collections.abc import Callable
+from pathlib import Path
+
+from attrs import define
+
+from virtual.line import Line
+from virtual.pacer import Pacer
+from virtual.truth import TruthLog
+
+TX_FIFO_BYTES = 32  # Arm PL011 r1p5 (DDI 0183G, 2.4.3)
+_HOST_BUFFER_BYTES = 256  # what the adapter holds of the host's bytes; more waits in the pty
+_TRUTH_DELAY_S = 0.1  # how long a record may wait before it is in the truth log
+
+
+def _ignore(_data: bytes) -> None: ...
+
+
+def _no_op() -> None: ...
+
+
+class UartAdapter:
+    """A persistent pty whose slave is linked as `path`, and the UART model behind it.
+
+    Both directions go at 10 bits a byte. The adapter delivers when `fifo_bytes` were collected or its latency timer
+    ticks; with `latency_timer_ms` 0, as soon as the transmitter goes idle. What the pty cannot take since nobody
+    reads is lost and counted (`overruns`), as with a real adapter. Must be made inside its event loop.
+
+    Attributes:
+        room_hook: called when the transmitter has room again; a board with flow control refills it there.
+        receive_hook: called with each byte from the host when it has arrived at the board.
+        overruns: bytes lost since nobody read the pty.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        pacer: Pacer,
+        truth: TruthLog,
+        *,
+        speed_bd: int = 115200,
+        fifo_bytes: int = 16,
+        latency_timer_ms: float = 0.0,
+    ) -> None:
+        self.path = path
+        self.room_hook: Callable[[], None] = _no_op
+        self.receive_hook: Callable[[bytes], None] = _ignore
+        self.overruns = 0
+        self.truth = truth
+        self._pacer = pacer
+        self._loop = asyncio.get_running_loop()
+        self._flush: asyncio.TimerHandle | None = None
+        self._reading = True
+        self._master, self._slave = os.openpty()
+        # The slave stays open here too: without it the master sees a hang-up whenever the last reader leaves.
+        tty.setraw(self._slave)
+        os.set_blocking(self._master, False)
+        self.tty = os.ttyname(self._slave)
+        self._to_host = _Direction(Line(speed_bd, fifo_bytes, round(latency_timer_ms * 1e6)), self._deliver)
+        self._to_board = _Direction(Line(speed_bd, fifo_bytes=1), self._receive)
+        _link(path, self.tty)
+        self._loop.add_reader(self._master, self._host_wrote)
+
+    @property
+    def room(self) -> int:
+        """How many bytes the transmit FIFO can take now."""
+        return max(TX_FIFO_BYTES - self._to_host.line.queued, 0)
+
+    def transmit(self, data: bytes) -> None:
+        """The board sends `data`; the line takes more than its FIFO holds, `room` is for boards that care."""
+        self._to_host.line.push(data, self._pacer.clock.now_ns())
+        self._pacer.update(self._to_host)
+
+    def discard(self) -> None:
+        """The board lost its power: bytes that have not left the UART are gone, in both directions."""
+        now_ns = self._pacer.clock.now_ns()
+        for direction in (self._to_host, self._to_board):
+            direction.line.discard(now_ns)
+            self._pacer.update(direction)
+
+    def close(self) -> None:
+        """Unplug the adapter: readers of the pty see a hang-up."""
+        self._loop.remove_reader(self._master)
+        self._pacer.remove(self._to_host)
+        self._pacer.remove(self._to_board)
+        if self._flush is not None:
+            self._flush.cancel()
+        os.close(self._slave)
+        os.close(self._master)
+        self.truth.flush()
+        if self.path.is_symlink() and str(self.path.readlink()) == self.tty:
+            self.path.unlink()
+
+    def _deliver(self) -> None:
+        now_ns = self._pacer.clock.now_ns()  # just before the write: lateness of the pacer is part of the truth
+        for sent in self._to_host.line.take(now_ns):
+            try:
+                written = os.write(self._master, sent.data)
+            except BlockingIOError:
+                written = 0
+            lost = len(sent.data) - written
+            if written:
+                self.truth.data(sent.end_ns - self._to_host.line.duration_ns(lost), now_ns, sent.data[:written])
+            if lost:
+                self.overruns += lost
+                self.truth.overrun(now_ns, lost)
+        if self._flush is None:
+            self._flush = self._loop.call_later(_TRUTH_DELAY_S, self._write_truth)
+        self.room_hook()
+
+    def _receive(self) -> None:
+        for sent in self._to_board.line.take(self._pacer.clock.now_ns()):
+            self.receive_hook(sent.data)
+        if not self._reading and self._to_board.line.queued < _HOST_BUFFER_BYTES:
+            self._reading = True
+            self._loop.add_reader(self._master, self._host_wrote)
+
+    def _host_wrote(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._master, _HOST_BUFFER_BYTES - self._to_board.line.queued)
+            self._to_board.line.push(data, self._pacer.clock.now_ns())
+        if self._to_board.line.queued >= _HOST_BUFFER_BYTES:
+            self._reading = False
+            self._loop.remove_reader(self._master)
+        self._pacer.update(self._to_board)
+
+    def _write_truth(self) -> None:
+        self._flush = None
+        self.truth.flush()
+
+
+@define(eq=False)
+class _Direction:
+    """One direction of the adapter, as the pacer sees it."""
+
+    line: Line
+    fire: Callable[[], None]
+
+    def deadline_ns(self) -> int | None:
+        return self.line.deadline_ns()
+
+
+def _link(path: Path, target: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(path)
