@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
@@ -72,7 +72,7 @@ def compare(old: Sheet, new: Sheet, board: str | None = None) -> Comparison:
     """
     before, after = known.evidence(old), known.evidence(new)
     olds, news = _results(before), _results(after)
-    partners = {key: _partner(key, olds, news) for key in news}
+    partners = _partners(olds, news)
     used = set(partners.values())
     pairs = [(olds[partner], news[key]) for key, partner in partners.items() if partner is not None]
     changes = (_change(_pair(a, b, before, after)) for a, b in pairs)
@@ -105,17 +105,26 @@ def _results(evidence: Evidence) -> dict[_Key, Reading]:
     return found
 
 
-def _partner(key: _Key, olds: Mapping[_Key, Reading], news: Mapping[_Key, Reading]) -> _Key | None:
-    """The same result in the older guide.
+def _partners(olds: Mapping[_Key, Reading], news: Mapping[_Key, Reading]) -> dict[_Key, _Key | None]:
+    """Newer key -> the older guide's.
 
     Where one guide names no board (a table of powers headed "Power (mW)") and the other names exactly one, they belong
     together.
     """
-    if key in olds:
-        return key
-    others = [k for k in olds if k.what == key.what and (k.board is None) != (key.board is None) and k not in news]
-    siblings = [k for k in news if k.what == key.what]
-    return others[0] if len(others) == 1 and len(siblings) == 1 else None
+    old_by_what, new_by_what = _by_what(olds), _by_what(news)
+    partners: dict[_Key, _Key | None] = {}
+    for key in news:
+        there = old_by_what.get(key.what, [])
+        alone = len(there) == 1 and len(new_by_what[key.what]) == 1 and (there[0].board is None) != (key.board is None)
+        partners[key] = key if key in olds else there[0] if alone else None
+    return partners
+
+
+def _by_what(keys: Iterable[_Key]) -> dict[tuple[str, tuple[tuple[str, str], ...], int], list[_Key]]:
+    found: dict[tuple[str, tuple[tuple[str, str], ...], int], list[_Key]] = {}
+    for key in keys:
+        found.setdefault(key.what, []).append(key)
+    return found
 
 
 def _pair(old: Reading, new: Reading, before: Evidence, after: Evidence) -> Pair:
