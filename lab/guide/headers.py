@@ -10,10 +10,10 @@ from lab.guide.model import Column
 # A board as the vendor's test platform files spell it: am62xx_sk-fs, am654x-evm, j721e-idk-gw, am43xx-gpevm.
 _BOARD = re.compile(r"[a-z]+\d[a-z0-9]*(?:[-_][a-z0-9.]+)+", re.IGNORECASE)
 _PARENTHESES = re.compile(r"\(([^()]*)\)")
-_NAME_OF_A_COUNTER = re.compile(r"[A-Z][A-Z0-9_]+")  # netperf's LOCAL_CPU_UTIL is a source, not a unit
 _UNIT = re.compile(
-    r"(?:in\s+)?(?:%|[kKMGm]?(?:bits?|[Bb]ytes?|b|B)(?:\s*/\s*s(?:ec)?)?|[kKMG]bps|MB\\s|[munkMG]?(?:s|sec|W|V|A|Hz)|seconds?"
-    r"|microsec|nanosec|millisec|fps|kPPS|\w+\s*/\s*(?:s|sec)|bytes in hex)",
+    r"(?:in\s+)?(?:%|[kmg]?(?:bits?|bytes?|b)(?:\s*/\s*s(?:ec)?)?|[kmg]bps|mb\\s|[munkmg]?(?:s|sec|w|v|a|hz)|seconds?"
+    r"|microsec|nanosec|millisec|fps|kpps|\w+\s*/\s*(?:s|sec)|bytes in hex)",
+    re.IGNORECASE,
 )
 _IN_UNIT = re.compile(r"\bin (seconds|milliseconds|bytes|ms|us|mW)\b")
 _SECOND_KEY = re.compile(r"size|voltage|format|resolution|algorithm|direction|\bmode\b", re.IGNORECASE)
@@ -49,10 +49,8 @@ def unit(metric: str) -> str | None:
     """The unit that a header's text names, as printed; None without one."""
     for group in reversed(list(_PARENTHESES.finditer(metric))):
         candidate = group[1].strip()
-        if _UNIT.fullmatch(candidate) and not _NAME_OF_A_COUNTER.fullmatch(candidate):
+        if _UNIT.fullmatch(candidate):
             return candidate.removeprefix("in ")
-        if candidate in {"V", "W", "A", "MB", "MHZ"}:
-            return candidate
     if match := _IN_UNIT.search(metric):
         return match[1]
     return "%" if "%" in metric else None

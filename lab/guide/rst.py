@@ -169,6 +169,7 @@ class _Walker:
             for item in node.children:
                 self._condition(plain(item.astext()), item)
         self.events.append(None)
+        self.visit_children(node)
 
     def _condition(self, text: str, node: nodes.Node) -> None:
         where = next((n.line for n in [node, *node.findall()] if n.line), 0)
