@@ -34,15 +34,14 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
         if other is None:
             yield Remark(f"{text}, not 10^{6 if unit[0] == 'm' else 3} bytes", first, also=readings[1:])
             continue
-        contrast = f"line {other.cell.line} prints {other.cell.unit!r} for {_DECIMAL[other.metric][0]}"
-        for reading in readings:
-            corrected = round((reading.number or 0.0) * _FACTOR[unit], 2)
-            yield Remark(
-                f"{text}, while {contrast}; in those units this is {corrected:.2f}",
-                reading,
-                corrected=corrected,
-                severity=Severity.WARNING,
-            )
+        yield Remark(
+            f"{text}, while line {other.cell.line} prints {other.cell.unit!r} for {_DECIMAL[other.metric][0]}; times "
+            f"{_FACTOR[unit]:g} it is in those",
+            first,
+            also=readings[1:],
+            corrected=round((first.number or 0.0) * _FACTOR[unit], 2),
+            severity=Severity.WARNING,
+        )
 
 
 def _unit(reading: Reading) -> str:

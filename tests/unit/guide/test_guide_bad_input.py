@@ -41,12 +41,12 @@ def test_a_file_of_100_mb_is_refused_unread(tmp_path: Path) -> None:
     path = tmp_path / "guide.rst"
     with path.open("wb") as file:
         file.truncate(100_000_000)
-    with pytest.raises(ConfigurationError, match="larger than 2048 KiB"):
+    with pytest.raises(ConfigurationError, match="larger than 512 KiB"):
         reading.read(path)
 
 
 def test_a_device_without_end_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="larger than 2048 KiB"):
+    with pytest.raises(ConfigurationError, match="larger than 512 KiB"):
         reading.read(Path("/dev/zero"))
 
 
