@@ -7,7 +7,7 @@ from pathlib import Path
 import guide_family
 import pytest
 from guide_family import GuideText, TableText, table, write_text
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.guide import assemble, flattened, reading, rst
@@ -206,6 +206,7 @@ def plain_tables(draw: st.DrawFn) -> TableText:
     return TableText([",".join(f'"{cell}"' for cell in line) for line in lines_of], "Some Table")
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(plain_tables(), min_size=1, max_size=3))
 @pytest.mark.parametrize("form", ["rst", "text"])
 def test_both_forms_of_a_guide_hold_the_same_cells(form: str, generated: list[TableText]) -> None:
