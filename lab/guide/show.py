@@ -58,11 +58,13 @@ def findings(found: Sequence[Finding], *, show_all: bool) -> Iterator[str]:
 
 
 def _cell(f: Finding) -> str:
+    """Where a finding is: row, board, and what stands there unless the message begins with it."""
     if f.reading is None:
         return ""
     board = f.reading.cell.board or f.reading.cell.likely_board
+    place = f.reading.cell.row[:48] + (f", {board}" if board else "")
     text = f.reading.cell.value.text
-    return f"{f.reading.cell.row[:48]}{f', {board}' if board else ''}: {text!r} " if text else ""
+    return f"{place}: " if f.message.startswith(text) else f"{place}: {text!r} "
 
 
 def comparison(found: Comparison, *, show_all: bool) -> Iterator[str]:

@@ -61,7 +61,7 @@ def paired(own: Sequence[Sequence[float]]) -> list[str]:
     return printed
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(_OWN)
 def test_a_paired_chain_gives_every_own_value_back(own: list[float]) -> None:
     assume(all(abs(a - b) > 0.05 for a, b in itertools.pairwise(own)))
@@ -73,7 +73,7 @@ def test_a_paired_chain_gives_every_own_value_back(own: list[float]) -> None:
     assert recovered == dict(zip(ORDER[:-1], own, strict=False))
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(_OWN, st.integers(2, 6), st.randoms(use_true_random=False))
 def test_a_chain_of_several_runs_gives_the_means_back(own: list[float], runs: int, random: object) -> None:
     samples = [[round(v * (1 + 0.01 * (k - runs // 2)), 2) for k in range(runs)] for v in own]
