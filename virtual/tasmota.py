@@ -7,6 +7,7 @@ outlet's number.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from http import HTTPStatus
 
@@ -47,6 +48,11 @@ def parse(command: str) -> PowerCommand | None:
 def done(outlet: int, *, on: bool) -> Answer:
     """The outlet has this state."""
     return Answer(HTTPStatus.OK, {f"POWER{outlet}": "ON" if on else "OFF"})
+
+
+def ok(body: Mapping[str, object]) -> Answer:
+    """A question of ours, which Tasmota does not know, has this answer."""
+    return Answer(HTTPStatus.OK, body)
 
 
 def unknown(command: str) -> Answer:
