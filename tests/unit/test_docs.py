@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import attrs
 import pytest
 
 from lab.boards import BoardType, Evidence, Medium, MomentPattern, Prompts, Timeouts, Uart, load_file
+from lab.cli.rooms import ROOMS
 from lab.console import operations
 from lab.console.index import RecordingMeta
 from lab.console.model import Chunk, Kind, Lateness
@@ -91,3 +93,18 @@ def test_the_page_on_the_console_has_every_operation_of_the_server() -> None:
     documented = set(re.findall(r"^\| `(\w+)` \| [^|]*\| [^|]*\|$", CONSOLE.partition("| `op` |")[2], re.MULTILINE))
     listed = set(re.findall(r"^(\w+)\s+\{.*->", operations.__doc__ or "", re.MULTILINE))
     assert documented == listed
+
+
+def commands() -> set[str]:
+    """Every command of `lab`, as `lab ROOM` or `lab ROOM COMMAND`."""
+    found = set()
+    for room in ROOMS:
+        registered = import_module(room.module).app.registered_commands
+        names = [command.name or command.callback.__name__.replace("_", "-") for command in registered]
+        found |= {f"lab {room.name}"} if len(names) == 1 else {f"lab {room.name} {name}" for name in names}
+    return found
+
+
+def test_the_page_on_the_command_line_lists_every_command() -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(lab [a-z -]+?)(?: [\[A-Z][^`]*)?` \|", page, re.MULTILINE)) == commands()
