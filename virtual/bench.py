@@ -77,7 +77,9 @@ class Bench:
     async def answer(self, request: Request) -> Answer:
         """The power switch's answer to a request."""
         if request.path == STATUS_PATH:
-            return tasmota.ok({"boards": [self._status(*pair) for pair in zip(self.states, self.outlets, strict=True)]})
+            return tasmota.ok(
+                {"boards": [self._status(*pair) for pair in zip(self.states, self.outlets, strict=True)]}
+            )
         text = request.query.get("cmnd", "")
         command = tasmota.parse(text) if request.path == tasmota.PATH else None
         if command is None or not 1 <= command.outlet <= len(self.outlets):
