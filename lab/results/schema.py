@@ -41,8 +41,9 @@ def upgrade(engine: Engine, location: Location) -> None:
 
 
 def _is_current(connection: Connection, script: ScriptDirectory, location: Location) -> bool:
+    tables = inspect(connection).get_table_names()  # before the version: another program may be creating both just now
     current = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
-    if current is None and inspect(connection).get_table_names():
+    if current is None and tables:
         raise ConfigurationError(
             f"{location.name} is a database of something else: it has tables, but not {VERSION_TABLE}; "
             "choose another one with --db, --lab-db or $LAB_DB"
