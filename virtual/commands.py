@@ -88,7 +88,7 @@ def console(
     board = next((board for board in state.boards if board.name == name), None)
     if board is None:
         raise ConfigurationError(f"no board {name!r}; there are: {', '.join(b.name for b in state.boards)}")
-    lab = sys.argv[0]
+    lab = str(Path(sys.executable).with_name("lab"))
     os.execv(lab, [lab, "console", "attach", next(iter(board.uarts.values()))])  # noqa: S606 - our own command
 
 
