@@ -11,7 +11,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
 
 from lab.errors import ConfigurationError
-from lab.results.engine import READ_ONLY
+from lab.results.engine import reader
 from lab.results.location import Location
 
 VERSION_TABLE: Final = "boardlab_schema"
@@ -29,7 +29,7 @@ def upgrade(engine: Engine, location: Location) -> None:
     config = Config()
     config.set_main_option("script_location", "lab.results:migrations")
     script = ScriptDirectory.from_config(config)
-    with engine.execution_options(**{READ_ONLY: True}).connect() as connection:
+    with reader(engine).connect() as connection:
         if _is_current(connection, script, location):
             return
     with engine.begin() as connection:  # on SQLite this is the write lock
