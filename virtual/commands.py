@@ -39,10 +39,11 @@ def up(
     idle_off: Annotated[float, typer.Option(help="switch off after so many silent seconds; 0: never")] = IDLE_OFF_S,
     latency_timer_ms: Annotated[float, typer.Option(help="of the USB adapter")] = DEFAULT_LATENCY_TIMER_MS,
     fresh: Annotated[bool, typer.Option("--fresh", help="start from new media")] = False,
+    foreground: Annotated[bool, typer.Option("--foreground", help="run the bench here, until Ctrl-C")] = False,
 ) -> None:
     """Bring a virtual board up: its bench, its power switch and pdudaemon. The board itself is off."""
     where = _folder(folder)
-    order = control.Order(where, board_type, name, pdu_port, idle_off, latency_timer_ms, fresh)
+    order = control.Order(where, board_type, name, pdu_port, idle_off, latency_timer_ms, fresh, foreground)
     state = control.up(order, lambda line: typer.echo(line, err=True))
     board = state.boards[0]
     typer.echo(

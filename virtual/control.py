@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -16,10 +17,10 @@ from attrs import frozen
 
 from lab import boards
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from virtual import environment, kinds, pdudaemon, ports
+from virtual import kinds, pdudaemon, ports
 from virtual.bench import STATUS_PATH
 from virtual.board import BoardFolder
-from virtual.state import ENV, LOG, BenchState, hold, running
+from virtual.state import LOG, BenchState, hold, running, withdraw
 
 START_S = 60.0
 STOP_S = 30.0
@@ -38,10 +39,11 @@ class Order:
     idle_off_s: float
     latency_timer_ms: float
     fresh: bool
+    foreground: bool = False
 
 
 def up(order: Order, report: Callable[[str], None]) -> BenchState:
-    """Bring a bench up, or find it up.
+    """Bring a bench up, or find it up. In the foreground this process becomes the bench.
 
     Raises:
         ConfigurationError: a wrong name or type, a port in use, pdudaemon or QEMU not installed.
@@ -64,10 +66,10 @@ def up(order: Order, report: Callable[[str], None]) -> BenchState:
             f"{order.folder}: cannot be made: {error.strerror}; choose another with --dir"
         ) from error
     kind.prepare(BoardFolder(order.folder / order.name), fresh=order.fresh, report=report)
-    state = _start(order, port)
-    text = environment.of_bench(order.folder, state, order.latency_timer_ms)
-    (order.folder / ENV).write_text(text, encoding="utf-8")
-    return state
+    if order.foreground:
+        report("The bench runs here; Ctrl-C takes it down")
+        os.execv(sys.executable, _command(order, port))  # noqa: S606 - our own program
+    return _start(order, port)
 
 
 def down(folder: Path) -> bool:
@@ -78,8 +80,10 @@ def down(folder: Path) -> bool:
     """
     state = running(folder)
     if state is None:
+        withdraw(folder)  # of a bench that was killed
         return False
-    os.kill(state.pid, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(state.pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_S
     while time.monotonic() < deadline:
         lock = hold(folder)
@@ -99,7 +103,9 @@ def status(state: BenchState) -> list[dict[str, object]]:
         LabTransientError: the bench does not answer.
     """
     try:
-        answer = requests.get(f"http://{state.http}{STATUS_PATH}", timeout=5)
+        with requests.Session() as session:
+            session.trust_env = False  # no proxy on the way to loopback
+            answer = session.get(f"http://{state.http}{STATUS_PATH}", timeout=5)
         answer.raise_for_status()
         found: list[dict[str, object]] = answer.json()["boards"]
     except (requests.RequestException, KeyError, ValueError) as error:
@@ -109,12 +115,14 @@ def status(state: BenchState) -> list[dict[str, object]]:
 
 def _start(order: Order, port: int) -> BenchState:
     log = order.folder / LOG
-    command = [sys.executable, "-m", "virtual.bench", "--dir", str(order.folder), "--pdu-port", str(port)]
-    command += ["--board", f"{order.name}={order.board_type}", "--idle-off", str(order.idle_off_s)]
-    command += ["--latency-timer-ms", str(order.latency_timer_ms)]
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", start_new_session=True
+            _command(order, port),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            start_new_session=True,
         )
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
@@ -126,6 +134,17 @@ def _start(order: Order, port: int) -> BenchState:
     process.wait()
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
     raise LabStableError(f"the bench did not start; the end of {log}:\n{tail}", failure="virtual_bench")
+
+
+def _command(order: Order, port: int) -> list[str]:
+    return [
+        *(sys.executable, "-m", "virtual.bench"),
+        *("--dir", str(order.folder)),
+        *("--board", f"{order.name}={order.board_type}"),
+        *("--pdu-port", str(port)),
+        *("--idle-off", str(order.idle_off_s)),
+        *("--latency-timer-ms", str(order.latency_timer_ms)),
+    ]
 
 
 def _check(order: Order) -> None:
