@@ -98,7 +98,8 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     lab.lab("virtual", "down", "--dir", str(tmp_path / "bench"))
     with ConsoleClient(socket_path(tmp_path / "runtime")) as client:
         client.stop()
-    assert lab.processes("") == [], "something was left running"
+    _, left = psutil.wait_procs(lab.processes(""), timeout=30)
+    assert left == [], "something was left running"
 
 
 def wait_for_sample(lab: Lab, process: subprocess.Popen[bytes], count: int) -> subprocess.Popen[bytes]:
