@@ -2,9 +2,10 @@
 
 `[   12.345678] text` carries the time at which the kernel logged the line (printk, CONFIG_PRINTK_TIME). The line leaves
 the UART then or later, behind the output that was queued before it. So host stamps of first characters lie on or above
-a straight line over the kernel's times, and the lower envelope is the truth. The line below all points that is
-closest to them in sum is found on the lower convex hull (Moon, Skelly, Towsley: Estimation and Removal of Clock Skew
-from Network Delay Measurements, INFOCOM 1999).
+a straight line over the kernel's times, and the lower envelope is the truth. Lines that waited long say nothing about
+the clocks and are left out: the log from before the console was registered, and what queued behind a slow line. The
+line below all others that is closest to them in sum is an edge of their lower convex hull (Moon, Skelly, Towsley:
+Estimation and Removal of Clock Skew from Network Delay Measurements, INFOCOM 1999).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lab.console.model import NS_PER_S, Event, LineTiming
 from lab.console.text import StampedLine, stamped_lines
 
 MIN_LINES = 20
+MAX_WAIT_NS = 10_000_000  # some lines' length at 115200 Bd, and far more than two crystals drift in a boot
 MIN_SPAN_NS = NS_PER_S // 10  # over less, stamps that are sure to 0.2 ms say nothing about a rate
 _STAMP = re.compile(rb"\[ *(\d{1,9})\.(\d{6})\]")
 
@@ -27,7 +29,7 @@ class PrintkFit:
     """How the host's stamps and the kernel's times agree.
 
     Attributes:
-        n: lines that were used.
+        n: lines that were used; of `lines` with a time of this boot.
         span_s: between the first and the last of them.
         rate_ppm: by how much an interval is longer on the host's clock than on the kernel's, parts per million.
         offset_ns: the host's clock at the kernel's time 0.
@@ -36,6 +38,7 @@ class PrintkFit:
     """
 
     n: int
+    lines: int
     span_s: float
     rate_ppm: float
     offset_ns: int
@@ -50,7 +53,7 @@ def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
     Lines with the time 0 are left out: the kernel's clock did not run yet. So are lines whose time does not fit between
     their neighbours', such as garbled ones. Of several boots the one with the most lines is taken.
 
-    Returns: None when there are fewer than 20 lines, or less than 0.1 s of them.
+    Returns: None when fewer than 20 lines are left, or less than 0.1 s of them.
     """
     import numpy as np  # noqa: PLC0415  (numpy takes 0.1 s to import; only this needs it)
 
@@ -61,6 +64,9 @@ def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
     points = points[np.median(windows, axis=1) == points[:, 0]]
     boots = np.split(points, np.flatnonzero(np.diff(points[:, 0]) < 0) + 1)
     points = max(boots, key=len)
+    lines = len(points)
+    waits = points[:, 1] - points[:, 0]
+    points = points[waits - waits.min() <= MAX_WAIT_NS]
     if len(points) < MIN_LINES or np.ptp(points[:, 0]) < MIN_SPAN_NS:
         return None
     origin = points[0]
@@ -70,6 +76,7 @@ def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
     median, p95 = np.percentile(residuals, [50, 95])
     return PrintkFit(
         n=len(points),
+        lines=lines,
         span_s=float(kernel[-1]) / NS_PER_S,
         rate_ppm=(slope - 1) * 1e6,
         offset_ns=int(origin[1]) + round(intercept - slope * int(origin[0])),

@@ -64,7 +64,7 @@ class Lab:
         ]
         with (self.folder / "pytest.log").open("ab") as log:
             return subprocess.Popen(
-                [*command, "tests_perf", "--medium", "sd", "--retries", "5", *arguments],
+                [*command, "tests_perf", "--retries", "5", *arguments],
                 env=self.environ,
                 cwd=ROOT,
                 stdout=log,
@@ -98,7 +98,8 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     lab.lab("virtual", "down", "--dir", str(tmp_path / "bench"))
     with ConsoleClient(socket_path(tmp_path / "runtime")) as client:
         client.stop()
-    assert lab.processes("") == [], "something was left running"
+    _, left = psutil.wait_procs(lab.processes(""), timeout=30)
+    assert left == [], "something was left running"
 
 
 def wait_for_sample(lab: Lab, process: subprocess.Popen[bytes], count: int) -> subprocess.Popen[bytes]:
@@ -137,7 +138,7 @@ def boot_of(truth: Truth, sample: StoredSample, start_ns: int) -> float:
 @pytest.mark.timeout(DEADLINE_S * 2)
 def test_a_run_survives_the_death_of_every_process(lab: Lab) -> None:
     chance = random.Random(SEED)
-    process = lab.pytest("--cycles", str(CYCLES))
+    process = lab.pytest("--medium", "sd", "--cycles", str(CYCLES))
     for number, victim in enumerate((*VICTIMS, *VICTIMS), start=1):
         process = wait_for_sample(lab, process, 2 * number)
         time.sleep(chance.uniform(0.0, 4.0))  # anywhere in the next cycle: the moment is what is being tried

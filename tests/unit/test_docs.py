@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import attrs
 import pytest
+from typer.main import get_command
 
+from lab import pytest_plugin
 from lab.boards import BoardType, Evidence, Medium, MomentPattern, Prompts, Timeouts, Uart, load_file
+from lab.cli.rooms import ROOMS
 from lab.console import operations
 from lab.console.index import RecordingMeta
 from lab.console.model import Chunk, Kind, Lateness
 from lab.console.recording import encode
 from lab.console.wire import FrameType
 from lab.metrics import Flag
+from virtual import commands as virtual_commands
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ADDING_A_BOARD = (DOCS / "adding-a-board.md").read_text(encoding="utf-8")
@@ -91,3 +96,34 @@ def test_the_page_on_the_console_has_every_operation_of_the_server() -> None:
     documented = set(re.findall(r"^\| `(\w+)` \| [^|]*\| [^|]*\|$", CONSOLE.partition("| `op` |")[2], re.MULTILINE))
     listed = set(re.findall(r"^(\w+)\s+\{.*->", operations.__doc__ or "", re.MULTILINE))
     assert documented == listed
+
+
+def commands() -> set[str]:
+    """Every command of `lab`, as `lab ROOM` or `lab ROOM COMMAND`."""
+    found = set()
+    for room in ROOMS:
+        registered = import_module(room.module).app.registered_commands
+        names = [command.name or command.callback.__name__.replace("_", "-") for command in registered]
+        found |= {f"lab {room.name}"} if len(names) == 1 else {f"lab {room.name} {name}" for name in names}
+    return found
+
+
+def test_the_page_on_the_command_line_lists_every_command() -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(lab [a-z -]+?)(?: [\[A-Z][^`]*)?` \|", page, re.MULTILINE)) == commands()
+
+
+def options_in(page: str) -> set[str]:
+    """The options that begin a row of a table on that page."""
+    return set(re.findall(r"^\| `(--[\w-]+)", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_getting_started_lists_every_option_of_the_plugin() -> None:
+    parser = pytest.Parser(_ispytest=True)
+    pytest_plugin.pytest_addoption(parser)
+    assert options_in("getting-started.md") == {o.names()[0] for o in parser.getgroup("boardlab").options}
+
+
+def test_the_page_on_virtual_boards_lists_every_option_of_up() -> None:
+    up = get_command(virtual_commands.app).get_command(None, "up")
+    assert options_in("virtual-boards.md") == {p.opts[0] for p in up.params if p.opts[0] != "--help"}
