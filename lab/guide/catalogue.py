@@ -13,9 +13,7 @@ from attrs import field, frozen
 
 from lab.guide import headers
 from lab.guide.model import Cell, Guide, Table
-from lab.metrics import Metric
-
-SOURCE = "performance guide; lab/guide/catalogue.toml"
+from lab.metrics import Metric, by_name
 
 _MEDIA = {"mmc": "sd", "mmcsd": "sd", "mmc/sd": "sd", "qspi": "ospi"}
 _NO_PARAMETER = re.compile(r"benchmarks?|command used|boot configuration|rail voltage")
@@ -27,6 +25,7 @@ class Quantity:
 
     Attributes:
         noise: relative change that says nothing, e.g. 0.05.
+        slack: absolute change that says nothing, in the metric's unit; 0 where the relative one is enough.
         noise_reason: why it is so large; empty where the spread of equal runs is reason enough.
         follows_clock: the number scales with the CPU clock.
         is_parameter: the column repeats a parameter of the test.
@@ -34,6 +33,7 @@ class Quantity:
 
     metric: Metric
     noise: float
+    slack: float
     noise_reason: str
     follows_clock: bool
     is_parameter: bool
@@ -154,17 +154,10 @@ def load() -> Catalogue:
 
 
 def _entry(data: Mapping[str, Any]) -> _Entry:
-    metric = Metric(
-        name=data["name"],
-        unit=data["unit"],
-        better=data["better"],
-        definition=data["definition"],
-        resolution=float(data.get("resolution", 0.0)),
-        source=SOURCE,
-    )
     quantity = Quantity(
-        metric=metric,
+        metric=by_name(data["name"]),
         noise=data["noise"] / 100,
+        slack=float(data.get("slack", 0.0)),
         noise_reason=data.get("noise_reason", ""),
         follows_clock=data.get("clock", False),
         is_parameter=data.get("parameter", False),

@@ -82,7 +82,7 @@ def _resolution(pair: Pair) -> Judgement | None:
 
 
 def _rounding(pair: Pair) -> Judgement | None:
-    step = pair.new.quantity.metric.resolution if pair.new.quantity else 0.0
+    step = pair.new.quantity.slack if pair.new.quantity else 0.0
     difference = abs(pair.new_number - pair.old_number)
     if not step or difference > step:
         return None
