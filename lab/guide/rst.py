@@ -15,14 +15,13 @@ from docutils.parsers.rst import Parser, states
 from docutils.utils import new_document
 
 from lab.errors import ConfigurationError
-from lab.guide import captions, headers, modules
+from lab.guide import captions, headers, markup, modules
 from lab.guide import directives as ours
 from lab.guide.assemble import RawRow, RawTable
 from lab.guide.document import Document
 from lab.guide.model import Condition, Unread
 
 _CAPTION = re.compile(r"Table\s*[\d.]*\s*:\s*(\S.*)", re.DOTALL)
-_ROLE = re.compile(r":[a-z]+:`([^`<]*)(?:<[^`]*>)?`")
 _FRONT_MATTER = frozenset({"read this first", "about this manual", "if you need assistance"})
 _ERROR = 3  # docutils' level of a construct that it could not read
 _LONGEST_LINE = 10_000  # docutils gives up the whole document above it
@@ -77,11 +76,6 @@ def _without_long_lines(text: str) -> tuple[str, list[Unread]]:
     return "\n".join(lines), lost
 
 
-def plain(text: str) -> str:
-    """A title without its markup."""
-    return " ".join(_ROLE.sub(r"\1", text).replace("\\", "").replace("**", "").strip("*` ").split())
-
-
 @define
 class _Walker:
     document: Document
@@ -116,7 +110,7 @@ class _Walker:
         self.events.append(None)
 
     def _rubric(self, node: nodes.Element) -> None:
-        self.rubric = plain(node.astext())
+        self.rubric = markup.plain(node.astext())
         self.events.append(None)
 
     def _rows(self, node: nodes.Element) -> None:
@@ -130,7 +124,7 @@ class _Walker:
         self.document.unread.append(Unread(node["line"], node["reason"]))
 
     def _section(self, node: nodes.Element) -> None:
-        heading = plain(node.children[0].astext()) if node.children else ""
+        heading = markup.plain(node.children[0].astext()) if node.children else ""
         if not self.document.title and "performance guide" in heading.lower():
             self.document.title = heading
         counts = heading != self.document.title and heading.lower() not in _FRONT_MATTER
@@ -150,13 +144,13 @@ class _Walker:
         index = len(self.document.tables)
         headings = [*self.chapter, self.rubric]
         self.inherited.append(next((h for h in reversed(headings) if h and not headers.is_board(h)), ""))
-        self.document.tables.append(evolve(raw, chapter=tuple(self.chapter), title=plain(raw.title)))
+        self.document.tables.append(evolve(raw, chapter=tuple(self.chapter), title=markup.plain(raw.title)))
         self.events.append(None if raw.title else captions.Untitled(index))
 
     def _paragraph(self, node: nodes.Element) -> None:
         text = node.astext()
         if match := _CAPTION.fullmatch(text.strip()):
-            self.events.append(captions.Caption(plain(match[1])))
+            self.events.append(captions.Caption(markup.plain(match[1])))
             return
         self.events.append(None)
         if text.startswith("The measurements shown are from"):
@@ -167,7 +161,7 @@ class _Walker:
         chapter = self.chapter[:1]
         if any(list(table.chapter[:1]) == chapter for table in self.document.tables):
             for item in node.children:
-                self._condition(plain(item.astext()), item)
+                self._condition(markup.plain(item.astext()), item)
         self.events.append(None)
         self.visit_children(node)
 
