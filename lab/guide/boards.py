@@ -21,6 +21,11 @@ def module_of(guide: Guide, board: str) -> Module | None:
     return None
 
 
+def type_of(board: str) -> str:
+    """The board type: the name without how the device boots. "am62xx_sk-fs" and "am62xx_sk-se" are "am62xx_sk"."""
+    return _SECURITY.sub("", board)
+
+
 def _words(name: str) -> tuple[str, ...]:
     """The words of a name: device letters after the number stand alone, and an x is a placeholder."""
     lower = _SECURITY.sub("", name.lower()).replace("_", " ").replace("-", " ")

@@ -12,6 +12,9 @@ from typing import Any
 
 from attrs import field, frozen
 
+# Second key columns that tell rows apart, and the parameter that each holds.
+SECOND_KEYS = {"Buffer Size (in bytes)": "buffer", "Format": "format"}
+
 _PRINTED = {"medium": {"sd": "MMCSD"}}  # how a guide spells a parameter that boardlab has another word for
 
 
@@ -116,9 +119,7 @@ def _spec(number: int, position: int, table: Mapping[str, Any], cell: Mapping[st
 
 
 def _second_keys(keys: Sequence[str]) -> frozenset[str]:
-    """Parameters that stand in the second key column: they are no part of any text."""
-    known = {"Buffer Size (in bytes)": "buffer", "Format": "format"}
-    return frozenset(known[key] for key in keys[1:] if key in known)
+    return frozenset(SECOND_KEYS[key] for key in keys[1:] if key in SECOND_KEYS)
 
 
 def _words(params: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,9 @@ _ROLE = re.compile(r":[a-z]+:`([^`<]*)(?:<[^`]*>)?`")
 _ESCAPED = re.compile(rf"\\([{re.escape(string.punctuation)}])")
 _ENUMERATOR = re.compile(r"(\w+)([.)])(?=\s|$)")
 _UNDERSCORE = re.compile(r"_(?![A-Za-z0-9])")
+_BLOCK = re.compile(  # what begins a list, a comment, a field, a doctest, a target, a table or a transition
+    r"[-+•‣⁃](\s|$)|\.\.(\s|$)|:[^:]+:(\s|$)|>>>|\(\w+\)(\s|$)|#[.)](\s|$)|__(\s|$)|\+[-=]+\+|(?P<line>[!-/:-@\[-`{-~])(?P=line){3,}$"
+)
 
 
 def unescaped(text: str) -> str:
@@ -31,6 +34,6 @@ def escaped(text: str) -> str:
         protected = f"{match[1]}\\{protected[match.end(1) :]}"
     if protected.endswith("::"):
         protected = f"{protected[:-1]}\\:"
-    if protected[:1] and protected[0] in string.punctuation and protected[0] not in '\\"':
+    if _BLOCK.match(protected):
         protected = f"\\{protected}"
     return protected

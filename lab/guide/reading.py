@@ -26,25 +26,33 @@ def read(path: Path) -> Guide:
         ConfigurationError: the file cannot be read, is too large, is not text, or holds nothing of a guide. What is
             lost in parts is no error: `Guide.unread` says where and why.
     """
-    text = _text(path)
+    return parse(str(path), _text(path))
+
+
+def parse(name: str, text: str) -> Guide:
+    """Read a guide from its text.
+
+    Raises:
+        ConfigurationError: it holds nothing of a guide.
+    """
     if not _RST.search(text) and flattened.announces_tables(text):
         document, form = flattened.read(text), "text"
     elif _RST.search(text):
         from lab.guide import rst  # noqa: PLC0415 - docutils takes a while to import
 
-        document, form = rst.read(str(path), text), "rst"
+        document, form = rst.read(name, text), "rst"
     else:
         document, form = Document(), "text"
     if not document.tables and not document.modules:
         raise ConfigurationError(
-            f"{path}: holds no table of a performance guide; expected reStructuredText with `.. csv-table::` or rendered "
+            f"{name}: holds no table of a performance guide; expected reStructuredText with `.. csv-table::` or rendered "
             f"text with lines such as 'Table 2.1 LMBench Benchmarks'{_lost(document)}; check that this is the right file"
         )
     return Guide(
-        path=str(path),
+        path=name,
         format=form,
         title=document.title,
-        release=release_of(document.title) or release_of(path.stem),
+        release=release_of(document.title) or release_of(Path(name).stem),
         modules=tuple(document.modules),
         tables=assemble.tables(document.tables),
         conditions=tuple(document.conditions),

@@ -7,10 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import frozen
 
 from lab.errors import ConfigurationError
+from lab.guide import cells
 from lab.guide import evidence as known
+from lab.guide.entries import Release
 from lab.guide.model import Kind, release_key
 from lab.guide.rulebook import Effect
 from lab.guide.sheet import Sheet
+from lab.metrics import by_name
+
+_PRINTED = 0.006  # a mean and its print with two decimals
 
 
 @frozen
@@ -79,6 +84,37 @@ def of_guides(sheets: Iterable[Sheet], metric: str, board: str, wanted: Mapping[
     if not series:
         raise ConfigurationError(_nothing(ordered, metric, board))
     return [Trend(metric, dict(key), board, **units, points=tuple(points)) for key, points in series.items()]
+
+
+def of_releases(releases: Iterable[Release], metric: str, board: str, wanted: Mapping[str, str]) -> list[Trend]:
+    """The series of a metric from the store, oldest release first.
+
+    Raises:
+        ConfigurationError: no release has the metric for the board.
+    """
+    ordered = sorted(releases, key=lambda release: release_key(release.name))
+    series: dict[tuple[tuple[str, str], ...], list[Point]] = {}
+    for release in ordered:
+        for entry in release.entries:
+            if entry.metric != metric or entry.value is None or not wanted.items() <= entry.params.items():
+                continue
+            printed = cells.parse(entry.text)
+            is_own_range = printed.number is not None and abs(printed.number - entry.value) < _PRINTED
+            point = Point(
+                release.name,
+                entry.value,
+                printed.low if is_own_range else None,
+                printed.high if is_own_range else None,
+                entry.evidence.note if entry.evidence.is_broken else "",
+            )
+            series.setdefault(tuple(sorted(entry.params.items())), []).append(point)
+    if not series:
+        metrics = sorted({entry.metric for release in ordered for entry in release.entries if entry.metric})
+        raise ConfigurationError(
+            f"no release has {metric!r} of board {board!r}; it has: {', '.join(metrics) or 'no numbers'}"
+        )
+    known = by_name(metric)
+    return [Trend(metric, dict(key), board, known.unit, known.better, tuple(points)) for key, points in series.items()]
 
 
 def _nothing(sheets: Sequence[Sheet], metric: str, board: str) -> str:
