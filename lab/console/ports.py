@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.clock import Clock
+from lab.console.courier import Courier
 from lab.console.line import Line, PortRequest
 from lab.console.port import Port
 from lab.console.scheduling import Scheduling
@@ -25,7 +26,9 @@ class Ports:
         by_fd: the ports whose device is open; the loop looks them up in it.
     """
 
-    def __init__(self, epoll: select.epoll, shelf: Shelf, clock: Clock, scheduling: Scheduling) -> None:
+    def __init__(
+        self, epoll: select.epoll, shelf: Shelf, clock: Clock, scheduling: Scheduling, courier: Courier
+    ) -> None:
         """No port is open yet."""
         self.by_fd: dict[int, Port] = {}
         self._by_name: dict[str, Port] = {}
@@ -33,6 +36,7 @@ class Ports:
         self._shelf = shelf
         self._clock = clock
         self._scheduling = scheduling
+        self._courier = courier
         self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def __iter__(self) -> Iterator[Port]:
@@ -103,7 +107,8 @@ class Ports:
         serial = open_port(request.device, request.speed_bd)
         line = Line(request, serial, self._epoll)
         try:
-            port = Port(line, request.meta(serial, self._scheduling, self._boot_id), self._shelf, self._clock)
+            meta = request.meta(serial, self._scheduling, self._boot_id)
+            port = Port(line, meta, self._shelf, self._clock, self._courier)
         except BoardlabError:
             line.close()
             raise
