@@ -27,7 +27,7 @@ def lab_console(*words: str) -> Result:
 def recording(tmp_path: Path) -> Path:
     """A boot at full speed, with a late stamp and a port that was lost at the end."""
     events = paced(BOOT, META.timing)
-    events.insert(0, Lateness(events[0].t_ns, 0, 3_000_000))
+    events.insert(0, Lateness(events[0].t_ns - 900_000_000, 0, 3_000_000))
     events.append(Gap(events[-1].t_ns + 5, len(BOOT), Kind.LOST, 5))
     for path, content in zip((tmp_path / "uart0.log", tmp_path / "uart0.idx"), encode(META, events), strict=True):
         path.write_bytes(content)
@@ -45,7 +45,7 @@ def test_replay_prints_the_moments_of_the_board_type_that_fits(recording: Path) 
     assert [float(cell[0]) for cell in cells] == pytest.approx(
         [(moment.t_ns - expected[0].t_ns) / 1e9 for moment in expected], abs=1e-6
     )
-    assert cells[0][2] == "4.09"  # 1 ms adapter, 3 ms late, one byte
+    assert cells[0][2] == "4.29"  # 1 ms adapter, 0.2 ms scheduling, 3 ms late, one byte
     assert cells[-1][2] == "1.29"
     assert "worst evidence of late stamps: 3.00 ms" in result.output
     assert "gaps: 1" in result.output

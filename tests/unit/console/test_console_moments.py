@@ -238,14 +238,14 @@ def test_the_uncertainty_is_the_sum_of_its_parts() -> None:
 )
 def test_evidence_of_lateness_counts_for_a_second(before_ns: int, counts: bool) -> None:
     late = Lateness(LOGIN.t_ns - before_ns, 0, 7_000_000)
-    expected = USUAL_NS + (6_800_000 if counts else 0)
+    expected = USUAL_NS + (7_000_000 if counts else 0)
     assert uncertainty_ns(late, LOGIN) == pytest.approx(expected, abs=4)
 
 
 def test_evidence_of_lateness_is_bounded_by_the_previous_read() -> None:
     late = Lateness(LOGIN.t_ns, 0, 7_000_000)
     previous = Chunk(LOGIN.t_ns - 3_000_000, -1, b"x")
-    assert uncertainty_ns(previous, late, LOGIN) == pytest.approx(USUAL_NS + 2_800_000, abs=4)
+    assert uncertainty_ns(previous, late, LOGIN) == pytest.approx(USUAL_NS + 3_000_000, abs=4)
 
 
 def test_a_read_that_brings_more_than_the_line_could_is_less_sure() -> None:
