@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import grp
 import os
+import shutil
+import tempfile
 import termios
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,3 +132,39 @@ def test_the_adapter_s_latency_comes_from_sysfs(
     words, latency_ns, fifo_bytes = expected
     assert port.adapter.startswith(words)
     assert (port.adapter_latency_ns, port.fifo_bytes) == (latency_ns, fifo_bytes)
+
+
+@pytest.fixture
+def stranger() -> Iterator[None]:
+    """Somebody without root's rights."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    yield
+    if root:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize(("mode", "says"), [(0o060, "it belongs to group {group}"), (0o000, "its group may not")])
+def test_a_port_that_one_may_not_open_names_the_group_that_may(
+    forbidden: Path, stranger: None, mode: int, says: str
+) -> None:
+    group = grp.getgrgid(forbidden.stat().st_gid).gr_name
+    with pytest.raises(LabStableError, match=f"not permitted; {says.format(group=group)}") as caught:
+        open_port(forbidden, 115200)
+    assert caught.value.failure == "port_permission"
+
+
+@pytest.fixture
+def forbidden(mode: int) -> Iterator[Path]:
+    """A device that its owner may not open, in a folder that everybody may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="console-"))
+    folder.chmod(0o755)
+    device = folder / "tty"
+    device.touch()
+    if os.geteuid() == 0:
+        shutil.chown(device, group="tty")
+    device.chmod(mode)
+    yield device
+    device.unlink()
+    folder.rmdir()
