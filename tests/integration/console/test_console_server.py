@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from console_bench import BOOT, DEADLINE_S, Bench, read_bytes, wait_for
+from console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, Bench, read_bytes, wait_for
 
 from lab import boards
 from lab.clock import MonotonicRaw
@@ -40,7 +40,7 @@ def test_live_moments_and_those_of_the_recording_are_the_same(bench: Bench) -> N
     live = []
     for start in range(0, len(BOOT), 700):
         adapter.say(BOOT[start : start + 700])
-    while len(live) < len(board.moments):
+    while len(live) < len(BOOT_MOMENTS):
         event = client.read_event(DEADLINE_S)
         assert event is not None
         live += finder.feed(event)

@@ -54,7 +54,9 @@ def test_replay_prints_the_moments_of_the_board_type_that_fits(recording: Path) 
 def test_replay_as_json_has_everything_that_the_table_has(recording: Path) -> None:
     document = json.loads(lab_console("replay", str(recording), "--board", "qemu-virt", "--json").stdout)
     assert document["board"] == "qemu-virt"
-    assert [moment["name"] for moment in document["moments"]] == [pattern.name for pattern in QEMU.moments if pattern.name != "shell"]
+    assert [moment["name"] for moment in document["moments"]] == [
+        pattern.name for pattern in QEMU.moments if pattern.name != "shell"
+    ]
     first, *_, last = document["moments"]
     assert last["since_first_s"] == pytest.approx((last["t_ns"] - first["t_ns"]) / 1e9)
     assert document["lateness_max_ns"] == 3_000_000

@@ -27,6 +27,9 @@ def adapter(tmp_path: Path) -> Iterator[Adapter]:
 
 
 def test_a_port_is_raw_8n1_and_never_blocks(adapter: Adapter) -> None:
+    left_behind = termios.tcgetattr(adapter.board)
+    left_behind[6][termios.VMIN], left_behind[6][termios.VTIME] = 0, 5
+    termios.tcsetattr(adapter.board, termios.TCSANOW, left_behind)
     port = open_port(adapter.link, 115200)
     adapter.say(b"\x03\x04\r\n\x11\x13\xff")
     assert os.read(port.fd, 100) == b"\x03\x04\r\n\x11\x13\xff"
@@ -34,7 +37,8 @@ def test_a_port_is_raw_8n1_and_never_blocks(adapter: Adapter) -> None:
         os.read(port.fd, 100)
     os.write(port.fd, b"\n\x03")
     assert adapter.heard(2) == b"\n\x03"
-    control, speed = termios.tcgetattr(port.fd)[2], termios.tcgetattr(port.fd)[5]
+    _, _, control, _, _, speed, characters = termios.tcgetattr(port.fd)
+    assert (characters[termios.VMIN], characters[termios.VTIME]) == (1, 0)
     assert control & termios.CSIZE == termios.CS8
     assert not control & (termios.PARENB | termios.CSTOPB)
     assert speed == termios.B115200
