@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from console_bench import BOOT, kernel_log, paced
+from console_bench import BOOT, BOOT_MOMENTS, kernel_log, paced
 from typer.testing import CliRunner, Result
 
 from lab import boards
@@ -40,7 +40,7 @@ def test_replay_prints_the_moments_of_the_board_type_that_fits(recording: Path) 
     lines = result.output.splitlines()
     assert lines[0] == "qemu-virt: 7 moments at 115200 Bd, adapter latency 1 ms"
     cells = [line.split() for line in lines[2:9]]
-    assert [cell[3] for cell in cells] == [pattern.name for pattern in QEMU.moments if pattern.name != "shell"]
+    assert [cell[3] for cell in cells] == BOOT_MOMENTS
     expected = find_moments(paced(BOOT, META.timing), QEMU.moments, META.timing)
     assert [float(cell[0]) for cell in cells] == pytest.approx(
         [(moment.t_ns - expected[0].t_ns) / 1e9 for moment in expected], abs=1e-6
@@ -54,9 +54,7 @@ def test_replay_prints_the_moments_of_the_board_type_that_fits(recording: Path) 
 def test_replay_as_json_has_everything_that_the_table_has(recording: Path) -> None:
     document = json.loads(lab_console("replay", str(recording), "--board", "qemu-virt", "--json").stdout)
     assert document["board"] == "qemu-virt"
-    assert [moment["name"] for moment in document["moments"]] == [
-        pattern.name for pattern in QEMU.moments if pattern.name != "shell"
-    ]
+    assert [moment["name"] for moment in document["moments"]] == BOOT_MOMENTS
     first, *_, last = document["moments"]
     assert last["since_first_s"] == pytest.approx((last["t_ns"] - first["t_ns"]) / 1e9)
     assert document["lateness_max_ns"] == 3_000_000
