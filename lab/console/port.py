@@ -66,6 +66,11 @@ class Port:
         """What a client gets to know about the port."""
         return PortInfo(self.meta, str(self._recording.base), self._recording.position)
 
+    @property
+    def used(self) -> bool:
+        """Whether anybody reads it."""
+        return bool(self._readers)
+
     def publish(self, t_ns: int, data: bytes, late: Lateness | None) -> None:
         """Record what one read brought and hand it to the readers; evidence that it came late goes before it."""
         position = self._recording.position

@@ -56,14 +56,19 @@ class Ports:
         return port
 
     def open(self, request: PortRequest) -> Port:
-        """Open a port, or find it open.
+        """Open a port, or find it open. One that nobody reads is opened again if other settings are asked for.
 
         Raises:
-            BoardlabError: it cannot be opened, or is open under another name or with another speed.
+            BoardlabError: it cannot be opened, somebody reads it with other settings, or its name is another port's.
         """
         port = self._same(request)
+        if port is not None and not request.fits(port.meta) and not port.used:
+            self.close(port)
+            port = None
         if port is None:
             return self._open(request)
+        if not request.fits(port.meta):
+            raise ConfigurationError(f"{request} is asked for, but somebody reads {_describe(port)}; ask for the same")
         if port.line.fd < 0 and not self._reopen(port):
             raise LabStableError(
                 f"{request.device}: {port.line.state}; plug the adapter in again", failure="port_missing"
@@ -89,18 +94,15 @@ class Ports:
         _log.info("%s: closed", port.meta.name)
 
     def _same(self, request: PortRequest) -> Port | None:
+        """The port that is meant, if it is open: the same device, by whatever path."""
         real = request.device.resolve()
         for port in self:
-            meta = port.meta
-            if request.name == meta.name or real == Path(meta.device).resolve():
-                if (request.name, request.speed_bd) != (meta.name, meta.speed_bd) or str(
-                    request.device
-                ) != meta.device:
-                    raise ConfigurationError(
-                        f"{request.device} at {request.speed_bd} Bd as {request.name!r}: open already is {meta.device} "
-                        f"at {meta.speed_bd} Bd as {meta.name!r}; ask for the same, or close that port first"
-                    )
+            if real == Path(port.meta.device).resolve():
                 return port
+            if request.name == port.meta.name:
+                raise ConfigurationError(
+                    f"{request} is asked for, but open already is {_describe(port)}; name another"
+                )
         return None
 
     def _open(self, request: PortRequest) -> Port:
@@ -121,3 +123,11 @@ class Ports:
             return False
         self.by_fd[port.line.fd] = port
         return True
+
+
+def _describe(port: Port) -> str:
+    meta = port.meta
+    return (
+        f"{meta.name!r}: {meta.device} at {meta.speed_bd} Bd, adapter latency {meta.adapter_latency_ns} ns, "
+        f"FIFO {meta.fifo_bytes} bytes"
+    )
