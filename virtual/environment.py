@@ -35,10 +35,9 @@ def of_bench(folder: Path, state: BenchState, latency_timer_ms: float) -> str:
 def _fill(folder: str | Path, board: str, address: str, latency_timer_ms: float) -> str:
     template = (resources.files("virtual.qemu") / "data" / "env.yaml.in").read_text(encoding="utf-8")
 
-    def path(match: re.Match[str]) -> str:
-        tail = f"/{board}/{match[1]}"
-        return f"{folder}{tail}" if isinstance(folder, str) else json.dumps(f"{folder}{tail}")
+    def path(name: str) -> str:
+        whole = f"{folder}/{board}/{name}"
+        return whole if isinstance(folder, str) else json.dumps(whole, ensure_ascii=False)
 
     values = {"board": board, "pdudaemon": address, "latency_timer_ms": f"{latency_timer_ms:.1f}"}
-    text = re.sub(r"@path:([^@]+)@", path, template)
-    return re.sub(r"@(\w+)@", lambda match: values[match[1]], text)
+    return re.sub(r"@(path:)?([\w/]+)@", lambda match: path(match[2]) if match[1] else values[match[2]], template)

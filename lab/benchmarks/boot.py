@@ -1,7 +1,7 @@
 """Boot time: from a board's moments to stages and samples, or to the class of its failure.
 
-Definition: the performance guide's "Boot-time Measurement", from "Starting kernel" to the Linux prompt. The module is
-pure: who reads the console feeds it bytes and moments, and asks it what became of the boot.
+Definition: the performance guide's "Boot-time Measurement", from "Starting kernel" to the Linux prompt, which is the
+login prompt, or the shell's where the kernel was given init=/bin/sh. The module is pure: who reads the console feeds it bytes and moments, and asks it what became of the boot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.metrics import Flag, Metric, Sample
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
 
 START = "starting_kernel"
-END = "login"
+ENDS = ("login", "shell")  # whichever comes first
 LINE_LIMIT = 4096  # bytes of a line that are searched; longer lines are garbage
 GARBAGE_SHARE = 0.3  # of bytes that no console prints, in the last kilobyte, at which it is called garbled
 PRINTED = bytes(range(0x20, 0x7F)) + b"\b\t\n\f\r\x1b"  # what consoles print
@@ -67,7 +67,7 @@ class PowerEdge:
 
 @define
 class BootWatch:
-    """Watches one boot, from power on to the login prompt.
+    """Watches one boot, from power on to the Linux prompt.
 
     Feed it every chunk and every moment in their order, then ask `done`; `check` raises what went wrong.
     """
@@ -78,6 +78,7 @@ class BootWatch:
     moments: list[MomentLike] = field(factory=list, init=False)
     seen: dict[str, str] = field(factory=dict, init=False)  # source of evidence -> medium it named
     software: dict[str, str] = field(factory=dict, init=False)
+    init: str = field(default="", init=False)  # what the kernel was told to run instead of the default
     _line: bytes = field(default=b"", init=False)
     _recent: bytes = field(default=b"", init=False)
     _last_byte_ns: int | None = field(default=None, init=False)
@@ -86,8 +87,8 @@ class BootWatch:
 
     @property
     def done(self) -> bool:
-        """Whether the login prompt came."""
-        return any(m.name == END for m in self.moments)
+        """Whether the Linux prompt came."""
+        return any(m.name in ENDS for m in self.moments)
 
     def moment(self, moment: MomentLike) -> None:
         """Take note of a moment; a banner that comes once too often is a reset."""
@@ -186,8 +187,9 @@ class BootWatch:
     def _samples(
         self, order: list[MomentLike], first: dict[str, MomentLike], cycle: int, flags: frozenset[Flag]
     ) -> list[BootSample]:
-        params = {"medium": self.medium}
-        start, end = first[START], first[END]
+        params = {"medium": self.medium} | ({"init": self.init} if self.init else {})
+        start = first[START]
+        end = next(m for m in self.moments if m.name in ENDS)
         on_ns, on_u_ns = self.power.acknowledged_ns, self.power.acknowledged_ns - self.power.requested_ns
 
         def sample(
@@ -234,6 +236,9 @@ class BootWatch:
             match = re.search(evidence.pattern, line)
             if match:
                 self._witness(evidence.source, match[1], evidence.media.get(match[1]))
+        match = re.search(r"Kernel command line: (?:.* )?init=(\S+)", line)
+        if match:
+            self.init = match[1]
         for name, pattern in (("uboot", r"U-Boot 20\d\d\.\d\d.*"), ("kernel", r"Linux version .*")):
             match = re.search(pattern, line)
             if match:

@@ -165,9 +165,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     except BoardlabError as error:
         terminalreporter.write_line(f"error: {error}", red=True)
         return
-    terminalreporter.write_line(f"report: lab report {run_id}    evidence: lab results show {run_id} --log")
+    where = f" --db {config.option.lab_db}" if config.option.lab_db else ""
+    terminalreporter.write_line(f"report: lab report {run_id}{where}")
+    terminalreporter.write_line(f"evidence: lab results show {run_id} --log{where}")
     if run.status != "completed":
-        terminalreporter.write_line(f"go on with: pytest --lg-env {Path(config.option.lg_env).name} --resume {run_id}")
+        where = f" --lab-db {config.option.lab_db}" if config.option.lab_db else ""
+        terminalreporter.write_line(f"go on with: pytest --lg-env {config.option.lg_env} --resume {run_id}{where}")
 
 
 def _begin(config: pytest.Config, strategy: Any) -> BootMeasurer:
