@@ -82,6 +82,15 @@ class Line:
         self.state = ""
         self._take(serial)
 
+    def is_device(self, path: Path) -> bool:
+        """Whether this path leads to the open device; of a lost one only its own path does, for numbers are reused."""
+        if self.fd < 0:
+            return path == self._request.device
+        try:
+            return path.stat().st_rdev == os.fstat(self.fd).st_rdev
+        except OSError:
+            return False
+
     def write(self, data: bytes) -> None:
         """Queue bytes for the port.
 

@@ -21,6 +21,7 @@ from lab.console.canary import Canary
 from lab.console.clients import Clients
 from lab.console.connection import Connection
 from lab.console.courier import Courier
+from lab.console.line import PortRequest
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.port import Port
 from lab.console.ports import Ports
@@ -84,6 +85,15 @@ class ConsoleServer:
             while len(backlog) > BACKLOG_CHUNKS:
                 self._publish()
         self._close()
+
+    def open_port(self, request: PortRequest) -> Port:
+        """Open a port, or find it open.
+
+        Raises:
+            BoardlabError: as `Ports.open`.
+        """
+        self._publish_all()  # it may close a port that has something there
+        return self.ports.open(request)
 
     def attach(self, connection: Connection, name: str, write: bool) -> Port:
         """Let a client read a port, and write.

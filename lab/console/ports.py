@@ -94,10 +94,9 @@ class Ports:
         _log.info("%s: closed", port.meta.name)
 
     def _same(self, request: PortRequest) -> Port | None:
-        """The port that is meant, if it is open: the same device, by whatever path."""
-        real = request.device.resolve()
+        """The port that is meant, if there is one: the same device, by whatever path."""
         for port in self:
-            if real == Path(port.meta.device).resolve():
+            if port.line.is_device(request.device):
                 return port
             if request.name == port.meta.name:
                 raise ConfigurationError(
