@@ -15,7 +15,7 @@ from lab.guide import headers
 from lab.guide.model import Cell, Guide, Table
 from lab.metrics import Metric, by_name
 
-_MEDIA = {"mmc": "sd", "mmcsd": "sd", "mmc/sd": "sd", "qspi": "ospi"}
+_MEDIA = {"mmc": "sd", "mmcsd": "sd", "mmc/sd": "sd", "mmc-sd": "sd", "qspi": "ospi"}
 _NO_PARAMETER = re.compile(r"benchmarks?|command used|boot configuration|rail voltage")
 
 

@@ -85,7 +85,7 @@ def compare(
     show_all: _All = False,
 ) -> None:
     """Say what moved between two guides, in which direction, and whether that means anything."""
-    both = list(_best_pair(_sources(old, db), _sources(new, db)))
+    both = [_guide(old, db), _guide(new, db)]
     known = sorted({b for sheet in both for b in sheet.guide.boards})
     if board is not None and board not in known:
         raise ConfigurationError(f"no table is of board {board!r}; the guides have: {', '.join(known)}")
@@ -97,23 +97,15 @@ def compare(
     _finish(both, [])
 
 
-def _sources(name: str, db: str | None) -> list[Sheet]:
-    """The guide in a file, or the guides of a release in the store."""
+def _guide(name: str, db: str | None) -> Sheet:
+    """The guide in a file, or of a release in the store."""
     path = Path(name)
     if path.exists() or path.suffix in {".rst", ".txt"} or len(path.parts) > 1:
-        return [sheets.of_guide(reading.read(path))]
+        return sheets.of_guide(reading.read(path))
     from lab.guide import stored  # noqa: PLC0415 - the database takes a while to import
 
     with stored.open_existing(db) as store:
-        return stored.sheets(store, name)
-
-
-def _best_pair(olds: Sequence[Sheet], news: Sequence[Sheet]) -> tuple[Sheet, Sheet]:
-    """The two guides with the most boards in common."""
-    return max(
-        ((old, new) for old in olds for new in news),
-        key=lambda pair: len(set(pair[0].guide.boards) & set(pair[1].guide.boards)),
-    )
+        return stored.sheet(store, name)
 
 
 @app.command("trend")

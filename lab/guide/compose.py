@@ -9,8 +9,11 @@ from attrs import define, field, frozen
 from lab.guide import layout
 from lab.guide.entries import Entry, Release
 from lab.guide.layout import Place, natural
+from lab.metrics import by_name
 
 _AFTER_ALL = 10_000  # tables that the layout does not know come last, in the order of their sources
+
+_OTHER_CHAPTER = "Other Measurements"
 
 
 @frozen
@@ -52,7 +55,7 @@ class _Draft:
         columns = sorted(self.columns, key=lambda column: self.columns[column])
         rows = [
             Row(self.names[identity], tuple(self.rows[identity].get(column) for column in columns))
-            for identity in sorted(self.rows, key=_row_order)
+            for identity in (sorted(self.rows, key=_row_order) if self.place.is_sorted else self.rows)
         ]
         header = (*self.place.keys, *(f"{board}: {column}" for board, column in columns))
         return ComposedTable(self.place.chapter, self.place.title, header, tuple(rows))
@@ -63,9 +66,7 @@ def tables(release: Release) -> list[ComposedTable]:
     known = layout.load()
     drafts: dict[tuple[object, ...], _Draft] = {}
     for number, entry in enumerate(release.entries):
-        place = known.place(entry.metric, entry.params) or _printed_place(entry, number)
-        if place is None:
-            continue
+        place = known.place(entry.metric, entry.params) or _other_place(entry, number)
         board = entry.board if place.each else ""
         identity = (place.chapter, place.title, place.keys, board)
         draft = drafts.setdefault(identity, _Draft(place, release.boards))
@@ -74,17 +75,14 @@ def tables(release: Release) -> list[ComposedTable]:
     return [draft.table() for draft in _chapters_together(ordered)]
 
 
-def unplaced(release: Release) -> list[Entry]:
-    """Numbers that no table of the layout holds and whose source printed none either."""
-    known = layout.load()
-    return [e for e in release.entries if known.place(e.metric, e.params) is None and e.origin is None]
-
-
-def _printed_place(entry: Entry, number: int) -> Place | None:
-    if entry.origin is None:
-        return None
-    o = entry.origin
-    return Place((_AFTER_ALL, number), o.chapter, o.title, o.keys, o.row, o.column)
+def _other_place(entry: Entry, number: int) -> Place:
+    """Where the number's source printed it; else a chapter for what guides do not have, with a table for each metric."""
+    if entry.origin is not None:
+        o = entry.origin
+        return Place((_AFTER_ALL, number), o.chapter, o.title, o.keys, o.row, o.column)
+    row = ", ".join(f"{name} {value}" for name, value in entry.params.items()) or "all"
+    column = f"Value ({by_name(entry.metric).unit})"
+    return Place((_AFTER_ALL, number), (_OTHER_CHAPTER,), entry.metric, ("Parameters",), row, column)
 
 
 def _second_key(entry: Entry, header: str) -> tuple[str, bool]:

@@ -26,6 +26,7 @@ class Place:
         order: of its table in the guide, and of its column in the table.
         keys: headers of the key columns; the first one is the row's.
         each: every board has a table of its own.
+        is_sorted: rows stand by name; else in the order of the numbers.
     """
 
     order: tuple[int, int]
@@ -35,6 +36,7 @@ class Place:
     row: str
     column: str
     each: bool = False
+    is_sorted: bool = True
 
 
 @frozen
@@ -47,6 +49,7 @@ class _Spec:
     row: str
     column: str
     each: bool
+    is_sorted: bool
     fixed: Mapping[str, str]
     params: frozenset[str]
 
@@ -75,6 +78,7 @@ class Layout:
             row=spec.row.format_map(words),
             column=spec.column.format_map(words),
             each=spec.each,
+            is_sorted=spec.is_sorted,
         )
 
 
@@ -113,6 +117,7 @@ def _spec(number: int, position: int, table: Mapping[str, Any], cell: Mapping[st
         row=cell["row"],
         column=cell["column"],
         each=table.get("each", False),
+        is_sorted=table.get("sorted", True),
         fixed=fixed,
         params=frozenset(used | fixed.keys() | _second_keys(keys)),
     )

@@ -6,7 +6,7 @@ import re
 import string
 
 _ROLE = re.compile(r":[a-z]+:`([^`<]*)(?:<[^`]*>)?`")
-_ESCAPED = re.compile(rf"\\([{re.escape(string.punctuation)}])")
+_ESCAPED = re.compile(rf"\\(?:([{re.escape(string.punctuation)}])| )")
 _ENUMERATOR = re.compile(r"(\w+)([.)])(?=\s|$)")
 _UNDERSCORE = re.compile(r"_(?![A-Za-z0-9])")
 _BLOCK = re.compile(  # what begins a list, a comment, a field, a doctest, a target, a table or a transition
@@ -35,5 +35,5 @@ def escaped(text: str) -> str:
     if protected.endswith("::"):
         protected = f"{protected[:-1]}\\:"
     if _BLOCK.match(protected):
-        protected = f"\\{protected}"
+        protected = f"\\ {protected}" if protected.startswith("\\") else f"\\{protected}"
     return protected

@@ -37,18 +37,19 @@ def release(store: Store, name: str, boards: Sequence[str]) -> Release:
     """The numbers of some boards in a release; what was measured here goes before what was published, newer before older.
 
     Args:
-        boards: names of headers: a board, a board type, or a board as the vendor's guides spell it; empty: all that have numbers.
+        boards: names of headers: a board, a board type, or a board as the vendor's guides spell it; empty: each board type that has numbers.
 
     Raises:
         ConfigurationError: no numbers of that release, or of one of the boards.
     """
-    runs = [run for run in store.runs() if release_key(run.release) == release_key(name)]
+    kept = store.runs()
+    runs = [run for run in kept if release_key(run.release) == release_key(name)]
     if not runs:
-        known = sorted({run.release for run in store.runs()}, key=release_key)
+        known = sorted({run.release for run in kept}, key=release_key)
         raise ConfigurationError(
             f"{store.url} has no numbers of release {name}; there are: {', '.join(known) or 'none'}; import a guide or measure"
         )
-    wanted = tuple(boards) or tuple(dict.fromkeys(run.board for run in sorted(runs, key=lambda run: run.board)))
+    wanted = tuple(boards) or tuple(sorted({_header(kept, run.board_type) for run in runs}))
     entries: list[Entry] = []
     modules: list[tuple[str, str]] = []
     conditions: dict[str, dict[str, None]] = {}
@@ -76,20 +77,18 @@ def is_of(run: Run, board: str) -> bool:
     return board in {run.board, run.board_type} or run.board_type == names.type_of(board)
 
 
-def sheets(store: Store, name: str) -> list[Sheet]:
-    """A release of the store as guides to compare: the published files where there are any, else one as it would be written.
+def sheet(store: Store, name: str) -> Sheet:
+    """A release of the store as a guide to compare: its only published file, or else the guide that would be written.
 
     Raises:
         ConfigurationError: no numbers of that release.
     """
-    files: dict[str, Run] = {}
-    for run in store.runs():
-        if release_key(run.release) == release_key(name) and run.kind == PUBLISHED:
-            files.setdefault(str(run.provenance.get("sha256")), run)
-    if not files:
-        text = write_rst.write(release(store, name, ()))
-        return [of_guide(evolve(reading.parse(f"release {name}", text), release=name))]
-    return [of_guide(_published_guide(store, run, name)) for run in files.values()]
+    runs = [run for run in store.runs() if release_key(run.release) == release_key(name)]
+    files = {run.provenance.get("sha256") if run.kind == PUBLISHED else None for run in runs}
+    if len(files) == 1 and None not in files:
+        return of_guide(_published_guide(store, runs[0], name))
+    text = write_rst.write(release(store, name, ()))
+    return of_guide(evolve(reading.parse(f"release {name}", text), release=name))
 
 
 def _published_guide(store: Store, run: Run, name: str) -> Guide:
@@ -99,9 +98,17 @@ def _published_guide(store: Store, run: Run, name: str) -> Guide:
     return evolve(reading.read(store.artifacts.path(ref.sha256)), path=label, release=name)
 
 
+def _header(kept: Sequence[Run], board_type: str) -> str:
+    """The name that a board type has in every release: the vendor's if a guide spells it, else the only board's."""
+    published = sorted({run.board for run in kept if run.board_type == board_type and run.kind == PUBLISHED})
+    measured = {run.board for run in kept if run.board_type == board_type}
+    return published[0] if published else measured.pop() if len(measured) == 1 else board_type
+
+
 def releases(store: Store, board: str) -> list[str]:
     """The releases that have numbers of a board, oldest first."""
-    return sorted({run.release for run in store.runs() if is_of(run, board)}, key=release_key)
+    names_of = {release_key(run.release): run.release for run in store.runs() if is_of(run, board)}
+    return [names_of[key] for key in sorted(names_of)]
 
 
 def _entries(store: Store, own: Sequence[Overview], board: str) -> list[Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from lab.guide.model import release_key
 from lab.results.overview import overview
 from lab.results.store import Store
 
+_NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
+
 
 def write(store: Store, name: str, boards: Sequence[str], folder: Path, forms: Iterable[str]) -> Iterator[Path]:
     """Write the files and return their paths as they are done.
@@ -23,7 +26,7 @@ def write(store: Store, name: str, boards: Sequence[str], folder: Path, forms: I
     release = stored.release(store, name, boards)
     for form in forms:
         text = write_rst.write(release) if form == "rst" else _page(store, release)
-        path = folder / f"performance-guide-{name}.{form}"
+        path = folder / f"performance-guide-{_NOT_IN_NAMES.sub('-', name)}.{form}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -42,13 +45,13 @@ def _page(store: Store, release: Release) -> str:
         and release_key(run.release) == release_key(release.name)
         and any(stored.is_of(run, board) for board in release.boards)
     ]
-    earlier = {name for board in release.boards for name in stored.releases(store, board)}
-    until = sorted((name for name in earlier if release_key(name) < release_key(release.name)), key=release_key)
-    history = [_some(store, name, release.boards) for name in until]
+    had = {board: {release_key(name): name for name in stored.releases(store, board)} for board in release.boards}
+    earlier = sorted({key for keys in had.values() for key in keys if key < release_key(release.name)})
+    history = [
+        stored.release(
+            store, next(keys[key] for keys in had.values() if key in keys), [b for b in had if key in had[b]]
+        )
+        for key in earlier
+    ]
     trend = figures.chapters_over_releases([*history, release])
     return page.render(release, figures.of_release(release, measured), trend)
-
-
-def _some(store: Store, name: str, boards: Sequence[str]) -> Release:
-    """An earlier release, of those boards that it has."""
-    return stored.release(store, name, [board for board in boards if name in stored.releases(store, board)])
