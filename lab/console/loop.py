@@ -21,6 +21,7 @@ from lab.console.canary import Canary
 from lab.console.clients import Clients
 from lab.console.connection import Connection
 from lab.console.courier import Courier
+from lab.console.idle import IdleStates
 from lab.console.line import PortRequest
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.port import Port
@@ -61,6 +62,7 @@ class ConsoleServer:
         self._stopping = False
         self._beats = 0
         self._run_queue = RunQueue()
+        self._idle_states = IdleStates()
         self._heartbeat = Heartbeat()
         self._canary = Canary()
         self._epoll.register(self._heartbeat.fd, select.EPOLLIN)
@@ -181,6 +183,7 @@ class ConsoleServer:
         self._beats += 1
         self._canary.send(self._clock.now_ns())
         self._clients.beat()
+        self._idle_states.forbid(any(port.writer is not None for port in self.ports))
         if self._beats % BEATS_PER_REOPEN == 0:
             self.ports.reopen_lost()
 
@@ -217,6 +220,7 @@ class ConsoleServer:
         self._clients.close()
         for port in list(self.ports):
             self.ports.close(port)
+        self._idle_states.forbid(False)
         self._heartbeat.close()
         self._canary.close()
         self._epoll.close()
