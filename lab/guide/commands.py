@@ -100,7 +100,7 @@ def compare(
 def _guide(name: str, db: str | None) -> Sheet:
     """The guide in a file, or of a release in the store."""
     path = Path(name)
-    if path.exists() or path.suffix in {".rst", ".txt"} or len(path.parts) > 1:
+    if path.is_file() or path.suffix in {".rst", ".txt"} or len(path.parts) > 1:
         return sheets.of_guide(reading.read(path))
     from lab.guide import stored  # noqa: PLC0415 - the database takes a while to import
 
@@ -159,7 +159,7 @@ def import_command(
 
     with open_store(db) as store:
         for done in importing.import_guide(store, file, release, board, utc_now()):
-            what = f"{done.samples} numbers" if done.is_new else "imported already"
+            what = f"{done.samples} number{'s' * (done.samples != 1)}" if done.is_new else "imported already"
             typer.echo(f"run {done.run_id}: {done.board}, release {release}: {what}")
         if done.unattributed:
             typer.echo(

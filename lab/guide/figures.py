@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from lab.guide import layout
 from lab.guide.entries import Entry, Release
 from lab.metrics import by_name, summarise
-from lab.report import plots
+from lab.results import plots
 from lab.results.overview import Overview
 
 _Key = tuple[str, str, frozenset[tuple[str, str]]]

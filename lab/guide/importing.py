@@ -60,7 +60,7 @@ def import_guide(store: Store, path: Path, release: str, board: str | None, now:
         board: whose numbers the tables without a board are; None: the guide's only board, or nobody's.
 
     Raises:
-        ConfigurationError: the file cannot be read, or names no board and none is given.
+        ConfigurationError: the file cannot be read, names no board and none is given, or has nothing of the given one.
     """
     guide = evolve(reading.read(path), release=release)
     evidence = known.evidence(sheets.of_guide(guide))
@@ -69,6 +69,10 @@ def import_guide(store: Store, path: Path, release: str, board: str | None, now:
         raise ConfigurationError(f"{path}: no table names a board; say whose numbers they are with --board")
     nameless = board or (found[0] if len(found) == 1 else None)
     if board and board not in found:
+        if not any(_is_result(r) and _takes(r, takes_nameless=True) for r in evidence.sheet.readings):
+            raise ConfigurationError(
+                f"{path}: every table names its board, none {board!r}; they name: {', '.join(found)}"
+            )
         found = (*found, board)
     data = path.read_bytes()
     done = [_one_board(store, data, path, evidence, name, name == nameless, release, now) for name in found]

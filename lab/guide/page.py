@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from importlib.resources import files
 
 from attrs import field, frozen
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lab.guide import compose, layout
@@ -87,13 +86,12 @@ def render(release: Release, figures: Mapping[str, Sequence[tuple[str, str]]], t
         about = layout.load().about.get(title, "")
         chapters.append(ChapterView(anchor, title, about, views, tuple(release.conditions.get(title, ())), found))
     environment = Environment(
-        loader=PackageLoader("lab.guide"),
+        loader=ChoiceLoader([PackageLoader("lab.guide"), PackageLoader("lab.results")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    css = (files("lab.report") / "templates" / "report.css").read_text(encoding="utf-8")
     return environment.get_template("guide.html.j2").render(
         title=f"Linux {release.name} Performance Guide",
         boards=release.boards,
@@ -102,7 +100,6 @@ def render(release: Release, figures: Mapping[str, Sequence[tuple[str, str]]], t
         chapters=chapters,
         trend=[Markup(trend)] if trend else [],  # noqa: S704 - the same
         left_out=release.left_out,
-        css=Markup(css),  # noqa: S704 - ours
         program=f"boardlab {version('boardlab')}",
     )
 

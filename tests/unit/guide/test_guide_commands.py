@@ -159,3 +159,77 @@ def test_what_was_not_read_is_said_with_its_line(capsys: Captured, tmp_path: Pat
     err = capsys.readouterr().err
     assert err.startswith(f"{path}:")
     assert "not read: .. include:: other.rst is not followed" in err
+
+
+# --- the store ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def boots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Guides of two releases, each with a boot time; and an empty store as the default."""
+    monkeypatch.setenv("LAB_DB", str(tmp_path / "results.db"))
+    paths = [tmp_path / "10.00.rst", tmp_path / "11.00.rst"]
+    for path, cell in zip(paths, ("16.24 (min 15.96, max 16.42)", "12.00 (min 11.90, max 12.10)"), strict=True):
+        header = "Boot Configuration,a1-fs: Boot time in seconds"
+        path.write_text(mini(table(header, f'Linux boot time from SD,"{cell}"', title="Linux boot time")))
+    return paths
+
+
+def test_imported_releases_are_compared_followed_and_written(
+    capsys: Captured, boots: list[Path], tmp_path: Path
+) -> None:
+    for path in boots:
+        assert lab("import", path, "--release", path.stem) == 0
+    assert capsys.readouterr().out == (
+        "run 1: a1-fs, release 10.00: 1 number\nrun 2: a1-fs, release 11.00: 1 number\n"
+    )
+    assert lab("import", boots[0], "--release", "10.00") == 0
+    assert capsys.readouterr().out == "run 1: a1-fs, release 10.00: imported already\n"
+
+    (row,) = document(capsys, "compare", "10.00", "11.00")["rows"]
+    assert (row["metric"], row["old"], row["new"], row["verdict"]) == ("boot.time", 16.24, 12.0, "improvement")
+    (mixed,) = document(capsys, "compare", boots[0], "11.00")["rows"]
+    assert mixed["verdict"] == "improvement"
+
+    (trend,) = document(capsys, "trend", "boot.time", "--board", "a1-fs")["trends"]
+    assert [(p["release"], p["value"], p["min"]) for p in trend["points"]] == [
+        ("10.00", 16.24, 15.96),
+        ("11.00", 12.0, 11.9),
+    ]
+
+    out = tmp_path / "out"
+    assert lab("write", "--release", "11.00", "--board", "a1-fs", "-o", out) == 0
+    assert capsys.readouterr().out.split() == [
+        str(out / f"performance-guide-11.00.{form}") for form in ("rst", "html")
+    ]
+    assert document(capsys, "read", out / "performance-guide-11.00.rst")["cells"][0]["value"] == 12.0
+    assert lab("write", "--release", "10.00", "--format", "html", "-o", out) == 0
+    assert [path.name for path in out.glob("*10.00*")] == ["performance-guide-10.00.html"]
+
+
+def test_what_an_import_leaves_out_is_said(capsys: Captured, boots: list[Path], paths: Paths) -> None:
+    assert boots
+    assert lab("import", paths["am62x-11.01.rst"], "--release", "11.01") == 0
+    err = capsys.readouterr().err
+    assert "24 cells of short rows belong to no board and were left out" in err
+    assert "cells of tables without a board were left out; say whose they are with --board" in err
+
+
+def test_the_store_says_what_it_has_not(capsys: Captured, boots: list[Path], tmp_path: Path) -> None:
+    assert lab("compare", "10.00", "11.00") == 2
+    assert "results.db" in capsys.readouterr().err
+    assert lab("import", boots[0], "--release", "10.00") == 0
+    capsys.readouterr()
+    for arguments, message in {
+        ("compare", "10.00", "11.00"): "no numbers of release 11.00; there are: 10.00",
+        ("compare", "10.00", "none.rst"): "none.rst",
+        ("trend", "boot.tyme", "--board", "a1-fs"): "it has: boot.time",
+        ("write", "--release", "9.9"): "no numbers of release 9.9; there are: 10.00",
+        ("write", "--release", "10.00", "--board", "b"): "release 10.00 has no numbers of board 'b'",
+        ("write", "--release", "10.00", "-o", str(boots[0])): "choose another folder with -o",
+    }.items():
+        assert lab(*arguments) == 2
+        captured = capsys.readouterr()
+        assert captured.err.startswith("error: ")
+        assert message in captured.err
+    assert list(tmp_path.glob("performance-guide*")) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,13 +12,15 @@ from test_guide_family import FINDINGS
 
 from lab.cli import main
 from lab.guide import catalogue, rulebook
+from lab.guide.commands import app
 from lab.guide.model import Kind
 from lab.guide.rulebook import Rule
 from lab.guide.verdicts import Verdict
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 GUIDES = (DOCS / "guides.md").read_text(encoding="utf-8")
-SESSIONS = re.findall(r"^```console\n\$ lab ([^\n]*)\n(.*?)^```$", GUIDES, re.MULTILINE | re.DOTALL)
+SESSIONS = re.findall(r"^```console\n(.*?)^```$", GUIDES, re.MULTILINE | re.DOTALL)
+COMMANDS = re.findall(r"^\$ lab (.*)$", GUIDES, re.MULTILINE)
 
 
 def unnumbered(line: str) -> str:
@@ -25,27 +28,32 @@ def unnumbered(line: str) -> str:
     return re.sub(r":\d+:|^ +\d+(?=  )|line \d+", "N", line)
 
 
-@pytest.mark.parametrize(("command", "shown"), SESSIONS, ids=[command for command, _ in SESSIONS])
+@pytest.mark.parametrize("session", SESSIONS, ids=[session.partition("\n")[0] for session in SESSIONS])
 def test_the_page_shows_real_output(
     paths: Mapping[str, Path],
-    command: str,
-    shown: str,
+    session: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(next(iter(paths.values())).parent)
-    assert main(command.split()) == 0
-    printed = iter([unnumbered(line) for line in capsys.readouterr().out.splitlines()])
-    for line in shown.splitlines():
-        assert line == "..." or any(unnumbered(line) == real for real in printed), f"not printed in this order: {line}"
+    for path in paths.values():
+        shutil.copy(path, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAB_DB", "results.db")
+    for command, shown in re.findall(r"^\$ lab (.*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE):
+        assert main(command.split()) == 0
+        printed = iter([unnumbered(line) for line in capsys.readouterr().out.splitlines()])
+        for line in shown.splitlines():
+            assert line == "..." or any(unnumbered(line) == real for real in printed), f"not in this order: {line}"
 
 
-def test_the_page_shows_every_command_and_all_five_guides() -> None:
-    commands = " ".join(command for command, _ in SESSIONS)
-    assert {
-        word for word in ("guide read", "guide check", "guide compare", "guide trend") if word not in commands
-    } == set()
-    assert {name for name in FINDINGS if name not in commands} == set()
+@pytest.mark.parametrize("command", [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands])
+def test_the_page_shows_every_command(command: str) -> None:
+    assert [shown for shown in COMMANDS if shown.startswith(f"guide {command} ")] != []
+
+
+def test_the_page_shows_all_five_guides() -> None:
+    assert {name for name in FINDINGS if name not in " ".join(COMMANDS)} == set()
 
 
 def test_the_page_explains_every_kind_and_verdict() -> None:

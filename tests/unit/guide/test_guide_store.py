@@ -186,6 +186,12 @@ def test_tables_without_a_board_need_to_be_given_one(store: Store, paths: Mappin
     assert [(one.board, one.samples) for one in put(store, path, "11.02", SK)] == [(SK, 1)]
 
 
+def test_a_board_that_the_guide_says_nothing_of_is_refused(store: Store, small: Path) -> None:
+    with pytest.raises(ConfigurationError, match="none 'a1-fs'; they name: am62xx_sk-fs"):
+        put(store, small, "11.01", "a1-fs")
+    assert store.runs() == []
+
+
 # --- write --------------------------------------------------------------------------------------------------------------
 
 
