@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -17,6 +19,11 @@ from lab.metrics import by_name
 from lab.results.figures import number
 
 _MOST_VALUES = 50
+_SCRIPT = """
+function open_evidence() { const row = document.getElementById(location.hash.slice(1));
+  if (row && row.closest("details")) { row.closest("details").open = true; row.scrollIntoView(); } }
+addEventListener("hashchange", open_evidence); open_evidence();
+"""  # not every browser opens the details that hold a link's target
 
 
 @frozen
@@ -100,6 +107,8 @@ def render(release: Release, figures: Mapping[str, Sequence[tuple[str, str]]], t
         chapters=chapters,
         trend=[Markup(trend)] if trend else [],  # noqa: S704 - the same
         left_out=release.left_out,
+        script=Markup(_SCRIPT),  # noqa: S704 - ours
+        script_hash=base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode(),
         program=f"boardlab {version('boardlab')}",
     )
 

@@ -1,4 +1,4 @@
-"""A run's figures as SVG for a page, and how figures are drawn: the same bytes for the same numbers, readable on light and on dark."""
+"""A run's figures as SVG for a page: the same bytes for the same numbers, readable on light and on dark."""
 
 from __future__ import annotations
 

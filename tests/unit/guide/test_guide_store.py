@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
+import hashlib
 import re
 import shutil
 from collections import Counter
@@ -448,6 +450,12 @@ def test_the_page_shows_uncertainty_samples_and_evidence(written_page: str) -> N
     assert "published: am62x-11.01.rst, line" in written_page
     assert "the tunnel did not carry the traffic" in written_page
     assert "so its boards are not known" in written_page
+
+
+def test_the_page_runs_its_own_script_and_no_other(written_page: str) -> None:
+    (script,) = re.findall(r"<script>(.*?)</script>", written_page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in written_page
 
 
 def test_the_page_has_its_figures(written_page: str) -> None:
