@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from lab.cli.rooms import add_rooms, words
+from lab.cli.rooms import ROOMS, Room, add_rooms, words
 from lab.errors import BoardlabError, ConfigurationError
 
 FAULT: Final = 1
@@ -22,14 +22,19 @@ USAGE: Final = 2
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `lab`; returns the exit code, or raises SystemExit with it."""
+def main(arguments: Sequence[str] | None = None, rooms: Sequence[Room] = ROOMS) -> int:
+    """Run `lab`; returns the exit code, or raises SystemExit with it.
+
+    Args:
+        arguments: the words after `lab`; None: this process's.
+        rooms: what `lab` consists of.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no "±" is no reason to fail
     try:
-        build(words(given))(args=given, prog_name="lab")
+        build(words(given), rooms)(args=given, prog_name="lab")
     except BoardlabError as error:
         typer.echo(f"error: {error}", err=True)
         return USAGE if isinstance(error, ConfigurationError) else FAULT
@@ -38,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def build(arguments: Sequence[str]) -> typer.Typer:
+def build(arguments: Sequence[str], rooms: Sequence[Room]) -> typer.Typer:
     """The command with the room that the arguments name loaded."""
     app = typer.Typer(
         name="lab",
@@ -48,7 +53,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    add_rooms(app, arguments)
+    add_rooms(app, rooms, arguments)
     return app
 
 

@@ -38,9 +38,9 @@ ROOMS: Final = (
 )
 
 
-def add_rooms(app: typer.Typer, arguments: Sequence[str]) -> None:
+def add_rooms(app: typer.Typer, rooms: Sequence[Room], arguments: Sequence[str]) -> None:
     """Give `app` all rooms; the one that the arguments begin with is loaded, the others are only named."""
-    for room in ROOMS:
+    for room in rooms:
         if arguments[:1] != [room.name]:
             app.command(room.name, help=room.help)(_named_only)
             continue

@@ -8,7 +8,7 @@ from typing import Final
 from lab.errors import ConfigurationError
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import label, table, with_uncertainty
-from lab.results.logs import LogLine, console_log, lines, window
+from lab.results.logs import LogLine, console_log, lines, plain, window
 from lab.results.overview import Overview
 from lab.results.records import CONSOLE_LOG, Attempt, MomentRecord
 
@@ -65,7 +65,7 @@ def _attempt(attempt: Attempt, run: Overview, artifacts: ArtifactStore, metric: 
     if attempt.ok:
         found += table(["  number", "", "value", "from"], numbers, "<<><")
     else:
-        found.append(f"  the {attempt.fault}'s fault: {attempt.message}")
+        found.append(f"  the {attempt.fault}'s fault: {plain(attempt.message)}")
     ref = attempt.artifact(CONSOLE_LOG)
     if ref is None:
         return [*found, "  no console log was kept", ""]

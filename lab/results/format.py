@@ -7,7 +7,7 @@ from itertools import groupby
 
 from lab.metrics import Measurement, Metric, summarise
 from lab.results.figures import duration, guide_cell, label, number, table
-from lab.results.overview import Failure, Overview, Stage, overview, tried
+from lab.results.overview import Failure, Overview, Stage, attempts_of, overview, tried
 from lab.results.store import Store
 
 _INDENT = "  "
@@ -25,7 +25,7 @@ def summary_lines(store: Store, run_id: int) -> list[str]:
 def numbers_and_failures(run: Overview) -> list[str]:
     """The numbers, the stages and the failed attempts of a run."""
     sections = [
-        *(_numbers(run, metric, list(group)) for metric, group in groupby(run.numbers, lambda m: m.metric)),
+        *(_numbers(run, metric, group) for metric, group in run.numbers.items()),
         _stages(run.stages),
         _failures(run),
     ]
@@ -50,7 +50,7 @@ def _numbers(run: Overview, metric: Metric, group: Sequence[Measurement]) -> lis
     for m in group:
         s = summarise(m.samples)
         values = [number(value, s.uncertainty, metric) for value in (s.uncertainty, s.median, s.p95, s.std)]
-        cells = [label(m.params), guide_cell(s), f"{s.n}/{tried(run.attempts, m.params)}", *values]
+        cells = [label(m.params), guide_cell(s), f"{s.n}/{tried(attempts_of(run.attempts, m))}", *values]
         rows.append([*cells, ", ".join(sorted(m.flags))])
     header = ["", f"avg (min, max) [{metric.unit}]", "n", "±", "median", "p95", "std", "flags"]
     return [metric.name, *_indented(table(header, rows, "<<>>>>><"))]

@@ -68,8 +68,12 @@ def lines(data: bytes, start: int, end: int, moments: Sequence[MomentRecord] = (
 
 
 def readable(data: bytes) -> str:
-    """Console bytes as text in which nothing can move a cursor, change a colour or turn the reading direction."""
-    text = data.decode("utf-8", "backslashreplace")
+    """Console bytes as harmless text, see `plain`."""
+    return plain(data.decode("utf-8", "backslashreplace"))
+
+
+def plain(text: str) -> str:
+    """Text in which nothing can move a cursor, change a colour or turn the reading direction."""
     return "".join(_written_out(c) if unicodedata.category(c) in _HARMFUL and c != "\t" else c for c in text)
 
 

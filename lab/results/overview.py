@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 from attrs import define, frozen
 
-from lab.metrics import Flag, Measurement, Summary, summarise
+from lab.metrics import Flag, Measurement, Metric, Summary, summarise
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.records import Attempt, Run
 from lab.results.store import Store
@@ -50,10 +49,14 @@ class Overview:
     attempts: list[Attempt]
     measurements: list[Measurement]
 
-    @property
-    def numbers(self) -> list[Measurement]:
-        """The run's numbers, without the stages."""
-        return [m for m in self.measurements if m.metric.name != BOOT_STAGE.name]
+    @cached_property
+    def numbers(self) -> dict[Metric, list[Measurement]]:
+        """The run's numbers by metric, without the stages."""
+        found: dict[Metric, list[Measurement]] = {}
+        for measurement in self.measurements:
+            if measurement.metric.name != BOOT_STAGE.name:
+                found.setdefault(measurement.metric, []).append(measurement)
+        return found
 
     @property
     def virtual(self) -> bool:
@@ -108,6 +111,11 @@ def overview(store: Store, run_id: int) -> Overview:
     return Overview(store.run(run_id), store.attempts(run_id), store.measurements(run_id))
 
 
-def tried(attempts: list[Attempt], params: Mapping[str, str]) -> int:
-    """How many cycles with these parameters were tried."""
-    return len({a.cycle for a in attempts if params.items() >= a.params.items()})
+def attempts_of(attempts: list[Attempt], measurement: Measurement) -> list[Attempt]:
+    """The attempts, good and failed, that gave or would have given a measurement's samples."""
+    return [a for a in attempts if measurement.params.items() >= a.params.items()]
+
+
+def tried(attempts: list[Attempt]) -> int:
+    """How many cycles were tried."""
+    return len({attempt.cycle for attempt in attempts})

@@ -1,0 +1,247 @@
+"""A client of the console server: blocking calls with time-outs, no threads."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import cattrs
+
+from lab.console.holders import holders
+from lab.console.model import Chunk, Event, Gap, Kind
+from lab.console.status import PortInfo, ServerStatus
+from lab.console.wire import (
+    PROTOCOL,
+    Deframer,
+    FrameType,
+    Message,
+    encode_frame,
+    encode_message,
+    raise_refusal,
+)
+from lab.errors import LabError, LabStableError, LabTransientError
+
+ANSWER_TIMEOUT_S = 5.0  # opening a USB adapter takes some ten milliseconds; the rest is for a host under load
+WRITE_BYTES = 16384  # of one WRITE frame; well below what the server queues for a port
+_RECEIVE_BYTES = 65536
+
+
+class ConsoleClient:
+    """A connection to the console server.
+
+    One connection reads one port; any number of connections may read the same one. Use it as a context manager, or
+    call `close`. All methods raise LabTransientError when the server is gone or does not answer in time.
+    """
+
+    def __init__(self, socket_path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        """Connect to the server that listens there (see `ensure_server`).
+
+        Raises:
+            LabTransientError: nobody listens.
+            LabStableError: the server speaks another protocol.
+        """
+        self._path = socket_path
+        self._timeout_s = timeout_s
+        self._deframer = Deframer()
+        self._events: deque[Event] = deque()
+        self._answers: deque[Message] = deque()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.connect(str(socket_path))
+        except OSError as error:
+            self._socket.close()
+            raise LabTransientError(
+                f"no console server answers at {socket_path}: {error.strerror or error}; "
+                "start one with `lab console serve`",
+                failure="no_console_server",
+            ) from error
+        try:
+            self._greet()
+        except LabError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """The client itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connection."""
+        self.close()
+
+    def open(
+        self,
+        device: Path | str,
+        speed_bd: int = 115200,
+        adapter_latency_ns: int | None = None,
+        fifo_bytes: int | None = None,
+        name: str | None = None,
+    ) -> PortInfo:
+        """Have the server open a port, or find it open; it reads the port from then on, until `close_port`.
+
+        Args:
+            adapter_latency_ns, fifo_bytes: where they are known better than the driver tells.
+            name: of the port and its recording; None: made from the device's path.
+
+        Raises:
+            LabStableError: the port is missing, in use, or not permitted.
+            ConfigurationError: not a serial port, or open already with another speed or name.
+        """
+        path = Path(device).absolute()
+        fields = {
+            "device": str(path),
+            "speed_bd": speed_bd,
+            "adapter_latency_ns": adapter_latency_ns,
+            "fifo_bytes": fifo_bytes,
+            "name": name,
+        }
+        try:
+            answer = self._ask("open", fields)
+        except LabStableError as error:
+            if error.failure != "port_in_use":
+                raise
+            who = ", ".join(holders(path)) or "one that this user cannot see"
+            raise LabStableError(f"{error}: {who}; end it and try again", failure=error.failure) from error
+        return cattrs.structure(answer, PortInfo)
+
+    def attach(self, name: str, write: bool = False) -> PortInfo:
+        """Read the port from now on; with `write`, be the one who may write to it.
+
+        Raises:
+            LabStableError: no such port is open.
+            LabTransientError: somebody else may write; the message says who, and since when.
+        """
+        return cattrs.structure(self._ask("attach", {"name": name, "write": write}), PortInfo)
+
+    def read(self, timeout_s: float) -> Chunk | None:
+        """The next bytes of the port; None when none came in time.
+
+        Raises:
+            LabTransientError: this client read too slowly and was dropped; attach again with a new one.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (event := self.read_event(max(0.0, deadline - time.monotonic()))) is not None:
+            if isinstance(event, Chunk):
+                return event
+        return None
+
+    def read_event(self, timeout_s: float) -> Event | None:
+        """The next event of the port: bytes, evidence of late stamps, or a gap; None when none came in time.
+
+        Raises:
+            LabTransientError: this client read too slowly and was dropped; attach again with a new one.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self._events:
+            if not self._receive(deadline):
+                return None
+        event = self._events.popleft()
+        if isinstance(event, Gap) and event.kind == Kind.DROPPED:
+            raise LabTransientError(
+                f"the console server dropped this reader, which was too slow: {event.amount} bytes of its stream are "
+                "lost to it; they are in the recording. Attach again",
+                failure="console_overrun",
+            )
+        return event
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the port; they are queued in the server when this returns.
+
+        Raises:
+            LabStableError: this connection may not write.
+            LabTransientError: the port is lost, or takes no bytes.
+        """
+        for start in range(0, len(data), WRITE_BYTES):
+            self._exchange(encode_frame(FrameType.WRITE, data[start : start + WRITE_BYTES]))
+
+    def close_port(self, name: str) -> None:
+        """Have the server give a port back.
+
+        Raises:
+            LabStableError: no such port is open.
+        """
+        self._ask("close", {"name": name})
+
+    def status(self) -> ServerStatus:
+        """How the server and its ports are."""
+        return cattrs.structure(self._ask("status", {}), ServerStatus)
+
+    def stop(self) -> None:
+        """End the server."""
+        self._ask("stop", {})
+
+    def close(self) -> None:
+        """End the connection. The server goes on reading its ports."""
+        self._socket.close()
+
+    def fileno(self) -> int:
+        """For select(2). It tells of bytes from the server; read until None, for one receipt may bring many events."""
+        return self._socket.fileno()
+
+    def _greet(self) -> None:
+        answer = self._ask("hello", {"protocol": PROTOCOL})
+        if answer.get("protocol") != PROTOCOL:
+            raise LabStableError(
+                f"the console server (pid {answer.get('pid')}) speaks protocol {answer.get('protocol')}, this boardlab "
+                f"speaks {PROTOCOL}; end it with SIGTERM when nothing measures, and a fitting one will be started",
+                failure="console_protocol",
+            )
+
+    def _ask(self, operation: str, fields: Mapping[str, object]) -> Message:
+        return self._exchange(encode_message(FrameType.REQUEST, {"op": operation, **fields}))
+
+    def _exchange(self, frame: bytes) -> Message:
+        try:
+            self._socket.settimeout(self._timeout_s)
+            self._socket.sendall(frame)
+        except OSError as error:
+            raise self._gone() from error
+        deadline = time.monotonic() + self._timeout_s
+        while not self._answers:
+            if not self._receive(deadline):
+                raise LabTransientError(
+                    f"the console server at {self._path} gave no answer in {self._timeout_s:g} s; "
+                    f"is the host overloaded? See {self._path.with_name('console.log')}",
+                    failure="console_server_silent",
+                )
+        answer = self._answers.popleft()
+        raise_refusal(answer)
+        return answer
+
+    def _receive(self, deadline: float) -> bool:
+        """Take what the server sent. Returns: False when nothing came until the deadline."""
+        remaining_s = max(0.0, deadline - time.monotonic())
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        if not poll.poll(remaining_s * 1000):
+            return False
+        try:
+            data = self._socket.recv(_RECEIVE_BYTES)
+            if not data:
+                raise self._gone()
+            for frame in self._deframer.feed(data):
+                if frame.type == FrameType.RECORD:
+                    self._events.append(frame.event())
+                else:
+                    self._answers.append(frame.message())
+        except OSError as error:
+            raise self._gone() from error
+        except ValueError as error:
+            raise LabStableError(f"{self._path}: this is no console server of ours: {error}") from error
+        return True
+
+    def _gone(self) -> LabTransientError:
+        return LabTransientError(
+            f"the console server at {self._path} is gone; its last words are in {self._path.with_name('console.log')}. "
+            "The next run starts a new one",
+            failure="console_server_gone",
+        )

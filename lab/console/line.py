@@ -1,0 +1,138 @@
+"""The device side of a port: opening it, writing to it without blocking, losing it and finding it again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from pathlib import Path
+
+from attrs import frozen
+
+from lab.clock import utc_now
+from lab.console.index import RecordingMeta
+from lab.console.scheduling import Scheduling
+from lab.console.serialport import SerialPort, close_port, is_pty, line_errors, open_port
+from lab.errors import BoardlabError, LabTransientError
+
+OUTGOING_BYTES = 65536  # what the port has not taken yet; six seconds at 115200 Bd
+
+
+@frozen
+class PortRequest:
+    """A port as a client asks for it; None: as the port itself says."""
+
+    name: str
+    device: Path
+    speed_bd: int
+    adapter_latency_ns: int | None = None
+    fifo_bytes: int | None = None
+
+    def meta(self, serial: SerialPort, scheduling: Scheduling, boot_id: str) -> RecordingMeta:
+        """What the recording has to say, now that the port is open."""
+        told = self.adapter_latency_ns is not None
+        return RecordingMeta(
+            name=self.name,
+            device=str(self.device),
+            speed_bd=self.speed_bd,
+            adapter_latency_ns=serial.adapter_latency_ns
+            if self.adapter_latency_ns is None
+            else self.adapter_latency_ns,
+            fifo_bytes=serial.fifo_bytes if self.fifo_bytes is None else self.fifo_bytes,
+            scheduling_ns=scheduling.allowance_ns,
+            low_latency=serial.low_latency,
+            adapter=f"{serial.adapter}; latency as configured" if told else serial.adapter,
+            lock=serial.lock,
+            scheduling=scheduling.text,
+            boot_id=boot_id,
+            started=utc_now().isoformat(),
+        )
+
+
+class Line:
+    """An open serial port.
+
+    Attributes:
+        fd: -1 while the port is lost.
+        state: "open", or since when and why it is lost.
+    """
+
+    def __init__(self, request: PortRequest, serial: SerialPort, epoll: select.epoll) -> None:
+        """Takes the open device over and registers it with `epoll`."""
+        self._request = request
+        self._epoll = epoll
+        self._outgoing = bytearray()
+        self.fd = -1
+        self.state = ""
+        self._take(serial)
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes for the port.
+
+        Raises:
+            LabTransientError: the port is lost, or does not take what it was given before.
+        """
+        name = self._request.name
+        if self.fd < 0:
+            raise LabTransientError(f"{name}: {self.state}; plug it in again", failure="port_lost")
+        if len(self._outgoing) + len(data) > OUTGOING_BYTES:
+            raise LabTransientError(
+                f"{name}: the port has not taken {len(self._outgoing)} bytes that it was given before; "
+                "check the adapter and its cable",
+                failure="port_stuck",
+            )
+        self._outgoing += data
+        self.flush()
+
+    def flush(self) -> None:
+        """Give the port what it takes without blocking."""
+        with contextlib.suppress(OSError):  # full, or gone, which the next read notices
+            del self._outgoing[: os.write(self.fd, self._outgoing)]
+        self._epoll.modify(self.fd, select.EPOLLIN | (select.EPOLLOUT if self._outgoing else 0))
+
+    def lose(self, code: int) -> None:
+        """The port failed with this errno: let go of it."""
+        self.state = f"lost since {utc_now().isoformat(timespec='seconds')}: {os.strerror(code)}"
+        self.close()
+
+    def try_reopen(self) -> bool:
+        """Open a lost port if it is there again. Returns: whether it is open now."""
+        if not self._may_be_back():
+            return False
+        try:
+            self._take(open_port(self._request.device, self._request.speed_bd))
+        except BoardlabError:  # not ready yet, or somebody else was faster
+            return False
+        return True
+
+    def errors(self) -> dict[str, int] | None:
+        """The kernel's counters of lost and damaged characters; None where there are none."""
+        return None if self.fd < 0 else line_errors(self.fd)
+
+    def close(self) -> None:
+        """Give the port back. What it did not take is lost."""
+        if self.fd >= 0:
+            self._epoll.unregister(self.fd)
+            close_port(self.fd)
+        self.fd = -1
+        self._outgoing.clear()
+
+    def _take(self, serial: SerialPort) -> None:
+        self.fd = serial.fd
+        self.state = "open"
+        self._link = self._link_identity()
+        self._epoll.register(self.fd, select.EPOLLIN)
+
+    def _may_be_back(self) -> bool:
+        """A pty's number may have gone to another program: only a link that was made anew says that it is ours."""
+        device = self._request.device
+        if not device.exists():
+            return False
+        return not is_pty(device) or (device.is_symlink() and self._link_identity() != self._link)
+
+    def _link_identity(self) -> tuple[int, int] | None:
+        try:
+            status = self._request.device.lstat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_ctime_ns

@@ -1,0 +1,138 @@
+"""The records of a console: what was read, what disturbed it, what was found in it."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+from attrs import field, frozen, validators
+
+BITS_PER_BYTE = 10  # 8N1: one start bit, eight data bits, one stop bit
+RX_TIMEOUT_BYTES = 4  # a 16550 hands over a partly filled FIFO after four characters of silence (PC16550D data sheet)
+NS_PER_S = 1_000_000_000
+LATE_WINDOW_NS = 50_000_000  # evidence of lateness counts for the stamps of one heartbeat period after it
+
+
+class Kind(enum.IntEnum):
+    """What a record of a recording, or of the stream to a reader, is about.
+
+    The record's number `n` means: bytes (DATA), microseconds (LATE), errno (LOST), nothing (BACK), bytes that are not
+    in this recording (UNRECORDED), bytes that this reader did not get (DROPPED).
+    """
+
+    DATA = 0
+    LATE = 1
+    LOST = 2
+    BACK = 3
+    UNRECORDED = 4
+    DROPPED = 5
+
+
+@frozen
+class Chunk:
+    """What one read(2) brought.
+
+    Attributes:
+        t_ns: the host's CLOCK_MONOTONIC_RAW just after the read returned.
+        position: offset of data[0] in the port's stream.
+    """
+
+    t_ns: int
+    position: int
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        """Offset just after the last byte."""
+        return self.position + len(self.data)
+
+
+@frozen
+class Lateness:
+    """The reader of the port was held up: stamps near `t_ns` may be late by up to `lateness_ns`."""
+
+    t_ns: int
+    position: int
+    lateness_ns: int
+
+
+@frozen
+class Gap:
+    """Bytes may be missing before `position`.
+
+    Attributes:
+        kind: LOST (the port went away), BACK (it was opened again), UNRECORDED or DROPPED.
+        amount: errno for LOST; number of missing bytes for UNRECORDED and DROPPED.
+    """
+
+    t_ns: int
+    position: int
+    kind: Kind
+    amount: int = 0
+
+
+Event = Chunk | Lateness | Gap
+
+
+@frozen
+class LineTiming:
+    """What is known about the way of a byte from the UART to the stamp.
+
+    Attributes:
+        speed_bd: baud rate of the line.
+        adapter_latency_ns: how long the adapter may hold a byte back (an FTDI adapter: its latency timer).
+        fifo_bytes: how many bytes the receiving UART collects before it hands them over; 1 where it does not.
+        scheduling_ns: how late the reading process usually is at most, see `lab.console.scheduling`.
+    """
+
+    speed_bd: int = field(validator=validators.gt(0))
+    adapter_latency_ns: int = field(default=0, validator=validators.ge(0))
+    fifo_bytes: int = field(default=1, validator=validators.ge(1))
+    scheduling_ns: int = field(default=200_000, validator=validators.ge(0))
+
+    def bytes_ns(self, count: int) -> int:
+        """How long `count` bytes take on the line."""
+        return count * BITS_PER_BYTE * NS_PER_S // self.speed_bd
+
+    @property
+    def delivery_ns(self) -> int:
+        """How long a byte may rest between the line and the kernel: adapter latency and the FIFO's time-out."""
+        return self.adapter_latency_ns + (self.bytes_ns(RX_TIMEOUT_BYTES) if self.fifo_bytes > 1 else 0)
+
+
+class Interval(NamedTuple):
+    """The time between two moments; `uncertainty_s` bounds its error on both sides."""
+
+    seconds: float
+    uncertainty_s: float
+
+
+@frozen
+class Moment:
+    """The arrival of a marker's last byte at the host.
+
+    The stamp is never early: the byte arrived within `uncertainty_ns` before `t_ns` (see `lab.console.moments`).
+
+    Attributes:
+        name: of the pattern.
+        t_ns: CLOCK_MONOTONIC_RAW of the host.
+        position: offset in the port's stream just after the marker's last byte.
+        text: the line as far as the marker, without control characters.
+    """
+
+    name: str
+    t_ns: int
+    uncertainty_ns: int
+    position: int
+    text: str
+
+
+def interval(first: Moment, last: Moment) -> Interval:
+    """The time from one moment to another.
+
+    Each stamp is late by 0 to its own ±, so the difference is wrong by at most the larger of the two, either way.
+    """
+    return Interval(
+        seconds=(last.t_ns - first.t_ns) / NS_PER_S,
+        uncertainty_s=max(first.uncertainty_ns, last.uncertainty_ns) / NS_PER_S,
+    )

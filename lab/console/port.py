@@ -1,0 +1,160 @@
+"""One port of the server: its stream, its recording, its readers and its writer."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from attrs import define
+
+from lab.clock import Clock, utc_now
+from lab.console.connection import Connection
+from lab.console.index import RecordingMeta
+from lab.console.line import Line
+from lab.console.model import NS_PER_S, Chunk, Event, Gap, Kind, Lateness
+from lab.console.shelf import Shelf
+from lab.console.status import PortInfo, PortStatus
+from lab.console.wire import encode_event
+from lab.errors import LabTransientError
+
+_log = logging.getLogger(__name__)
+
+
+@define
+class Tally:
+    """What is counted about a port since it was opened."""
+
+    received_bytes: int = 0
+    reads: int = 0
+    gaps: int = 0
+    dropped: int = 0
+    last_ns: int | None = None
+    lateness_max_ns: int = 0
+
+
+class Port:
+    """A port that the server reads.
+
+    Attributes:
+        line: its device.
+        writer: the connection that may write.
+    """
+
+    def __init__(self, line: Line, meta: RecordingMeta, shelf: Shelf, clock: Clock) -> None:
+        """Begin, or continue, the recording.
+
+        Raises:
+            LabStableError: it cannot be written.
+        """
+        self.line = line
+        self.meta = meta
+        self.writer: Connection | None = None
+        self._writer_since = ""
+        self._readers: list[Connection] = []
+        self._shelf = shelf
+        self._clock = clock
+        self._tally = Tally()
+        self._late_told_ns = -1
+        self._recording = shelf.open(meta)
+        if self._recording.size_bytes:
+            self._emit(Gap(clock.now_ns(), self._recording.position, Kind.BACK))
+
+    @property
+    def info(self) -> PortInfo:
+        """What a client gets to know about the port."""
+        return PortInfo(self.meta, str(self._recording.base), self._recording.position)
+
+    def publish(self, t_ns: int, data: bytes, late: Lateness | None) -> None:
+        """Record what one read brought and hand it to the readers; evidence that it came late goes before it."""
+        position = self._recording.position
+        tally = self._tally
+        if late is not None and late.t_ns != self._late_told_ns:
+            self._late_told_ns = late.t_ns
+            tally.lateness_max_ns = max(tally.lateness_max_ns, late.lateness_ns)
+            self._emit(Lateness(late.t_ns, position, late.lateness_ns))
+        tally.received_bytes += len(data)
+        tally.reads += 1
+        tally.last_ns = t_ns
+        self._emit(Chunk(t_ns, position, data))
+
+    def attach(self, reader: Connection, write: bool) -> None:
+        """Let a client read from now on, and write if it asks for that.
+
+        Raises:
+            LabTransientError: somebody else may write.
+        """
+        if write:
+            if self.writer is not None and self.writer is not reader:
+                raise LabTransientError(
+                    f"{self.meta.name}: busy: held by pid {self.writer.pid} since {self._writer_since}; "
+                    "wait for it or end it, or attach without writing",
+                    failure="console_busy",
+                )
+            self.writer = reader
+            self._writer_since = utc_now().isoformat(timespec="seconds")
+        if reader not in self._readers:
+            self._readers.append(reader)
+
+    def detach(self, reader: Connection) -> None:
+        """Forget a client."""
+        self._readers = [other for other in self._readers if other is not reader]
+        if self.writer is reader:
+            self.writer = None
+
+    def lose(self, code: int) -> None:
+        """The device failed with this errno."""
+        _log.warning("%s: lost: %s", self.meta.name, os.strerror(code))
+        self._tally.gaps += 1
+        self.line.lose(code)
+        self._emit(Gap(self._clock.now_ns(), self._recording.position, Kind.LOST, code))
+
+    def try_reopen(self) -> bool:
+        """Open a lost port if it is there again. Returns: whether it is open now."""
+        if not self.line.try_reopen():
+            return False
+        _log.info("%s: back", self.meta.name)
+        self._emit(Gap(self._clock.now_ns(), self._recording.position, Kind.BACK))
+        return True
+
+    def status(self) -> PortStatus:
+        """How the port is doing."""
+        tally = self._tally
+        age_s = None if tally.last_ns is None else (self._clock.now_ns() - tally.last_ns) / NS_PER_S
+        return PortStatus(
+            info=self.info,
+            state=self.line.state,
+            received_bytes=tally.received_bytes,
+            reads=tally.reads,
+            last_byte_age_s=age_s,
+            readers=len(self._readers),
+            writer=None if self.writer is None else self.writer.pid,
+            writer_since=None if self.writer is None else self._writer_since,
+            gaps=tally.gaps,
+            dropped=tally.dropped,
+            line_errors=self.line.errors(),
+            lateness_max_ns=tally.lateness_max_ns,
+            recording_broken=self._recording.broken,
+        )
+
+    def close(self) -> list[Connection]:
+        """Give the device back. Returns: the clients that read it."""
+        self.line.close()
+        self._recording.close()
+        return self._readers
+
+    def _emit(self, event: Event) -> None:
+        try:
+            self._recording.append(event)
+        except LabTransientError as error:
+            _log.error("%s", error)
+        frame = encode_event(event)
+        for reader in self._readers:
+            if not reader.record(frame):
+                self._drop(reader, event.t_ns)
+        self._recording = self._shelf.turn(self._recording)
+
+    def _drop(self, reader: Connection, t_ns: int) -> None:
+        _log.warning("%s: pid %d reads too slowly and is dropped", self.meta.name, reader.pid)
+        self._tally.dropped += 1
+        self.detach(reader)
+        reader.drop(t_ns, self._recording.position)

@@ -1,0 +1,118 @@
+"""The ports that the server has, by name and by file descriptor."""
+
+from __future__ import annotations
+
+import logging
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+from lab.clock import Clock
+from lab.console.line import Line, PortRequest
+from lab.console.port import Port
+from lab.console.scheduling import Scheduling
+from lab.console.serialport import open_port
+from lab.console.shelf import Shelf
+from lab.errors import BoardlabError, ConfigurationError, LabStableError
+
+_log = logging.getLogger(__name__)
+
+
+class Ports:
+    """Opens, finds, loses and closes ports.
+
+    Attributes:
+        by_fd: the ports whose device is open; the loop looks them up in it.
+    """
+
+    def __init__(self, epoll: select.epoll, shelf: Shelf, clock: Clock, scheduling: Scheduling) -> None:
+        """No port is open yet."""
+        self.by_fd: dict[int, Port] = {}
+        self._by_name: dict[str, Port] = {}
+        self._epoll = epoll
+        self._shelf = shelf
+        self._clock = clock
+        self._scheduling = scheduling
+        self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+    def __iter__(self) -> Iterator[Port]:
+        """All ports, lost ones too."""
+        return iter(self._by_name.values())
+
+    def find(self, name: str) -> Port:
+        """The port of that name.
+
+        Raises:
+            LabStableError: there is none.
+        """
+        port = self._by_name.get(name)
+        if port is None:
+            there_are = ", ".join(sorted(self._by_name)) or "none"
+            raise LabStableError(f"no port {name!r} is open; open are: {there_are}", failure="port_unknown")
+        return port
+
+    def open(self, request: PortRequest) -> Port:
+        """Open a port, or find it open.
+
+        Raises:
+            BoardlabError: it cannot be opened, or is open under another name or with another speed.
+        """
+        port = self._same(request)
+        if port is None:
+            return self._open(request)
+        if port.line.fd < 0 and not self._reopen(port):
+            raise LabStableError(
+                f"{request.device}: {port.line.state}; plug the adapter in again", failure="port_missing"
+            )
+        return port
+
+    def lose(self, port: Port, code: int) -> None:
+        """The port's device failed with this errno."""
+        del self.by_fd[port.line.fd]
+        port.lose(code)
+
+    def reopen_lost(self) -> None:
+        """Look whether lost ports are there again."""
+        for port in self:
+            if port.line.fd < 0:
+                self._reopen(port)
+
+    def close(self, port: Port) -> None:
+        """Give a port's device back and end its recording."""
+        self.by_fd.pop(port.line.fd, None)
+        del self._by_name[port.meta.name]
+        port.close()
+        _log.info("%s: closed", port.meta.name)
+
+    def _same(self, request: PortRequest) -> Port | None:
+        real = request.device.resolve()
+        for port in self:
+            meta = port.meta
+            if request.name == meta.name or real == Path(meta.device).resolve():
+                if (request.name, request.speed_bd) != (meta.name, meta.speed_bd) or str(
+                    request.device
+                ) != meta.device:
+                    raise ConfigurationError(
+                        f"{request.device} at {request.speed_bd} Bd as {request.name!r}: open already is {meta.device} "
+                        f"at {meta.speed_bd} Bd as {meta.name!r}; ask for the same, or close that port first"
+                    )
+                return port
+        return None
+
+    def _open(self, request: PortRequest) -> Port:
+        serial = open_port(request.device, request.speed_bd)
+        line = Line(request, serial, self._epoll)
+        try:
+            port = Port(line, request.meta(serial, self._scheduling, self._boot_id), self._shelf, self._clock)
+        except BoardlabError:
+            line.close()
+            raise
+        self._by_name[request.name] = self.by_fd[line.fd] = port
+        _log.info("%s: open: %s", request.name, port.meta)
+        return port
+
+    def _reopen(self, port: Port) -> bool:
+        if not port.try_reopen():
+            return False
+        self.by_fd[port.line.fd] = port
+        return True

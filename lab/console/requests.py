@@ -1,0 +1,135 @@
+"""What the server does for a request.
+
+hello   {protocol}                                       -> {protocol, pid}
+open    {device, speed_bd, adapter_latency_ns?, fifo_bytes?, name?}  -> PortInfo; opens it, or finds it open
+attach  {name, write}                                    -> PortInfo; RECORD frames follow
+close   {name}                                           -> {}; ends all connections that are attached to it
+status  {}                                               -> ServerStatus
+stop    {}                                               -> {}; the server ends
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from attrs import asdict
+
+from lab.console.connection import Connection
+from lab.console.line import PortRequest
+from lab.console.port import Port
+from lab.console.ports import Ports
+from lab.console.status import ServerStatus
+from lab.console.wire import PROTOCOL, Frame, Message
+from lab.errors import ConfigurationError, LabStableError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
+
+
+class Server(Protocol):
+    """What requests need of the server."""
+
+    ports: Ports
+
+    def attach(self, connection: Connection, name: str, write: bool) -> Port:
+        """Let a client read a port, and write."""
+        ...
+
+    def close_port(self, name: str) -> None:
+        """Close a port and end the connections that are attached to it."""
+        ...
+
+    def status(self) -> ServerStatus:
+        """How everything is."""
+        ...
+
+    def stop(self) -> None:
+        """End after this request."""
+        ...
+
+
+def handle(server: Server, connection: Connection, frame: Frame) -> Message:
+    """The answer to one REQUEST.
+
+    Raises:
+        BoardlabError: the request cannot be fulfilled.
+    """
+    try:
+        message = frame.message()
+    except ValueError as error:
+        raise LabStableError(f"not a request: {error}") from error
+    operation = message.get("op")
+    if not connection.greeted and operation != "hello":
+        raise LabStableError('the first request must be {"op": "hello", "protocol": …}')
+    action = _ACTIONS.get(str(operation))
+    if action is None:
+        raise LabStableError(f"unknown request {operation!r}; this server knows {', '.join(_ACTIONS)}")
+    try:
+        return action(server, connection, message)
+    except (KeyError, TypeError, ValueError) as error:
+        raise LabStableError(f"request {operation!r}: missing or wrong field: {error}") from error
+
+
+def default_name(device: Path) -> str:
+    """A port's name when none is given: its path below /dev; elsewhere the last two parts, and a hash of all."""
+    if device.is_relative_to("/dev"):
+        return re.sub(r"[^A-Za-z0-9._@+-]", "-", "-".join(device.parts[2:]))[-100:].lstrip("._@+-")
+    digest = hashlib.sha256(os.fsencode(device)).hexdigest()[:6]
+    tail = re.sub(r"[^A-Za-z0-9._@+-]", "-", "-".join(device.parts[-2:])).lstrip("._@+-")
+    return f"{tail[:90]}-{digest}"
+
+
+def _hello(_server: Server, connection: Connection, message: Message) -> Message:
+    if message["protocol"] == PROTOCOL:
+        connection.greeted = True
+    return {"protocol": PROTOCOL, "pid": os.getpid()}
+
+
+def _open(server: Server, _connection: Connection, message: Message) -> Message:
+    device = Path(message["device"])
+    name = message.get("name") or default_name(device)
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(f"{name!r} is no name for a port: use letters, digits and . _ - (at most 100)")
+    if not device.is_absolute():
+        raise ConfigurationError(f"{device}: name a port by its absolute path")
+    latency, fifo = message.get("adapter_latency_ns"), message.get("fifo_bytes")
+    request = PortRequest(
+        name,
+        device,
+        int(message["speed_bd"]),
+        None if latency is None else int(latency),
+        None if fifo is None else int(fifo),
+    )
+    return asdict(server.ports.open(request).info)
+
+
+def _attach(server: Server, connection: Connection, message: Message) -> Message:
+    return asdict(server.attach(connection, message["name"], bool(message["write"])).info)
+
+
+def _close(server: Server, _connection: Connection, message: Message) -> Message:
+    server.close_port(message["name"])
+    return {}
+
+
+def _status(server: Server, _connection: Connection, _message: Message) -> Message:
+    return asdict(server.status())
+
+
+def _stop(server: Server, _connection: Connection, _message: Message) -> Message:
+    server.stop()
+    return {}
+
+
+_ACTIONS: dict[str, Callable[[Server, Connection, Message], Message]] = {
+    "hello": _hello,
+    "open": _open,
+    "attach": _attach,
+    "close": _close,
+    "status": _status,
+    "stop": _stop,
+}

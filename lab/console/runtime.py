@@ -1,0 +1,70 @@
+"""The folder that the console server and its clients meet in."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from lab.errors import ConfigurationError
+
+MAX_SOCKET_PATH_BYTES = 107  # sun_path of unix(7), less the final NUL
+
+
+def runtime_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """`$BOARDLAB_RUNTIME`, else `$XDG_RUNTIME_DIR/boardlab`, else `/tmp/boardlab-<uid>`. Nothing is created."""
+    if own := environ.get("BOARDLAB_RUNTIME"):
+        return Path(own).absolute()
+    if session := environ.get("XDG_RUNTIME_DIR"):
+        return Path(session).absolute() / "boardlab"
+    return Path(f"/tmp/boardlab-{os.getuid()}")  # noqa: S108  (its owner and mode are checked before it is used)
+
+
+def prepare(runtime: Path) -> Path:
+    """Create the folder for this user alone, or check that it is one.
+
+    Raises:
+        ConfigurationError: it cannot be created, belongs to somebody else, is open to others, or its path is too long
+            for a socket.
+    """
+    advice = "set BOARDLAB_RUNTIME to a folder of your own"
+    try:
+        runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = runtime.lstat()
+    except OSError as error:
+        raise ConfigurationError(f"{runtime}: cannot be created: {error.strerror}; {advice}") from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise ConfigurationError(f"{runtime}: belongs to user {status.st_uid}, not to {os.getuid()}; {advice}")
+    if status.st_mode & 0o077:
+        raise ConfigurationError(
+            f"{runtime}: others may enter it (mode {stat.S_IMODE(status.st_mode):o}); chmod 700 it, or {advice}"
+        )
+    path = socket_path(runtime)
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        raise ConfigurationError(
+            f"{path}: longer than the {MAX_SOCKET_PATH_BYTES} bytes that a socket's path may have; "
+            "set BOARDLAB_RUNTIME to a shorter one"
+        )
+    recordings_dir(runtime).mkdir(mode=0o700, exist_ok=True)
+    return runtime
+
+
+def socket_path(runtime: Path) -> Path:
+    """Where the server listens."""
+    return runtime / "console.sock"
+
+
+def log_path(runtime: Path) -> Path:
+    """What the server has to say."""
+    return runtime / "console.log"
+
+
+def lock_path(runtime: Path) -> Path:
+    """Locked by the server as long as it lives; holds its process id."""
+    return runtime / "console.lock"
+
+
+def recordings_dir(runtime: Path) -> Path:
+    """The live recordings."""
+    return runtime / "recordings"

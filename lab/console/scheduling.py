@@ -1,0 +1,109 @@
+"""Being awake when a byte arrives: the priority of the reading process, and evidence of when it was not enough.
+
+The evidence is written beside the stamps (`Lateness`), so that each moment's ± can say what really happened:
+
+- how late a timer of 20 Hz woke the process, which also sees the whole host stand still;
+- how long the process stood in the kernel's run queue, from /proc/self/schedstat (Documentation/scheduler/sched-stats);
+- how long the process itself was busy between two looks at its ports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import struct
+import time
+from pathlib import Path
+
+from attrs import frozen
+
+from lab.console.model import NS_PER_S
+
+PRIORITY = 10  # any SCHED_FIFO priority goes before all ordinary processes; the kernel's own threads stay above
+REALTIME_ALLOWANCE_NS = 200_000  # p99 of wake-up and read under SCHED_FIFO is below it, see bench/stamps.py
+ORDINARY_ALLOWANCE_NS = 1_000_000  # an ordinary process may wait for another one's time slice
+EVIDENCE_NS = REALTIME_ALLOWANCE_NS  # lateness below the smallest allowance is not worth a record
+HEARTBEAT_NS = NS_PER_S // 20
+
+_MCL_CURRENT = 1  # <sys/mman.h>
+_PR_SET_TIMERSLACK = 29  # <linux/prctl.h>
+_TFD_TIMER_ABSTIME = 1  # <sys/timerfd.h>
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@frozen
+class Scheduling:
+    """What the reading process got.
+
+    Attributes:
+        text: in words, for the recordings.
+        allowance_ns: how late its stamps may be without leaving evidence.
+    """
+
+    text: str
+    allowance_ns: int
+
+
+def raise_priority() -> Scheduling:
+    """Take the best scheduling that this process is permitted, and keep its memory in RAM."""
+    _libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    locked = "memory locked" if _libc.mlockall(_MCL_CURRENT) == 0 else "memory not locked"
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(PRIORITY))
+    except PermissionError:
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, 0, -20)
+        nice = os.getpriority(os.PRIO_PROCESS, 0)
+        return Scheduling(f"SCHED_OTHER, nice {nice}, {locked}", ORDINARY_ALLOWANCE_NS)
+    return Scheduling(f"SCHED_FIFO {PRIORITY}, {locked}", REALTIME_ALLOWANCE_NS)
+
+
+class RunQueue:
+    """How long this process was ready to run and did not."""
+
+    def __init__(self, path: Path = Path("/proc/self/schedstat")) -> None:
+        """Kernels without CONFIG_SCHED_INFO have no such file; then there is no evidence of this kind."""
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._fd = -1
+        self._last_ns = self._read()
+
+    def waited_ns(self) -> int:
+        """Nanoseconds in the run queue since the last call."""
+        now = self._read()
+        waited, self._last_ns = now - self._last_ns, now
+        return waited
+
+    def _read(self) -> int:
+        return int(os.pread(self._fd, 64, 0).split()[1]) if self._fd >= 0 else 0
+
+
+class Heartbeat:
+    """A timer of 20 Hz that knows when it should have rung.
+
+    timerfd_create(2) is called through the C library: the `os` module has it only from Python 3.13 on.
+    """
+
+    def __init__(self, period_ns: int = HEARTBEAT_NS) -> None:
+        """Start it; the first beat is one period from now."""
+        self._period_ns = period_ns
+        self._next_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + period_ns
+        self.fd = _libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        period = divmod(period_ns, NS_PER_S)
+        timer = struct.pack("@llll", *period, *divmod(self._next_ns, NS_PER_S))
+        if self.fd < 0 or _libc.timerfd_settime(self.fd, _TFD_TIMER_ABSTIME, timer, None) != 0:
+            raise OSError(ctypes.get_errno(), "timerfd")
+
+    def beat(self) -> int:
+        """How late the process noticed the first of the beats since the last call, in nanoseconds."""
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        beats = int.from_bytes(os.read(self.fd, 8), "little")
+        late = now - self._next_ns
+        self._next_ns += beats * self._period_ns
+        return late
+
+    def close(self) -> None:
+        """Stop it."""
+        os.close(self.fd)

@@ -1,0 +1,180 @@
+"""Opening a serial port for one reader: raw 8N1, locked, with the least latency that the driver offers."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import grp
+import os
+import struct
+import termios
+from pathlib import Path
+
+from attrs import frozen
+
+from lab.errors import BoardlabError, ConfigurationError, LabStableError
+
+SYSFS_TTY = Path("/sys/class/tty")
+_TIOCGEXCL = 0x80045440  # <asm-generic/ioctls.h>; not in the termios module
+_TIOCGICOUNT = 0x545D
+_ICOUNTER = struct.Struct("@20i")  # struct serial_icounter_struct, <linux/serial.h>: 11 counters, 9 reserved
+_SERIAL_BYTES = 128  # room for struct serial_struct, <linux/serial.h>, on any architecture
+_SERIAL_FLAGS = struct.Struct("@16xi")  # its member flags, after four integers
+_ASYNC_LOW_LATENCY = 1 << 13  # <linux/tty_flags.h>
+_UNIX98_SLAVE_MAJORS = range(136, 144)  # Documentation/admin-guide/devices.txt
+_USB_FRAME_NS = 1_000_000  # a full-speed adapter is asked once per frame (USB 2.0, 5.3.3)
+
+
+@frozen
+class SerialPort:
+    """An open port and what it gave us.
+
+    Attributes:
+        low_latency, adapter, lock: in words, for the recording.
+        adapter_latency_ns: how long the adapter may hold a byte back.
+        fifo_bytes: of the receiving UART; 1 where there is none, or the adapter's latency covers it.
+    """
+
+    fd: int
+    low_latency: str
+    adapter: str
+    adapter_latency_ns: int
+    fifo_bytes: int
+    lock: str
+
+
+def open_port(device: Path, speed_bd: int, sysfs: Path = SYSFS_TTY) -> SerialPort:
+    """Open the port for this process alone. It does not block, neither now nor on reads.
+
+    Raises:
+        LabStableError: missing, in use, not permitted, or the driver refuses.
+        ConfigurationError: not a serial port, or a speed that termios(3) does not have.
+    """
+    speed = getattr(termios, f"B{speed_bd}", None)
+    if speed is None:
+        raise ConfigurationError(f"{device}: {speed_bd} Bd is not a speed of Linux' serial ports, such as 115200")
+    try:
+        fd = os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _refused(device, error) from error
+    try:
+        lock = _lock(fd)
+        _set_raw(fd, speed)
+        low_latency = _set_low_latency(fd)
+        adapter, latency_ns, fifo_bytes = _describe(device.resolve().name, sysfs)
+    except OSError as error:
+        os.close(fd)
+        raise _refused(device, error) from error
+    return SerialPort(fd, low_latency, adapter, latency_ns, fifo_bytes, lock)
+
+
+def close_port(fd: int) -> None:
+    """Give the port back. A port that is gone already is no error."""
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(fd, termios.TIOCNXCL)
+    with contextlib.suppress(OSError):
+        os.close(fd)
+
+
+def is_pty(device: Path) -> bool:
+    """Whether this is a pseudo terminal; its number may belong to another program tomorrow."""
+    try:
+        return os.major(device.stat().st_rdev) in _UNIX98_SLAVE_MAJORS
+    except OSError:
+        return False
+
+
+def line_errors(fd: int) -> dict[str, int] | None:
+    """The driver's counters of lost and damaged characters (TIOCGICOUNT); None where it has none."""
+    try:
+        counters = _ICOUNTER.unpack(fcntl.ioctl(fd, _TIOCGICOUNT, bytes(_ICOUNTER.size)))
+    except OSError:
+        return None
+    return dict(zip(("frame", "overrun", "parity", "brk", "buf_overrun"), counters[6:11], strict=True))
+
+
+def _lock(fd: int) -> str:
+    """Keep everybody else out.
+
+    flock(2) stops those who ask for it, as pyserial does with `exclusive`; TIOCEXCL stops all others but root. A pty
+    gets no TIOCEXCL: whoever keeps its slave open would preserve the flag after a crash of ours, for ever.
+    """
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if os.major(os.fstat(fd).st_rdev) in _UNIX98_SLAVE_MAJORS:
+        return "flock"
+    if struct.unpack("@i", fcntl.ioctl(fd, _TIOCGEXCL, bytes(4)))[0]:
+        raise OSError(errno.EBUSY, "exclusive")
+    fcntl.ioctl(fd, termios.TIOCEXCL)
+    return "flock, TIOCEXCL"
+
+
+def _set_raw(fd: int, speed: int) -> None:
+    """8N1, no flow control, no echo, no translation; read(2) gives what there is (VMIN 1: "" then means hang-up)."""
+    control = termios.CS8 | termios.CREAD | termios.CLOCAL
+    characters = termios.tcgetattr(fd)[6]
+    characters[termios.VMIN], characters[termios.VTIME] = 1, 0
+    termios.tcsetattr(fd, termios.TCSANOW, [0, 0, control, 0, speed, speed, characters])
+
+
+def _set_low_latency(fd: int) -> str:
+    buffer = bytearray(_SERIAL_BYTES)
+    try:
+        fcntl.ioctl(fd, termios.TIOCGSERIAL, buffer)
+        (flags,) = _SERIAL_FLAGS.unpack_from(buffer)
+        struct.pack_into("@i", buffer, _SERIAL_FLAGS.size - 4, flags | _ASYNC_LOW_LATENCY)
+        fcntl.ioctl(fd, termios.TIOCSSERIAL, buffer)
+        fcntl.ioctl(fd, termios.TIOCGSERIAL, buffer)
+    except OSError as error:
+        reason = "not supported by this port" if error.errno in {errno.ENOTTY, errno.EINVAL} else error.strerror
+        return str(reason)
+    return "on" if _SERIAL_FLAGS.unpack_from(buffer)[0] & _ASYNC_LOW_LATENCY else "refused by the driver"
+
+
+def _describe(tty: str, sysfs: Path) -> tuple[str, int, int]:
+    """The adapter in words, how long it holds bytes back (ns), and the FIFO of its UART (bytes)."""
+    entry = sysfs / tty
+    timer = _read_number(entry / "device" / "latency_timer")  # ms; ftdi_sio, after ASYNC_LOW_LATENCY was set
+    if timer is not None:
+        return f"FTDI, latency timer {timer} ms", timer * 1_000_000, 1
+    bus = (entry / "device" / "subsystem").resolve().name
+    if bus.startswith("usb"):
+        return f"{bus}, no latency timer known; one USB frame assumed", _USB_FRAME_NS, 1
+    fifo = _read_number(entry / "xmit_fifo_size")
+    if fifo is not None:
+        return f"UART on the host, FIFO of {fifo} bytes", 0, max(1, fifo)
+    return "no adapter known", 0, 1
+
+
+def _read_number(path: Path) -> int | None:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _refused(device: Path, error: OSError) -> BoardlabError:
+    match error.errno:
+        case errno.ENOENT | errno.ENXIO | errno.ENODEV:
+            return LabStableError(
+                f"{device}: no such port; plug the adapter in and power it, or correct the path",
+                failure="port_missing",
+            )
+        case errno.EACCES | errno.EPERM:
+            return LabStableError(f"{device}: not permitted; {_advice(device)}", failure="port_permission")
+        case errno.EBUSY | errno.EWOULDBLOCK:
+            return LabStableError(f"{device}: in use by another program", failure="port_in_use")
+        case errno.ENOTTY | errno.EISDIR | errno.EINVAL:
+            return ConfigurationError(f"{device}: not a serial port; name a tty, such as /dev/ttyUSB0")
+    return LabStableError(f"{device}: cannot be opened: {error.strerror}", failure="port")
+
+
+def _advice(device: Path) -> str:
+    try:
+        status = device.stat()
+        group = grp.getgrgid(status.st_gid).gr_name
+    except (OSError, KeyError):
+        return "run as a user who may open it"
+    if not status.st_mode & 0o060 or group == "root":
+        return "its group may not open it either; install boardlab's udev rules, or chmod it"
+    return f"it belongs to group {group}: run `sudo usermod -aG {group} $USER`, then log in again"

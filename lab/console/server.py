@@ -1,0 +1,120 @@
+"""The console server's process: `python -m lab.console.server --runtime DIR [--detach]`.
+
+With --detach the command returns when the server listens (0), could not start (1), or found another one (3).
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import logging
+import logging.handlers
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from lab.clock import MonotonicRaw
+from lab.console.loop import ConsoleServer
+from lab.console.runtime import lock_path, log_path, prepare, runtime_dir
+from lab.errors import BoardlabError, LabStableError
+
+TWICE = "console_server_twice"
+EXIT_FAILED = 1
+EXIT_TWICE = 3
+LOG_BYTES = 1 << 20  # of the log; one older one is kept
+_log = logging.getLogger(__name__)
+
+
+def lock(runtime: Path) -> int:
+    """Hold the folder for this server as long as the process lives. Returns: the descriptor that holds it.
+
+    Raises:
+        LabStableError: another server has it.
+    """
+    fd = os.open(lock_path(runtime), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        pid = os.pread(fd, 32, 0).decode(errors="replace").strip()
+        os.close(fd)
+        raise LabStableError(
+            f"a console server (pid {pid}) serves {runtime} already; use it, or end it with `lab console stop`",
+            failure=TWICE,
+        ) from error
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
+def serve(runtime: Path, ready: Callable[[], None] = lambda: None) -> None:
+    """Serve in this process until SIGTERM, SIGINT or a client's stop.
+
+    Args:
+        ready: called when clients can connect.
+
+    Raises:
+        BoardlabError: the folder is not usable, or another server has it.
+    """
+    fd = lock(prepare(runtime))
+    try:
+        handler = logging.handlers.RotatingFileHandler(log_path(runtime), maxBytes=LOG_BYTES, backupCount=1)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
+        server = ConsoleServer(runtime, MonotonicRaw())
+
+        def end(number: int, _frame: FrameType | None) -> None:
+            _log.info("ending: %s", signal.Signals(number).name)
+            server.stop()
+
+        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGINT, end)
+        ready()
+        server.run()
+    finally:
+        os.close(fd)
+
+
+def detach() -> Callable[[], None]:
+    """Go on in a child of init, in a session of its own, while this process waits and exits.
+
+    Returns: what to call when the server is ready; the waiting process then exits with 0.
+    """
+    told, tell = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(tell)
+        if os.read(told, 1):
+            os._exit(0)
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or EXIT_FAILED)
+    os.close(told)
+    os.setsid()
+
+    def ready() -> None:
+        os.write(tell, b"1")
+        os.close(tell)
+
+    return ready
+
+
+def main() -> int:
+    """The program."""
+    parser = argparse.ArgumentParser(prog="python -m lab.console.server", description="boardlab's console server")
+    parser.add_argument("--runtime", type=Path, default=runtime_dir(), help="folder of the socket and the recordings")
+    parser.add_argument("--detach", action="store_true", help="go to the background and return when it serves")
+    options = parser.parse_args()
+    try:
+        if options.detach:
+            serve(options.runtime, detach())
+        else:
+            serve(options.runtime)
+    except BoardlabError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_TWICE if error.failure == TWICE else EXIT_FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What the console server says about itself and its ports."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from lab.console.index import RecordingMeta
+
+
+@frozen
+class PortInfo:
+    """An open port.
+
+    Attributes:
+        meta: what its recording says about it.
+        recording: path of the recording, without suffix.
+        position: where in the stream the next byte belongs.
+    """
+
+    meta: RecordingMeta
+    recording: str
+    position: int
+
+    @property
+    def name(self) -> str:
+        """What to attach to."""
+        return self.meta.name
+
+
+@frozen
+class PortStatus:
+    """How a port is doing.
+
+    Attributes:
+        state: "open", or why it is lost.
+        last_byte_age_s: since the last byte; None when none came yet.
+        writer: process id of who may write. writer_since: wall time, UTC, ISO 8601.
+        gaps: how often the port was lost. dropped: how many readers were too slow.
+        line_errors: the kernel's counters of the UART (overrun, buf_overrun, frame, parity, brk) since its start;
+            None where the port has none, as a pty.
+        lateness_max_ns: the largest evidence of a late stamp since the port was opened.
+        recording_broken: why nothing is recorded at the moment; empty while all is well.
+    """
+
+    info: PortInfo
+    state: str
+    received_bytes: int
+    reads: int
+    last_byte_age_s: float | None
+    readers: int
+    writer: int | None
+    writer_since: str | None
+    gaps: int
+    dropped: int
+    line_errors: dict[str, int] | None
+    lateness_max_ns: int
+    recording_broken: str
+
+
+@frozen
+class ServerStatus:
+    """How the server is doing."""
+
+    pid: int
+    started: str
+    scheduling: str
+    log: str
+    ports: list[PortStatus]

@@ -1,0 +1,173 @@
+"""Writing a recording, so that kill -9 and a full disk cost as little as can be.
+
+Bytes are written before their record, both with plain write(2): what a killed process had stamped stays in the page
+cache. There is no fsync: it would hold up the stamps, and a host that loses power loses the cycle it was timing anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Self
+
+from lab.console.index import MAX_HEADER_BYTES, RECORD, RecordingMeta, header, pack, parse_header
+from lab.console.model import NS_PER_S, Chunk, Event, Gap, Kind
+from lab.console.recording import paths, whole_records
+from lab.errors import ConfigurationError, LabStableError, LabTransientError
+
+RETRY_NS = NS_PER_S  # how often a broken recording looks whether there is space again
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+
+
+class RecordingWriter:
+    """Appends events to a recording.
+
+    Attributes:
+        base: path of the recording without suffix.
+        position: where in the stream the next byte belongs.
+        broken: why nothing is being recorded at the moment; empty while all is well.
+    """
+
+    def __init__(self, base: Path, meta: RecordingMeta, log_size: int, index_size: int, position: int) -> None:
+        """Use `create` or `resume`."""
+        self.base = base
+        self.meta = meta
+        self.position = position
+        self.broken = ""
+        self._log_size = log_size
+        self._index_size = index_size
+        self._missing_bytes = 0
+        self._retry_at_ns = 0
+        log, index = paths(base)
+        self._log_fd = os.open(log, _APPEND)
+        self._index_fd = os.open(index, _APPEND)
+
+    @classmethod
+    def create(cls, base: Path, meta: RecordingMeta) -> Self:
+        """A new, empty recording.
+
+        Raises:
+            LabStableError: it exists, or cannot be written.
+        """
+        first_line = header(meta)
+        try:
+            for path, content in zip(paths(base), (b"", first_line), strict=True):
+                fd = os.open(path, _APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+                try:
+                    _write_all(fd, content)
+                finally:
+                    os.close(fd)
+            return cls(base, meta, 0, len(first_line), meta.start)
+        except OSError as error:
+            raise LabStableError(
+                f"{base}: the recording cannot be created: {error.strerror}; make room or mend the folder's permissions"
+            ) from error
+
+    @classmethod
+    def resume(cls, base: Path) -> Self:
+        """An existing recording, opened to append; a torn tail is cut off both files.
+
+        Raises:
+            ConfigurationError: the files are not a recording.
+            LabStableError: they cannot be written.
+        """
+        log, index = paths(base)
+        try:
+            content = index.read_bytes()
+            line, newline, records = content[:MAX_HEADER_BYTES].partition(b"\n")
+            meta = parse_header(line + newline, str(index))
+            header_size = len(line) + 1
+            records = content[header_size:]
+            count, used = whole_records(records, log.stat().st_size)
+            os.truncate(index, header_size + count * RECORD.size)
+            os.truncate(log, used)
+            writer = cls(base, meta, used, header_size + count * RECORD.size, meta.start)
+        except FileNotFoundError as error:
+            raise ConfigurationError(f"{error.filename}: missing; a recording needs both files") from error
+        except OSError as error:
+            raise LabStableError(f"{base}: the recording cannot be continued: {error.strerror}") from error
+        if count:
+            _, position, n, kind = RECORD.unpack_from(records, (count - 1) * RECORD.size)
+            writer.position = position + (n if kind == Kind.DATA else 0)
+        return writer
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the log holds."""
+        return self._log_size
+
+    def append(self, event: Event) -> None:
+        """Append one event.
+
+        When the disk is full this says so once and then counts what is missing. It looks about once a second whether
+        there is space again, and then goes on after a record of what is missing.
+
+        Raises:
+            LabTransientError: the recording has just broken.
+        """
+        if isinstance(event, Chunk):
+            self.position = event.end
+        if self.broken:
+            self._mend(event)
+            return
+        try:
+            self._write(event)
+        except OSError as error:
+            self._break(event, error)
+            raise LabTransientError(
+                f"{self.base}: the recording is broken: {self.broken}; stamps and readers are not affected. "
+                "Make room: it goes on by itself, and notes how many bytes are missing",
+                failure="recording_broken",
+            ) from error
+
+    def close(self) -> None:
+        """Close both files. Nothing is buffered."""
+        os.close(self._log_fd)
+        os.close(self._index_fd)
+
+    def _write(self, event: Event) -> None:
+        size = 0
+        if isinstance(event, Chunk):
+            _write_all(self._log_fd, event.data)
+            size = len(event.data)
+        _write_all(self._index_fd, pack(event))
+        self._log_size += size
+        self._index_size += RECORD.size
+
+    def _break(self, event: Event, error: OSError) -> None:
+        self.broken = error.strerror or str(error)
+        self._retry_at_ns = event.t_ns + RETRY_NS
+        self._count_missing(event)
+        with contextlib.suppress(OSError):  # tried again before anything else is written
+            self._cut_torn_tail()
+
+    def _mend(self, event: Event) -> None:
+        if event.t_ns < self._retry_at_ns:
+            self._count_missing(event)
+            return
+        self._retry_at_ns = event.t_ns + RETRY_NS
+        try:
+            self._cut_torn_tail()
+            self._write(Gap(event.t_ns, event.position, Kind.UNRECORDED, self._missing_bytes))
+            self._missing_bytes = 0
+            self._write(event)
+        except OSError as error:
+            self.broken = error.strerror or str(error)
+            self._count_missing(event)
+        else:
+            self.broken = ""
+
+    def _count_missing(self, event: Event) -> None:
+        if isinstance(event, Chunk):
+            self._missing_bytes += len(event.data)
+
+    def _cut_torn_tail(self) -> None:
+        os.ftruncate(self._log_fd, self._log_size)
+        os.ftruncate(self._index_fd, self._index_size)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    done = os.write(fd, data)
+    while done < len(data):
+        done += os.write(fd, data[done:])

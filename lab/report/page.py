@@ -1,0 +1,54 @@
+"""From a run to its page."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lab.report import plots, view
+from lab.results.artifacts import ArtifactStore
+from lab.results.figures import duration
+from lab.results.overview import Overview
+
+UNCERTAINTY: Final = (
+    "± bounds the error of the average at 95 % confidence: Student's t times the standard error over the cycles, and the "
+    "largest timing error of a single cycle, added in quadrature."
+)
+
+
+def render(run: Overview, artifacts: ArtifactStore) -> str:
+    """The page of a run; the same text for the same run.
+
+    A log that is missing or damaged is said so in its place.
+    """
+    names = view.Names(run.run)
+    groups = view.groups(run, artifacts, names)
+    tables = view.tables(run, names)
+    series = view.series(run, names)
+    strip = plots.strip_plot(series, tables[0].metric.unit) if series else ""
+    waterfall = plots.waterfall(run.stages, names.media) if run.stages else ""
+    environment = Environment(
+        loader=PackageLoader("lab.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(
+        run=run.run,
+        virtual=run.virtual,
+        names=names,
+        took=duration((run.run.finished_at - run.run.started_at).total_seconds()) if run.run.finished_at else "",
+        attempts=len(run.attempts),
+        tables=tables,
+        strip=Markup(strip),  # noqa: S704 - matplotlib escapes the texts in its figures
+        waterfall=Markup(waterfall),  # noqa: S704 - the same
+        failed=[entry for group in groups for entry in group.entries if not entry.ok],
+        groups=groups,
+        facts=view.facts(run),
+        uncertainty=UNCERTAINTY,
+        program=f"boardlab {version('boardlab')}",
+    )

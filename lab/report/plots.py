@@ -1,0 +1,159 @@
+"""The report's two figures as SVG for a page: the same bytes for the same numbers, readable on light and on dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import matplotlib as mpl
+from attrs import frozen
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from lab.metrics import Flag, Sample, Summary
+from lab.results.overview import Stage
+
+_WIDTH_IN: Final = 9.0
+_INK: Final = "#010203"  # stands for the page's own text colour, which matplotlib cannot name
+_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")  # Okabe & Ito, safe for colour-blind readers
+_FAILED: Final = "#d1242f"
+
+
+@frozen
+class Series:
+    """The cycles of one medium.
+
+    Attributes:
+        title: how the page calls the medium.
+        failed: cycle of each failed attempt.
+    """
+
+    title: str
+    samples: Sequence[Sample]
+    summary: Summary
+    failed: Sequence[int]
+
+
+def strip_plot(series: Sequence[Series], unit: str) -> str:
+    """Each cycle a dot with its error bar over the mean and its ±; a cross where an attempt failed."""
+    with _style():
+        figure = Figure(figsize=(_WIDTH_IN, 0.5 + 1.45 * len(series)), layout="constrained")
+        panels = figure.subplots(len(series), 1, sharex=True, squeeze=False)[:, 0]
+        for axes, one, colour in zip(panels, series, _cycle(len(series)), strict=True):
+            _strip(axes, one, colour, unit)
+        last = max(s.cycle for one in series for s in one.samples)
+        panels[-1].set_xlim(0.3, max([last, *(c for one in series for c in one.failed)]) + 0.7)
+        panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, nbins=20))
+        panels[-1].set_xlabel("cycle")
+        figure.align_ylabels(panels)
+        return _svg(figure, "strip", "Each cycle's value with its uncertainty, by medium")
+
+
+def waterfall(stages: Mapping[str, Sequence[Stage]], titles: Mapping[str, str]) -> str:
+    """When each stage begins on the average, and how long it takes; one panel a medium on a common time axis."""
+    with _style():
+        heights = [len(found) + 1.6 for found in stages.values()]
+        figure = Figure(figsize=(_WIDTH_IN, 0.5 + 0.2 * sum(heights)), layout="constrained")
+        panels = figure.subplots(len(stages), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+        for axes, (medium, found), colour in zip(panels, stages.items(), _cycle(len(stages)), strict=True):
+            _bars(axes, found, colour, titles.get(medium, medium))
+        end_s = max(stage.start_s + stage.summary.mean for found in stages.values() for stage in found)
+        panels[-1].set_xlim(0, end_s * 1.09)  # room for the last bar's figure
+        panels[-1].set_xlabel("seconds since power on, mean over cycles")
+        return _svg(figure, "waterfall", "Start and length of each boot stage, by medium")
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """matplotlib's own defaults with ours, whatever this user's matplotlibrc says."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(
+            {
+                "svg.hashsalt": "boardlab",
+                "svg.fonttype": "none",
+                "text.parse_math": False,  # a "$" in a medium's title is a "$"
+                "font.size": 8.5,
+                "axes.spines.top": False,
+                "axes.spines.right": False,
+                "axes.edgecolor": _INK,
+                "axes.labelcolor": _INK,
+                "axes.linewidth": 0.6,
+                "text.color": _INK,
+                "xtick.color": _INK,
+                "ytick.color": _INK,
+            }
+        )
+        yield
+
+
+def _strip(axes: Axes, one: Series, colour: str, unit: str) -> None:
+    mean, bound = one.summary.mean, one.summary.uncertainty
+    axes.axhspan(mean - bound, mean + bound, color=colour, alpha=0.15, linewidth=0)
+    axes.axhline(mean, color=colour, linewidth=0.8, alpha=0.7)
+    for flagged in (False, True):
+        some = [s for s in one.samples if bool(s.flags - {Flag.SIMULATED}) is flagged]
+        axes.errorbar(
+            [s.cycle for s in some],
+            [s.value for s in some],
+            [s.uncertainty for s in some],
+            fmt="o",
+            markersize=4.5,
+            markeredgewidth=1.2,
+            color=colour,
+            markerfacecolor="none" if flagged else colour,
+            elinewidth=1,
+            capsize=2,
+        )
+    floor = [0.05] * len(one.failed)  # of the panel's height: a failed attempt has no value
+    axes.plot(one.failed, floor, "x", color=_FAILED, markersize=6, transform=axes.get_xaxis_transform(), clip_on=False)
+    axes.margins(y=0.22)
+    axes.set_title(one.title, loc="left", fontsize=9, fontweight="bold")
+    axes.set_ylabel(unit)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
+    axes.grid(axis="y", color=_INK, alpha=0.12, linewidth=0.5)
+
+
+def _bars(axes: Axes, stages: Sequence[Stage], colour: str, title: str) -> None:
+    rows = range(len(stages))
+    axes.barh(rows, [s.summary.mean for s in stages], left=[s.start_s for s in stages], height=0.62, color=colour)
+    for row, stage in zip(rows, stages, strict=True):
+        axes.annotate(
+            f"{stage.summary.mean:.3f} s",
+            (stage.start_s + stage.summary.mean, row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7.5,
+        )
+    axes.set_yticks(rows, [s.name for s in stages])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(stages) - 0.4, -0.6)
+    axes.set_title(title, loc="left", fontsize=9, fontweight="bold")
+    axes.grid(axis="x", color=_INK, alpha=0.12, linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def _cycle(count: int) -> list[str]:
+    return [_COLOURS[i % len(_COLOURS)] for i in range(count)]
+
+
+def _svg(figure: Figure, name: str, title: str) -> str:
+    """The figure as an element for a page: as wide as its place, with ids of its own, and named for who cannot see."""
+    figure.patch.set_visible(False)
+    for axes in figure.axes:
+        axes.patch.set_visible(False)
+    file = io.StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(
+        r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>", rf'<svg \1 role="img" aria-label="{title}">', text, count=1
+    )
+    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
+    return text.replace("xlink:href", "href").replace(_INK, "currentColor").strip()

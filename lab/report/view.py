@@ -1,0 +1,245 @@
+"""What the page's template is given: a run's records, arranged and written out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Final
+
+from attrs import define, frozen
+
+from lab import boards
+from lab.errors import BoardlabError
+from lab.metrics import Flag, Measurement, Metric, summarise
+from lab.report.excerpt import Gap, excerpt
+from lab.report.plots import Series
+from lab.results.artifacts import ArtifactStore
+from lab.results.figures import guide_cell, label, number, with_uncertainty
+from lab.results.logs import LogLine, console_log, lines, plain, window
+from lab.results.overview import STAGE, Overview, attempts_of, tried
+from lab.results.records import CONSOLE_LOG, Attempt, Run
+
+_TAIL_BYTES: Final = 8192  # of the log of an attempt without numbers
+
+
+@define(slots=False)
+class Names:
+    """How the page calls the board and its media; by their bare names where this boardlab has no such board type."""
+
+    run: Run
+
+    @cached_property
+    def board(self) -> str:
+        """The board type's title."""
+        return boards.load(self.run.board_type).title if self._known else self.run.board_type
+
+    @cached_property
+    def virtual(self) -> str:
+        """What the virtual board runs on."""
+        return boards.load(self.run.board_type).soc if self._known else self.run.board_type
+
+    @cached_property
+    def media(self) -> dict[str, str]:
+        """Medium -> title."""
+        if not self._known:
+            return {}
+        return {name: medium.title for name, medium in boards.load(self.run.board_type).media.items()}
+
+    @property
+    def kind(self) -> str:
+        """What the run measured."""
+        return {"boot": "Boot time"}.get(self.run.kind, self.run.kind.capitalize())
+
+    def of(self, params: Mapping[str, str]) -> str:
+        """A title for what these parameters mean."""
+        return self.media.get(label(params), label(params))
+
+    @property
+    def _known(self) -> bool:
+        return self.run.board_type in boards.names()
+
+
+@frozen
+class Row:
+    """A number in a table; `group` is the anchor of its cycles."""
+
+    title: str
+    group: str
+    average: str
+    cell: str
+    n: str
+    uncertainty: str
+    median: str
+    p95: str
+    std: str
+    flags: tuple[str, ...]
+
+
+@frozen
+class Table:
+    """The numbers of one metric."""
+
+    metric: Metric
+    rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        """The metric's name for a reader: "boot.power_on_to_prompt" is "Power on to prompt", "boot.time" "Boot time"."""
+        room, _, name = self.metric.name.partition(".")
+        words = f"{room} {name}" if name == "time" else name
+        return words.replace("_", " ").capitalize()
+
+    @property
+    def unit(self) -> str:
+        """The unit in a word."""
+        return {"s": "seconds"}.get(self.metric.unit, self.metric.unit)
+
+
+@frozen
+class Entry:
+    """One attempt with its evidence.
+
+    Attributes:
+        value: the run's first number of this attempt; empty where it failed.
+        message: what failed.
+        numbers: name, value and bytes of the log of each of its numbers.
+        log: the excerpt of its console log; empty where `problem` says why.
+    """
+
+    attempt: Attempt
+    medium: str
+    value: str
+    message: str
+    flags: tuple[str, ...]
+    numbers: tuple[tuple[str, str, str], ...]
+    log: list[LogLine | Gap]
+    problem: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether it gave its samples."""
+        return self.attempt.ok
+
+    def since_first_s(self, t_ns: int) -> float:
+        """Seconds from the attempt's first moment."""
+        return (t_ns - self.attempt.moments[0].t_ns) / 1e9
+
+
+@frozen
+class Group:
+    """The attempts of one medium."""
+
+    anchor: str
+    title: str
+    entries: tuple[Entry, ...]
+
+
+def anchor(params: Mapping[str, str]) -> str:
+    """The id of these parameters' list of cycles."""
+    return "cycles-" + re.sub(r"[^a-z0-9]+", "-", label(params).lower())
+
+
+def tables(run: Overview, names: Names) -> list[Table]:
+    """The run's numbers, one table a metric."""
+    return [Table(metric, tuple(_row(run, m, names) for m in group)) for metric, group in run.numbers.items()]
+
+
+def series(run: Overview, names: Names) -> list[Series]:
+    """The cycles of the run's first metric."""
+    first = next(iter(run.numbers.values()), [])
+    return [
+        Series(
+            title=names.of(m.params),
+            samples=m.samples,
+            summary=summarise(m.samples),
+            failed=[a.cycle for a in attempts_of(run.attempts, m) if not a.ok],
+        )
+        for m in first
+    ]
+
+
+def groups(run: Overview, artifacts: ArtifactStore, names: Names) -> list[Group]:
+    """Every attempt with its evidence, by medium, in the order of cycles."""
+    found: dict[str, list[Attempt]] = {}
+    for attempt in run.attempts:
+        found.setdefault(anchor(attempt.params), []).append(attempt)
+    return [
+        Group(
+            name,
+            names.of(attempts[0].params),
+            tuple(_entry(run, a, artifacts, names) for a in sorted(attempts, key=lambda a: (a.cycle, a.number))),
+        )
+        for name, attempts in found.items()
+    ]
+
+
+def facts(run: Overview) -> list[tuple[str, str]]:
+    """Plan and provenance, a nested key as `outer.inner`."""
+    return [*_flat("plan", run.run.plan), *(fact for k, v in run.run.provenance.items() for fact in _flat(k, v))]
+
+
+def _row(run: Overview, m: Measurement, names: Names) -> Row:
+    s = summarise(m.samples)
+    attempts = attempts_of(run.attempts, m)
+    values = (number(value, s.uncertainty, m.metric) for value in (s.uncertainty, s.median, s.p95, s.std))
+    uncertainty, median, p95, std = values
+    return Row(
+        title=names.of(m.params),
+        group=anchor(attempts[0].params),
+        average=with_uncertainty(s.mean, s.uncertainty, m.metric),
+        cell=guide_cell(s),
+        n=f"{s.n}/{tried(attempts)}",
+        uncertainty=uncertainty,
+        median=median,
+        p95=p95,
+        std=std,
+        flags=_flags(m.flags),
+    )
+
+
+def _entry(run: Overview, attempt: Attempt, artifacts: ArtifactStore, names: Names) -> Entry:
+    metrics = {m.metric.name: m.metric for m in run.measurements}
+    numbers = tuple(
+        (
+            s.params.get(STAGE, s.metric),
+            with_uncertainty(s.value, s.uncertainty, metrics[s.metric]),
+            "" if s.log_start is None else f"{s.log_start}–{s.log_end}",
+        )
+        for s in attempt.samples
+    )
+    log, problem = _log(attempt, artifacts)
+    return Entry(
+        attempt=attempt,
+        medium=names.of(attempt.params),
+        value=numbers[0][1] if numbers else "",
+        message=plain(attempt.message),
+        flags=_flags(frozenset().union(*(s.flags for s in attempt.samples))),
+        numbers=numbers,
+        log=log,
+        problem=problem,
+    )
+
+
+def _log(attempt: Attempt, artifacts: ArtifactStore) -> tuple[list[LogLine | Gap], str]:
+    if attempt.artifact(CONSOLE_LOG) is None:
+        return [], "No console log was kept."
+    try:
+        data = console_log(artifacts, attempt)
+    except BoardlabError as error:
+        return [], str(error)
+    start, end = window(attempt) or (max(0, len(data) - _TAIL_BYTES), len(data))
+    return excerpt(lines(data, start, end, attempt.moments)), ""
+
+
+def _flags(flags: Iterable[str]) -> tuple[str, ...]:
+    """Flags for a reader; that a board is virtual stands at the top of the page already."""
+    return tuple(sorted(flag.replace("_", " ") for flag in flags if flag != Flag.SIMULATED))
+
+
+def _flat(key: str, value: object) -> list[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        return [fact for inner, item in value.items() for fact in _flat(f"{key}.{inner}", item)]
+    if isinstance(value, (list, tuple)):
+        return [(key, ", ".join(str(item) for item in value))]
+    return [(key, str(value))]
