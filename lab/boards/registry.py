@@ -91,9 +91,12 @@ def _exact(kind: type) -> Any:
 
 
 def _number(value: object, _type: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"expected a number, got {value!r}")
-    return float(value)
+    match value:
+        case bool():
+            pass
+        case int() | float():
+            return float(value)
+    raise ValueError(f"expected a number, got {value!r}")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -8,7 +8,23 @@ from pathlib import Path
 import attrs
 import pytest
 
-from lab.boards import BoardType, Evidence, Medium, MomentPattern, Prompts, Timeouts, Uart, load_file
+from lab.boards import (
+    BoardType,
+    Evidence,
+    Figure,
+    Identity,
+    Link,
+    Medium,
+    MomentPattern,
+    Prompts,
+    Published,
+    Rail,
+    Release,
+    Throughput,
+    Timeouts,
+    Uart,
+    load_file,
+)
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ADDING_A_BOARD = (DOCS / "adding-a-board.md").read_text(encoding="utf-8")
@@ -30,7 +46,25 @@ def test_the_board_type_on_the_page_loads(tmp_path: Path) -> None:
     assert len(board.failures) > 1, "the failures of all boards are added"
 
 
-@pytest.mark.parametrize("record", [BoardType, Evidence, Medium, MomentPattern, Prompts, Timeouts, Uart])
+@pytest.mark.parametrize(
+    "record",
+    [
+        BoardType,
+        Evidence,
+        Figure,
+        Identity,
+        Link,
+        Medium,
+        MomentPattern,
+        Prompts,
+        Published,
+        Rail,
+        Release,
+        Throughput,
+        Timeouts,
+        Uart,
+    ],
+)
 def test_the_page_explains_every_key_of_a_board_type(record: type) -> None:
     keys = {field.name for field in attrs.fields(record)}
     assert {key for key in keys if f"`{key}`" not in ADDING_A_BOARD} == set()
