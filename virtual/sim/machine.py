@@ -9,7 +9,7 @@ from typing import Protocol
 from attrs import define
 
 from virtual.line import BITS_PER_BYTE
-from virtual.sim.program import NS_PER_S, Effect, Hear, Pause, Program, Say, Typed
+from virtual.sim.program import NS_PER_S, Drain, Effect, Hear, Pause, Program, Say, Typed
 
 FIFO_BYTES = 64  # of the K3's and the AM437x's UARTs (omap8250), each direction
 _BEHIND_BYTES = 8  # how long to wait again when the line turns out to be behind
@@ -88,6 +88,10 @@ class Machine:
         for received in self._received.values():
             received.clear()
 
+    def unread(self, uart: str, data: bytes) -> None:
+        """Give bytes back, to be heard before what comes next."""
+        self._received[uart].extendleft(reversed(data))
+
     def power_lost(self) -> None:
         """Nothing runs, nothing was received, and the transmitters are idle."""
         self.stop()
@@ -141,6 +145,8 @@ class Machine:
                 task.wake_ns = self.now_ns + ns
             case Say(uart, data):
                 task.wake_ns, task.busy = self._say(uart, data), uart
+            case Drain(uart):
+                task.wake_ns = max(self.now_ns, self._free_ns[uart])
             case Hear(uarts, timeout_ns):
                 task.uarts = uarts
                 here = any(self._received[uart] for uart in uarts)

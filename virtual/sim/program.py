@@ -32,6 +32,13 @@ class Say:
 
 
 @frozen
+class Drain:
+    """Wait until the UART has sent all that it was given."""
+
+    uart: str
+
+
+@frozen
 class Hear:
     """Wait for a byte on any of these UARTs; the answer is a `Typed`, or None when the time is over.
 
@@ -51,7 +58,7 @@ class Typed:
     byte: int
 
 
-Effect: TypeAlias = Pause | Say | Hear
+Effect: TypeAlias = Pause | Say | Drain | Hear
 Program: TypeAlias = Generator[Effect, Typed | None, T]
 
 
