@@ -16,7 +16,8 @@ from pexpect import TIMEOUT
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.boards import BoardType
-from lab.console.moments import LineTiming, MomentFinder
+from lab.console.model import Chunk, LineTiming
+from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 
 POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at
@@ -54,10 +55,10 @@ class BoardStrategy(Strategy):
         "shell": {"ShellDriver", None},
     }
 
-    board_type = attr.ib(validator=attr.validators.instance_of(str))
-    board = attr.ib(validator=attr.validators.instance_of(str))
-    medium = attr.ib(default="", validator=attr.validators.instance_of(str))
-    status = attr.ib(default=Status.unknown, init=False)
+    board_type: str = attr.ib(validator=attr.validators.instance_of(str))
+    board: str = attr.ib(validator=attr.validators.instance_of(str))
+    medium: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    status: Status = attr.ib(default=Status.unknown, init=False)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -138,7 +139,7 @@ class BoardStrategy(Strategy):
         for _ in range(OFF_ATTEMPTS):
             self.power.off()
             self._off_ns = self.power.clock.now_ns()
-            if self._silent() and not self._answers():
+            if self._silent() and not self.console.answers(self.type.timeouts.off_silence_s / 2):
                 self.status = Status.off
                 return
         raise LabStableError(
@@ -167,7 +168,8 @@ class BoardStrategy(Strategy):
     def timing(self) -> LineTiming:
         """How exactly the console's stamps are known."""
         self.target.activate(self.console)
-        return LineTiming.of(self.console.info)
+        timing: LineTiming = self.console.info.meta.timing
+        return timing
 
     def _power_on(self) -> PowerEdge:
         if self.boot_mode is not None:
@@ -184,14 +186,14 @@ class BoardStrategy(Strategy):
     def _follow(self, watch: BootWatch, finder: MomentFinder) -> None:
         taken = 0
         while not watch.done:
-            self._wait(POLL_S)
-            for chunk in self.console.capture[taken:]:
-                watch.feed(chunk.data, chunk.t_ns)
-                for moment in finder.feed(chunk):
+            self.console.poll(POLL_S)
+            for event in self.console.capture[taken:]:
+                if isinstance(event, Chunk):
+                    watch.feed(event.data, event.t_ns)
+                for moment in finder.feed(event):
                     watch.moment(moment)
             taken = len(self.console.capture)
-            if not watch.done:
-                watch.check(self.power.clock.now_ns())
+            watch.check(self.power.clock.now_ns())
 
     def _bootloader(self) -> None:
         uboot = self._bound("uboot", "UBootDriver")
@@ -209,8 +211,7 @@ class BoardStrategy(Strategy):
         shell = self._bound("shell", "ShellDriver")
         self.boot()
         # The prompt has been read to time it; the shell driver must see it too.
-        line = b"".join(c.data for c in self.console.capture).rsplit(b"\n", 1)[-1]
-        self.console.unread(line)
+        self.console.unread(self.console.captured().rsplit(b"\n", 1)[-1])
         try:
             self.target.activate(shell)
         except TIMEOUT as error:
@@ -222,25 +223,13 @@ class BoardStrategy(Strategy):
     def _silent(self) -> bool:
         deadline_ns = self.power.clock.now_ns() + round(DRAIN_S * 1e9)
         while self.power.clock.now_ns() < deadline_ns:
-            if not self._wait(self.type.timeouts.off_silence_s / 2):
+            if not self.console.poll(self.type.timeouts.off_silence_s / 2):
                 return True
         return False
 
-    def _answers(self) -> bool:
-        self.console.write(b"\r")
-        return self._wait(self.type.timeouts.off_silence_s / 2)
-
-    def _wait(self, timeout_s: float) -> bool:
-        """Whether bytes came within that time."""
-        try:
-            self.console.read(timeout=timeout_s)
-        except TIMEOUT:
-            return False
-        return True
-
     def _tail(self) -> str:
-        data = b"".join(chunk.data for chunk in self.console.capture[-50:])
-        return data[-120:].decode("latin-1").strip()
+        tail: bytes = self.console.captured()[-120:]
+        return tail.decode("latin-1").strip()
 
     def _bound(self, name: str, driver: str) -> Any:
         found = getattr(self, name)

@@ -37,6 +37,7 @@ class UartAdapter:
         room_hook: called when the transmitter has room again; a board with flow control refills it there.
         receive_hook: called with each byte from the host when it has arrived at the board.
         overruns: bytes lost since nobody read the pty.
+        active_ns: when a byte last went through, in either direction.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class UartAdapter:
         self.room_hook: Callable[[], None] = _no_op
         self.receive_hook: Callable[[bytes], None] = _ignore
         self.overruns = 0
+        self.active_ns = 0
         self.truth = truth
         self._pacer = pacer
         self._loop = asyncio.get_running_loop()
@@ -79,7 +81,9 @@ class UartAdapter:
         self._pacer.update(self._to_host)
 
     def discard(self) -> None:
-        """The board lost its power: bytes that have not left the UART are gone, in both directions."""
+        """The board lost its power: bytes that have not left the UART are gone, and nobody receives any more."""
+        self.room_hook = _no_op
+        self.receive_hook = _ignore
         now_ns = self._pacer.clock.now_ns()
         for direction in (self._to_host, self._to_board):
             direction.line.discard(now_ns)
@@ -100,6 +104,7 @@ class UartAdapter:
 
     def _deliver(self) -> None:
         now_ns = self._pacer.clock.now_ns()  # just before the write: lateness of the pacer is part of the truth
+        self.active_ns = now_ns
         for sent in self._to_host.line.take(now_ns):
             try:
                 written = os.write(self._master, sent.data)
@@ -116,7 +121,8 @@ class UartAdapter:
         self.room_hook()
 
     def _receive(self) -> None:
-        for sent in self._to_board.line.take(self._pacer.clock.now_ns()):
+        self.active_ns = self._pacer.clock.now_ns()
+        for sent in self._to_board.line.take(self.active_ns):
             self.receive_hook(sent.data)
         if not self._reading and self._to_board.line.queued < _HOST_BUFFER_BYTES:
             self._reading = True

@@ -121,6 +121,8 @@ class BootWatch:
         """
         if self._failure is not None:
             raise self._failure
+        if self.done:
+            return
         limits = self.board.timeouts
         since_power_s = (now_ns - self.power.acknowledged_ns) / 1e9
         if self._last_byte_ns is None:

@@ -23,7 +23,7 @@ INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
 
 def main(arguments: Sequence[str] | None = None, rooms: Sequence[Room] = ROOMS) -> int:
-    """Run `lab`; returns the exit code, or raises SystemExit with it.
+    """Run `lab`; returns the exit code.
 
     Args:
         arguments: the words after `lab`; None: this process's.
@@ -40,6 +40,8 @@ def main(arguments: Sequence[str] | None = None, rooms: Sequence[Room] = ROOMS) 
         return USAGE if isinstance(error, ConfigurationError) else FAULT
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemExit as ended:  # how typer ends, well or after a wrong word
+        return ended.code if isinstance(ended.code, int) else 0
     return 0
 
 

@@ -17,7 +17,7 @@ from collections import deque
 from pathlib import Path
 
 from lab.clock import Clock, utc_now
-from lab.console import requests
+from lab.console import operations
 from lab.console.connection import Connection
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.port import Port
@@ -212,7 +212,7 @@ class ConsoleServer:
                     raise LabStableError("this connection may not write; attach to the port with write")
                 port.line.write(frame.payload)
                 return {}
-            return requests.handle(self, connection, frame)
+            return operations.handle(self, connection, frame)
         except BoardlabError as error:
             return refusal(error)
 

@@ -95,8 +95,13 @@ class LineTiming:
         return count * BITS_PER_BYTE * NS_PER_S // self.speed_bd
 
     @property
+    def hold_ns(self) -> int:
+        """How old the first byte of a read may be when the reader is not late: adapter latency and a full FIFO."""
+        return self.adapter_latency_ns + self.bytes_ns(self.fifo_bytes)
+
+    @property
     def delivery_ns(self) -> int:
-        """How long a byte may rest between the line and the kernel: adapter latency and the FIFO's time-out."""
+        """How old the last byte of a read may be then: adapter latency, and the time-out of a FIFO that is not full."""
         return self.adapter_latency_ns + (self.bytes_ns(RX_TIMEOUT_BYTES) if self.fifo_bytes > 1 else 0)
 
 

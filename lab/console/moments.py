@@ -5,8 +5,9 @@ match ends at the smallest `end` for which `pattern.search(line[:end])` matches.
 how they were read, so a recording gives the same moments as the live console did. Of a line longer than 4096 bytes
 only a window is searched: the last 1024 bytes of what came before, and what follows, up to 4096 in all.
 
-**When.** The stamp of the read, less the time that the bytes behind the marker took on the line at 10 bits a byte; but
-not before the previous read, which did not have the marker's last byte yet.
+**When.** The stamp of the read, less the time that the bytes behind the marker took on the line at 10 bits a byte. A
+line that is faster than its speed says, as a pty without pacing, is noticed by the previous read: what arrived well
+before it would have come with it. Moments never go back in time; one that would is as much less sure as it is moved.
 
 **How sure.** Errors are one-sided: the bytes behind the marker cannot have taken less time, and a read cannot return
 before its bytes arrived, so a stamp is never early. It is late by at most `uncertainty_ns`, the sum of
@@ -45,6 +46,7 @@ class MomentFinder:
         self._matcher = LineMatcher([_compile(pattern) for pattern in patterns])
         self._previous: Chunk | None = None
         self._late: list[Lateness] = []
+        self._last_ns = 0  # of the latest moment
 
     def feed(self, event: Event) -> list[Moment]:
         """The moments that end in this event, in the order of their position."""
@@ -64,10 +66,11 @@ class MomentFinder:
         moments = []
         for match in self._matcher.feed(chunk.data):
             text = _NOT_TEXT.sub("", match.line.decode("utf-8", errors="replace"))
-            t_ns = arrival_ns(chunk, match.end, self._previous, self._timing)
-            uncertainty_ns = self._uncertainty_ns(chunk)
-            position = chunk.position + match.end
-            moments.append(Moment(self._names[match.pattern], t_ns, uncertainty_ns, position, text))
+            arrived_ns = arrival_ns(chunk, match.end, self._previous, self._timing)
+            t_ns = max(arrived_ns, self._last_ns)
+            uncertainty_ns = self._uncertainty_ns(chunk) + t_ns - arrived_ns
+            moments.append(Moment(self._names[match.pattern], t_ns, uncertainty_ns, chunk.position + match.end, text))
+            self._last_ns = t_ns
         self._previous = chunk
         return moments
 
@@ -80,8 +83,7 @@ class MomentFinder:
         if self._previous is not None:
             since_ns = chunk.t_ns - self._previous.t_ns
             late_ns = min(late_ns, since_ns)
-            usual_ns = since_ns + timing.adapter_latency_ns + timing.bytes_ns(timing.fifo_bytes)
-            backlog_ns = max(0, timing.bytes_ns(len(chunk.data)) - usual_ns)
+            backlog_ns = max(0, timing.bytes_ns(len(chunk.data)) - since_ns - timing.hold_ns)
         return timing.delivery_ns + timing.bytes_ns(1) + max(timing.scheduling_ns, late_ns) + backlog_ns
 
     def _forget(self) -> None:
@@ -93,7 +95,7 @@ class MomentFinder:
 def arrival_ns(chunk: Chunk, end: int, previous: Chunk | None, timing: LineTiming) -> int:
     """When the byte that ends at offset `end` of the chunk arrived, at the latest."""
     t_ns = chunk.t_ns - timing.bytes_ns(len(chunk.data) - end)
-    return t_ns if previous is None else max(t_ns, previous.t_ns)
+    return t_ns if previous is None else max(t_ns, previous.t_ns - timing.hold_ns)
 
 
 def _compile(pattern: MomentPattern) -> re.Pattern[bytes]:

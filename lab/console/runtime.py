@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lab.errors import ConfigurationError
 
+EXIT_TWICE = 3  # of a server that finds another one in the folder
 MAX_SOCKET_PATH_BYTES = 107  # sun_path of unix(7), less the final NUL
 
 

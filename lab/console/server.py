@@ -18,12 +18,11 @@ from types import FrameType
 
 from lab.clock import MonotonicRaw
 from lab.console.loop import ConsoleServer
-from lab.console.runtime import lock_path, log_path, prepare, runtime_dir
+from lab.console.runtime import EXIT_TWICE, lock_path, log_path, prepare, runtime_dir
 from lab.errors import BoardlabError, LabStableError
 
 TWICE = "console_server_twice"
 EXIT_FAILED = 1
-EXIT_TWICE = 3
 LOG_BYTES = 1 << 20  # of the log; one older one is kept
 _log = logging.getLogger(__name__)
 

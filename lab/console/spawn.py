@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 from lab.console.client import ConsoleClient
-from lab.console.runtime import log_path, prepare, runtime_dir, socket_path
-from lab.console.server import EXIT_TWICE
+from lab.console.runtime import EXIT_TWICE, log_path, prepare, runtime_dir, socket_path
 from lab.errors import LabStableError, LabTransientError
 
 START_TIMEOUT_S = 20.0  # a Python start on a loaded host

@@ -33,8 +33,8 @@ class BootModeDriver(Driver):
     The straps are inputs that the board latches at power on or reset; set them while it is off.
     """
 
-    lines = attr.ib(validator=_lines)
-    fixed = attr.ib(default=0, validator=attr.validators.instance_of(int))
+    lines: dict[int, str] = attr.ib(validator=_lines)
+    fixed: int = attr.ib(default=0, validator=attr.validators.instance_of(int))
 
     def __attrs_post_init__(self) -> None:
         # One named binding a strap, so that labgrid activates the outputs with this driver.

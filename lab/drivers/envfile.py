@@ -14,6 +14,7 @@ from labgrid.config import Config
 from labgrid.exceptions import InvalidConfigError, NoConfigFoundError
 from labgrid.factory import target_factory
 from labgrid.strategy import Strategy
+from labgrid.util.yaml import load
 
 from lab.errors import ConfigurationError
 
@@ -78,18 +79,18 @@ def check(path: Path) -> None:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        data = Config(str(path)).data
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f":{mark.line + 1}" if mark else ""
-        raise ConfigurationError(f"{path}{where}: not YAML: {getattr(error, 'problem', error)}") from error
+        with path.open(encoding="utf-8") as file:
+            data = load(file)
+        if not isinstance(data, dict):
+            raise ConfigurationError(f"{path}: expected a mapping with `targets:`, got {type(data).__name__}")
+        return dict(Config(str(path)).data)  # once more, with its templates filled in
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigurationError(f"{path}{line}: not YAML: {error.problem}") from error
     except (InvalidConfigError, NoConfigFoundError) as error:
         raise ConfigurationError(f"{path}: {error.msg}") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(data, dict):
-        raise ConfigurationError(f"{path}: expected a mapping with `targets:`, got {type(data).__name__}")
-    return data
 
 
 def _items(path: Path, place: str, data: object) -> Iterator[tuple[str, dict[str, Any]]]:

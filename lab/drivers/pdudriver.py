@@ -36,8 +36,8 @@ class PDUDriver(Driver, PowerResetMixin, PowerProtocol):
     """
 
     bindings = {"port": "PDUDaemonPort"}
-    delay = attr.ib(default=2.0, validator=attr.validators.instance_of(float))
-    timeout = attr.ib(default=30.0, validator=attr.validators.instance_of(float))
+    delay: float = attr.ib(default=2.0, validator=attr.validators.instance_of(float))
+    timeout: float = attr.ib(default=30.0, validator=attr.validators.instance_of(float))
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()

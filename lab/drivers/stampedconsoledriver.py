@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import attr
-from labgrid.driver import ConsoleExpectMixin, Driver
+from labgrid.driver import Driver
+from labgrid.driver.consoleexpectmixin import ConsoleExpectMixin
 from labgrid.factory import target_factory
 from labgrid.protocol import ConsoleProtocol
 from pexpect import TIMEOUT
 
-from lab.console.client import ConsoleClient, PortInfo, ensure_server
-from lab.console.recording import Chunk
-from lab.errors import ConfigurationError
+from lab.console.client import ConsoleClient
+from lab.console.model import Chunk, Event, Gap, Kind
+from lab.console.spawn import ensure_server
+from lab.console.status import PortInfo
+from lab.errors import ConfigurationError, LabTransientError
 
 
 @target_factory.reg_driver
@@ -29,23 +32,25 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         runtime (str): the console server's runtime directory; default as `lab console` has it
 
     Attributes:
-        capture: what was read since `start_capture`, one chunk per read(2) of the server.
+        capture: what came since `start_capture`: a chunk per read(2) of the server, and what disturbed the reading.
         info: the port as the server opened it.
     """
 
     bindings = {"port": {"SerialPort"}}
-    adapter_latency_ms = attr.ib(default=None, validator=attr.validators.optional(attr.validators.instance_of(float)))
-    txdelay = attr.ib(default=0.0, validator=attr.validators.instance_of(float))
-    txchunk = attr.ib(default=1, validator=attr.validators.instance_of(int))
-    timeout = attr.ib(default=3.0, validator=attr.validators.instance_of(float))
-    runtime = attr.ib(default="", validator=attr.validators.instance_of(str))
+    adapter_latency_ms: float | None = attr.ib(
+        default=None, validator=attr.validators.optional(attr.validators.instance_of(float))
+    )
+    txdelay: float = attr.ib(default=0.0, validator=attr.validators.instance_of(float))
+    txchunk: int = attr.ib(default=1, validator=attr.validators.instance_of(int))
+    timeout: float = attr.ib(default=3.0, validator=attr.validators.instance_of(float))
+    runtime: str = attr.ib(default="", validator=attr.validators.instance_of(str))
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._expect.delayafterread = None  # 100 µs a read that only terminals of its own children need
         self._client: ConsoleClient | None = None
         self._unread = b""
-        self.capture: list[Chunk] = []
+        self.capture: list[Event] = []
         self.info: PortInfo | None = None
 
     def on_activate(self) -> None:
@@ -54,8 +59,17 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
                 f"{self.port.display_name}: no such serial port now; is the adapter plugged in, and does `match` fit it? "
                 "(udevadm info /dev/ttyUSB0)"
             )
-        socket = ensure_server(Path(self.runtime) if self.runtime else None)
-        client = ConsoleClient(socket)
+        self._connected()
+        self._unread = b""
+
+    def on_deactivate(self) -> None:
+        self._disconnect()
+        self._expect.buffer = b""
+
+    def _connected(self) -> ConsoleClient:
+        if self._client is not None:
+            return self._client
+        client = ConsoleClient(ensure_server(Path(self.runtime) if self.runtime else None))
         try:
             latency_ns = None if self.adapter_latency_ms is None else round(self.adapter_latency_ms * 1e6)
             self.info = client.open(self.port.port, speed_bd=self.port.speed, adapter_latency_ns=latency_ns)
@@ -64,19 +78,37 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
             client.close()
             raise
         self._client = client
-        self._unread = b""
+        return client
 
-    def on_deactivate(self) -> None:
+    def _disconnect(self) -> None:
         if self._client is not None:
             self._client.close()
         self._client = None
-        self._expect.buffer = b""
 
     def start_capture(self) -> None:
         """Forget what was read before; `capture` grows from here."""
         self.capture = []
         self._unread = b""
         self._expect.buffer = b""
+
+    def captured(self) -> bytes:
+        """The bytes of `capture`."""
+        return b"".join(event.data for event in self.capture if isinstance(event, Chunk))
+
+    @Driver.check_active
+    def poll(self, timeout: float) -> bool:
+        """Whether bytes came within `timeout` seconds; they are in `capture` then, and in labgrid's log."""
+        data = self._fetch(timeout)
+        if data:
+            self._unread += data
+            self.read()
+        return bool(data)
+
+    @Driver.check_active
+    def answers(self, timeout: float) -> bool:
+        """Send a carriage return; whether anything came back within `timeout` seconds."""
+        self._write(b"\r")
+        return bool(self.poll(timeout))
 
     def unread(self, data: bytes) -> None:
         """Give bytes back to the next read, e.g. a prompt that another driver wants to see."""
@@ -85,28 +117,39 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     def _read(self, size: int = 1, timeout: float = 0.0, max_size: int | None = None) -> bytes:
         if not self._unread:
             self._unread = self._fetch(timeout)
+            if not self._unread:
+                raise TIMEOUT(f"nothing on {self.port.port} within {timeout:.2f} s")
         wanted = max_size or len(self._unread)
         data, self._unread = self._unread[:wanted], self._unread[wanted:]
         return data
 
     def _fetch(self, timeout: float) -> bytes:
-        """Everything that has come by now; waits for the first chunk only."""
-        client = self._connected()
-        fetched = []
-        chunk = client.read(timeout)
-        while chunk is not None:
-            fetched.append(chunk)
-            chunk = client.read(0)
-        if not fetched:
-            raise TIMEOUT(f"nothing on {self.port.port} within {timeout:.2f} s")
-        self.capture += fetched
-        return b"".join(c.data for c in fetched)
+        """All bytes that have come by now, after waiting for the first event; none when none came in time."""
+        data = []
+        event = self._next_event(timeout)
+        while event is not None:
+            self.capture.append(event)
+            if isinstance(event, Chunk):
+                data.append(event.data)
+            elif isinstance(event, Gap) and event.kind is Kind.LOST:
+                raise LabTransientError(
+                    f"{self.port.port} went away while it was read: look at the adapter, its cable and its hub (dmesg)",
+                    failure="adapter_lost",
+                )
+            event = self._next_event(0)
+        return b"".join(data)
+
+    def _next_event(self, timeout: float) -> Event | None:
+        try:
+            return self._connected().read_event(timeout)
+        except LabTransientError:
+            self._disconnect()  # the next use finds or starts a server again
+            raise
 
     def _write(self, data: bytes) -> int:
-        self._connected().write(data)
+        try:
+            self._connected().write(data)
+        except LabTransientError:
+            self._disconnect()
+            raise
         return len(data)
-
-    def _connected(self) -> ConsoleClient:
-        if self._client is None:
-            raise ConfigurationError("StampedConsoleDriver is not active: target.activate(console) first")
-        return self._client

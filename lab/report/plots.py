@@ -45,9 +45,10 @@ def strip_plot(series: Sequence[Series], unit: str) -> str:
         panels = figure.subplots(len(series), 1, sharex=True, squeeze=False)[:, 0]
         for axes, one, colour in zip(panels, series, _cycle(len(series)), strict=True):
             _strip(axes, one, colour, unit)
-        last = max(s.cycle for one in series for s in one.samples)
-        panels[-1].set_xlim(0.3, max([last, *(c for one in series for c in one.failed)]) + 0.7)
-        panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, nbins=20))
+        last = max(cycle for one in series for cycle in (*one.failed, *(s.cycle for s in one.samples)))
+        step = max(1, round(last / 10))
+        panels[-1].set_xlim(0.3, last + 0.7)
+        panels[-1].set_xticks(range(step, last + 1, step))
         panels[-1].set_xlabel("cycle")
         figure.align_ylabels(panels)
         return _svg(figure, "strip", "Each cycle's value with its uncertainty, by medium")
@@ -109,12 +110,15 @@ def _strip(axes: Axes, one: Series, colour: str, unit: str) -> None:
             elinewidth=1,
             capsize=2,
         )
-    floor = [0.05] * len(one.failed)  # of the panel's height: a failed attempt has no value
-    axes.plot(one.failed, floor, "x", color=_FAILED, markersize=6, transform=axes.get_xaxis_transform(), clip_on=False)
+    if one.failed:  # matplotlib's layout stumbles over an empty line
+        floor = [0.05] * len(one.failed)  # of the panel's height: a failed attempt has no value
+        at_floor = axes.get_xaxis_transform()
+        axes.plot(one.failed, floor, "x", color=_FAILED, markersize=6, transform=at_floor, clip_on=False)
     axes.margins(y=0.22)
     axes.set_title(one.title, loc="left", fontsize=9, fontweight="bold")
     axes.set_ylabel(unit)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
+    axes.ticklabel_format(axis="y", useOffset=False)
     axes.grid(axis="y", color=_INK, alpha=0.12, linewidth=0.5)
 
 

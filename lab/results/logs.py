@@ -74,6 +74,8 @@ def readable(data: bytes) -> str:
 
 def plain(text: str) -> str:
     """Text in which nothing can move a cursor, change a colour or turn the reading direction."""
+    if text.isprintable():  # nearly every line; much faster
+        return text
     return "".join(_written_out(c) if unicodedata.category(c) in _HARMFUL and c != "\t" else c for c in text)
 
 

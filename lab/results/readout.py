@@ -105,7 +105,7 @@ def measurements(session: Session, its_run: Run) -> list[Measurement]:
         .order_by(AttemptRow.cycle, SampleRow.id)
     )
     taken: dict[int, list[Sample]] = {}
-    for measurement_id, value, uncertainty, cycle, flags in session.execute(readings).tuples():
+    for measurement_id, value, uncertainty, cycle, flags in session.execute(readings):
         taken.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, _flags(flags)))
     rows = (
         select(MeasurementRow)

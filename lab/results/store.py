@@ -165,7 +165,7 @@ class Store:
             select(AttemptRow.outcome, func.count()).where(AttemptRow.run_id == run_id).group_by(AttemptRow.outcome)
         )
         with self._read() as session:
-            return dict(session.execute(wanted).tuples().all())
+            return {outcome: count for outcome, count in session.execute(wanted)}
 
     def close(self) -> None:
         """Close all connections."""

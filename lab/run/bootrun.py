@@ -6,19 +6,20 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Protocol
 
-from attrs import define, field, frozen
+from attrs import asdict, define, field, frozen
 
 from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.boards import BoardType
 from lab.clock import Clock, utc_now
-from lab.console.client import PortInfo
-from lab.console.moments import LineTiming
+from lab.console.model import Event, LineTiming
 from lab.console.printk import PrintkFit, fit_printk
-from lab.console.recording import Chunk, encode
+from lab.console.recording import encode
+from lab.console.status import PortInfo
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import ArtifactRef, AttemptRecord, MomentRecord, Run, SampleRecord, Store
+from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG
 from lab.run.progress import Progress
 
 RATE_LIMIT_PPM = 500.0  # two crystals differ by at most 200 ppm; the rest is the fit over some seconds of boot
@@ -28,7 +29,7 @@ MIN_FIT_S = 1.0
 class Console(Protocol):
     """What a run needs of the console driver."""
 
-    capture: list[Chunk]
+    capture: list[Event]
     info: PortInfo | None
 
 
@@ -133,10 +134,10 @@ class BootRun:
         console = self.board.console
         if not console.capture or console.info is None:
             return ()
-        log, index = encode(console.info.meta(), console.capture)
+        log, index = encode(console.info.meta, console.capture)
         return (
-            self.store.artifacts.put(log, kind="console-log"),
-            self.store.artifacts.put(index, kind="console-index"),
+            self.store.artifacts.put(log, kind=CONSOLE_LOG),
+            self.store.artifacts.put(index, kind=CONSOLE_INDEX),
         )
 
 
@@ -159,9 +160,9 @@ def _fit_flags(fit: PrintkFit | None) -> frozenset[Flag]:
 
 
 def _details(boot: Boot | None, info: PortInfo | None) -> dict[str, object]:
-    details: dict[str, object] = {"port": info.meta() if info else None}
+    details: dict[str, object] = {"port": asdict(info.meta) if info else None}
     if boot is not None:
         details["medium_seen"] = boot.watch.seen
         details["software"] = boot.watch.software
-        details["printk_fit"] = None if boot.fit is None else boot.fit.as_dict()
+        details["printk_fit"] = None if boot.fit is None else asdict(boot.fit)
     return details

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import attrs
@@ -25,6 +26,13 @@ from lab.boards import (
     Uart,
     load_file,
 )
+from lab.cli.rooms import ROOMS
+from lab.console import operations
+from lab.console.index import RecordingMeta
+from lab.console.model import Chunk, Kind, Lateness
+from lab.console.recording import encode
+from lab.console.wire import FrameType
+from lab.metrics import Flag
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ADDING_A_BOARD = (DOCS / "adding-a-board.md").read_text(encoding="utf-8")
@@ -73,3 +81,64 @@ def test_the_page_explains_every_key_of_a_board_type(record: type) -> None:
 def test_the_page_gives_the_defaults_of_the_timeouts() -> None:
     listed = dict(re.findall(r"^\| `(\w+_s)` \|.*\| ([\d.]+) \|$", ADDING_A_BOARD, re.MULTILINE))
     assert {name: float(value) for name, value in listed.items()} == attrs.asdict(Timeouts())
+
+
+def test_the_page_on_results_explains_every_flag() -> None:
+    page = (DOCS / "results.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(Flag)
+
+
+CONSOLE = (DOCS / "console.md").read_text(encoding="utf-8")
+
+
+def test_the_examples_read_a_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meta = RecordingMeta(name="port", device="/dev/ttyUSB0", speed_bd=115200)
+    events = [
+        Chunk(1_000_000_000, 0, b"U-Boot "),
+        Lateness(1_000_100_000, 7, 400_000),
+        Chunk(1_500_000_000, 7, b"2023.01"),
+    ]
+    log, index = encode(meta, events)
+    (tmp_path / "port.log").write_bytes(log)
+    (tmp_path / "port.idx").write_bytes(index)
+    monkeypatch.chdir(tmp_path)
+    with_numpy, with_boardlab = blocks(CONSOLE, "python")
+    names: dict[str, object] = {}
+    exec(with_numpy, names)  # noqa: S102 - the page is ours
+    assert names["longest_pause_s"] == 0.5
+    assert names["meta"]["speed_bd"] == 115200
+    exec(with_boardlab, names)  # noqa: S102
+    assert capsys.readouterr().out.splitlines()[-1] == "1500000000 7 b'2023.01'"
+
+
+@pytest.mark.parametrize("enum", [Kind, FrameType])
+def test_the_page_on_the_console_has_the_numbers_of_the_wire(enum: type[Kind | FrameType]) -> None:
+    assert {row for row in enum if f"| {row.value} | `{row.name}` |" not in CONSOLE} == set()
+
+
+def test_the_page_on_the_console_explains_the_first_line_of_an_index() -> None:
+    keys = {field.name for field in attrs.fields(RecordingMeta)} | {"format", "version"}
+    assert {key for key in keys if f"`{key}`" not in CONSOLE} == set()
+
+
+def test_the_page_on_the_console_has_every_operation_of_the_server() -> None:
+    documented = set(re.findall(r"^\| `(\w+)` \| [^|]*\| [^|]*\|$", CONSOLE.partition("| `op` |")[2], re.MULTILINE))
+    listed = set(re.findall(r"^(\w+)\s+\{.*->", operations.__doc__ or "", re.MULTILINE))
+    assert documented == listed
+
+
+def commands() -> set[str]:
+    """Every command of `lab`, as `lab ROOM` or `lab ROOM COMMAND`."""
+    found = set()
+    for room in ROOMS:
+        registered = import_module(room.module).app.registered_commands
+        names = [command.name or command.callback.__name__.replace("_", "-") for command in registered]
+        found |= {f"lab {room.name}"} if len(names) == 1 else {f"lab {room.name} {name}" for name in names}
+    return found
+
+
+def test_the_page_on_the_command_line_lists_every_command() -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(lab [a-z -]+?)(?: [\[A-Z][^`]*)?` \|", page, re.MULTILINE)) == commands()

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from virtual.images import tools
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
 WHEEL = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 MODULES = sorted(path for package in WHEEL for path in (REPOSITORY / package).rglob("*.py"))
 LONGEST_MODULE = 300
+ESSENTIAL = {"apt", "coreutils", "dpkg"}  # no Debian is without them
 
 # towncrier's names: the issue, or "+" and a word for news without one; the kind of news; a counter.
 FRAGMENT = re.compile(r"(\d+|\+[\w-]+)\.(feature|bugfix|doc|removal|misc)(\.\d+)?\.md")
@@ -54,6 +57,13 @@ def test_only_the_command_line_prints() -> None:
 def test_a_document_names_only_commands_that_run_has(document: str) -> None:
     text = (REPOSITORY / document).read_text(encoding="utf-8")
     assert set(re.findall(r"(?<![\w.])\./run (\w+)", text)) <= run_commands()
+
+
+def test_run_installs_the_programs_that_images_and_boards_are_made_with() -> None:
+    script = (REPOSITORY / "run").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^readonly DEMO_PACKAGES=\(\n(.*?)^\)", script, re.MULTILINE | re.DOTALL)
+    installed = set(re.sub(r"#.*", "", listed).split())
+    assert set(tools.PACKAGES.values()) <= installed | ESSENTIAL
 
 
 def test_run_has_the_commands_of_the_issue() -> None:

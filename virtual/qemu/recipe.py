@@ -15,7 +15,7 @@ ARCHITECTURE = "arm64"
 KERNEL_META = "linux-image-arm64"
 
 STRAP_WORD = 0x4C00_0000  # in RAM, above all that U-Boot loads
-FLASH_BYTES = 64 << 20  # each of the machine's two flash banks (QEMU hw/arm/virt.c)
+FLASH_BYTES = 64 << 20  # the machine's second flash bank (QEMU hw/arm/virt.c)
 ENV_BYTES = 256 << 10  # CONFIG_ENV_SIZE of Debian's qemu_arm64
 _FLASH_BASE = 0x0400_0000  # the second bank
 _KERNEL_OFFSET = 0x0008_0000
@@ -23,11 +23,11 @@ _ALIGN = 0x1_0000
 _DISK_MIB = 48
 DISKS = {"sd": 1, "emmc": 2}  # medium -> identity of its disk
 FLASH = "ospi"
-FIRMWARE = "u-boot.img"
+FIRMWARE = "u-boot.bin"
 
 
 def obtain(root: Path, report: cache.Report) -> Path:
-    """The folder with u-boot.img and one image per medium (sd.img, emmc.img, ospi.img), built when missing.
+    """The folder with u-boot.bin and one image per medium (sd.img, emmc.img, ospi.img), built when missing.
 
     Raises:
         LabTransientError: the packages cannot be downloaded.
@@ -62,7 +62,7 @@ def _fetch(folder: Path, report: cache.Report) -> Mapping[str, object]:
     apt.update()
     kernel = apt.resolve(KERNEL_META)
     packages = apt.download("u-boot-qemu", kernel, "busybox-static")
-    debian.extract(packages["u-boot-qemu"], {"usr/lib/u-boot/qemu_arm64/u-boot.bin": folder / "u-boot.bin"})
+    debian.extract(packages["u-boot-qemu"], {"usr/lib/u-boot/qemu_arm64/u-boot.bin": folder / FIRMWARE})
     debian.extract(packages[kernel], {"boot/vmlinuz-.*": folder / "Image"})
     debian.extract(packages["busybox-static"], {"(usr/)?bin/busybox": folder / "busybox"})
     apt.clean()
@@ -72,7 +72,7 @@ def _fetch(folder: Path, report: cache.Report) -> Mapping[str, object]:
 def _build(folder: Path, sources: Path) -> None:
     kernel = (sources / "Image").read_bytes()
     busybox = (sources / "busybox").read_bytes()
-    flash.build(folder / FIRMWARE, {0: (sources / "u-boot.bin").read_bytes()}, size_bytes=FLASH_BYTES)
+    (folder / FIRMWARE).write_bytes((sources / FIRMWARE).read_bytes())
     for medium, identity in DISKS.items():
         tree: Tree = {
             "boot/Image": File(kernel),

@@ -1,7 +1,6 @@
-"""The pytest plugin: `pytest --lg-env am62x.yaml` measures a board.
+"""What the pytest plugin does with a board: the run in the store, progress, and the summary in the guide's form.
 
-It reaches the board through labgrid's own fixtures; what it adds are options, the run in the store, progress and the
-summary in the performance guide's form.
+It reaches the board through labgrid's own fixtures.
 """
 
 from __future__ import annotations
@@ -23,42 +22,28 @@ from lab.drivers import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.results import Run, Store, open_store
 from lab.results.format import summary_lines
+from lab.results.records import RunStatus
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
 from lab.run.provenance import collect
 
 DEFAULT_CYCLES = 20  # as the performance guide has it
-DEFAULT_RETRIES = 2
 
 STRATEGY_KEY = pytest.StashKey[Any]()
 RUN_KEY = pytest.StashKey["BootMeasurer"]()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("boardlab")
-    group.addoption("--cycles", type=int, metavar="N", help=f"power cycles per medium (default {DEFAULT_CYCLES})")
-    group.addoption(
-        "--medium", action="append", metavar="NAME", help="boot medium; repeatable (default: all of the board)"
-    )
-    group.addoption("--release", metavar="R", help="release of the software on the board, e.g. 11.01")
-    group.addoption("--lab-db", metavar="URL", help="results database (default: $LAB_DB, else in your data directory)")
-    group.addoption("--resume", type=int, metavar="RUN", help="go on with an interrupted run at its next cycle")
-    group.addoption(
-        "--retries", type=int, default=DEFAULT_RETRIES, metavar="N", help="further attempts per cycle (default 2)"
-    )
-    group.addoption("--leave-on", action="store_true", help="do not switch the board off at the end")
+def configure(config: pytest.Config) -> None:
+    """Find and check the environment and the options before labgrid loads them.
 
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
-    name = config.option.lg_env
-    if name is None:
-        return
+    Raises:
+        pytest.UsageError: one of them is wrong; the message says how to mend it.
+    """
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
     )  # a killed run ends like Ctrl-C: board off, run resumable
     try:
-        path = envfile.find(name, Path.cwd())
+        path = envfile.find(config.option.lg_env, Path.cwd())
         envfile.check(path)
         _check_options(config)
     except BoardlabError as error:
@@ -67,9 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    env = session.config.stash.get(LABGRID_ENV_KEY, None)
-    if env is None:
-        return
+    env = session.config.stash[LABGRID_ENV_KEY]
     try:
         target = env.get_target()
         strategy = target.get_strategy()
@@ -80,20 +63,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "medium" not in metafunc.fixturenames:
-        return
-    strategy = metafunc.config.stash.get(STRATEGY_KEY, None)
-    media = _media(metafunc.config, strategy.type) if strategy is not None else []
-    metafunc.parametrize("medium", media, scope="session")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    needs_board = [i for i in items if "boot_measurer" in getattr(i, "fixturenames", ())]
-    if needs_board and STRATEGY_KEY not in config.stash:
-        raise pytest.UsageError(
-            f"{needs_board[0].nodeid} measures a board: say which with --lg-env, e.g. `pytest --lg-env virtual.yaml` "
-            "(boardlab's own tests: `pytest tests/unit`)"
-        )
+    if "boot_medium" in metafunc.fixturenames:
+        media = _media(metafunc.config, metafunc.config.stash[STRATEGY_KEY].type)
+        metafunc.parametrize("boot_medium", media, scope="session")
 
 
 @define
@@ -125,10 +97,10 @@ class BootMeasurer:
         """Cycles without a sample."""
         return self.boot_run.pending(medium)
 
-    def finish(self) -> str:
+    def finish(self) -> RunStatus:
         """Close the run in the store; returns its status."""
         complete = not any(self.pending(medium) for medium in self.run.plan["media"])
-        status = "completed" if complete else "failed" if self.failed else "interrupted"
+        status: RunStatus = "completed" if complete else "failed" if self.failed else "interrupted"
         self.store.finish_run(self.run.id, status)
         return status
 

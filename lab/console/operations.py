@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 
 
 class Server(Protocol):
-    """What requests need of the server."""
+    """What the operations need of the server."""
 
     ports: Ports
 

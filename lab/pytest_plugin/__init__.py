@@ -1,0 +1,45 @@
+"""The pytest plugin: `pytest --lg-env am62x.yaml` measures a board.
+
+Only options live here, since every pytest of an environment with boardlab loads this module. With `--lg-env` it brings
+in `lab.pytest_plugin.board`, which reaches the board through labgrid's own fixtures.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+DEFAULT_RETRIES = 2
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("boardlab")
+    group.addoption("--cycles", type=int, metavar="N", help="power cycles per medium (default 20)")
+    group.addoption(
+        "--medium", action="append", metavar="NAME", help="boot medium; repeatable (default: all of the board)"
+    )
+    group.addoption("--release", metavar="R", help="release of the software on the board, e.g. 11.01")
+    group.addoption("--lab-db", metavar="URL", help="results database (default: $LAB_DB, else in your data directory)")
+    group.addoption("--resume", type=int, metavar="RUN", help="go on with an interrupted run at its next cycle")
+    group.addoption(
+        "--retries", type=int, default=DEFAULT_RETRIES, metavar="N", help="further attempts per cycle (default 2)"
+    )
+    group.addoption("--leave-on", action="store_true", help="do not switch the board off at the end")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.lg_env is not None:
+        board = importlib.import_module("lab.pytest_plugin.board")
+        board.configure(config)
+        config.pluginmanager.register(board, "boardlab-board")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    needs_board = [item for item in items if "boot_measurer" in getattr(item, "fixturenames", ())]
+    if needs_board and config.option.lg_env is None:
+        raise pytest.UsageError(
+            f"{needs_board[0].nodeid} measures a board: say which with --lg-env, e.g. `pytest --lg-env virtual.yaml` "
+            "(boardlab's own tests: `pytest tests/unit`)"
+        )

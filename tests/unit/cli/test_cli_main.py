@@ -1,0 +1,171 @@
+"""`lab`: lazy rooms, one line for an error, an honest exit code."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from lab import boards
+from lab.cli import main
+from lab.cli.rooms import ROOMS, Room, words
+from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, LabStableError, TestStableError
+
+FAILING = """
+import typer
+from lab import errors
+
+app = typer.Typer()
+
+@app.command()
+def fail(name: str) -> None:
+    if name == "interrupt":
+        raise KeyboardInterrupt
+    raise getattr(errors, name)("it is broken; mend it")
+
+@app.command()
+def unicode() -> None:
+    typer.echo("3.2 ± 0.1 µs")
+"""
+
+
+@pytest.fixture
+def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Room, ...]:
+    """A house with a room whose commands fail."""
+    (tmp_path / "failing_commands.py").write_text(FAILING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return (Room("room", "failing_commands", "A room that fails."),)
+
+
+def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigurationError, 2),
+        (LabStableError, 1),
+        (BoardTransientError, 1),
+        (BoardStableError, 1),
+        (TestStableError, 1),
+    ],
+)
+def test_an_error_is_one_line_and_says_whose_fault_it_is_by_the_exit_code(
+    rooms: tuple[Room, ...], capsys: pytest.CaptureFixture[str], error: type[Exception], code: int
+) -> None:
+    assert main(["room", "fail", error.__name__], rooms) == code
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "error: it is broken; mend it\n")
+
+
+def test_ctrl_c_ends_quietly_as_shells_expect(rooms: tuple[Room, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["room", "fail", "interrupt"], rooms) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_help_names_every_room_and_loads_none() -> None:
+    program = (
+        "import sys\n"
+        "from lab.cli import main\n"
+        "assert main(['--help']) == 0\n"
+        "heavy = {'sqlalchemy', 'alembic', 'matplotlib', 'scipy', 'numpy', 'jinja2', 'labgrid', 'lab.boards', 'virtual'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    answer = python(program)
+    assert answer.returncode == 0, answer.stderr
+    for room in ROOMS:
+        assert f" {room.name} " in answer.stdout
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_every_room_has_commands(room: Room) -> None:
+    app = importlib.import_module(room.module).app
+    assert isinstance(app, typer.Typer)
+    assert app.registered_commands or app.registered_groups
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_every_room_explains_itself(room: Room, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([room.name, "--help"]) == 0
+    assert f"Usage: lab {room.name} " in capsys.readouterr().out
+
+
+def test_version_is_the_distributions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"boardlab {importlib.metadata.version('boardlab')}\n"
+
+
+@pytest.mark.parametrize("arguments", [["resutls"], ["--verison"], ["results", "lits"], ["report"], ["report", "one"]])
+def test_a_wrong_word_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Usage: lab" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_misspelt_room_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resutls"]) == 2
+    assert "Did you mean 'results'?" in capsys.readouterr().err
+
+
+def test_boards_lists_the_board_types_with_their_media(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["boards"]) == 0
+    out = capsys.readouterr().out
+    for name in boards.names():
+        assert f"{name} " in out
+    assert main(["boards", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {board["name"]: list(board["media"]) for board in listed} == {
+        name: list(boards.load(name).media) for name in boards.names()
+    }
+
+
+def test_a_reader_that_goes_away_early_is_no_error(tmp_path: Path) -> None:
+    program = "import sys; from lab.cli import main; sys.exit(main(['boards', '--json']))"
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.wait()
+    process.stderr.close()
+
+
+def test_a_terminal_without_these_letters_gets_what_it_can_show(rooms: tuple[Room, ...], tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from lab.cli import main\n"
+        "from lab.cli.rooms import Room\n"
+        "sys.exit(main(['room', 'unicode'], [Room('room', 'failing_commands', '')]))\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        check=True,
+        capture_output=True,
+        env={"PYTHONIOENCODING": "iso8859-5", "PATH": "/usr/bin:/bin"},
+    )
+    assert answer.stdout == b"3.2 \\xb1 0.1 \\xb5s\n"
+
+
+def test_a_shell_completes_the_commands_of_the_room_on_its_line() -> None:
+    assert words(["x"], {}) == ["x"]
+    assert words(["x"], {"COMP_WORDS": "lab results s"}) == ["x"]
+    completing = {"_LAB_COMPLETE": "complete_bash", "COMP_WORDS": "lab results s", "COMP_CWORD": "2"}
+    assert words([], completing) == ["results", "s"]
+    program = "import sys; from lab.cli import main; sys.exit(main([]))"
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin", **completing},
+    )
+    assert answer.stdout.split() == ["show"]

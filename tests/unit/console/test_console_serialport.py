@@ -1,0 +1,131 @@
+"""Opening ports: raw, alone, and with a reason when it does not work."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from console_bench import Adapter
+
+from lab.console.holders import holders
+from lab.console.serialport import close_port, is_pty, line_errors, open_port
+from lab.errors import ConfigurationError, LabStableError
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Iterator[Adapter]:
+    adapter = Adapter(tmp_path / "uart0")
+    yield adapter
+    adapter.close()
+
+
+def test_a_port_is_raw_8n1_and_never_blocks(adapter: Adapter) -> None:
+    port = open_port(adapter.link, 115200)
+    adapter.say(b"\x03\x04\r\n\x11\x13\xff")
+    assert os.read(port.fd, 100) == b"\x03\x04\r\n\x11\x13\xff"
+    with pytest.raises(BlockingIOError):
+        os.read(port.fd, 100)
+    os.write(port.fd, b"\n\x03")
+    assert adapter.heard(2) == b"\n\x03"
+    control, speed = termios.tcgetattr(port.fd)[2], termios.tcgetattr(port.fd)[5]
+    assert control & termios.CSIZE == termios.CS8
+    assert not control & (termios.PARENB | termios.CSTOPB)
+    assert speed == termios.B115200
+    close_port(port.fd)
+
+
+def test_a_pty_says_that_it_has_no_low_latency_mode_and_no_counters(adapter: Adapter) -> None:
+    port = open_port(adapter.link, 115200)
+    assert port.low_latency == "not supported by this port"
+    assert (port.adapter_latency_ns, port.fifo_bytes) == (0, 1)
+    assert line_errors(port.fd) is None
+    assert is_pty(adapter.link)
+    assert not is_pty(Path("/dev/null"))
+    close_port(port.fd)
+
+
+def test_a_port_is_opened_once(adapter: Adapter) -> None:
+    port = open_port(adapter.link, 115200)
+    with pytest.raises(LabStableError, match="in use by another program") as caught:
+        open_port(adapter.link, 115200)
+    assert caught.value.failure == "port_in_use"
+    close_port(port.fd)
+    close_port(open_port(adapter.link, 115200).fd)
+
+
+def test_a_port_that_others_locked_is_not_touched(adapter: Adapter) -> None:
+    other = os.open(adapter.link, os.O_RDWR | os.O_NOCTTY)
+    before = termios.tcgetattr(other)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    with pytest.raises(LabStableError, match="in use"):
+        open_port(adapter.link, 9600)
+    assert termios.tcgetattr(other) == before
+    os.close(other)
+
+
+def test_who_holds_a_port_is_found(adapter: Adapter, tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    for pid, target in (("17", os.fspath(adapter.link.resolve())), ("18", "/dev/null")):
+        (proc / pid / "fd").mkdir(parents=True)
+        (proc / pid / "fd" / "3").symlink_to(target)
+        (proc / pid / "comm").write_text("minicom\n")
+    (proc / "self").mkdir()
+    (proc / "19").mkdir()
+    assert holders(adapter.link, proc) == ["pid 17 (minicom)"]
+
+
+@pytest.mark.parametrize(
+    ("device", "kind", "says"),
+    [
+        ("missing", LabStableError, "no such port; plug the adapter in"),
+        ("file", ConfigurationError, "not a serial port"),
+        ("", ConfigurationError, "not a serial port"),
+        ("file/below", LabStableError, "cannot be opened: Not a directory"),
+    ],
+)
+def test_what_cannot_be_opened_says_why(tmp_path: Path, device: str, kind: type[Exception], says: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(kind, match=says):
+        open_port(tmp_path / device, 115200)
+
+
+def test_a_speed_that_does_not_exist_is_refused(adapter: Adapter) -> None:
+    with pytest.raises(ConfigurationError, match="115201 Bd is not a speed"):
+        open_port(adapter.link, 115201)
+
+
+@pytest.mark.parametrize(
+    ("files", "links", "expected"),
+    [
+        ({"device/latency_timer": "1\n"}, {}, ("FTDI, latency timer 1 ms", 1_000_000, 1)),
+        ({"device/latency_timer": "16\n"}, {}, ("FTDI, latency timer 16 ms", 16_000_000, 1)),
+        ({}, {"device/subsystem": "usb-serial"}, ("usb-serial, no latency timer known", 1_000_000, 1)),
+        ({}, {"device/subsystem": "usb"}, ("usb, no latency timer known", 1_000_000, 1)),
+        ({"xmit_fifo_size": "16\n"}, {"device/subsystem": "platform"}, ("UART on the host, FIFO of 16", 0, 16)),
+        ({"xmit_fifo_size": "0\n"}, {}, ("UART on the host", 0, 1)),
+        ({}, {}, ("no adapter known", 0, 1)),
+    ],
+)
+def test_the_adapter_s_latency_comes_from_sysfs(
+    adapter: Adapter,
+    tmp_path: Path,
+    files: dict[str, str],
+    links: dict[str, str],
+    expected: tuple[str, int, int],
+) -> None:
+    entry = tmp_path / "sys" / adapter.link.resolve().name
+    (entry / "device").mkdir(parents=True)
+    for name, text in files.items():
+        (entry / name).write_text(text)
+    for name, target in links.items():
+        (tmp_path / "bus" / target).mkdir(parents=True)
+        (entry / name).symlink_to(tmp_path / "bus" / target)
+    port = open_port(adapter.link, 115200, tmp_path / "sys")
+    close_port(port.fd)
+    words, latency_ns, fifo_bytes = expected
+    assert port.adapter.startswith(words)
+    assert (port.adapter_latency_ns, port.fifo_bytes) == (latency_ns, fifo_bytes)

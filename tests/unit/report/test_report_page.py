@@ -1,0 +1,297 @@
+"""The report of a recorded run of 3 media × 20 cycles: one page, offline, from which each number leads to its evidence."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from attrs import define, evolve, field, frozen
+from recorded_run import record
+
+from lab.cli import main
+from lab.report import render
+from lab.results import Run, open_store
+from lab.results.overview import Overview, overview
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+@define(slots=False)
+class Page(HTMLParser):
+    """What a browser would see of a page."""
+
+    ids: list[str] = field(factory=list)
+    attributes: list[tuple[str, str, str]] = field(factory=list)
+    tags: list[str] = field(factory=list)
+    mistakes: list[str] = field(factory=list)
+    _open: list[str] = field(factory=list)
+
+    def __attrs_pre_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+
+    @classmethod
+    def of(cls, text: str) -> Page:
+        page = cls()
+        page.feed(text)
+        page.close()
+        page.mistakes += [f"<{tag}> is never closed" for tag in page._open]
+        return page
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self._open or self._open.pop() != tag:
+            self.mistakes.append(f"</{tag}> closes nothing, line {self.getpos()[0]}")
+
+
+@frozen
+class Report:
+    """A rendered run."""
+
+    database: Path
+    run: Run
+    text: str
+    page: Page
+
+    def rows(self, heading: str) -> list[list[str]]:
+        """The body rows of the table under a heading, as texts."""
+        section = self.text.partition(f"{heading}</h2>")[2].partition("</section>")[0]
+        body = section.partition("<tbody>")[2].partition("</tbody>")[0]
+        return [
+            [
+                " ".join(re.sub(r"<[^>]*>", " ", cell).split())
+                for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
+            ]
+            for row in re.findall(r"<tr>.*?</tr>", body, re.DOTALL)
+        ]
+
+    def block(self, attempt_id: int) -> str:
+        """The evidence of one attempt."""
+        return self.text.partition(f'<details id="attempt-{attempt_id}"')[2].partition("</details>")[0]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    path = tmp_path_factory.mktemp("report") / "results.db"
+    with open_store(str(path)) as store:
+        run = record(store)
+        text = render(overview(store, run.id), store.artifacts)
+    return Report(path, run, text, Page.of(text))
+
+
+def test_the_page_is_well_formed_and_its_ids_are_unique(report: Report) -> None:
+    assert report.page.mistakes == []
+    assert len(report.page.ids) == len(set(report.page.ids))
+
+
+def test_the_page_asks_nothing_of_any_network(report: Report) -> None:
+    assert "script" not in report.page.tags
+    assert set(report.page.tags).isdisjoint({"link", "img", "iframe", "object", "embed", "base"})
+    outside = [(tag, name, v) for tag, name, v in report.page.attributes if name in {"href", "src"} and v[:1] != "#"]
+    assert outside == []
+    assert set(re.findall(r"url\((.)", report.text)) <= {"#"}
+    assert "@import" not in report.text
+    assert "://" not in report.text
+    policy = next(v for tag, name, v in report.page.attributes if name == "content" and "default-src" in v)
+    assert "default-src 'none'" in policy
+
+
+def test_every_link_leads_somewhere(report: Report) -> None:
+    targets = {value[1:] for _, name, value in report.page.attributes if name == "href"}
+    targets |= set(re.findall(r"url\(#([^)]+)\)", report.text))
+    assert targets
+    assert targets <= set(report.page.ids)
+
+
+def test_the_title_names_board_release_run_and_the_head_the_date(report: Report) -> None:
+    title = re.search(r"<title>(.*?)</title>", report.text)
+    assert title is not None
+    assert title[1] == "Boot time: QEMU virt (virtual board), release 11.01, run 1"
+    assert f'<time datetime="{report.run.started_at.isoformat()}">' in report.text
+
+
+def test_the_boot_table_has_the_guides_cells_and_their_statistics(report: Report) -> None:
+    with open_store(str(report.database)) as store:
+        samples = store.samples(1, "boot.time")
+    rows = report.rows("Boot time")
+    assert [row[0] for row in rows] == ["SD (virtio-blk)", "eMMC (NVMe)", "OSPI (CFI flash)"]
+    for row, medium in zip(rows, ("sd", "emmc", "ospi"), strict=True):
+        values = [s.value for s in samples if s.params["medium"] == medium]
+        assert row[1] == f"{fmean(values):.2f} (min {min(values):.2f}, max {max(values):.2f})"
+        assert row[2] == "20/20"
+        assert float(row[4]) == pytest.approx(sorted(values)[9:11][0], abs=0.02)
+    assert [row[-1] for row in rows] == ["medium unverified", "none", "medium unverified"]
+
+
+def test_each_cell_leads_to_its_cycles_and_each_cycle_to_its_log(report: Report) -> None:
+    section = report.text.partition("Boot time</h2>")[2].partition("</section>")[0]
+    assert re.findall(r'<td><a href="#(cycles-\w+)">\d', section) == ["cycles-sd", "cycles-emmc", "cycles-ospi"]
+    evidence = report.text.partition('id="cycles-emmc"')[2].partition("<h3")[0]
+    assert [int(n) for n in re.findall(r"<summary>cycle (\d+)", evidence)] == [1, 2, 3, 3, 3, *range(4, 21)]
+    with open_store(str(report.database)) as store:
+        attempt = next(a for a in store.attempts(1) if a.params == {"medium": "emmc"} and a.cycle == 5)
+    block = report.block(attempt.id)
+    sample = next(s for s in attempt.samples if s.metric == "boot.time")
+    assert f"{sample.value:.4f} ± 0.0001 s" in block.partition("</summary>")[0]
+    assert f"{sample.log_start}–{sample.log_end}" in block
+    assert f"<mark>{sample.log_start:8} Starting kernel ...</mark> <b>starting_kernel " in block
+
+
+def test_failed_attempts_say_class_fault_and_message_and_lead_to_their_log(report: Report) -> None:
+    rows = report.rows("Failed attempts")
+    assert [row[:5] for row in rows] == [
+        ["SD (virtio-blk)", "7", "1", "hang_kernel", "the board"],
+        ["SD (virtio-blk)", "15", "1", "hang_kernel", "the board"],
+        ["eMMC (NVMe)", "3", "1", "silent", "the board"],
+        ["eMMC (NVMe)", "3", "2", "wrong_medium", "the lab"],
+    ]
+    assert "booted from the wrong medium" in rows[3][5]
+    with open_store(str(report.database)) as store:
+        hung, silent = (next(a.id for a in store.attempts(1) if a.outcome == o) for o in ("hang_kernel", "silent"))
+    assert f'href="#attempt-{hung}">log</a>' in report.text
+    assert "Starting kernel ..." in report.block(hung)
+    assert "No console log was kept." in report.block(silent)
+
+
+def test_what_a_board_prints_cannot_become_part_of_the_page(report: Report) -> None:
+    assert "clk: &lt;b&gt;probing&lt;/b&gt; ^[[2J^[]0;owned^G" in report.text
+    assert "<b>probing" not in report.text
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", report.text)
+
+
+def test_names_cannot_become_part_of_the_page(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "a.db")) as store:
+        record(store, cycles=1)
+        whole = overview(store, 1)
+        run = evolve(whole.run, board="<script>alert(1)</script>", board_type="a$b$<dfn>", release='"><img src=x>')
+        text = render(Overview(run, whole.attempts, whole.measurements), store.artifacts)
+    page = Page.of(text)
+    assert page.mistakes == []
+    assert set(page.tags).isdisjoint({"script", "img", "dfn"})
+    assert "a$b$&lt;dfn&gt;" in text
+
+
+def test_a_virtual_board_is_marked_and_a_real_one_is_not(report: Report, tmp_path: Path) -> None:
+    assert "virtual board: QEMU virt" in report.text.partition("<main>")[0]
+    with open_store(str(tmp_path / "real.db")) as store:
+        run = record(store, cycles=2, virtual=False)
+        text = render(overview(store, run.id), store.artifacts)
+    assert "virtual board" not in text
+    assert "Boot time of AM62x SK" in text
+    assert "OSPI NOR (xSPI)" in text
+
+
+def test_the_figures_show_every_cycle_every_failure_and_every_stage(report: Report) -> None:
+    strip, waterfall = re.findall(r"<svg .*?</svg>", report.text, re.DOTALL)
+    for svg in (strip, waterfall):
+        assert re.match(r'<svg viewBox="[\d. ]+" role="img" aria-label="[^"]+">', svg)
+        assert "currentColor" in svg
+    marks = Counter(
+        re.findall(r'<use href="#strip-m\w+" x="[\d.]+" y="[\d.]+" style="(fill[^"]*?stroke: #\w+)', strip)
+    )
+    blue, orange, green = "#0072b2", "#d55e00", "#009e73"
+    for colour, flagged in {blue: 1, orange: 0, green: 1}.items():
+        assert marks[f"fill-opacity: 0; stroke: {colour}"] == flagged
+        # a filled mark for each other cycle, and the two ends of each cycle's error bar
+        assert marks[f"fill: {colour}; stroke: {colour}"] == 20 - flagged + 2 * 20
+    assert marks["fill: #d1242f; stroke: #d1242f"] == 4
+    for stage in ("Power on to U-Boot", "Kernel load", "User space"):
+        assert waterfall.count(f">{stage}</text>") == 3
+
+
+def test_the_provenance_and_the_definitions_are_there(report: Report) -> None:
+    facts = dict(row for row in report.rows("Provenance") if len(row) == 2)
+    assert facts["clock"] == "CLOCK_MONOTONIC_RAW"
+    assert facts["plan.media"] == "sd, emmc, ospi"
+    assert facts["images_sha256.kernel"] == "ab" * 32
+    assert facts["boot.time"].startswith("definition 1: From the arrival of the last byte")
+
+
+def test_the_page_says_what_the_uncertainty_is(report: Report) -> None:
+    assert report.text.count("95 % confidence") == 1
+
+
+def test_the_same_run_gives_the_same_page(report: Report) -> None:
+    with open_store(str(report.database)) as store:
+        assert render(overview(store, 1), store.artifacts) == report.text
+
+
+def test_the_page_stays_small_however_long_the_logs_are(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "a.db")) as store:
+        run = record(store, cycles=1)
+        attempts = store.attempts(run.id)
+        short = len(render(overview(store, run.id), store.artifacts))
+        noise = b"".join(b"[%12.6f] noise\r\n" % n for n in range(20_000))
+        ref = store.artifacts.put(noise, kind="console-log")
+        wide = evolve(attempts[0].samples[0], log_start=0, log_end=len(noise))
+        loud = [evolve(a, artifacts=(ref,), samples=(wide, *a.samples[1:])) for a in attempts]
+        whole = overview(store, run.id)
+        text = render(Overview(whole.run, loud, whole.measurements), store.artifacts)
+    assert len(text) < short + 3 * 40_000
+    assert re.search(r"… \d+ lines left out …", text)
+
+
+def test_a_damaged_log_is_said_so_in_its_place(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "a.db")) as store:
+        run = record(store, cycles=2)
+        path = store.artifacts.path(store.attempts(run.id)[0].artifacts[0].sha256)
+        path.chmod(0o644)
+        path.write_bytes(b"?")
+        text = render(overview(store, run.id), store.artifacts)
+    assert f"artifact {path} is damaged" in text
+    assert text.count("<mark>") == 7 * 5  # the moments in the five other logs
+
+
+def test_a_run_without_numbers_says_so(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "a.db")) as store:
+        run = store.begin_run("boot", "am62xx_sk", "0042", "11.01", plan={}, provenance={})
+        store.finish_run(run.id, "failed")
+        text = render(overview(store, run.id), store.artifacts)
+    assert Page.of(text).mistakes == []
+    assert "None of the 0 attempts of this run gave a sample." in text
+    assert "This run did not complete" in text
+    assert "<svg" not in text
+
+
+def test_the_command_writes_the_page_and_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_store("a.db") as store:
+        page = render(overview(store, record(store, cycles=1).id), store.artifacts)
+    assert main(["report", "1", "--db", "a.db"]) == 0
+    assert main(["report", "1", "-o", "other.html", "--db", "a.db"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/boardlab-run-1.html\n{tmp_path}/other.html\n"
+    assert (tmp_path / "boardlab-run-1.html").read_text(encoding="utf-8") == page
+    assert (tmp_path / "other.html").read_text(encoding="utf-8") == page
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["2"], 2, "error: no run 2; the latest are: 1 (boot"),
+        (["1", "-o", "missing/a.html"], 1, "error: cannot write missing/a.html: No such file or directory"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(
+    report: Report, capsys: pytest.CaptureFixture[str], words: list[str], code: int, says: str
+) -> None:
+    assert main(["report", *words, "--db", str(report.database)]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(says)
+    assert said.err.count("\n") == 1

@@ -1,0 +1,104 @@
+"""How numbers and console logs are written for a person."""
+
+from __future__ import annotations
+
+import unicodedata
+from decimal import Decimal
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.metrics import Summary
+from lab.metrics.catalogue import BOOT_TIME
+from lab.results import MomentRecord
+from lab.results.figures import decimals, duration, guide_cell, label, number, table, with_uncertainty
+from lab.results.logs import lines, readable
+
+SUMMARY = Summary(n=20, mean=16.2449, median=16.2, min=15.96, max=16.4163, p95=16.4, std=0.1, uncertainty=0.05)
+
+
+def test_a_cell_has_the_performance_guides_form() -> None:
+    assert guide_cell(SUMMARY) == "16.24 (min 15.96, max 16.42)"
+    assert guide_cell(evolve(SUMMARY, mean=3.0, min=2.999, max=3.001)) == "3.00 (min 3.00, max 3.00)"
+
+
+@pytest.mark.parametrize(
+    ("value", "uncertainty", "text"),
+    [
+        (16.24493, 0.0512, "16.245 ± 0.051 s"),
+        (16.24493, 0.05, "16.245 ± 0.050 s"),
+        (16.24493, 1.0, "16.2 ± 1.0 s"),
+        (160.4, 23.0, "160 ± 23 s"),
+        (16.24493, 0.00017, "16.2449 ± 0.0002 s"),  # the method resolves 0.1 ms
+        (16.24493, 0.0, "16.2449 ± 0.0000 s"),
+    ],
+)
+def test_a_value_is_as_long_as_its_uncertainty_allows(value: float, uncertainty: float, text: str) -> None:
+    assert with_uncertainty(value, uncertainty, BOOT_TIME) == text
+    assert text.startswith(number(value, uncertainty, BOOT_TIME) + " ")
+
+
+@given(st.floats(1e-12, 1e6))
+def test_the_uncertainty_itself_shows_two_digits_unless_it_is_below_the_last_decimal(uncertainty: float) -> None:
+    places = decimals(uncertainty)
+    assert 0 <= places <= 9
+    if 1e-8 <= uncertainty < 1:
+        shown = Decimal(f"{uncertainty:.{places}f}")
+        assert 2 <= len(shown.as_tuple().digits) <= 3  # three where it was rounded up to the next decade
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (312, "5 min 12 s"), (11227, "3 h 07 min")],
+)
+def test_durations_are_short(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_parameters_are_labelled_by_their_values_alone_where_that_is_enough() -> None:
+    assert label({"medium": "sd"}) == "sd"
+    assert label({"stage": "Kernel", "medium": "sd"}) == "medium=sd, stage=Kernel"
+
+
+def test_a_table_lines_up_its_columns() -> None:
+    assert table(["", "n"], [["sd", "5"], ["emmc", "20"]], "<>") == ["       n", "sd     5", "emmc  20"]
+
+
+@given(st.binary())
+def test_console_bytes_become_text_that_cannot_act_on_a_terminal(data: bytes) -> None:
+    shown = readable(data)
+    assert {unicodedata.category(c) for c in shown if c != "\t"}.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def test_what_is_no_text_is_written_out() -> None:
+    assert readable(b"\x1b[2J\x07 ok\t\xff\x7f") == "^[[2J^G ok\t\\xff\\x7f"
+    assert readable("µ \u202e \x9b".encode()) == "µ \\u202e \\x9b"
+
+
+@given(st.lists(st.sampled_from([b"a", b"login: ", b"\r\n", b"\n", b"\x00"])).map(b"".join), st.data())
+def test_the_lines_of_a_window_begin_where_they_say_and_cover_it(data: bytes, draws: st.DataObject) -> None:
+    start = draws.draw(st.integers(0, len(data)))
+    end = draws.draw(st.integers(start, len(data)))
+    found = lines(data, start, end)
+    for line in found:
+        raw = data[line.start :].split(b"\n", 1)[0]
+        assert line.text == readable(raw.rstrip(b"\r"))
+        assert line.start == 0 or data[line.start - 1 : line.start] == b"\n"
+    if end > start:
+        assert found[0].start <= start
+        last = data[found[-1].start :]
+        assert found[-1].start < end <= found[-1].start + (last.find(b"\n") + 1 or len(last))
+
+
+def test_a_moment_stands_at_the_line_that_its_marker_ends_in() -> None:
+    log = b"Starting kernel ...\r\n\r\nam62xx-evm login: "
+    start = MomentRecord("starting_kernel", 0, 1, len("Starting kernel ..."))
+    login = MomentRecord("login", 5, 1, len(log))
+    found = lines(log, 0, len(log), (start, login))
+    assert [(line.start, [m.name for m in line.moments]) for line in found] == [
+        (0, ["starting_kernel"]),
+        (21, []),
+        (23, ["login"]),
+    ]

@@ -1,0 +1,209 @@
+"""The bench: a process that owns virtual boards, their UART adapters, power switch and pdudaemon.
+
+`python -m virtual.bench` is what `lab virtual up` starts. It ends on SIGTERM: every board is switched off first. If it
+is killed, the kernel ends QEMU and pdudaemon with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from lab import boards
+from lab.clock import Clock, MonotonicRaw
+from lab.errors import BoardlabError, LabError
+from virtual import kinds, straps, tasmota
+from virtual.board import BoardFolder, Power
+from virtual.http import Answer, Request, serve
+from virtual.outlet import Outlet
+from virtual.pacer import Pacer
+from virtual.pdudaemon import PduDaemon, find
+from virtual.state import BenchState, BoardState, hold, publish, withdraw
+from virtual.truth import TruthLog
+from virtual.uart import UartAdapter
+
+STATUS_PATH = "/status"
+EXIT_TWICE = 3
+_log = logging.getLogger(__name__)
+
+
+@frozen
+class Wanted:
+    """What a bench shall have.
+
+    Attributes:
+        boards: (name, board type) of each.
+        pdu_port: where its pdudaemon listens. idle_off_s: see `Outlet`.
+        latency_timer_ms: of every USB adapter.
+    """
+
+    folder: Path
+    boards: tuple[tuple[str, str], ...]
+    pdu_port: int
+    idle_off_s: float
+    latency_timer_ms: float
+
+
+class Bench:
+    """All outlets of the bench, and the power switch in front of them."""
+
+    def __init__(self, wanted: Wanted, clock: Clock) -> None:
+        self.wanted = wanted
+        self._clock = clock
+        self._pacer = Pacer(clock, asyncio.get_running_loop())
+        self._truths: list[TruthLog] = []
+        self.outlets = [self._outlet(name, type_name) for name, type_name in wanted.boards]
+        self.states = [
+            BoardState(
+                name=name,
+                type=type_name,
+                outlet=number,
+                uarts={uart: str(adapter.path) for uart, adapter in outlet.adapters.items()},
+                straps=str(outlet.folder.straps),
+                truth=str(outlet.folder.truth_log),
+            )
+            for number, ((name, type_name), outlet) in enumerate(zip(wanted.boards, self.outlets, strict=True), 1)
+        ]
+
+    async def answer(self, request: Request) -> Answer:
+        """The power switch's answer to a request."""
+        if request.path == STATUS_PATH:
+            return tasmota.ok(
+                {"boards": [self._status(*pair) for pair in zip(self.states, self.outlets, strict=True)]}
+            )
+        text = request.query.get("cmnd", "")
+        command = tasmota.parse(text) if request.path == tasmota.PATH else None
+        if command is None or not 1 <= command.outlet <= len(self.outlets):
+            return tasmota.unknown(text or request.path)
+        outlet = self.outlets[command.outlet - 1]
+        try:
+            if command.action is tasmota.Action.ON:
+                await outlet.on()
+            elif command.action is tasmota.Action.OFF:
+                await outlet.off()
+        except LabError as error:
+            _log.error("outlet %d: %s", command.outlet, error)
+            return tasmota.failed(str(error))
+        return tasmota.done(command.outlet, on=outlet.power is not Power.OFF)
+
+    async def close(self) -> None:
+        """Switch all boards off and unplug their adapters."""
+        for outlet in self.outlets:
+            await outlet.off()
+            for adapter in outlet.adapters.values():
+                adapter.close()
+        for truth in self._truths:
+            truth.close()
+        self._pacer.close()
+
+    def _outlet(self, name: str, type_name: str) -> Outlet:
+        board_type = boards.load(type_name)
+        folder = BoardFolder(self.wanted.folder / name)
+        truth = TruthLog(folder.truth_log, board_type.console.speed_bd)
+        self._truths.append(truth)
+        adapters = {
+            uart.name: UartAdapter(
+                folder.uart(uart.name),
+                self._pacer,
+                truth,
+                speed_bd=uart.speed_bd,
+                latency_timer_ms=self.wanted.latency_timer_ms,
+            )
+            for uart in board_type.uarts
+        }
+        straps.create(folder.straps, board_type.boot_mode_bits)
+        backend = kinds.load(type_name).backend(folder, adapters, self._clock)
+        return Outlet(
+            folder,
+            backend,
+            adapters,
+            truth,
+            self._clock,
+            boot_mode_bits=board_type.boot_mode_bits,
+            idle_off_s=self.wanted.idle_off_s,
+        )
+
+    @staticmethod
+    def _status(state: BoardState, outlet: Outlet) -> dict[str, object]:
+        return {
+            "name": state.name,
+            "type": state.type,
+            "outlet": state.outlet,
+            "power": outlet.power.value,
+            "reason": outlet.reason,
+            "straps": outlet.straps(),
+            "overruns": outlet.overruns,
+        }
+
+
+async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
+    """Run a bench until SIGTERM or SIGINT.
+
+    Raises:
+        BoardlabError: it cannot start.
+    """
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with contextlib.AsyncExitStack() as stack:
+        bench = Bench(wanted, MonotonicRaw())
+        stack.push_async_callback(bench.close)
+        server = await serve("127.0.0.1", 0, bench.answer)
+        stack.callback(server.close)
+        switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
+        daemon = PduDaemon(wanted.folder, find(), wanted.pdu_port, switch, len(bench.outlets))
+        await daemon.start()
+        stack.push_async_callback(daemon.stop)
+        _prefer_real_time()
+        ready(BenchState(os.getpid(), switch, daemon.address, bench.states))
+        _log.info("ready: power switch %s, pdudaemon %s", switch, daemon.address)
+        await stop.wait()
+        _log.info("going down")
+
+
+def _prefer_real_time() -> None:
+    """Pace the UARTs ahead of other work, where permitted; QEMU and pdudaemon do not inherit it."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a bench as a process of its own; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m virtual.bench")
+    parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("--board", action="append", required=True, metavar="NAME=TYPE")
+    parser.add_argument("--pdu-port", type=int, required=True)
+    parser.add_argument("--idle-off", type=float, default=0.0)
+    parser.add_argument("--latency-timer-ms", type=float, default=1.0)
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    named = tuple((name, kind) for name, _, kind in (board.partition("=") for board in given.board))
+    wanted = Wanted(given.dir, named, given.pdu_port, given.idle_off, given.latency_timer_ms)
+    lock = hold(wanted.folder)
+    if lock is None:
+        _log.error("another bench runs in %s", wanted.folder)
+        return EXIT_TWICE
+    withdraw(wanted.folder)
+    try:
+        asyncio.run(run(wanted, lambda state: publish(wanted.folder, state)))
+    except BoardlabError as error:
+        _log.error("%s", error)
+        return 1
+    finally:
+        withdraw(wanted.folder)
+        lock.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""What the bench needs of a kind of virtual board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from attrs import frozen
+
+from lab.clock import Clock
+from virtual.uart import UartAdapter
+
+
+class Power(StrEnum):
+    """A board's state, as the bench has verified it.
+
+    DEAD: the power input is on, yet the board ended by itself (QEMU crashed, was killed, or the guest shut down).
+    """
+
+    OFF = "off"
+    ON = "on"
+    DEAD = "dead"
+
+
+@frozen
+class BoardFolder:
+    """Where the files of a board are.
+
+    Attributes:
+        path: the board's folder; its last part is the board's name.
+    """
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The board's name."""
+        return self.path.name
+
+    @property
+    def straps(self) -> Path:
+        """The folder of the boot-mode straps (`virtual.straps`)."""
+        return self.path / "straps"
+
+    @property
+    def truth_log(self) -> Path:
+        """What really happened (`virtual.truth`)."""
+        return self.path / "truth.log"
+
+    @property
+    def qemu_log(self) -> Path:
+        """What QEMU said."""
+        return self.path / "qemu.log"
+
+    def uart(self, name: str) -> Path:
+        """The link to a UART's pty."""
+        return self.path / name
+
+    @property
+    def media(self) -> Path:
+        """The folder of the media."""
+        return self.path / "media"
+
+    def medium(self, name: str) -> Path:
+        """The image of a medium."""
+        return self.media / f"{name}.img"
+
+
+class Backend(Protocol):
+    """A board behind its power input. One object lives through any number of power cycles.
+
+    Attributes:
+        died_hook: called with a reason when the board ends by itself.
+    """
+
+    died_hook: Callable[[str], None]
+
+    async def power_on(self, straps: int) -> int:
+        """Reset the board and release it with these boot-mode straps.
+
+        Returns, once it runs, the clock's reading just before it was released, in nanoseconds.
+
+        Raises:
+            LabError: it does not run, and nothing of it is left.
+        """
+        ...
+
+    async def power_off(self) -> None:
+        """Take the power away: returns when nothing of the board runs any more."""
+        ...
+
+
+class BoardKind(Protocol):
+    """A kind of virtual board, under the name of its board type."""
+
+    def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
+        """Get all that a board of this kind needs into its folder, before the bench starts; idempotent.
+
+        Args:
+            fresh: replace media that the board may have written.
+
+        Raises:
+            LabError, ConfigurationError: something is missing and cannot be had.
+        """
+        ...
+
+    def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
+        """The board in a prepared folder, with the adapters of its UARTs by name; it is off."""
+        ...

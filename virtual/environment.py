@@ -1,0 +1,44 @@
+"""The labgrid environment of a virtual board. envs/virtual.yaml is the default instance's; a test holds both equal."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import resources
+from pathlib import Path
+
+from virtual import pdudaemon
+from virtual.state import BenchState
+
+DEFAULT_BOARD = "qemu-1"
+DEFAULT_LATENCY_TIMER_MS = 1.0  # of an FTDI adapter in low-latency mode
+_DEFAULT_FOLDER = "!template $BASE/../.lab/virtual"
+_HEAD = "# The virtual board {board} of the bench in {folder}; written by `lab virtual up`.\n"
+
+
+def default() -> str:
+    """The text of envs/virtual.yaml: the board that `lab virtual up` brings up in a checkout without options."""
+    head = (
+        "# The virtual board that `lab virtual up` starts: real U-Boot and a real kernel in QEMU.\n"
+        "# Power goes through pdudaemon, the console is a pty, the boot-mode straps are files.\n"
+    )
+    address = f"127.0.0.1:{pdudaemon.DEFAULT_PORT}"
+    return head + _fill(_DEFAULT_FOLDER, DEFAULT_BOARD, address, DEFAULT_LATENCY_TIMER_MS)
+
+
+def of_bench(folder: Path, state: BenchState, latency_timer_ms: float) -> str:
+    """The environment of the first board of a bench."""
+    board = state.boards[0].name
+    return _HEAD.format(board=board, folder=folder) + _fill(folder, board, state.pdudaemon, latency_timer_ms)
+
+
+def _fill(folder: str | Path, board: str, address: str, latency_timer_ms: float) -> str:
+    template = (resources.files("virtual.qemu") / "data" / "env.yaml.in").read_text(encoding="utf-8")
+
+    def path(match: re.Match[str]) -> str:
+        tail = f"/{board}/{match[1]}"
+        return f"{folder}{tail}" if isinstance(folder, str) else json.dumps(f"{folder}{tail}")
+
+    values = {"board": board, "pdudaemon": address, "latency_timer_ms": f"{latency_timer_ms:.1f}"}
+    text = re.sub(r"@path:([^@]+)@", path, template)
+    return re.sub(r"@(\w+)@", lambda match: values[match[1]], text)

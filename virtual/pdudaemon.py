@@ -1,0 +1,120 @@
+"""pdudaemon between the tests and the bench's power switch: found, configured, supervised."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+
+from lab.errors import ConfigurationError, LabStableError
+from virtual.process import Child
+
+VARIABLE = "BOARDLAB_PDUDAEMON"
+DEFAULT_PORT = 16421
+PDU = "bench"  # the power switch's name, as environments spell it
+_READY_S = 20.0
+_POLL_S = 0.05
+_RESTART_S = (0.0, 1.0, 5.0)  # before a restart: the first at once, later ones slower
+_STEADY_S = 30.0  # a pdudaemon that lived so long starts again at the head of _RESTART_S
+_log = logging.getLogger(__name__)
+
+
+def find() -> Path:
+    """The pdudaemon program: $BOARDLAB_PDUDAEMON, the environment that `./run setup` makes, or on PATH.
+
+    Raises:
+        ConfigurationError: it is nowhere.
+    """
+    named = os.environ.get(VARIABLE)
+    checkout = Path(__file__).parents[1] / ".cache" / "pdudaemon" / "bin" / "pdudaemon"
+    for candidate in (named, checkout, shutil.which("pdudaemon")):
+        if candidate and os.access(candidate, os.X_OK):
+            return Path(candidate)
+    raise ConfigurationError(
+        f"pdudaemon is not installed ({named or checkout} is no program). `./run setup` installs it into an environment "
+        f"of its own; or `python3 -m venv DIR && DIR/bin/pip install 'pdudaemon>=1.1.1'` and {VARIABLE}=DIR/bin/pdudaemon"
+    )
+
+
+class PduDaemon:
+    """A pdudaemon that is started again when it ends, and never outlives this process."""
+
+    def __init__(self, folder: Path, program: Path, port: int, switch: str, outlets: int) -> None:
+        """Write its configuration.
+
+        Args:
+            port: where it shall listen on loopback. switch: host:port of the bench's power switch.
+        """
+        self.address = f"127.0.0.1:{port}"
+        self._folder, self._program, self._port = folder, program, port
+        self._conf = folder / "pdudaemon.conf"
+        self._child: Child | None = None
+        self._task: asyncio.Task[None] | None = None
+        settings = {
+            "daemon": {"hostname": "127.0.0.1", "port": port, "logging_level": "INFO", "listener": "http"},
+            # One try: whoever asked decides whether to try again, and learns of a failure at once.
+            "pdus": {PDU: {"driver": "tasmota", "ip": switch, "port_count": outlets, "retries": 1, "retrydelay": 0}},
+        }
+        self._conf.write_text(json.dumps(settings, indent=2) + "\n")
+
+    async def start(self) -> None:
+        """Start it and wait until it answers.
+
+        Raises:
+            LabStableError: it ended, or did not answer in time; the message has its last words.
+        """
+        self._child = self._spawn()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_READY_S):
+                while not self._child.ended.is_set() and not await self._listens():
+                    await asyncio.sleep(_POLL_S)
+        if self._child.ended.is_set() or not await self._listens():
+            await self._child.kill()
+            raise LabStableError(
+                f"pdudaemon did not come up on {self.address}; the end of {self._log_path}:\n{self._tail()}",
+                failure="pdudaemon",
+            )
+        self._task = asyncio.create_task(self._supervise())
+
+    async def stop(self) -> None:
+        """End it."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._child is not None:
+            await self._child.kill()
+
+    @property
+    def _log_path(self) -> Path:
+        return self._folder / "pdudaemon.log"
+
+    def _spawn(self) -> Child:
+        return Child([str(self._program), "--conf", str(self._conf)], self._log_path)
+
+    async def _listens(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    async def _supervise(self) -> None:
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while self._child is not None:
+            started = loop.time()
+            await self._child.ended.wait()
+            failures = 0 if loop.time() - started > _STEADY_S else failures + 1
+            pause_s = _RESTART_S[min(failures, len(_RESTART_S)) - 1] if failures else 0.0
+            _log.warning("pdudaemon ended; starting it again in %.0f s (its log: %s)", pause_s, self._log_path)
+            await asyncio.sleep(pause_s)
+            self._child = self._spawn()
+
+    def _tail(self) -> str:
+        return "\n".join(self._log_path.read_text(errors="replace").splitlines()[-5:])

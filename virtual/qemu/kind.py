@@ -1,0 +1,55 @@
+"""The kind of board `qemu-virt`: its images, its files, its backend."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lab.clock import Clock
+from lab.errors import LabStableError
+from virtual.board import Backend, BoardFolder
+from virtual.images import cache, tools
+from virtual.qemu import recipe
+from virtual.qemu.machine import QEMU, QemuVirt
+from virtual.uart import UartAdapter
+
+_ORIGIN = "origin"  # beside the media: the name of the images that they are copies of
+
+
+class QemuVirtKind:
+    """A `virtual.board.BoardKind`: real U-Boot, real kernel, three media."""
+
+    def __init__(self, image_root: Path) -> None:
+        self._image_root = image_root
+
+    def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
+        """See `BoardKind`; a board writes on copies of the images, which stay until `fresh` or until these change."""
+        tools.find(QEMU)
+        images = recipe.obtain(self._image_root, report)
+        media = folder.media
+        origin = media / _ORIGIN
+        if not fresh and origin.exists() and origin.read_text() == images.name:
+            return
+        report(f"Copying the media of {folder.name}")
+        try:
+            shutil.rmtree(media, ignore_errors=True)
+            media.mkdir(parents=True)
+            for image in sorted(images.iterdir()):
+                tools.run(["cp", "--reflink=auto", "--sparse=always", image, media / image.name])
+            origin.write_text(images.name)
+        except (OSError, LabStableError) as error:
+            shutil.rmtree(media, ignore_errors=True)
+            raise LabStableError(
+                f"cannot copy the media to {media}: {error}; free space there, or choose another folder with --dir",
+                failure="disk",
+            ) from error
+
+    def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
+        """See `BoardKind`."""
+        return QemuVirt(folder, folder.media / recipe.FIRMWARE, adapters, clock)
+
+
+def default() -> QemuVirtKind:
+    """With the user's image cache."""
+    return QemuVirtKind(cache.default_root())

@@ -1,0 +1,127 @@
+"""A qemu-virt board behind its power input."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lab.clock import Clock
+from lab.errors import LabError, LabTransientError
+from virtual.board import BoardFolder
+from virtual.process import Child
+from virtual.qemu import recipe
+from virtual.qemu.qmp import Qmp
+from virtual.qemu.serial import Serial
+from virtual.uart import UartAdapter
+
+QEMU = "qemu-system-aarch64"
+_MEMORY_MIB = 256
+_START_S = 20.0  # QEMU's own start, before the board gets power; on a busy host
+_log = logging.getLogger(__name__)
+
+
+def command(folder: BoardFolder, firmware: Path, straps: int, console_fd: int, qmp_fd: int) -> list[str]:
+    """QEMU's command line: SD is virtio-blk, eMMC is NVMe, OSPI is the second CFI flash, which also holds the
+    environment; the strap word is latched into RAM at reset. The CPU waits for QMP's "cont".
+    """
+    drives = [
+        f"if=pflash,unit=1,format=raw,file={_escaped(folder.medium(recipe.FLASH))}",
+        f"if=none,id=sd,format=raw,file={_escaped(folder.medium('sd'))}",
+        f"if=none,id=emmc,format=raw,file={_escaped(folder.medium('emmc'))}",
+    ]
+    return [
+        QEMU,
+        *("-name", f"boardlab-{folder.name}"),
+        *("-nodefaults", "-no-user-config", "-display", "none", "-S"),
+        # Without random seeds in the device tree every boot does, and prints, the same.
+        *("-machine", "virt,dtb-randomness=off", "-cpu", "cortex-a53", "-m", str(_MEMORY_MIB)),
+        *("-bios", str(firmware)),
+        *(word for drive in drives for word in ("-drive", drive)),
+        *("-device", "virtio-blk-device,drive=sd"),
+        *("-device", "nvme,drive=emmc,serial=emmc"),
+        *("-device", f"loader,addr={recipe.STRAP_WORD:#x},data={straps:#x},data-len=4"),
+        *("-chardev", f"socket,id=console,fd={console_fd}", "-serial", "chardev:console"),
+        *("-chardev", f"socket,id=qmp,fd={qmp_fd}", "-mon", "chardev=qmp,mode=control"),
+    ]
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace(",", ",,")
+
+
+class QemuVirt:
+    """A `virtual.board.Backend` on QEMU."""
+
+    def __init__(self, folder: BoardFolder, firmware: Path, adapters: Mapping[str, UartAdapter], clock: Clock) -> None:
+        self.died_hook: Callable[[str], None] = _log.warning
+        self._folder = folder
+        self._firmware = firmware
+        self._adapter = adapters["uart0"]
+        self._clock = clock
+        self._child: Child | None = None
+        self._serial: Serial | None = None
+        self._events: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """QEMU's process, while it runs."""
+        return None if self._child is None or self._child.ended.is_set() else self._child.pid
+
+    async def power_on(self, straps: int) -> int:
+        """See `Backend`; the board's power-on is the "cont" that releases its CPU, QEMU's own start is before it."""
+        await self.power_off()
+        self._serial = Serial(self._adapter)
+        qmp_local, qmp_remote = socket.socketpair()
+        console_fd, qmp_fd = self._serial.remote.fileno(), qmp_remote.fileno()
+        try:
+            self._child = Child(
+                command(self._folder, self._firmware, straps, console_fd, qmp_fd),
+                self._folder.qemu_log,
+                pass_fds=(console_fd, qmp_fd),
+                ended_hook=self._ended,
+            )
+            self._serial.remote.close()
+            qmp_remote.close()
+            async with asyncio.timeout(_START_S):
+                qmp = await Qmp.open(qmp_local)
+                released_ns = self._clock.now_ns()
+                await qmp.execute("cont")
+        except (LabError, TimeoutError, OSError) as error:
+            await self.power_off()
+            reason = f"QEMU did not start within {_START_S:.0f} s" if isinstance(error, TimeoutError) else str(error)
+            raise LabTransientError(
+                f"{self._folder.name}: {reason}; {_last_line(self._folder.qemu_log)}", failure="virtual_board"
+            ) from error
+        finally:
+            qmp_remote.close()
+        self._events = asyncio.create_task(qmp.follow())
+        return released_ns
+
+    async def power_off(self) -> None:
+        """See `Backend`; QEMU is killed and reaped, bytes still in the UART are lost as on a real board."""
+        if self._child is not None:
+            await self._child.kill()
+        if self._serial is not None:
+            self._serial.close()
+        if self._events is not None:
+            self._events.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._events
+        self._child = self._serial = self._events = None
+
+    def _ended(self, status: int) -> None:
+        if self._serial is not None:
+            self._serial.close()
+        self.died_hook(f"QEMU ended by itself with status {status}; {_last_line(self._folder.qemu_log)}")
+
+
+def _last_line(log: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = log.read_text(errors="replace").strip().splitlines()
+        if lines:
+            return f"its last words are {lines[-1]!r} ({log})"
+    return f"it left no message ({log})"

@@ -1,0 +1,110 @@
+"""What a running bench tells others: `bench.json` in its folder, and a lock that is held as long as it lives."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import IO
+
+import cattrs
+from attrs import asdict, frozen
+
+from lab.errors import ConfigurationError, LabStableError
+
+FOLDER_VARIABLE = "BOARDLAB_VIRTUAL"
+LOG = "bench.log"
+ENV = "env.yaml"
+_STATE = "bench.json"
+_LOCK = "bench.lock"
+
+
+@frozen
+class BoardState:
+    """A board of the bench.
+
+    Attributes:
+        type: of lab/boards. outlet: its number on the power switch, from 1.
+        uarts: name -> the link to its pty.
+        straps: the folder with a file per boot-mode strap.
+    """
+
+    name: str
+    type: str
+    outlet: int
+    uarts: dict[str, str]
+    straps: str
+    truth: str
+
+
+@frozen
+class BenchState:
+    """A running bench.
+
+    Attributes:
+        http: host:port of the bench's power switch (Tasmota) and status. pdudaemon: host:port of its pdudaemon.
+    """
+
+    pid: int
+    http: str
+    pdudaemon: str
+    boards: list[BoardState]
+
+
+def default_folder() -> Path:
+    """$BOARDLAB_VIRTUAL, else .lab/virtual in the working directory, where envs/virtual.yaml looks for it."""
+    return Path(os.environ.get(FOLDER_VARIABLE) or Path.cwd() / ".lab" / "virtual").absolute()
+
+
+def hold(folder: Path) -> IO[bytes] | None:
+    """Take the lock of the bench in this folder for as long as the file is open; None: another process has it."""
+    file = (folder / _LOCK).open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
+
+
+def running(folder: Path) -> BenchState | None:
+    """The bench that runs in this folder, once it is ready; what a killed one left is not believed."""
+    if not (folder / _LOCK).exists():
+        return None
+    lock = hold(folder)
+    if lock is not None:
+        lock.close()
+        return None
+    try:
+        return cattrs.structure(json.loads((folder / _STATE).read_text()), BenchState)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, cattrs.BaseValidationError) as error:
+        raise LabStableError(
+            f"{folder / _STATE}: cannot be understood ({error}); was it edited? `lab virtual down` and `up` write it anew"
+        ) from error
+
+
+def expect(folder: Path) -> BenchState:
+    """As `running`.
+
+    Raises:
+        ConfigurationError: no bench runs there.
+    """
+    state = running(folder)
+    if state is None:
+        raise ConfigurationError(f"no virtual bench runs in {folder}; start it with `lab virtual up`")
+    return state
+
+
+def publish(folder: Path, state: BenchState) -> None:
+    """Tell that the bench is ready."""
+    aside = folder / f".{_STATE}"
+    aside.write_text(json.dumps(asdict(state), indent=2) + "\n")
+    aside.replace(folder / _STATE)
+
+
+def withdraw(folder: Path) -> None:
+    """Forget what an earlier bench told."""
+    (folder / _STATE).unlink(missing_ok=True)

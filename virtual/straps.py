@@ -1,0 +1,39 @@
+"""Boot-mode straps: one file per line, as digital outputs write them ("0" or "1")."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.errors import LabStableError
+
+
+def path(folder: Path, bit: int) -> Path:
+    """The file of a strap line; bit 0 is the lowest."""
+    return folder / f"bit{bit}"
+
+
+def create(folder: Path, bits: int) -> None:
+    """Make the files of `bits` lines, all low; those that exist keep their level."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for bit in range(bits):
+        if not path(folder, bit).exists():
+            path(folder, bit).write_text("0\n")
+
+
+def read(folder: Path, bits: int) -> int:
+    """The strap word.
+
+    Raises:
+        LabStableError: a file is missing or holds neither 0 nor 1.
+    """
+    word = 0
+    for bit in range(bits):
+        file = path(folder, bit)
+        try:
+            level = file.read_text(encoding="ascii", errors="replace").strip()
+        except OSError as error:
+            raise LabStableError(f"{file}: cannot read the strap: {error.strerror}; write 0 or 1 to it") from error
+        if level not in {"0", "1"}:
+            raise LabStableError(f"{file}: expected 0 or 1, found {level[:20]!r}; write 0 or 1 to it")
+        word |= int(level) << bit
+    return word
