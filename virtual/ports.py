@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import socket
 from pathlib import Path
 
@@ -51,7 +50,7 @@ def owner(port: int) -> str:
             continue
         with contextlib.suppress(OSError):  # another user's, or gone by now
             for descriptor in (folder / "fd").iterdir():
-                target = os.readlink(descriptor)
+                target = str(descriptor.readlink())
                 if target.startswith("socket:[") and target[8:-1] in inodes:
                     command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
                     return f"process {folder.name} ({command[:80]})"

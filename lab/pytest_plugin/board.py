@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,7 @@ def boot_measurer(
     except BoardlabError as error:
         pytest.exit(f"error: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
     config.stash[RUN_KEY] = measurer
-    write = config.pluginmanager.getplugin("terminalreporter").write_line
-    write("")
+    write = _writer(config)
     write(f"run {measurer.run.id} on {strategy.board} ({strategy.type.title}), results in {measurer.store.url}")
     yield measurer
     try:
@@ -130,7 +130,7 @@ def boot_measurer(
             values = ";".join(f"{s.value:.6f}" for s in measurement.samples)
             record_testsuite_property(f"{measurement.metric.name}[{label}] {measurement.metric.unit}", values)
     except BoardlabError as error:
-        write(f"error: {error}", red=True)
+        write(f"error: {error}")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -177,10 +177,24 @@ def _begin(config: pytest.Config, strategy: Any) -> BootMeasurer:
                 clock=clock,
             ),
         )
-    progress = Progress(config.pluginmanager.getplugin("terminalreporter").write_line, clock, total=0)
+    progress = Progress(_writer(config), clock, total=0)
     boot_run = BootRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
     return BootMeasurer(boot_run)
+
+
+def _writer(config: pytest.Config) -> Callable[[str], None]:
+    """Writes a line to the terminal while a test runs, past pytest's capturing."""
+    terminal = config.pluginmanager.getplugin("terminalreporter")
+    capture = config.pluginmanager.getplugin("capturemanager")
+
+    def write(line: str) -> None:
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            terminal.ensure_newline()
+            terminal.write_line(line)
+            terminal.flush()
+
+    return write
 
 
 def _media(config: pytest.Config, board_type: BoardType) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lab.clock import Clock
-from lab.errors import LabError, LabTransientError
+from lab.errors import BoardlabError, LabTransientError
 from virtual.board import BoardFolder
 from virtual.process import Child
 from virtual.qemu import recipe
@@ -62,43 +62,38 @@ class QemuVirt:
         self._firmware = firmware
         self._adapter = adapters["uart0"]
         self._clock = clock
+        self._log_start = 0  # where the log of this power cycle begins
         self._child: Child | None = None
         self._serial: Serial | None = None
+        self._qmp: Qmp | None = None
         self._events: asyncio.Task[None] | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """QEMU's process, while it runs."""
-        return None if self._child is None or self._child.ended.is_set() else self._child.pid
 
     async def power_on(self, straps: int) -> int:
         """See `Backend`; the board's power-on is the "cont" that releases its CPU, QEMU's own start is before it."""
         await self.power_off()
+        self._log_start = self._folder.qemu_log.stat().st_size if self._folder.qemu_log.exists() else 0
         self._serial = Serial(self._adapter)
-        qmp_local, qmp_remote = socket.socketpair()
-        console_fd, qmp_fd = self._serial.remote.fileno(), qmp_remote.fileno()
+        local, remote = socket.socketpair()
         try:
-            self._child = Child(
-                command(self._folder, self._firmware, straps, console_fd, qmp_fd),
-                self._folder.qemu_log,
-                pass_fds=(console_fd, qmp_fd),
-                ended_hook=self._ended,
-            )
-            self._serial.remote.close()
-            qmp_remote.close()
+            with self._serial.remote as console, remote:
+                self._child = Child(
+                    command(self._folder, self._firmware, straps, console.fileno(), remote.fileno()),
+                    self._folder.qemu_log,
+                    pass_fds=(console.fileno(), remote.fileno()),
+                    ended_hook=self._ended,
+                )
             async with asyncio.timeout(_START_S):
-                qmp = await Qmp.open(qmp_local)
+                self._qmp = await Qmp.open(local)
                 released_ns = self._clock.now_ns()
-                await qmp.execute("cont")
-        except (LabError, TimeoutError, OSError) as error:
+                await self._qmp.execute("cont")
+        except (BoardlabError, TimeoutError, OSError) as error:
             await self.power_off()
+            local.close()
             reason = f"QEMU did not start within {_START_S:.0f} s" if isinstance(error, TimeoutError) else str(error)
             raise LabTransientError(
-                f"{self._folder.name}: {reason}; {_last_line(self._folder.qemu_log)}", failure="virtual_board"
+                f"{self._folder.name}: {reason}; {self._last_words()}", failure="virtual_board"
             ) from error
-        finally:
-            qmp_remote.close()
-        self._events = asyncio.create_task(qmp.follow())
+        self._events = asyncio.create_task(self._qmp.follow())
         return released_ns
 
     async def power_off(self) -> None:
@@ -111,17 +106,21 @@ class QemuVirt:
             self._events.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._events
-        self._child = self._serial = self._events = None
+        if self._qmp is not None:
+            self._qmp.close()
+        self._child = self._serial = self._events = self._qmp = None
 
     def _ended(self, status: int) -> None:
+        if self._events is None:
+            return  # it has not been released: that is power_on's to tell
         if self._serial is not None:
             self._serial.close()
-        self.died_hook(f"QEMU ended by itself with status {status}; {_last_line(self._folder.qemu_log)}")
+        self.died_hook(f"QEMU ended by itself with status {status}; {self._last_words()}")
 
-
-def _last_line(log: Path) -> str:
-    with contextlib.suppress(OSError):
-        lines = log.read_text(errors="replace").strip().splitlines()
-        if lines:
-            return f"its last words are {lines[-1]!r} ({log})"
-    return f"it left no message ({log})"
+    def _last_words(self) -> str:
+        log = self._folder.qemu_log
+        with contextlib.suppress(OSError):
+            lines = log.read_bytes()[self._log_start :].decode(errors="replace").strip().splitlines()
+            if lines:
+                return f"its last words are {lines[-1]!r} ({log})"
+        return f"it left no message ({log})"

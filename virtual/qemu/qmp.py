@@ -21,14 +21,18 @@ class Qmp:
 
     @classmethod
     async def open(cls, sock: socket.socket) -> Qmp:
-        """Wait for QEMU's greeting and negotiate.
+        """Wait for QEMU's greeting and negotiate; the socket belongs to the connection from now on.
 
         Raises:
             LabTransientError: QEMU ended instead.
         """
         qmp = cls(*await asyncio.open_unix_connection(sock=sock))
-        await qmp._message("QMP")
-        await qmp.execute("qmp_capabilities")
+        try:
+            await qmp._message("QMP")
+            await qmp.execute("qmp_capabilities")
+        except BaseException:
+            qmp.close()
+            raise
         return qmp
 
     async def execute(self, command: str) -> None:
