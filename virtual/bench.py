@@ -21,7 +21,7 @@ from attrs import frozen
 from lab import boards
 from lab.clock import Clock, MonotonicRaw
 from lab.errors import BoardlabError, LabError
-from virtual import kinds, straps, tasmota
+from virtual import kinds, panel, straps, tasmota
 from virtual.board import BoardFolder, Power
 from virtual.http import Answer, Request, serve
 from virtual.outlet import Outlet
@@ -42,12 +42,14 @@ class Wanted:
 
     Attributes:
         boards: (name, board type) of each.
-        pdu_port: where its pdudaemon listens. idle_off_s: see `Outlet`.
+        switch_port: where its power switch listens; 0: anywhere. pdu_port: where its pdudaemon does.
+        idle_off_s: see `Outlet`.
         latency_timer_ms: of every USB adapter.
     """
 
     folder: Path
     boards: tuple[tuple[str, str], ...]
+    switch_port: int
     pdu_port: int
     idle_off_s: float
     latency_timer_ms: float
@@ -80,6 +82,8 @@ class Bench:
             return tasmota.ok(
                 {"boards": [self._status(*pair) for pair in zip(self.states, self.outlets, strict=True)]}
             )
+        if request.path.startswith(panel.PREFIX):
+            return panel.answer(request, {outlet.folder.name: outlet for outlet in self.outlets})
         text = request.query.get("cmnd", "")
         command = tasmota.parse(text) if request.path == tasmota.PATH else None
         if command is None or not 1 <= command.outlet <= len(self.outlets):
@@ -108,13 +112,12 @@ class Bench:
     def _outlet(self, name: str, type_name: str) -> Outlet:
         board_type = boards.load(type_name)
         folder = BoardFolder(self.wanted.folder / name)
-        truth = TruthLog(folder.truth_log, board_type.console.speed_bd)
-        self._truths.append(truth)
+        truth = self._log(folder.truth_log, board_type.console.speed_bd)
         adapters = {
             uart.name: UartAdapter(
                 folder.uart(uart.name),
                 self._pacer,
-                truth,
+                truth if uart is board_type.console else self._log(folder.truth_of(uart.name), uart.speed_bd),
                 speed_bd=uart.speed_bd,
                 latency_timer_ms=self.wanted.latency_timer_ms,
             )
@@ -131,6 +134,11 @@ class Bench:
             boot_mode_bits=board_type.boot_mode_bits,
             idle_off_s=self.wanted.idle_off_s,
         )
+
+    def _log(self, path: Path, speed_bd: int) -> TruthLog:
+        log = TruthLog(path, speed_bd)
+        self._truths.append(log)
+        return log
 
     @staticmethod
     def _status(state: BoardState, outlet: Outlet) -> dict[str, object]:
@@ -158,7 +166,7 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
     async with contextlib.AsyncExitStack() as stack:
         bench = Bench(wanted, MonotonicRaw())
         stack.push_async_callback(bench.close)
-        server = await serve("127.0.0.1", 0, bench.answer)
+        server = await serve("127.0.0.1", wanted.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
         daemon = PduDaemon(wanted.folder, find(), wanted.pdu_port, switch, len(bench.outlets))
@@ -182,13 +190,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m virtual.bench")
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--board", action="append", required=True, metavar="NAME=TYPE")
+    parser.add_argument("--switch-port", type=int, default=0)
     parser.add_argument("--pdu-port", type=int, required=True)
     parser.add_argument("--idle-off", type=float, default=0.0)
     parser.add_argument("--latency-timer-ms", type=float, default=1.0)
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     named = tuple((name, kind) for name, _, kind in (board.partition("=") for board in given.board))
-    wanted = Wanted(given.dir, named, given.pdu_port, given.idle_off, given.latency_timer_ms)
+    wanted = Wanted(given.dir, named, given.switch_port, given.pdu_port, given.idle_off, given.latency_timer_ms)
     lock = hold(wanted.folder)
     if lock is None:
         _log.error("another bench runs in %s", wanted.folder)

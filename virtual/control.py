@@ -14,11 +14,10 @@ from pathlib import Path
 import requests
 from attrs import frozen
 
-from lab import boards
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from virtual import environment, kinds, pdudaemon, ports
+from virtual import pdudaemon, ports
 from virtual.bench import STATUS_PATH
-from virtual.board import BoardFolder
+from virtual.board import BoardFolder, BoardKind, Place
 from virtual.state import ENV, LOG, BenchState, hold, running
 
 START_S = 60.0
@@ -28,12 +27,21 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @frozen
+class Wish:
+    """A board that the bench shall have."""
+
+    name: str
+    board_type: str
+    kind: BoardKind
+
+
+@frozen
 class Order:
     """What `up` is asked for; see its options."""
 
     folder: Path
-    board_type: str
-    name: str
+    boards: tuple[Wish, ...]
+    switch_port: int
     pdu_port: int
     idle_off_s: float
     latency_timer_ms: float
@@ -50,23 +58,24 @@ def up(order: Order, report: Callable[[str], None]) -> BenchState:
     state = running(order.folder)
     if state is not None:
         _same(order, state)
-        report(f"Already up: {order.name} in {order.folder}")
+        report(f"Already up: {', '.join(board.name for board in state.boards)} in {order.folder}")
         return state
-    kind = kinds.load(order.board_type)
     _check(order)
     pdudaemon.find()
     port = order.pdu_port or ports.free_port()
     ports.require_free(port, "--pdu-port")
+    if order.switch_port:
+        ports.require_free(order.switch_port, "--switch-port")
     try:
         order.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise ConfigurationError(
             f"{order.folder}: cannot be made: {error.strerror}; choose another with --dir"
         ) from error
-    kind.prepare(BoardFolder(order.folder / order.name), fresh=order.fresh, report=report)
+    for board in order.boards:
+        board.kind.prepare(BoardFolder(order.folder / board.name), fresh=order.fresh, report=report)
     state = _start(order, port)
-    text = environment.of_bench(order.folder, state, order.latency_timer_ms)
-    (order.folder / ENV).write_text(text, encoding="utf-8")
+    _write_environments(order, state)
     return state
 
 
@@ -107,10 +116,22 @@ def status(state: BenchState) -> list[dict[str, object]]:
     return found
 
 
+def _write_environments(order: Order, state: BenchState) -> None:
+    """One for each board in its folder, and the first board's in the bench's."""
+    for number, board in enumerate(order.boards, 1):
+        folder = BoardFolder(order.folder / board.name)
+        text = board.kind.environment(Place(folder, number, state.pdudaemon, state.http, order.latency_timer_ms))
+        (folder.path / ENV).write_text(text, encoding="utf-8")
+        if number == 1:
+            (order.folder / ENV).write_text(text, encoding="utf-8")
+
+
 def _start(order: Order, port: int) -> BenchState:
     log = order.folder / LOG
     command = [sys.executable, "-m", "virtual.bench", "--dir", str(order.folder), "--pdu-port", str(port)]
-    command += ["--board", f"{order.name}={order.board_type}", "--idle-off", str(order.idle_off_s)]
+    for board in order.boards:
+        command += ["--board", f"{board.name}={board.board_type}"]
+    command += ["--switch-port", str(order.switch_port), "--idle-off", str(order.idle_off_s)]
     command += ["--latency-timer-ms", str(order.latency_timer_ms)]
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -129,20 +150,22 @@ def _start(order: Order, port: int) -> BenchState:
 
 
 def _check(order: Order) -> None:
-    if not _NAME.fullmatch(order.name):
-        raise ConfigurationError(
-            f"--name {order.name!r}: letters, digits, '.', '_' and '-', at most 64, no leading sign"
-        )
-    if not 0 <= order.pdu_port <= 65535:
-        raise ConfigurationError(f"--pdu-port {order.pdu_port}: 0 (a free one) to 65535")
+    for board in order.boards:
+        if not _NAME.fullmatch(board.name):
+            raise ConfigurationError(
+                f"--name {board.name!r}: letters, digits, '.', '_' and '-', at most 64, no leading sign"
+            )
+    for option, port in (("--pdu-port", order.pdu_port), ("--switch-port", order.switch_port)):
+        if not 0 <= port <= 65535:
+            raise ConfigurationError(f"{option} {port}: 0 (a free one) to 65535")
     if order.idle_off_s < 0 or order.latency_timer_ms < 0:
         raise ConfigurationError("--idle-off and --latency-timer-ms: 0 or more")
-    boards.load(order.board_type)
 
 
 def _same(order: Order, state: BenchState) -> None:
-    there = state.boards[0]
-    if (there.name, there.type) != (order.name, order.board_type):
+    there = [(board.name, board.type) for board in state.boards]
+    if there != [(board.name, board.board_type) for board in order.boards]:
+        names = ", ".join(f"{name} ({kind})" for name, kind in there)
         raise ConfigurationError(
-            f"the bench in {order.folder} has {there.name} ({there.type}); `lab virtual down` first, or use another --dir"
+            f"the bench in {order.folder} has {names}; `lab virtual down` first, or use another --dir"
         )

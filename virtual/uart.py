@@ -37,6 +37,7 @@ class UartAdapter:
         room_hook: called when the transmitter has room again; a board with flow control refills it there.
         receive_hook: called with each byte from the host when it has arrived at the board.
         overruns: bytes lost since nobody read the pty.
+        pacer: what fires at the line's deadlines; a simulated board uses it for its own.
         active_ns: when a byte last went through, in either direction.
     """
 
@@ -56,7 +57,7 @@ class UartAdapter:
         self.overruns = 0
         self.active_ns = 0
         self.truth = truth
-        self._pacer = pacer
+        self.pacer = pacer
         self._loop = asyncio.get_running_loop()
         self._flush: asyncio.TimerHandle | None = None
         self._reading = True
@@ -77,23 +78,23 @@ class UartAdapter:
 
     def transmit(self, data: bytes) -> None:
         """The board sends `data`; the line takes more than its FIFO holds, `room` is for boards that care."""
-        self._to_host.line.push(data, self._pacer.clock.now_ns())
-        self._pacer.update(self._to_host)
+        self._to_host.line.push(data, self.pacer.clock.now_ns())
+        self.pacer.update(self._to_host)
 
     def discard(self) -> None:
         """The board lost its power: bytes that have not left the UART are gone, and nobody receives any more."""
         self.room_hook = _no_op
         self.receive_hook = _ignore
-        now_ns = self._pacer.clock.now_ns()
+        now_ns = self.pacer.clock.now_ns()
         for direction in (self._to_host, self._to_board):
             direction.line.discard(now_ns)
-            self._pacer.update(direction)
+            self.pacer.update(direction)
 
     def close(self) -> None:
         """Unplug the adapter: readers of the pty see a hang-up."""
         self._loop.remove_reader(self._master)
-        self._pacer.remove(self._to_host)
-        self._pacer.remove(self._to_board)
+        self.pacer.remove(self._to_host)
+        self.pacer.remove(self._to_board)
         if self._flush is not None:
             self._flush.cancel()
         os.close(self._slave)
@@ -103,7 +104,7 @@ class UartAdapter:
             self.path.unlink()
 
     def _deliver(self) -> None:
-        now_ns = self._pacer.clock.now_ns()  # just before the write: lateness of the pacer is part of the truth
+        now_ns = self.pacer.clock.now_ns()  # just before the write: lateness of the pacer is part of the truth
         self.active_ns = now_ns
         for sent in self._to_host.line.take(now_ns):
             try:
@@ -121,7 +122,7 @@ class UartAdapter:
         self.room_hook()
 
     def _receive(self) -> None:
-        self.active_ns = self._pacer.clock.now_ns()
+        self.active_ns = self.pacer.clock.now_ns()
         for sent in self._to_board.line.take(self.active_ns):
             self.receive_hook(sent.data)
         if not self._reading and self._to_board.line.queued < _HOST_BUFFER_BYTES:
@@ -131,11 +132,11 @@ class UartAdapter:
     def _host_wrote(self) -> None:
         with contextlib.suppress(BlockingIOError):
             data = os.read(self._master, _HOST_BUFFER_BYTES - self._to_board.line.queued)
-            self._to_board.line.push(data, self._pacer.clock.now_ns())
+            self._to_board.line.push(data, self.pacer.clock.now_ns())
         if self._to_board.line.queued >= _HOST_BUFFER_BYTES:
             self._reading = False
             self._loop.remove_reader(self._master)
-        self._pacer.update(self._to_board)
+        self.pacer.update(self._to_board)
 
     def _write_truth(self) -> None:
         self._flush = None

@@ -193,6 +193,18 @@ class BoardType:
                     raise ValueError(f"{where}.sleep_mw.{mode} names {rail!r}, which is not under rails")
 
     @property
+    def media_straps(self) -> list[int]:
+        """The straps that differ between the media, which something has to drive so that they can be selected."""
+        values = [medium.boot_mode for medium in self.media.values()]
+        return [bit for bit in range(self.boot_mode_bits) if len({value >> bit & 1 for value in values}) > 1]
+
+    @property
+    def fixed_straps(self) -> int:
+        """The value of all other straps, as the switches have to be set."""
+        driven = sum(1 << bit for bit in self.media_straps)
+        return next(iter(self.media.values())).boot_mode & ~driven
+
+    @property
     def console(self) -> Uart:
         """The UART with U-Boot's and Linux's console."""
         return next(uart for uart in self.uarts if uart.role == "console")

@@ -33,7 +33,7 @@ ROOMS: Final = (
     Room(
         "virtual",
         "virtual.commands",
-        "Virtual boards: real U-Boot and Linux on QEMU, powered and wired like real ones.",
+        "Virtual boards, powered and wired like real ones: QEMU with real software, and simulated ones by the dozen.",
     ),
 )
 
