@@ -17,6 +17,7 @@ from virtual import control, kinds, pdudaemon
 from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS
 from virtual.images import cache
 from virtual.qemu import recipe
+from virtual.sim import commands as sim_commands
 from virtual.sim.environment import DEFAULT_SWITCH_PORT
 from virtual.sim.order import SimOptions, wishes
 from virtual.state import ENV, default_folder, expect, running
@@ -55,6 +56,9 @@ def up(
     count: Annotated[int, typer.Option(help="sim: how many boards of each type")] = 1,
     release: Annotated[str, typer.Option(help="sim: the release that they run [default: the newest]")] = "",
     seed: Annotated[int, typer.Option(help="sim: of the first board's chance; the others count on")] = 0,
+    scenario: Annotated[
+        Path | None, typer.Option(help="sim: YAML file that says which board misbehaves how, and when")
+    ] = None,
     haste: Annotated[
         float, typer.Option(help="sim: factor on all waiting but the UARTs'; 1: as the real board")
     ] = 1.0,
@@ -63,12 +67,12 @@ def up(
     where = _folder(folder)
     types = board_type or []
     if kind == "sim":
-        boards = wishes(SimOptions(types, count, release, seed, haste))
+        boards = wishes(SimOptions(types, count, release, seed, haste, scenario))
         defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0)
     elif kind == "qemu":
-        if (count, release, seed, haste) != (1, "", 0, 1.0) or len(types) > 1:
+        if (count, release, seed, haste, scenario) != (1, "", 0, 1.0, None) or len(types) > 1:
             raise ConfigurationError(
-                "--count, --release, --seed, --haste and several types are for `lab virtual up sim`"
+                "--count, --release, --seed, --haste, --scenario and several types are for `lab virtual up sim`"
             )
         chosen = types[0] if types else QEMU_TYPE
         boards = (control.Wish(name, chosen, kinds.load(chosen)),)
@@ -139,6 +143,11 @@ def images() -> None:
     """Build the boards' images now (`up` does it when they are missing)."""
     found = recipe.obtain(cache.default_root(), lambda line: typer.echo(line, err=True))
     typer.echo(f"Board images: {found}")
+
+
+app.command()(sim_commands.faults)
+app.command()(sim_commands.fault)
+app.command()(sim_commands.clear)
 
 
 def _folder(given: Path | None) -> Path:

@@ -61,6 +61,12 @@ class Line:
         """Bytes pushed and not yet handed on."""
         return self._queued
 
+    def set_speed(self, speed_bd: int, fifo_bytes: int) -> None:
+        """Go on at another speed; it should be idle, since what is under way would change its speed too."""
+        self._speed_bd = speed_bd
+        self._fifo_bytes = fifo_bytes
+        self._slip_ns = self.duration_ns(SLIP_BYTES)
+
     def duration_ns(self, count: int) -> int:
         """How long `count` bytes take on the line."""
         return count * BITS_PER_BYTE * 1_000_000_000 // self._speed_bd

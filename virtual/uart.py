@@ -17,6 +17,7 @@ from virtual.truth import TruthLog
 
 TX_FIFO_BYTES = 32  # Arm PL011 r1p5 (DDI 0183G, 2.4.3)
 _HOST_BUFFER_BYTES = 256  # what the adapter holds of the host's bytes; more waits in the pty
+_USB_PACKET_BYTES = 512  # bulk, high speed (USB 2.0, 5.8.3)
 _TRUTH_DELAY_S = 0.1  # how long a record may wait before it is in the truth log
 
 
@@ -59,17 +60,13 @@ class UartAdapter:
         self.truth = truth
         self.pacer = pacer
         self._loop = asyncio.get_running_loop()
+        self.tty = ""
         self._flush: asyncio.TimerHandle | None = None
-        self._reading = True
-        self._master, self._slave = os.openpty()
-        # The slave stays open here too: without it the master sees a hang-up whenever the last reader leaves.
-        tty.setraw(self._slave)
-        os.set_blocking(self._master, False)
-        self.tty = os.ttyname(self._slave)
+        self._master = self._slave = -1
+        self._speed_bd, self._fifo_bytes = speed_bd, fifo_bytes
         self._to_host = _Direction(Line(speed_bd, fifo_bytes, round(latency_timer_ms * 1e6)), self._deliver)
         self._to_board = _Direction(Line(speed_bd, fifo_bytes=1), self._receive)
-        _link(path, self.tty)
-        self._loop.add_reader(self._master, self._host_wrote)
+        self.plug()
 
     @property
     def room(self) -> int:
@@ -81,6 +78,43 @@ class UartAdapter:
         self._to_host.line.push(data, self.pacer.clock.now_ns())
         self.pacer.update(self._to_host)
 
+    def set_speed(self, speed_bd: int) -> None:
+        """Go on at another speed, both ways; a faster adapter hands on bigger packets."""
+        fifo_bytes = min(max(self._fifo_bytes, self._fifo_bytes * speed_bd // self._speed_bd), _USB_PACKET_BYTES)
+        now_ns = self.pacer.clock.now_ns()
+        self._to_host.line.set_speed(speed_bd, fifo_bytes)
+        self._to_board.line.set_speed(speed_bd, fifo_bytes=1)
+        self.active_ns = now_ns
+        self.pacer.update(self._to_host)
+        self.pacer.update(self._to_board)
+
+    def plug(self, *, renumbered: bool = False) -> None:
+        """Plug the adapter in: a new pty behind the same link. `renumbered`: surely another one than before."""
+        if self._master >= 0:
+            return
+        spare = os.openpty() if renumbered else ()  # takes the number that has just become free
+        self._master, self._slave = os.openpty()
+        for fd in spare:
+            os.close(fd)
+        # The slave stays open here too: without it the master sees a hang-up whenever the last reader leaves.
+        tty.setraw(self._slave)
+        os.set_blocking(self._master, False)
+        self.tty = os.ttyname(self._slave)
+        self._reading = True
+        _link(self.path, self.tty)
+        self._loop.add_reader(self._master, self._host_wrote)
+
+    def unplug(self) -> None:
+        """Pull the adapter: readers of the pty see a hang-up, and what the board sends is lost."""
+        if self._master < 0:
+            return
+        self._loop.remove_reader(self._master)
+        os.close(self._slave)
+        os.close(self._master)
+        self._master = self._slave = -1
+        if self.path.is_symlink() and str(self.path.readlink()) == self.tty:
+            self.path.unlink()
+
     def discard(self) -> None:
         """The board lost its power: bytes that have not left the UART are gone, and nobody receives any more."""
         self.room_hook = _no_op
@@ -91,26 +125,21 @@ class UartAdapter:
             self.pacer.update(direction)
 
     def close(self) -> None:
-        """Unplug the adapter: readers of the pty see a hang-up."""
-        self._loop.remove_reader(self._master)
+        """Unplug the adapter for good."""
+        self.unplug()
         self.pacer.remove(self._to_host)
         self.pacer.remove(self._to_board)
         if self._flush is not None:
             self._flush.cancel()
-        os.close(self._slave)
-        os.close(self._master)
         self.truth.flush()
-        if self.path.is_symlink() and str(self.path.readlink()) == self.tty:
-            self.path.unlink()
 
     def _deliver(self) -> None:
         now_ns = self.pacer.clock.now_ns()  # just before the write: lateness of the pacer is part of the truth
         self.active_ns = now_ns
         for sent in self._to_host.line.take(now_ns):
-            try:
-                written = os.write(self._master, sent.data)
-            except BlockingIOError:
-                written = 0
+            written = 0
+            with contextlib.suppress(BlockingIOError):
+                written = os.write(self._master, sent.data) if self._master >= 0 else 0
             lost = len(sent.data) - written
             if written:
                 self.truth.data(sent.end_ns - self._to_host.line.duration_ns(lost), now_ns, sent.data[:written])
@@ -125,7 +154,7 @@ class UartAdapter:
         self.active_ns = self.pacer.clock.now_ns()
         for sent in self._to_board.line.take(self.active_ns):
             self.receive_hook(sent.data)
-        if not self._reading and self._to_board.line.queued < _HOST_BUFFER_BYTES:
+        if self._master >= 0 and not self._reading and self._to_board.line.queued < _HOST_BUFFER_BYTES:
             self._reading = True
             self._loop.add_reader(self._master, self._host_wrote)
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 
 from lab.clock import Clock
+from lab.errors import LabTransientError
 from virtual.sim.board import SimBoard
 from virtual.sim.config import SimConfig
+from virtual.sim.faults import plan
+from virtual.sim.faults.base import Fault
 from virtual.sim.model import model
+from virtual.sim.trouble import Switching
 from virtual.uart import UartAdapter
+
+_HANG_S = 60.0  # longer than anybody waits for a PDU
 
 
 def _nobody(_reason: str) -> None: ...
@@ -24,24 +32,76 @@ class SimBackend:
         made = model(board_type, config.release or None)
         console = adapters[made.board.console.name]
         self._pacer, self._truth = console.pacer, console.truth
-        self.board = SimBoard(made, adapters, seed=config.seed, haste=config.haste)
+        self.board = SimBoard(made, adapters, seed=config.seed, haste=config.haste, troubles_for=self._faults_for)
+        self._plans = [plan.read(words, config.seed) for words in config.faults]
+        self._seed = config.seed
+        self._cleared = asyncio.Event()
         self.board.note_hook = self._note
         self.board.dark_hook = self._dark
         self.board.died_hook = self._died
 
     async def power_on(self, straps: int) -> int:
-        """See `Backend`."""
+        """See `Backend`; a faulty PDU does something else.
+
+        Raises:
+            LabTransientError: the PDU answers with an error.
+            ConnectionAbortedError: it closes the connection.
+        """
         now_ns = self._clock.now_ns()
         for name, adapter in self._adapters.items():
             adapter.receive_hook = self._receiver(name)
-        self.board.power_on(straps, now_ns)
+        switching = self.board.power_on(straps, now_ns)
         self._pacer.update(self)
+        await self._answer(switching)
         return now_ns
 
     async def power_off(self) -> None:
-        """See `Backend`; a faulty board may live on."""
-        self.board.power_off(self._clock.now_ns())
+        """See `Backend`; a faulty board lives on, and a faulty PDU does something else.
+
+        Raises:
+            LabTransientError: the PDU answers with an error.
+            ConnectionAbortedError: it closes the connection.
+        """
+        switching = self.board.power_off(self._clock.now_ns())
         self._pacer.update(self)
+        await self._answer(switching)
+
+    def faults(self) -> Mapping[str, object]:
+        """See `Misbehaving`."""
+        at_work = [fault.name for fault in self.board.troubles if isinstance(fault, Fault)]
+        return {"cycle": self.board.cycle, "now": at_work, "planned": [planned.words() for planned in self._plans]}
+
+    def inject(self, order: Mapping[str, str]) -> None:
+        """See `Misbehaving`; `cycles` may also be "next", which it is unless it is given, or "now"."""
+        when = order.get("cycles", "next")
+        cycles = str(self.board.cycle + 1) if when in {"next", "now"} else when
+        planned = plan.read({**order, "cycles": cycles}, self._seed)
+        if when == "now":
+            self.board.add_trouble(planned.fault(self.board.cycle))
+            self._pacer.update(self)
+        else:
+            self._plans.append(planned)
+
+    def clear(self) -> None:
+        """See `Misbehaving`."""
+        self._plans.clear()
+        self.board.clear_troubles()
+        self._cleared.set()
+
+    def _faults_for(self, cycle: int) -> Sequence[Fault]:
+        return [planned.fault(cycle) for planned in self._plans if planned.strikes(cycle)]
+
+    async def _answer(self, switching: Switching) -> None:
+        match switching:
+            case Switching.ERROR:
+                raise LabTransientError("the PDU says that it cannot switch", failure="pdu_refused")
+            case Switching.REFUSE:
+                raise ConnectionAbortedError
+            case Switching.HANG:
+                self._cleared.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_HANG_S):
+                        await self._cleared.wait()
 
     def deadline_ns(self) -> int | None:
         """See `virtual.pacer.Paced`."""

@@ -11,7 +11,7 @@ from virtual.sim.computer import Computer
 from virtual.sim.machine import Machine, Port
 from virtual.sim.model import Model
 from virtual.sim.storage import Storage
-from virtual.sim.trouble import Trouble
+from virtual.sim.trouble import Switching, Trouble
 
 
 def _nothing() -> None: ...
@@ -88,16 +88,19 @@ class SimBoard:
         """All faults end now; what they have done to the board stays until its next power on."""
         self._troubles.clear()
 
-    def power_on(self, straps: int, now_ns: int) -> None:
-        """The power input is on, with these boot-mode pins."""
+    def power_on(self, straps: int, now_ns: int) -> Switching:
+        """The PDU is told to switch on, with these boot-mode pins; a new power cycle begins. Returns what the PDU does."""
         self.run(now_ns)
         self.cycle += 1
-        lives = self.computer is not None
-        self._dies_ns = None
         self._troubles[:] = self.troubles_for(self.cycle)
         self.note_hook(f"cycle={self.cycle} power=on straps={straps:#x} troubles={len(self._troubles)}")
+        switching = self._switching("on")
+        if switching is not Switching.OBEY:
+            return switching
+        lives = self.computer is not None
+        self._dies_ns = None
         if lives or any(trouble.stays_off() for trouble in self._troubles):
-            return  # still charged: no reset; or the power does not come through
+            return switching  # still charged: no reset; or the power does not come through
         self._died = False
         self._machine.now_ns = max(self._machine.now_ns, now_ns)
         self.computer = Computer(
@@ -117,18 +120,20 @@ class SimBoard:
             if beside is not None:
                 self._machine.spawn(beside)
         self.run(now_ns)
+        return switching
 
-    def power_off(self, now_ns: int) -> None:
-        """The power input is off; the board's supplies may take a while to notice."""
+    def power_off(self, now_ns: int) -> Switching:
+        """The PDU is told to switch off; the board's supplies may take a while to notice. Returns what the PDU does."""
         self.run(now_ns)
         self.note_hook(f"cycle={self.cycle} power=off")
-        if self.computer is None:
-            return
+        switching = self._switching("off")
+        if switching is not Switching.OBEY or self.computer is None or self._dies_ns is not None:
+            return switching
         lags = [trouble.stays_on_ns() for trouble in self._troubles]
-        if None in lags:
-            return
-        self._dies_ns = now_ns + max((lag for lag in lags if lag is not None), default=0)
-        self.run(now_ns)
+        if None not in lags:
+            self._dies_ns = now_ns + max((lag for lag in lags if lag is not None), default=0)
+            self.run(now_ns)
+        return switching
 
     def receive(self, uart: str, data: bytes, now_ns: int) -> None:
         """Bytes have arrived at a UART."""
@@ -151,6 +156,10 @@ class SimBoard:
         if self.computer is not None and not self._machine.running and not self._died:
             self._died = True
             self.died_hook()
+
+    def _switching(self, command: str) -> Switching:
+        wrong = [done for trouble in self._troubles if (done := trouble.switching(command)) is not Switching.OBEY]
+        return wrong[0] if wrong else Switching.OBEY
 
     def _lose_power(self) -> None:
         self._dies_ns = None
@@ -180,3 +189,12 @@ class _Wire:
 
     def transmit(self, data: bytes) -> None:
         self.port.transmit(self.board.transmit(self.name, data))
+
+    def set_speed(self, speed_bd: int) -> None:
+        self.port.set_speed(speed_bd)
+
+    def unplug(self) -> None:
+        self.port.unplug()
+
+    def plug(self, *, renumbered: bool) -> None:
+        self.port.plug(renumbered=renumbered)

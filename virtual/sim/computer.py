@@ -33,6 +33,9 @@ class Computer:
         medium: what it boots from, once the ROM has decided.
         missing_media: media that are not plugged in, or do not answer.
         stage: where it is, in one word.
+        wakes_in_ns: how long it will sleep at most.
+        locked: nobody can log in.
+        wall_jump_s: by how much the wall clock was stepped.
         sleep: the low-power mode that it enters or is in; a fault may change it on the way, or clear it to refuse.
     """
 
@@ -50,6 +53,9 @@ class Computer:
     missing_media: set[str] = field(factory=set, init=False)
     stage: str = field(default="off", init=False)
     sleep: str = field(default="", init=False)
+    wakes_in_ns: int | None = field(default=None, init=False)
+    locked: bool = field(default=False, init=False)
+    wall_jump_s: float = field(default=0.0, init=False)
     durations: Durations = field(init=False)
 
     @property
@@ -101,6 +107,10 @@ class Computer:
         """Print, with a carriage return before each line feed; waits until the UART has taken it."""
         if text:
             yield Say(uart or self.console, text.replace("\n", "\r\n").encode())
+
+    def set_speed(self, speed_bd: int) -> None:
+        """The console changes its speed, on both sides."""
+        self.machine.set_speed(self.console, speed_bd)
 
     def echo(self, data: bytes) -> Program[None]:
         """Send typed bytes back as they are."""

@@ -27,6 +27,18 @@ class Port(Protocol):
         """Queue bytes."""
         ...
 
+    def set_speed(self, speed_bd: int) -> None:
+        """Send and receive at another speed from now on."""
+        ...
+
+    def unplug(self) -> None:
+        """The adapter on this UART goes away."""
+        ...
+
+    def plug(self, *, renumbered: bool) -> None:
+        """It comes back, as another device if `renumbered`."""
+        ...
+
 
 @define(eq=False)
 class Task:
@@ -82,6 +94,19 @@ class Machine:
     def others(self, task: Task) -> list[Task]:
         """The tasks that run beside this one."""
         return [other for other in self._tasks if other is not task]
+
+    def set_speed(self, uart: str, speed_bd: int) -> None:
+        """Another speed for a UART."""
+        self.speed_bd[uart] = speed_bd
+        self._ports[uart].set_speed(speed_bd)
+
+    def unplug(self, uart: str) -> None:
+        """The adapter on a UART goes away."""
+        self._ports[uart].unplug()
+
+    def plug(self, uart: str, *, renumbered: bool) -> None:
+        """It comes back."""
+        self._ports[uart].plug(renumbered=renumbered)
 
     def forget_input(self) -> None:
         """Empty the receivers, as a driver does that takes a UART over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,6 +32,17 @@ POINTS = (
 )
 
 
+class Switching(StrEnum):
+    """What the PDU makes of a command: it obeys; answers with an error; never answers; refuses the connection; or
+    answers that it obeyed, and did nothing."""
+
+    OBEY = "obey"
+    ERROR = "error"
+    HANG = "hang"
+    REFUSE = "refuse"
+    LIE = "lie"
+
+
 class Trouble:
     """A fault at work on a board, for one power cycle. It overrides what it disturbs."""
 
@@ -41,6 +53,10 @@ class Trouble:
     def beside(self, computer: Computer) -> Program[None] | None:
         """A program that runs beside the board's own from power on; None: none."""
         return None
+
+    def switching(self, command: str) -> Switching:
+        """What the PDU makes of `command`, "on" or "off"."""
+        return Switching.OBEY
 
     def stays_off(self) -> bool:
         """Whether the board gets no power although its input is on."""

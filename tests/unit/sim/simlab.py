@@ -21,6 +21,9 @@ class VirtualPort:
     line: Line = field(factory=Line)
     said: bytearray = field(factory=bytearray)
     chunks: list[tuple[int, bytes]] = field(factory=list)
+    plugged: bool = True
+    renumbered: bool = False
+    changes: list[tuple[int, bool]] = field(factory=list)
 
     @property
     def room(self) -> int:
@@ -28,6 +31,17 @@ class VirtualPort:
 
     def transmit(self, data: bytes) -> None:
         self.line.push(data, self.lab.now_ns)
+
+    def set_speed(self, speed_bd: int) -> None:
+        self.line.set_speed(speed_bd, fifo_bytes=16 * max(1, min(speed_bd // 115200, 32)))
+
+    def unplug(self) -> None:
+        self.plugged = False
+        self.changes.append((self.lab.now_ns, False))
+
+    def plug(self, *, renumbered: bool) -> None:
+        self.plugged, self.renumbered = True, renumbered
+        self.changes.append((self.lab.now_ns, True))
 
 
 @define(eq=False)
@@ -101,6 +115,8 @@ class SimLab:
         self.now_ns = max(self.now_ns, due_ns)
         for port in self.ports.values():
             for sent in port.line.take(self.now_ns):
+                if not port.plugged:
+                    continue
                 port.said += sent.data
                 port.chunks.append((self.now_ns, sent.data))
         self.board.run(self.now_ns)

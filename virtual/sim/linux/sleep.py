@@ -36,7 +36,11 @@ class Sleeper:
     @property
     def wall_s(self) -> float:
         """The RTC: it goes on while the kernel's clock stands still."""
-        return self.kernel.wall_offset_s + (self.computer.now_ns - self._started_ns) / NS_PER_S
+        return (
+            self.kernel.wall_offset_s
+            + self.computer.wall_jump_s
+            + (self.computer.now_ns - self._started_ns) / NS_PER_S
+        )
 
     @property
     def alarm_text(self) -> str:
@@ -155,7 +159,8 @@ class Sleeper:
         while True:
             typed = yield from self._next_event(uarts)
             if typed is None:
-                return RTC
+                early, computer.wakes_in_ns = computer.wakes_in_ns is not None, None
+                return MAIN_IO if early else RTC
             if typed.uart in sources:
                 if typed.uart == "mcu":
                     yield from computer.say("[IPC RPMSG ECHO] Main domain resumed due to MCU UART\n", "mcu")
@@ -166,6 +171,8 @@ class Sleeper:
         left_ns = None
         if self._alarm_s is not None:
             left_ns = max(0, round((self._alarm_s - self.wall_s) * NS_PER_S))
+        if self.computer.wakes_in_ns is not None:
+            left_ns = self.computer.wakes_in_ns if left_ns is None else min(left_ns, self.computer.wakes_in_ns)
         return (yield Hear(tuple(uarts), left_ns))
 
     def _up(self, mode: str, source: int) -> Program[None]:

@@ -71,14 +71,14 @@ class UserSpace:
                 return ""
             yield from self.computer.at("login.password")
             expected = self.passwords.get(user)
-            if expected == "":
+            if expected == "" and not self.computer.locked:
                 yield from self.computer.pause(0.15 * NS_PER_S)
                 return user
             yield from self.computer.write(b"Password: ")
             given = yield from read_line(self.computer, interrupted="\n", secret=True, ends=True)
         except (InterruptedCommandError, EndOfInputError):
             return ""
-        if expected is not None and given == expected:
+        if expected is not None and given == expected and not self.computer.locked:
             return user
         yield from self.computer.pause(_REFUSAL_S * NS_PER_S)
         yield from self.computer.write(b"\nLogin incorrect\n")
