@@ -14,7 +14,7 @@ from typing import Protocol
 from attrs import define, field, frozen
 
 from lab.boards import BoardType
-from lab.errors import BoardlabError, BoardTransientError, LabTransientError
+from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag, Metric, Sample
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
 
@@ -22,7 +22,11 @@ START = "starting_kernel"
 END = "login"
 LINE_LIMIT = 4096  # bytes of a line that are searched; longer lines are garbage
 GARBAGE_SHARE = 0.3  # of bytes that no console prints, in the last kilobyte, at which it is called garbled
+FLOOD_BYTES = 1_000_000  # between two moments; a talkative kernel prints some 50 kB
 SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it waits for somebody
+
+
+_KERNEL_LINE = re.compile(r"\[ *\d+\.\d{6}\] [^\n]*\n")
 
 
 class MomentLike(Protocol):
@@ -79,6 +83,7 @@ class BootWatch:
     software: dict[str, str] = field(factory=dict, init=False)
     _line: bytes = field(default=b"", init=False)
     _recent: bytes = field(default=b"", init=False)
+    _unmarked_bytes: int = field(default=0, init=False)
     _last_byte_ns: int | None = field(default=None, init=False)
     _failure: BoardlabError | None = field(default=None, init=False)
     _stopped: bool = field(default=False, init=False)
@@ -91,6 +96,7 @@ class BootWatch:
     def moment(self, moment: MomentLike) -> None:
         """Take note of a moment; a banner that comes once too often is a reset."""
         self.moments.append(moment)
+        self._unmarked_bytes = 0
         pattern = next(p for p in self.board.moments if p.name == moment.name)
         count = sum(m.name == moment.name for m in self.moments)
         is_banner = pattern.required and self.board.moments.index(pattern) <= self._index("uboot")
@@ -104,6 +110,7 @@ class BootWatch:
     def feed(self, data: bytes, t_ns: int) -> None:
         """Take the bytes of one read, stamped `t_ns`."""
         self._last_byte_ns = t_ns
+        self._unmarked_bytes += len(data)
         self._recent = (self._recent + data)[-1024:]
         *complete, rest = (self._line + data).split(b"\n")
         for line in complete:
@@ -116,7 +123,8 @@ class BootWatch:
         """Raise when the boot has failed by now.
 
         Raises:
-            BoardTransientError: silent, hung, panicked, reset, stopped at the U-Boot prompt, too slow.
+            BoardTransientError: silent, hung, panicked, reset, flooding, stopped at the U-Boot prompt, too slow.
+            TestTransientError: the login prompt came, but in pieces.
             LabTransientError: booted from another medium than the straps selected, or an unreadable console.
         """
         if self._failure is not None:
@@ -139,6 +147,18 @@ class BootWatch:
                 f"U-Boot stopped at its prompt instead of booting from {self.medium}: a key came during autoboot, or "
                 f"bootcmd failed. Last line before it: {self._last_text()!r}",
                 failure="stopped_at_uboot",
+            )
+        if silence_ns > SETTLE_NS and self._prompt_in_pieces():
+            raise TestTransientError(
+                "the login prompt came in pieces, with kernel messages between them, so its moment is not known. Let the "
+                "release print less while it starts (loglevel=4 on the kernel's command line), or measure once more",
+                failure="prompt_broken",
+            )
+        if self._unmarked_bytes > FLOOD_BYTES:
+            raise BoardTransientError(
+                f"the console is flooded: {self._unmarked_bytes} bytes since the last moment, and no prompt. "
+                f"The last line: {self._last_text()!r}",
+                failure="log_flood",
             )
         if silence_ns / 1e9 > limits.hang_silence_s:
             stage = self._stage()
@@ -255,6 +275,12 @@ class BootWatch:
         if START in names or "first_printk" in names:
             return "kernel"
         return "uboot" if "uboot" in names else "spl"
+
+    def _prompt_in_pieces(self) -> bool:
+        """Whether the login prompt stands in the last text once the kernel's lines are taken out of it."""
+        pattern = next(p.pattern for p in self.board.moments if p.name == END)
+        text = _KERNEL_LINE.sub("", self._recent.decode("latin-1"))
+        return re.search(pattern, text[text.rfind("\n") + 1 :]) is not None
 
     def _last_text(self) -> str:
         lines = [part for part in self._recent.decode("latin-1").splitlines() if part.strip()]

@@ -58,8 +58,7 @@ class Fault(Trouble):
 
 
 def parameters(kind: type[Fault]) -> dict[str, attrs.Attribute[Any]]:
-    """A fault's parameters."""
-    attrs.resolve_types(kind)
+    """A fault's parameters; the type of each is that of its default."""
     return {each.name: each for each in attrs.fields(kind) if not each.metadata.get("hidden") and each.init}
 
 
@@ -82,7 +81,7 @@ def make(kind: type[Fault], given: dict[str, str], dice: Random) -> Fault:
 
 def _value(kind: type[Fault], parameter: attrs.Attribute[Any], text: str) -> object:
     with _named(kind, {parameter.name: text}):
-        return _READERS[parameter.type or str](text)
+        return _READERS[type(parameter.default)](text)
 
 
 def _yes(text: str) -> bool:

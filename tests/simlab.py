@@ -8,6 +8,7 @@ from virtual.line import Line
 from virtual.sim.board import SimBoard
 from virtual.sim.machine import FIFO_BYTES
 from virtual.sim.model import model
+from virtual.sim.trouble import Switching
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -21,6 +22,7 @@ class VirtualPort:
     line: Line = field(factory=Line)
     said: bytearray = field(factory=bytearray)
     chunks: list[tuple[int, bytes]] = field(factory=list)
+    sent: list[tuple[int, bytes]] = field(factory=list)
     plugged: bool = True
     renumbered: bool = False
     changes: list[tuple[int, bool]] = field(factory=list)
@@ -55,6 +57,7 @@ class SimLab:
     now_ns: int = 1_000 * S
     notes: list[str] = field(factory=list)
     ports: dict[str, VirtualPort] = field(init=False)
+    straps: int = 0
     board: SimBoard = field(init=False)
     console: str = field(init=False)
 
@@ -64,12 +67,20 @@ class SimLab:
         self.board = SimBoard(made, self.ports, seed=self.seed, haste=self.haste, note_hook=self.notes.append)
         self.board.dark_hook = self._dark
         self.console = made.board.console.name
+        self.straps = made.board.fixed_straps
 
     def on(self, medium: str = "sd") -> None:
-        self.board.power_on(self.board.model.board.media[medium].boot_mode, self.now_ns)
+        self.straps = self.board.model.board.media[medium].boot_mode
+        self.switch("on")
 
     def off(self) -> None:
-        self.board.power_off(self.now_ns)
+        self.switch("off")
+
+    def switch(self, command: str) -> Switching:
+        """The PDU gets a command."""
+        if command == "on":
+            return self.board.power_on(self.straps, self.now_ns)
+        return self.board.power_off(self.now_ns)
 
     def said(self, uart: str | None = None) -> str:
         return self.ports[uart or self.console].said.decode("latin-1").replace("\r\n", "\n")
@@ -85,6 +96,15 @@ class SimLab:
         while (due := self._next_ns()) is not None and due <= end_ns:
             self._step(due)
         self.now_ns = end_ns
+
+    def step_until(self, deadline_ns: int) -> bool:
+        """Let the next thing happen, unless the deadline comes first; whether anything happened."""
+        due = self._next_ns()
+        if due is None or due > deadline_ns:
+            self.now_ns = max(self.now_ns, deadline_ns)
+            return False
+        self._step(due)
+        return True
 
     def run_until(self, text: str, limit_s: float = 120.0, uart: str | None = None) -> None:
         """Run until the console has said it since the last call, or fail."""
@@ -118,6 +138,7 @@ class SimLab:
                 if not port.plugged:
                     continue
                 port.said += sent.data
+                port.sent.append((sent.end_ns, sent.data))
                 port.chunks.append((self.now_ns, sent.data))
         self.board.run(self.now_ns)
 
