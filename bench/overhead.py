@@ -3,7 +3,8 @@
     uv run python bench/overhead.py [--cycles 20]
 
 Both boot the same virtual board from SD through pdudaemon. The board's own time of a cycle is, by the bench's truth
-log, from its release until the last byte of the prompt left its UART, and the discharge time of its type before that.
+log, from the power switch's order (QEMU starts, as supplies would ramp up) until the last byte of the prompt left its
+UART, and the discharge time of its type before that.
 labgrid's way (UBootStrategy with SerialDriver, UBootDriver, ShellDriver, PDUDaemonDriver) stops autoboot and logs in;
 boardlab's way verifies off and the medium, waits for the login prompt, judges, and commits samples and recordings.
 """
@@ -59,12 +60,14 @@ class Result:
 def board_seconds(truth: Truth, start_ns: int, end_ns: int, prompt: bytes) -> tuple[float, int]:
     """The board's own time between two instants: power on to the last prompt before the next power event; cycles."""
     edges = [e for e in truth.power if start_ns <= e.t_ns < end_ns]
-    total_ns = cycles = 0
+    total_ns = cycles = started_ns = 0
     for edge, after in zip(edges, [*edges[1:], None], strict=True):
+        if edge.state == "starting":
+            started_ns = edge.t_ns
         if edge.state != "on":
             continue
         found = truth.find(prompt, edge.t_ns, after.t_ns if after else end_ns)
-        total_ns += found[-1] - edge.t_ns
+        total_ns += found[-1] - started_ns
         cycles += 1
     return total_ns / 1e9, cycles
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import attr
+from labgrid.exceptions import NoResourceFoundError
 from labgrid.factory import target_factory
 from labgrid.step import step
 from labgrid.strategy import Strategy
@@ -86,6 +87,22 @@ class BoardStrategy(Strategy):
         if medium != self.medium:
             self.medium = medium
             self.status = Status.unknown
+
+    def check_lab(self) -> None:
+        """Reach the console and the power switch, before anything is measured; the board is not touched.
+
+        Raises:
+            LabError: one of them is missing or in use.
+        """
+        try:
+            self.target.activate(self.console)
+            self.target.activate(self.power)
+        except NoResourceFoundError as error:
+            raise LabStableError(
+                f"{self.board}: nothing is plugged in that fits {_described(error)}. Is the adapter connected, and its "
+                "`match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
+                failure="adapter_missing",
+            ) from error
 
     @step(args=["status"])
     def transition(self, status: Status | str) -> None:
@@ -238,6 +255,11 @@ class BoardStrategy(Strategy):
         if found is None:
             raise ConfigurationError(f"the env has no {driver}: add one to the target's drivers")
         return found
+
+
+def _described(error: NoResourceFoundError) -> str:
+    waiting = [(type(r).__name__, dict(getattr(r, "match", {}))) for r in error.filter or ()]
+    return ", ".join(f"{name} {match}" for name, match in waiting) or str(error.msg)
 
 
 def _status(status: Status | str) -> Status:

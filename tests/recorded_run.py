@@ -72,7 +72,7 @@ def boot(medium: str, cycle: int, dice: random.Random, flags: frozenset[str]) ->
 
 def record(store: Store, *, cycles: int = 20, virtual: bool = True, finish: bool = True) -> Run:
     """Record a run with a hung kernel on SD, a silent board and a wrong medium on eMMC, and two flagged cycles."""
-    dice = random.Random(16)  # noqa: S311 - no secret
+    dice = random.Random(16)
     board_type, board = ("qemu-virt", "qemu-1") if virtual else ("am62xx_sk", "SK-AM62-0042")
     provenance = {
         "virtual": virtual,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attrs import define, frozen
@@ -49,10 +49,8 @@ class Bench:
 
     def measure(self, medium: str = "sd") -> list[Recorded]:
         """Measure the run's pending cycles; what was recorded, whether or not it ended well."""
-        try:
+        with suppress(BoardlabError):
             self.run.measure(medium)
-        except BoardlabError:
-            pass
         return list(self.store.attempts(self.run.run.id))
 
     def bring(self, state: str) -> list[Told]:
@@ -66,10 +64,8 @@ class Bench:
         def record(attempt: Attempt[None]) -> None:
             told.append(_told(attempt))
 
-        try:
+        with suppress(BoardlabError):
             run_cycles([1], once, record, retries=RETRIES, sleep=self.strategy.sleep)
-        except BoardlabError:
-            pass
         return told
 
     def true_boot_times_s(self) -> list[float]:

@@ -14,21 +14,21 @@ ATTEMPTS: Final = 20
 MEDIA: Final = ("sd", "emmc", "ospi", "usb")
 
 
-def write_all_at_once(url: str, patience_s: float) -> list[int | None]:
+PATIENCE_S: Final = 100  # a writer that waits longer for the others fails, and the test with it
+
+
+def write_all_at_once(url: str) -> list[int | None]:
     """Let WRITERS programs open the database `url` at once and record ATTEMPTS cycles each in run 1; their exit codes.
 
     The database need not exist yet: the first to come makes it, and begins the run.
     """
     context = multiprocessing.get_context("forkserver")  # fresh programs, but they need not import everything again
     context.set_forkserver_preload(["store_writers"])
-    start, begun = context.Barrier(WRITERS), context.Barrier(WRITERS)
+    start, begun = (context.Barrier(WRITERS, timeout=PATIENCE_S) for _ in range(2))
     programs = [context.Process(target=_write, args=(url, number, start, begun)) for number in range(WRITERS)]
     for program in programs:
         program.start()
     for program in programs:
-        program.join(patience_s)
-    for program in programs:
-        program.kill()
         program.join()
     return [program.exitcode for program in programs]
 

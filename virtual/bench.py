@@ -22,17 +22,18 @@ from lab import boards
 from lab.clock import Clock, MonotonicRaw
 from lab.errors import BoardlabError, LabError
 from virtual import kinds, panel, straps, tasmota
-from virtual.board import BoardFolder, Power
+from virtual.board import BoardFolder, Place, Power
 from virtual.http import Answer, Request, serve
 from virtual.outlet import Outlet
 from virtual.pacer import Pacer
 from virtual.pdudaemon import PduDaemon, find
-from virtual.state import BenchState, BoardState, hold, publish, withdraw
+from virtual.state import ENV, BenchState, BoardState, hold, publish, withdraw
 from virtual.truth import TruthLog
 from virtual.uart import UartAdapter
 
 STATUS_PATH = "/status"
 EXIT_TWICE = 3
+LOCK_PATIENCE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -136,6 +137,9 @@ class Bench:
         )
 
     def _log(self, path: Path, speed_bd: int) -> TruthLog:
+        # CLOCK_MONOTONIC_RAW starts anew with the host; one log must not have two time lines.
+        if path.exists():
+            path.replace(path.with_suffix(".log.1"))
         log = TruthLog(path, speed_bd)
         self._truths.append(log)
         return log
@@ -185,6 +189,18 @@ def _prefer_real_time() -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
+def _announce(wanted: Wanted, state: BenchState) -> None:
+    """Write each board's environment into its folder, the first one's into the bench's too, and tell of the bench."""
+    for board in state.boards:
+        folder = BoardFolder(wanted.folder / board.name)
+        place = Place(folder, board.outlet, state.pdudaemon, state.http, wanted.latency_timer_ms)
+        text = kinds.load(board.type).environment(place)
+        (folder.path / ENV).write_text(text, encoding="utf-8")
+        if board.outlet == 1:
+            (wanted.folder / ENV).write_text(text, encoding="utf-8")
+    publish(wanted.folder, state)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bench as a process of its own; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m virtual.bench")
@@ -198,13 +214,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     named = tuple((name, kind) for name, _, kind in (board.partition("=") for board in given.board))
     wanted = Wanted(given.dir, named, given.switch_port, given.pdu_port, given.idle_off, given.latency_timer_ms)
-    lock = hold(wanted.folder)
+    lock = hold(wanted.folder, LOCK_PATIENCE_S)
     if lock is None:
         _log.error("another bench runs in %s", wanted.folder)
         return EXIT_TWICE
     withdraw(wanted.folder)
     try:
-        asyncio.run(run(wanted, lambda state: publish(wanted.folder, state)))
+        asyncio.run(run(wanted, lambda state: _announce(wanted, state)))
     except BoardlabError as error:
         _log.error("%s", error)
         return 1

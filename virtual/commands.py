@@ -62,6 +62,7 @@ def up(
     haste: Annotated[
         float, typer.Option(help="sim: factor on all waiting but the UARTs'; 1: as the real board")
     ] = 1.0,
+    foreground: Annotated[bool, typer.Option("--foreground", help="run the bench here, until Ctrl-C")] = False,
 ) -> None:
     """Bring virtual boards up: their bench, its power switch and pdudaemon. The boards themselves are off."""
     where = _folder(folder)
@@ -87,6 +88,7 @@ def up(
         defaults[1] if idle_off is None else idle_off,
         defaults[2] if latency_timer_ms is None else latency_timer_ms,
         fresh,
+        foreground,
     )
     state = control.up(order, lambda line: typer.echo(line, err=True))
     board = state.boards[0]
@@ -134,7 +136,7 @@ def console(
     board = next((board for board in state.boards if board.name == name), None)
     if board is None:
         raise ConfigurationError(f"no board {name!r}; there are: {', '.join(b.name for b in state.boards)}")
-    lab = sys.argv[0]
+    lab = str(Path(sys.executable).with_name("lab"))
     os.execv(lab, [lab, "console", "attach", next(iter(board.uarts.values()))])  # noqa: S606 - our own command
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -17,8 +18,8 @@ from attrs import frozen
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from virtual import pdudaemon, ports
 from virtual.bench import STATUS_PATH
-from virtual.board import BoardFolder, BoardKind, Place
-from virtual.state import ENV, LOG, BenchState, hold, running
+from virtual.board import BoardFolder, BoardKind
+from virtual.state import LOG, BenchState, hold, running, withdraw
 
 START_S = 60.0
 STOP_S = 30.0
@@ -46,10 +47,11 @@ class Order:
     idle_off_s: float
     latency_timer_ms: float
     fresh: bool
+    foreground: bool = False
 
 
 def up(order: Order, report: Callable[[str], None]) -> BenchState:
-    """Bring a bench up, or find it up.
+    """Bring a bench up, or find it up. In the foreground this process becomes the bench.
 
     Raises:
         ConfigurationError: a wrong name or type, a port in use, pdudaemon or QEMU not installed.
@@ -74,9 +76,10 @@ def up(order: Order, report: Callable[[str], None]) -> BenchState:
         ) from error
     for board in order.boards:
         board.kind.prepare(BoardFolder(order.folder / board.name), fresh=order.fresh, report=report)
-    state = _start(order, port)
-    _write_environments(order, state)
-    return state
+    if order.foreground:
+        report("The bench runs here; Ctrl-C takes it down")
+        os.execv(sys.executable, _command(order, port))  # noqa: S606 - our own program
+    return _start(order, port)
 
 
 def down(folder: Path) -> bool:
@@ -87,8 +90,10 @@ def down(folder: Path) -> bool:
     """
     state = running(folder)
     if state is None:
+        withdraw(folder)  # of a bench that was killed
         return False
-    os.kill(state.pid, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(state.pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_S
     while time.monotonic() < deadline:
         lock = hold(folder)
@@ -108,7 +113,9 @@ def status(state: BenchState) -> list[dict[str, object]]:
         LabTransientError: the bench does not answer.
     """
     try:
-        answer = requests.get(f"http://{state.http}{STATUS_PATH}", timeout=5)
+        with requests.Session() as session:
+            session.trust_env = False  # no proxy on the way to loopback
+            answer = session.get(f"http://{state.http}{STATUS_PATH}", timeout=5)
         answer.raise_for_status()
         found: list[dict[str, object]] = answer.json()["boards"]
     except (requests.RequestException, KeyError, ValueError) as error:
@@ -116,26 +123,16 @@ def status(state: BenchState) -> list[dict[str, object]]:
     return found
 
 
-def _write_environments(order: Order, state: BenchState) -> None:
-    """One for each board in its folder, and the first board's in the bench's."""
-    for number, board in enumerate(order.boards, 1):
-        folder = BoardFolder(order.folder / board.name)
-        text = board.kind.environment(Place(folder, number, state.pdudaemon, state.http, order.latency_timer_ms))
-        (folder.path / ENV).write_text(text, encoding="utf-8")
-        if number == 1:
-            (order.folder / ENV).write_text(text, encoding="utf-8")
-
-
 def _start(order: Order, port: int) -> BenchState:
     log = order.folder / LOG
-    command = [sys.executable, "-m", "virtual.bench", "--dir", str(order.folder), "--pdu-port", str(port)]
-    for board in order.boards:
-        command += ["--board", f"{board.name}={board.board_type}"]
-    command += ["--switch-port", str(order.switch_port), "--idle-off", str(order.idle_off_s)]
-    command += ["--latency-timer-ms", str(order.latency_timer_ms)]
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", start_new_session=True
+            _command(order, port),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            start_new_session=True,
         )
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
@@ -147,6 +144,18 @@ def _start(order: Order, port: int) -> BenchState:
     process.wait()
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
     raise LabStableError(f"the bench did not start; the end of {log}:\n{tail}", failure="virtual_bench")
+
+
+def _command(order: Order, port: int) -> list[str]:
+    return [
+        *(sys.executable, "-m", "virtual.bench"),
+        *("--dir", str(order.folder)),
+        *(word for board in order.boards for word in ("--board", f"{board.name}={board.board_type}")),
+        *("--switch-port", str(order.switch_port)),
+        *("--pdu-port", str(port)),
+        *("--idle-off", str(order.idle_off_s)),
+        *("--latency-timer-ms", str(order.latency_timer_ms)),
+    ]
 
 
 def _check(order: Order) -> None:

@@ -36,9 +36,9 @@ def of_board(place: Place) -> str:
 def _fill(folder: str | Path, board: str, address: str, latency_timer_ms: float, outlet: int = 1) -> str:
     template = (resources.files("virtual.qemu") / "data" / "env.yaml.in").read_text(encoding="utf-8")
 
-    def path(match: re.Match[str]) -> str:
-        tail = f"/{board}/{match[1]}"
-        return f"{folder}{tail}" if isinstance(folder, str) else json.dumps(f"{folder}{tail}")
+    def path(name: str) -> str:
+        whole = f"{folder}/{board}/{name}"
+        return whole if isinstance(folder, str) else json.dumps(whole, ensure_ascii=False)
 
     values = {
         "outlet": str(outlet),
@@ -46,5 +46,4 @@ def _fill(folder: str | Path, board: str, address: str, latency_timer_ms: float,
         "pdudaemon": address,
         "latency_timer_ms": f"{latency_timer_ms:.1f}",
     }
-    text = re.sub(r"@path:([^@]+)@", path, template)
-    return re.sub(r"@(\w+)@", lambda match: values[match[1]], text)
+    return re.sub(r"@(path:)?([\w/]+)@", lambda match: path(match[2]) if match[1] else values[match[2]], template)

@@ -13,6 +13,7 @@ from virtual.board import Backend, BoardFolder, Power
 from virtual.truth import TruthLog
 from virtual.uart import UartAdapter
 
+STARTING = "starting"  # in the truth log: the switch was told; QEMU starts, as supplies ramp up
 _log = logging.getLogger(__name__)
 
 
@@ -60,6 +61,7 @@ class Outlet:
             if self.power is Power.DEAD:
                 raise LabStableError(f"{self.folder.name} is dead ({self.reason}); switch it off first")
             word = straps.read(self.folder.straps, self._bits)
+            self._truth.power(self._clock.now_ns(), STARTING)
             released_ns = await self.backend.power_on(word)
             self._set(Power.ON, f"straps {word:#x}", released_ns)
             if self._idle_off_s > 0:

@@ -24,19 +24,21 @@ _log = logging.getLogger(__name__)
 
 
 def find() -> Path:
-    """The pdudaemon program: $BOARDLAB_PDUDAEMON, the environment that `./run setup` makes, or on PATH.
+    """The pdudaemon program: $BOARDLAB_PDUDAEMON where that is set, else the environment that `./run setup` makes,
+    else on PATH.
 
     Raises:
-        ConfigurationError: it is nowhere.
+        ConfigurationError: it is not there.
     """
     named = os.environ.get(VARIABLE)
     checkout = Path(__file__).parents[1] / ".cache" / "pdudaemon" / "bin" / "pdudaemon"
-    for candidate in (named, checkout, shutil.which("pdudaemon")):
+    for candidate in (named,) if named else (checkout, shutil.which("pdudaemon")):
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
+    where = f"${VARIABLE} says {named}, which is no program" if named else f"{checkout} is no program"
     raise ConfigurationError(
-        f"pdudaemon is not installed ({named or checkout} is no program). `./run setup` installs it into an environment "
-        f"of its own; or `python3 -m venv DIR && DIR/bin/pip install 'pdudaemon>=1.1.1'` and {VARIABLE}=DIR/bin/pdudaemon"
+        f"pdudaemon is not installed ({where}). `./run setup` installs it into an environment of its own; or "
+        f"`python3 -m venv DIR && DIR/bin/pip install 'pdudaemon>=1.1.1'` and {VARIABLE}=DIR/bin/pdudaemon"
     )
 
 
@@ -94,7 +96,9 @@ class PduDaemon:
         return self._folder / "pdudaemon.log"
 
     def _spawn(self) -> Child:
-        return Child([str(self._program), "--conf", str(self._conf)], self._log_path)
+        # It asks the switch through `requests`, which would go through a proxy that the environment names.
+        direct = {"no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1"}
+        return Child([str(self._program), "--conf", str(self._conf)], self._log_path, env=direct)
 
     async def _listens(self) -> bool:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +19,7 @@ LOG = "bench.log"
 ENV = "env.yaml"
 _STATE = "bench.json"
 _LOCK = "bench.lock"
+_RETRY_S = 0.02
 
 
 @frozen
@@ -57,15 +59,24 @@ def default_folder() -> Path:
     return Path(os.environ.get(FOLDER_VARIABLE) or Path.cwd() / ".lab" / "virtual").absolute()
 
 
-def hold(folder: Path) -> IO[bytes] | None:
-    """Take the lock of the bench in this folder for as long as the file is open; None: another process has it."""
+def hold(folder: Path, patience_s: float = 0.0) -> IO[bytes] | None:
+    """Take the lock of the bench in this folder for as long as the file is open; None: another process has it.
+
+    Args:
+        patience_s: how long to try; whoever asks whether a bench runs has the lock for an instant.
+    """
     file = (folder / _LOCK).open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        return None
-    return file
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                file.close()
+                return None
+            time.sleep(_RETRY_S)
+        else:
+            return file
 
 
 def running(folder: Path) -> BenchState | None:

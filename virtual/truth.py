@@ -9,6 +9,7 @@ enters and how long it will take).
 
 from __future__ import annotations
 
+import logging
 import re
 import struct
 from bisect import bisect_right
@@ -25,16 +26,23 @@ _RECORD = struct.Struct("<cqqI")
 _MAGIC = "boardlab-truth-1"
 _FLUSH_BYTES = 1 << 16
 DATA, OVERRUN, POWER, NOTE = b"D", b"O", b"P", b"N"
+_log = logging.getLogger(__name__)
 
 
 class TruthLog:
-    """The writer; it buffers, so that logging costs the pacing little. `flush` makes everything visible."""
+    """The writer; it buffers, so that logging costs the pacing little. `flush` makes everything visible.
+
+    A log that cannot be written, e.g. since the disk is full, ends there: that is said once, and the board goes on.
+    """
 
     def __init__(self, path: Path, speed_bd: int) -> None:
+        self._path = path
         self._file = path.open("ab", buffering=0)
         self._buffer = bytearray()
+        self._broken = False
         if self._file.tell() == 0:
-            self._file.write(f"{_MAGIC} speed_bd={speed_bd}\n".encode())
+            self._buffer += f"{_MAGIC} speed_bd={speed_bd}\n".encode()
+            self.flush()
 
     @property
     def pending(self) -> bool:
@@ -60,8 +68,12 @@ class TruthLog:
 
     def flush(self) -> None:
         """Write what is buffered."""
-        if self._buffer:
-            self._file.write(self._buffer)
+        try:
+            while self._buffer:
+                del self._buffer[: self._file.write(self._buffer)]
+        except OSError as error:
+            _log.error("%s: %s; the truth ends here, until the bench is started again", self._path, error.strerror)
+            self._broken = True
             self._buffer.clear()
 
     def close(self) -> None:
@@ -70,6 +82,8 @@ class TruthLog:
         self._file.close()
 
     def _record(self, kind: bytes, t_ns: int, delivered_ns: int, payload: bytes) -> None:
+        if self._broken:
+            return
         self._buffer += _RECORD.pack(kind, t_ns, delivered_ns, len(payload))
         self._buffer += payload
         if len(self._buffer) >= _FLUSH_BYTES:

@@ -23,6 +23,7 @@ END = "login"
 LINE_LIMIT = 4096  # bytes of a line that are searched; longer lines are garbage
 GARBAGE_SHARE = 0.3  # of bytes that no console prints, in the last kilobyte, at which it is called garbled
 FLOOD_BYTES = 1_000_000  # between two moments; a talkative kernel prints some 50 kB
+PRINTED = bytes(range(0x20, 0x7F)) + b"\b\t\n\f\r\x1b"  # what consoles print
 SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it waits for somebody
 
 
@@ -291,8 +292,7 @@ class BootWatch:
 
 
 def _garbage(data: bytes) -> float:
-    strange = sum(byte > 0x7E or (byte < 0x20 and byte not in b"\b\t\n\r\x1b\f") for byte in data)
-    return strange / len(data) if data else 0.0
+    return len(data.translate(None, PRINTED)) / len(data) if data else 0.0
 
 
 def _ordinal(number: int) -> str:

@@ -17,6 +17,8 @@ from lab.console.replay import guess_board
 from lab.console.replay import replay as replay_recording
 from lab.console.runtime import prepare, runtime_dir, socket_path
 from lab.console.server import serve as serve_here
+from lab.console.spawn import ensure_server
+from lab.console.terminal import interact
 from lab.errors import LabTransientError
 
 app = typer.Typer(help="Serial consoles: server, live view, recordings and their replay.", no_args_is_help=True)
@@ -72,6 +74,21 @@ def tail(
             chunk = client.read(timeout_s=60.0)
             if chunk is not None:
                 typer.echo(chunk.data, nl=False)
+
+
+@app.command()
+def attach(
+    device: Annotated[str, typer.Argument(metavar="DEVICE", help="The serial port, e.g. /dev/ttyUSB0.")],
+    *,
+    speed: Annotated[int, typer.Option(help="Baud rate.")] = 115200,
+    runtime: Runtime = None,
+) -> None:
+    """Open a terminal on a port, through the server: it goes on recording, and tests can follow. Ctrl-] ends it."""
+    with ConsoleClient(ensure_server(runtime)) as client:
+        client.attach(client.open(device, speed_bd=speed).name, write=True)
+        typer.echo(f"{device} at {speed} Bd; Ctrl-] ends", err=True)
+        interact(client)
+        typer.echo("", err=True)
 
 
 @app.command()

@@ -18,12 +18,13 @@ from pathlib import Path
 
 from lab.clock import Clock, utc_now
 from lab.console import operations
+from lab.console.canary import Canary
 from lab.console.connection import Connection
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.port import Port
 from lab.console.ports import Ports
 from lab.console.runtime import log_path, recordings_dir, socket_path
-from lab.console.scheduling import EVIDENCE_NS, HEARTBEAT_NS, Heartbeat, RunQueue, raise_priority
+from lab.console.scheduling import EVIDENCE_NS, Heartbeat, RunQueue, raise_priority
 from lab.console.shelf import Shelf
 from lab.console.status import ServerStatus
 from lab.console.wire import Frame, FrameType, Message, refusal
@@ -62,6 +63,8 @@ class ConsoleServer:
         self._run_queue = RunQueue()
         self._heartbeat = Heartbeat()
         self._epoll.register(self._heartbeat.fd, select.EPOLLIN)
+        self._canary = Canary()
+        self._epoll.register(self._canary.fd, select.EPOLLIN)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.setblocking(False)
         socket_path(runtime).unlink(missing_ok=True)
@@ -84,7 +87,8 @@ class ConsoleServer:
             if events:
                 rest = self._stamp(events)
                 beat_ns = self._heartbeat.beat() if any(fd == self._heartbeat.fd for fd, _ in rest) else 0
-                self._judge(looked_ns, max(busy_ns, beat_ns, self._run_queue.waited_ns()))
+                canary_ns = self._canary.late_ns(looked_ns)
+                self._judge(looked_ns, max(busy_ns, beat_ns, canary_ns, self._run_queue.waited_ns()))
                 if self._failed:
                     self._lose_failed()
                 for fd, mask in rest:
@@ -156,12 +160,14 @@ class ConsoleServer:
         return rest
 
     def _judge(self, looked_ns: int, late_ns: int) -> None:
-        """Keep the evidence of late stamps: the largest of one heartbeat period."""
-        if late_ns > EVIDENCE_NS and (late_ns >= self._late.lateness_ns or looked_ns - self._late.t_ns > HEARTBEAT_NS):
+        """Keep the evidence of late stamps: the largest of about the last second."""
+        outdated = looked_ns - self._late.t_ns > LATE_WINDOW_NS // 2
+        if late_ns > EVIDENCE_NS and (outdated or late_ns >= self._late.lateness_ns):
             self._late = Lateness(looked_ns, 0, late_ns)
 
     def _publish(self) -> None:
         port, t_ns, data = self._backlog.popleft()
+        self._canary.send(t_ns)
         near = self._late.t_ns and t_ns - self._late.t_ns <= LATE_WINDOW_NS
         port.publish(t_ns, data, self._late if near else None)
 
@@ -179,6 +185,8 @@ class ConsoleServer:
         """Do what an event asks for that is not a port's to be read."""
         if fd == self._heartbeat.fd:
             self._keep_house()
+        elif fd == self._canary.fd:
+            self._canary.arrived()
         elif fd == self._listener.fileno():
             self._accept()
         elif (port := self.ports.by_fd.get(fd)) is not None:
@@ -237,6 +245,7 @@ class ConsoleServer:
     def _keep_house(self) -> None:
         """What is done at a heartbeat."""
         self._beats += 1
+        self._canary.send(self._clock.now_ns())
         self._epoll.modify(self._listener.fileno(), select.EPOLLIN)
         if self._beats % BEATS_PER_REOPEN == 0:
             self.ports.reopen_lost()
@@ -255,6 +264,7 @@ class ConsoleServer:
             self.ports.close(port)
         self._listener.close()
         self._heartbeat.close()
+        self._canary.close()
         self._epoll.close()
         socket_path(self._runtime).unlink(missing_ok=True)
         _log.info("pid %d ended", os.getpid())

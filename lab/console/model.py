@@ -10,7 +10,7 @@ from attrs import field, frozen, validators
 BITS_PER_BYTE = 10  # 8N1: one start bit, eight data bits, one stop bit
 RX_TIMEOUT_BYTES = 4  # a 16550 hands over a partly filled FIFO after four characters of silence (PC16550D data sheet)
 NS_PER_S = 1_000_000_000
-LATE_WINDOW_NS = 50_000_000  # evidence of lateness counts for the stamps of one heartbeat period after it
+LATE_WINDOW_NS = NS_PER_S  # evidence of lateness counts for stamps so long after it: a busy host stays busy
 
 
 class Kind(enum.IntEnum):

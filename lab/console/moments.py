@@ -15,7 +15,7 @@ before its bytes arrived, so a stamp is never early. It is late by at most `unce
 - the adapter's latency, and four characters where a FIFO waits for more (`LineTiming.delivery_ns`);
 - one byte time, for bytes behind the marker that came after a pause;
 - scheduling: the usual allowance of the reading process (`LineTiming.scheduling_ns`), or the evidence of worse that was
-  recorded up to 50 ms before (`Lateness`), but no more than the time since the previous read;
+  recorded in the second before (`Lateness`), but no more than the time since the previous read;
 - backlog: if the read brought more than the line could since the previous read, by so much the way was late.
 """
 

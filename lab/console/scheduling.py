@@ -4,7 +4,8 @@ The evidence is written beside the stamps (`Lateness`), so that each moment's ±
 
 - how late a timer of 20 Hz woke the process, which also sees the whole host stand still;
 - how long the process stood in the kernel's run queue, from /proc/self/schedstat (Documentation/scheduler/sched-stats);
-- how long the process itself was busy between two looks at its ports.
+- how long the process itself was busy between two looks at its ports;
+- how long a byte of its own took through the kernel's tty layer (`lab.console.canary`).
 """
 
 from __future__ import annotations

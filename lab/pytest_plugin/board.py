@@ -21,7 +21,7 @@ from lab.boards import BoardType
 from lab.clock import MonotonicRaw
 from lab.drivers import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.results import Run, Store, open_store
+from lab.results import Run, Store, open_store, plan_differences
 from lab.results.format import summary_lines
 from lab.results.records import RunStatus
 from lab.run.bootrun import BootRun
@@ -31,6 +31,8 @@ from lab.run.provenance import collect
 DEFAULT_CYCLES = 20  # as the performance guide has it
 
 STRATEGY_KEY = pytest.StashKey[Any]()
+STORE_KEY = pytest.StashKey[Store]()
+MEDIA_KEY = pytest.StashKey[list[str]]()
 RUN_KEY = pytest.StashKey["BootMeasurer"]()
 
 
@@ -60,13 +62,30 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     except Exception as error:
         message = getattr(error, "msg", None) or str(error)
         raise pytest.UsageError(f"{env.config_file}: {message}{_hint(env)}") from error
-    session.config.stash[STRATEGY_KEY] = strategy
+    config = session.config
+    config.stash[STRATEGY_KEY] = strategy
+    try:
+        config.stash[STORE_KEY] = open_store(config.option.lab_db)
+        config.stash[MEDIA_KEY] = _media(config, strategy.type)
+    except BoardlabError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "boot_medium" in metafunc.fixturenames:
-        media = _media(metafunc.config, metafunc.config.stash[STRATEGY_KEY].type)
-        metafunc.parametrize("boot_medium", media, scope="session")
+        metafunc.parametrize("boot_medium", [*metafunc.config.stash[MEDIA_KEY]], scope="session")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Look for the lab before the first board is touched: a missing adapter is one message, not a failure per test."""
+    config = session.config
+    if config.option.collectonly or not any("boot_measurer" in getattr(i, "fixturenames", ()) for i in session.items):
+        return
+    try:
+        config.stash[STRATEGY_KEY].check_lab()
+    except BoardlabError as error:
+        raise pytest.UsageError(f"{error}{_hint(config.stash[LABGRID_ENV_KEY])}") from error
 
 
 @define
@@ -146,19 +165,23 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     except BoardlabError as error:
         terminalreporter.write_line(f"error: {error}", red=True)
         return
-    terminalreporter.write_line(f"report: lab report {run_id}    evidence: lab results show {run_id} --log")
+    where = f" --db {config.option.lab_db}" if config.option.lab_db else ""
+    terminalreporter.write_line(f"report: lab report {run_id}{where}")
+    terminalreporter.write_line(f"evidence: lab results show {run_id} --log{where}")
     if run.status != "completed":
-        terminalreporter.write_line(f"go on with: pytest --lg-env {Path(config.option.lg_env).name} --resume {run_id}")
+        where = f" --lab-db {config.option.lab_db}" if config.option.lab_db else ""
+        terminalreporter.write_line(f"go on with: pytest --lg-env {config.option.lg_env} --resume {run_id}{where}")
 
 
 def _begin(config: pytest.Config, strategy: Any) -> BootMeasurer:
-    store = open_store(config.option.lab_db)
-    media = _media(config, strategy.type)
+    store = config.stash[STORE_KEY]
+    media = config.stash[MEDIA_KEY]
     env = config.stash[LABGRID_ENV_KEY]
     clock = MonotonicRaw()
     if config.option.resume is not None:
         run = store.reopen_run(config.option.resume)
         _same_board(run, strategy)
+        _same_plan(run, config)
     else:
         release = config.option.release or env.config.get_option("release", "unreleased")
         images = {name: Path(env.config.get_image_path(name)) for name in env.config.get_images()}
@@ -199,12 +222,17 @@ def _writer(config: pytest.Config) -> Callable[[str], None]:
 
 def _media(config: pytest.Config, board_type: BoardType) -> list[str]:
     if config.option.resume is not None:
-        return list(open_store(config.option.lab_db).run(config.option.resume).plan["media"])
-    chosen = [name for given in config.option.medium or [] for name in given.split(",")]
+        return list(config.stash[STORE_KEY].run(config.option.resume).plan["media"])
+    chosen = _chosen(config)
     for name in chosen:
         if name not in board_type.media:
-            raise pytest.UsageError(f"--medium {name}: {board_type.name} has {', '.join(board_type.media)}")
-    return list(dict.fromkeys(chosen)) or list(board_type.media)
+            raise ConfigurationError(f"--medium {name}: {board_type.name} has {', '.join(board_type.media)}")
+    return chosen or list(board_type.media)
+
+
+def _chosen(config: pytest.Config) -> list[str]:
+    names = [name for given in config.option.medium or [] for name in given.split(",")]
+    return list(dict.fromkeys(names))
 
 
 def _same_board(run: Run, strategy: Any) -> None:
@@ -215,13 +243,22 @@ def _same_board(run: Run, strategy: Any) -> None:
         )
 
 
+def _same_plan(run: Run, config: pytest.Config) -> None:
+    wanted = dict(run.plan)
+    if config.option.cycles is not None:
+        wanted["cycles"] = config.option.cycles
+    if config.option.medium:
+        wanted["media"] = _chosen(config)
+    differences = plan_differences(run.plan, wanted)
+    if differences:
+        raise ConfigurationError(f"--resume goes on with the run's own plan: {'; '.join(differences)}; leave it out")
+
+
 def _check_options(config: pytest.Config) -> None:
     if config.option.cycles is not None and config.option.cycles < 1:
         raise ConfigurationError(f"--cycles {config.option.cycles}: at least 1")
     if config.option.retries < 0:
         raise ConfigurationError(f"--retries {config.option.retries}: 0 or more")
-    if config.option.resume is not None and (config.option.cycles or config.option.medium):
-        raise ConfigurationError("--resume goes on with the run's own plan: leave out --cycles and --medium")
 
 
 def _hint(env: Any) -> str:

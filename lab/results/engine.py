@@ -10,7 +10,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from lab.results.location import Location
 
-READ_ONLY: Final = "lab_read_only"
+_READ_ONLY: Final = "lab_read_only"
 _CONNECT_TIMEOUT_S: Final = 10
 
 
@@ -32,6 +32,13 @@ def create(location: Location, busy_timeout_s: float) -> Engine:
     return engine
 
 
+def reader(engine: Engine) -> Engine:
+    """The same engine for transactions that only read: they wait for no writer, and see one instant."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    return engine.execution_options(**{_READ_ONLY: True})
+
+
 def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
@@ -40,5 +47,5 @@ def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    reads = connection.get_execution_options().get(READ_ONLY, False)
+    reads = connection.get_execution_options().get(_READ_ONLY, False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from typing import Final
 
@@ -72,9 +73,18 @@ def _meaning(error: DBAPIError) -> tuple[type[BoardlabError], str]:
         code, table = getattr(cause, "sqlite_errorname", None) or "", _SQLITE
     else:
         code, table = getattr(cause, "sqlstate", None) or "", _POSTGRESQL
-        if not code:  # the client's own errors carry none: nobody answered, or the connection went away
-            return LabTransientError, "the server does not answer; look whether it runs and whether the URL is right"
+        if not code:
+            return _no_connection(str(cause))
     fitting = [prefix for prefix in table if code.startswith(prefix)]
     if fitting:
         return table[max(fitting, key=len)]
     return LabStableError, f"unexpected ({code or type(cause).__name__}); look at the database's log"
+
+
+def _no_connection(said: str) -> tuple[type[BoardlabError], str]:
+    """Errors while connecting carry no code (psycopg 3); only "FATAL" tells that the server answered and refused."""
+    if "FATAL" not in said:
+        return LabTransientError, "the server does not answer; look whether it runs and whether the URL is right"
+    if re.search("starting up|shutting down|recovery|too many", said):
+        return LabTransientError, "the server takes no connection now; look at its log, and at max_connections"
+    return ConfigurationError, "the server refused; mend user, password and database in the URL, or: createdb NAME"

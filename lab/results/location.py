@@ -32,7 +32,9 @@ class Location:
     @property
     def name(self) -> str:
         """How a message calls the database; without a password."""
-        return self.url.render_as_string(hide_password=True) if self.path is None else str(self.path)
+        if self.path is not None:
+            return str(self.path)
+        return self.url.set(drivername="postgresql").render_as_string(hide_password=True)
 
 
 def locate(url: str | None = None) -> Location:

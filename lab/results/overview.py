@@ -108,7 +108,8 @@ def overview(store: Store, run_id: int) -> Overview:
     Raises:
         ConfigurationError: no such run.
     """
-    return Overview(store.run(run_id), store.attempts(run_id), store.measurements(run_id))
+    found = store.contents(run_id)
+    return Overview(found.run, found.attempts, found.measurements)
 
 
 def attempts_of(attempts: list[Attempt], measurement: Measurement) -> list[Attempt]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import cast
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session, joinedload
+from sqlalchemy.orm import Session, joinedload, selectinload
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Sample
-from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
+from lab.results.models import AttemptArtifactRow, AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
 from lab.results.records import ArtifactRef, Attempt, MomentRecord, Run, RunStatus, SampleRecord, StoredSample
 
 
@@ -29,8 +29,18 @@ def run(row: RunRow) -> Run:
     )
 
 
-def attempt(row: AttemptRow) -> Attempt:
-    """An attempt with everything that belongs to it."""
+def attempts(session: Session, run_id: int) -> list[Attempt]:
+    """The attempts of a run, in the order they were recorded, with everything that belongs to them."""
+    wanted = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.id)
+    parts = (
+        selectinload(AttemptRow.samples).joinedload(SampleRow.measurement),
+        selectinload(AttemptRow.moments),
+        selectinload(AttemptRow.artifacts).joinedload(AttemptArtifactRow.artifact),
+    )
+    return [_attempt(row) for row in session.scalars(wanted.options(*parts))]
+
+
+def _attempt(row: AttemptRow) -> Attempt:
     return Attempt(
         id=row.id,
         run_id=row.run_id,

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from attrs import field, frozen
 
 from lab.errors import TestStableError
-from lab.metrics import Flag
+from lab.metrics import Flag, Measurement
 
 Json: TypeAlias = Mapping[str, Any]  # anything that json.dumps writes
 RunStatus = Literal["running", "completed", "interrupted", "failed"]
@@ -186,6 +186,15 @@ class Run:
     provenance: Json
     started_at: dt.datetime
     finished_at: dt.datetime | None
+
+
+@frozen
+class RunContents:
+    """A run with everything that was recorded in it, at one instant."""
+
+    run: Run
+    attempts: list[Attempt]
+    measurements: list[Measurement]
 
 
 def plan_differences(stored: Json, wanted: Json) -> list[str]:

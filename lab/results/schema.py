@@ -11,7 +11,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
 
 from lab.errors import ConfigurationError
-from lab.results.engine import READ_ONLY
+from lab.results.engine import reader
 from lab.results.location import Location
 
 VERSION_TABLE: Final = "boardlab_schema"
@@ -29,7 +29,7 @@ def upgrade(engine: Engine, location: Location) -> None:
     config = Config()
     config.set_main_option("script_location", "lab.results:migrations")
     script = ScriptDirectory.from_config(config)
-    with engine.execution_options(**{READ_ONLY: True}).connect() as connection:
+    with reader(engine).connect() as connection:
         if _is_current(connection, script, location):
             return
     with engine.begin() as connection:  # on SQLite this is the write lock
@@ -41,8 +41,9 @@ def upgrade(engine: Engine, location: Location) -> None:
 
 
 def _is_current(connection: Connection, script: ScriptDirectory, location: Location) -> bool:
+    tables = inspect(connection).get_table_names()  # before the version: another program may be creating both just now
     current = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
-    if current is None and inspect(connection).get_table_names():
+    if current is None and tables:
         raise ConfigurationError(
             f"{location.name} is a database of something else: it has tables, but not {VERSION_TABLE}; "
             "choose another one with --db, --lab-db or $LAB_DB"

@@ -10,7 +10,7 @@ from typing import Final, Self, TypeVar, get_args
 from attrs import define, field
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import Session
 
 from lab.clock import utc_now
 from lab.errors import BoardlabError, ConfigurationError, TestStableError
@@ -19,8 +19,8 @@ from lab.results import engine, readout, rows, schema
 from lab.results.artifacts import ArtifactStore
 from lab.results.faults import explain
 from lab.results.location import DATABASE_VARIABLE, Location, locate
-from lab.results.models import AttemptArtifactRow, AttemptRow, RunRow, SampleRow
-from lab.results.records import Attempt, AttemptRecord, Json, Run, RunStatus, StoredSample
+from lab.results.models import AttemptRow, RunRow
+from lab.results.records import Attempt, AttemptRecord, Json, Run, RunContents, RunStatus, StoredSample
 
 BUSY_TIMEOUT_S: Final = 30.0
 # Before each further try of a transaction that the database refused for now; on SQLite each try waits BUSY_TIMEOUT_S.
@@ -140,13 +140,7 @@ class Store:
         """All attempts of a run, good and failed, in the order they were recorded."""
         with self._read() as session:
             _find(session, run_id)
-            wanted = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.id)
-            parts = (
-                selectinload(AttemptRow.samples).joinedload(SampleRow.measurement),
-                selectinload(AttemptRow.moments),
-                selectinload(AttemptRow.artifacts).joinedload(AttemptArtifactRow.artifact),
-            )
-            return [readout.attempt(row) for row in session.scalars(wanted.options(*parts))]
+            return readout.attempts(session, run_id)
 
     def samples(self, run_id: int, metric: str | None = None) -> list[StoredSample]:
         """The samples of a run, of one metric or of all, in the order they were recorded."""
@@ -159,13 +153,19 @@ class Store:
         with self._read() as session:
             return readout.measurements(session, readout.run(_find(session, run_id)))
 
+    def contents(self, run_id: int) -> RunContents:
+        """A run with its attempts and measurements, all of the same instant even while it goes on."""
+        with self._read() as session:
+            run = readout.run(_find(session, run_id))
+            return RunContents(run, readout.attempts(session, run_id), readout.measurements(session, run))
+
     def outcomes(self, run_id: int) -> dict[str, int]:
         """How many attempts of a run ended in each outcome ("ok", or the failure class)."""
         wanted = (
             select(AttemptRow.outcome, func.count()).where(AttemptRow.run_id == run_id).group_by(AttemptRow.outcome)
         )
         with self._read() as session:
-            return {outcome: count for outcome, count in session.execute(wanted)}
+            return {row[0]: row[1] for row in session.execute(wanted)}
 
     def close(self) -> None:
         """Close all connections."""
@@ -179,7 +179,7 @@ class Store:
 
     @contextmanager
     def _read(self) -> Iterator[Session]:
-        with guarded(self.location), Session(self._engine.execution_options(**{engine.READ_ONLY: True})) as session:
+        with guarded(self.location), Session(engine.reader(self._engine)) as session:
             yield session
 
     def _write(self, work: Callable[[Session], Result]) -> Result:

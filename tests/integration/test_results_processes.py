@@ -66,7 +66,7 @@ def cycles_with_everything(path: Path) -> list[int]:
 
 def test_sixteen_programs_open_a_new_database_and_write_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'results.db'}"
-    assert write_all_at_once(url, patience_s=100) == [0] * WRITERS
+    assert write_all_at_once(url) == [0] * WRITERS
     assert_nothing_is_lost(url)
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import attrs
 import pytest
+from typer.main import get_command
 
+from lab import pytest_plugin
 from lab.boards import (
     BoardType,
     Evidence,
@@ -33,6 +35,7 @@ from lab.console.model import Chunk, Kind, Lateness
 from lab.console.recording import encode
 from lab.console.wire import FrameType
 from lab.metrics import Flag
+from virtual import commands as virtual_commands
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ADDING_A_BOARD = (DOCS / "adding-a-board.md").read_text(encoding="utf-8")
@@ -142,3 +145,19 @@ def commands() -> set[str]:
 def test_the_page_on_the_command_line_lists_every_command() -> None:
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(lab [a-z -]+?)(?: [\[A-Z][^`]*)?` \|", page, re.MULTILINE)) == commands()
+
+
+def options_in(page: str) -> set[str]:
+    """The options that begin a row of a table on that page."""
+    return set(re.findall(r"^\| `(--[\w-]+)", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_getting_started_lists_every_option_of_the_plugin() -> None:
+    parser = pytest.Parser(_ispytest=True)
+    pytest_plugin.pytest_addoption(parser)
+    assert options_in("getting-started.md") == {o.names()[0] for o in parser.getgroup("boardlab").options}
+
+
+def test_the_page_on_virtual_boards_lists_every_option_of_up() -> None:
+    up = get_command(virtual_commands.app).get_command(None, "up")
+    assert options_in("virtual-boards.md") == {p.opts[0] for p in up.params if p.opts[0] != "--help"}

@@ -34,22 +34,29 @@ def obtain(root: Path, report: cache.Report) -> Path:
         LabStableError: a tool failed or the disk is full.
         ConfigurationError: a tool is not installed.
     """
-    sources = cache.obtain(
+    packages = sources(root, report)
+    facts = json.loads((packages / cache.MANIFEST).read_text())
+
+    def fill(folder: Path) -> Mapping[str, object]:
+        report("Building the board's media")
+        build(folder, packages)
+        return {"packages": facts["packages"], "mirror": facts["mirror"]}
+
+    recipe = cache.recipe_hash("virtual.images", "virtual.qemu", sources=facts["files"])
+    return cache.obtain("qemu-virt", recipe, fill, root=root, report=report)
+
+
+def sources(root: Path, report: cache.Report) -> Path:
+    """The folder with U-Boot, the kernel and busybox out of Debian's packages, downloaded when missing; raises as
+    `obtain`.
+    """
+    return cache.obtain(
         f"debian-{SUITE}-{ARCHITECTURE}",
         cache.recipe_hash(suite=SUITE, architecture=ARCHITECTURE, kernel=KERNEL_META),
         lambda folder: _fetch(folder, report),
         root=root,
         report=report,
     )
-    facts = json.loads((sources / cache.MANIFEST).read_text())
-
-    def build(folder: Path) -> Mapping[str, object]:
-        report("Building the board's media")
-        _build(folder, sources)
-        return {"packages": facts["packages"], "mirror": facts["mirror"]}
-
-    recipe = cache.recipe_hash("virtual.images", "virtual.qemu", sources=facts["files"])
-    return cache.obtain("qemu-virt", recipe, build, root=root, report=report)
 
 
 def _fetch(folder: Path, report: cache.Report) -> Mapping[str, object]:
@@ -69,7 +76,8 @@ def _fetch(folder: Path, report: cache.Report) -> Mapping[str, object]:
     return {"mirror": apt.mirror, "packages": {name: package.version for name, package in packages.items()}}
 
 
-def _build(folder: Path, sources: Path) -> None:
+def build(folder: Path, sources: Path) -> None:
+    """Write U-Boot and one image per medium into `folder`, from the files of the packages in `sources`."""
     kernel = (sources / "Image").read_bytes()
     busybox = (sources / "busybox").read_bytes()
     (folder / FIRMWARE).write_bytes((sources / FIRMWARE).read_bytes())

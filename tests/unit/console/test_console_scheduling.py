@@ -14,8 +14,8 @@ MS = 1_000_000
 
 
 def test_the_heartbeat_rings_at_its_period_and_knows_how_late_it_was_heard() -> None:
-    heartbeat = Heartbeat(period_ns=5 * MS)
     begin_ns = time.monotonic_ns()
+    heartbeat = Heartbeat(period_ns=5 * MS)
     for _ in range(3):
         assert select.select([heartbeat.fd], [], [], 10)[0]
         assert heartbeat.beat() >= 0
@@ -25,10 +25,10 @@ def test_the_heartbeat_rings_at_its_period_and_knows_how_late_it_was_heard() -> 
 
 def test_a_heartbeat_that_was_missed_counts_from_the_first_one() -> None:
     heartbeat = Heartbeat(period_ns=5 * MS)
-    begin_ns = time.monotonic_ns()
-    while time.monotonic_ns() - begin_ns < 23 * MS:  # busy, as a process is that does not look at its ports
+    begun_ns = time.monotonic_ns()
+    while time.monotonic_ns() - begun_ns < 23 * MS:  # busy, as a process is that does not look at its ports
         pass
-    assert heartbeat.beat() >= 17 * MS
+    assert heartbeat.beat() >= (23 - 5) * MS
     with pytest.raises(BlockingIOError):
         heartbeat.beat()
     heartbeat.close()

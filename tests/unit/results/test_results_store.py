@@ -349,3 +349,12 @@ def test_a_sample_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(TestStableError, match=says):
         SampleRecord("boot.time", {"medium": "sd"}, value, uncertainty, flags)
+
+
+def test_the_contents_of_a_run_are_its_run_attempts_and_measurements(store: Store) -> None:
+    run = begin(store)
+    store.record_attempt(run.id, failed(1))
+    store.record_attempt(run.id, good(1, number=2))
+    contents = store.contents(run.id)
+    assert (contents.run, contents.attempts) == (store.run(run.id), store.attempts(run.id))
+    assert contents.measurements == store.measurements(run.id)

@@ -72,6 +72,17 @@ def test_a_bench_that_comes_back_continues_the_log(tmp_path: Path) -> None:
     assert read_truth(path).data == b"onetwo"
 
 
+def test_a_full_disk_ends_the_log_once_and_the_board_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    log = TruthLog(Path("/dev/full"), SPEED_BD)
+    for end_ns in range(3):
+        log.data(end_ns, end_ns, b"x" * 100)
+        log.flush()
+    log.close()
+    assert [record.message for record in caplog.records] == [
+        "/dev/full: No space left on device; the truth ends here, until the bench is started again"
+    ]
+
+
 @pytest.mark.parametrize("content", [b"", b"boot log\n", b"\x00\xff"])
 def test_a_file_that_is_no_truth_log_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "truth.log").write_bytes(content)

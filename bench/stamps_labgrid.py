@@ -1,0 +1,36 @@
+"""A console stamped with labgrid's SerialDriver and `expect`, for bench/stamps.py: the time just after `expect` returned."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from labgrid import Target
+from labgrid.driver import SerialDriver
+from labgrid.resource import RawSerialPort
+from stamps_line import MARKERS
+
+from lab.clock import MonotonicRaw
+
+TIMEOUT_S = 30.0
+
+
+def main() -> None:
+    """Expect the markers of `boots` boots on the port, then print their names and times as JSON."""
+    port, boots = sys.argv[1], int(sys.argv[2])
+    clock = MonotonicRaw()
+    target = Target("main")
+    RawSerialPort(target, name=None, port=port, speed=115200)
+    console = SerialDriver(target, name=None)
+    target.activate(console)
+    print("ready", flush=True)
+    stamps = []
+    for _ in range(boots):
+        for name, pattern in MARKERS.items():
+            console.expect(pattern, timeout=TIMEOUT_S)
+            stamps.append((name, clock.now_ns()))
+    print(json.dumps(stamps), flush=True)
+
+
+if __name__ == "__main__":
+    main()

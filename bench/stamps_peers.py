@@ -1,0 +1,195 @@
+"""The programs that bench/stamps.py compares: how each is started, and when it says that a marker came."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import define, field, frozen
+from stamps_line import MARKERS
+
+from lab.boards import MomentPattern
+from lab.clock import MonotonicRaw
+from lab.console import ConsoleClient, Event, PortInfo, ensure_server, find_moments
+
+BENCH = Path(__file__).resolve().parent
+GRABSERIAL = BENCH / "peers" / ".venv" / "bin" / "grabserial"
+GRABSERIAL_TIME = "%Y-%m-%dT%H:%M:%S.%f"
+SETTLE_S = 0.5  # after the last byte was played; the peers are all faster, or have lost it
+LABGRID_PATIENCE_S = 60.0
+
+
+@frozen
+class Stamp:
+    """When a peer says that a marker came.
+
+    Attributes:
+        uncertainty_ns: its ±, where the peer has one.
+    """
+
+    marker: str
+    t_ns: int
+    uncertainty_ns: int | None = None
+
+
+@define
+class ConsoleServer:
+    """boardlab's console server, with one reader for each port in this process."""
+
+    folder: Path
+    name: str = "boardlab"
+    first_character: bool = False
+    _clients: list[ConsoleClient] = field(factory=list)
+    _ports: list[PortInfo] = field(factory=list)
+    _events: list[list[Event]] = field(factory=list)
+
+    def start(self, ports: Sequence[Path], _boots: int) -> None:
+        """Start the server and attach to all ports."""
+        address = ensure_server(self.folder / "run")
+        for port in ports:
+            client = ConsoleClient(address)
+            info = client.open(port, fifo_bytes=16, name=port.name)
+            self._ports.append(client.attach(info.name))
+            self._clients.append(client)
+            self._events.append([])
+
+    def pids(self) -> list[int]:
+        """The server's process."""
+        return [self._clients[0].status().pid]
+
+    def take(self, timeout_s: float) -> None:
+        """Read what the server sends."""
+        ready, _, _ = select.select(self._clients, [], [], timeout_s)
+        for client in ready:
+            events = self._events[self._clients.index(client)]
+            while (event := client.read_event(0)) is not None:
+                events.append(event)
+
+    def stamps(self) -> list[list[Stamp]]:
+        """The moments of each console."""
+        patterns = [MomentPattern(name=name, pattern=pattern) for name, pattern in MARKERS.items()]
+        return [
+            [
+                Stamp(moment.name, moment.t_ns, moment.uncertainty_ns)
+                for moment in find_moments(events, patterns, info.meta.timing)
+            ]
+            for events, info in zip(self._events, self._ports, strict=True)
+        ]
+
+    def stop(self) -> None:
+        """End the server."""
+        self._clients[0].stop()
+
+
+@define
+class Labgrid:
+    """labgrid's SerialDriver and expect, one process for each port: it is not made for several in one."""
+
+    folder: Path
+    name: str = "labgrid SerialDriver + expect"
+    first_character: bool = False
+    _processes: list[subprocess.Popen[str]] = field(factory=list)
+
+    def start(self, ports: Sequence[Path], boots: int) -> None:
+        """Start the processes and wait until they expect the first marker."""
+        for port in ports:
+            command = [sys.executable, str(BENCH / "stamps_labgrid.py"), str(port), str(boots)]
+            self._processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        for process in self._processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+
+    def pids(self) -> list[int]:
+        """The processes."""
+        return [process.pid for process in self._processes]
+
+    def take(self, timeout_s: float) -> None:
+        """They look after themselves."""
+        time.sleep(timeout_s)
+
+    def stamps(self) -> list[list[Stamp]]:
+        """What each process printed at its end."""
+        printed = [process.communicate(timeout=LABGRID_PATIENCE_S)[0] for process in self._processes]
+        return [[Stamp(name, t_ns) for name, t_ns in json.loads(text or "[]")] for text in printed]
+
+    def stop(self) -> None:
+        """End what has not ended."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+@define
+class Grabserial:
+    """grabserial 2.0.4, one process for each port; it stamps the first character of a line, on the wall clock."""
+
+    folder: Path
+    name: str = "grabserial 2.0.4"
+    first_character: bool = True
+    _processes: list[subprocess.Popen[bytes]] = field(factory=list)
+
+    def start(self, ports: Sequence[Path], _boots: int) -> None:
+        """Start the processes and wait until they have opened their ports."""
+        subprocess.run(["uv", "sync", "--quiet", "--frozen", "--project", str(BENCH / "peers")], check=True)
+        for port in ports:
+            command = [str(GRABSERIAL), "-S", "-d", str(port), "-b", "115200", "-n", "-T", "-F", GRABSERIAL_TIME]
+            command += ["-Q", "-o", str(self._output(port.name))]
+            self._processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+        for process, port in zip(self._processes, ports, strict=True):
+            _wait_until_open(process, port)
+
+    def pids(self) -> list[int]:
+        """The processes."""
+        return [process.pid for process in self._processes]
+
+    def take(self, timeout_s: float) -> None:
+        """They look after themselves."""
+        time.sleep(timeout_s)
+
+    def stamps(self) -> list[list[Stamp]]:
+        """The times before the lines with a marker, moved from the wall clock to ours."""
+        offset_ns = MonotonicRaw().now_ns() - time.time_ns()
+        found = []
+        for process in self._processes:
+            process.send_signal(signal.SIGINT)  # it then writes what it has
+            process.wait()
+        for number in range(len(self._processes)):
+            text = self._output(f"uart{number}").read_text(encoding="utf-8", errors="replace")
+            lines = re.findall(r"^\[(\d{4}-\S+)\] (.*)$", text, re.MULTILINE)
+            found.append(
+                [
+                    Stamp(name, round(dt.datetime.strptime(at, GRABSERIAL_TIME).timestamp() * 1e9) + offset_ns)  # noqa: DTZ007  (local time is what it writes)
+                    for at, line in lines
+                    for name, pattern in MARKERS.items()
+                    if re.search(pattern, line)
+                ]
+            )
+        return found
+
+    def stop(self) -> None:
+        """End what has not ended."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def _output(self, port: str) -> Path:
+        return self.folder / f"grabserial-{port}.txt"
+
+
+Peer = ConsoleServer | Labgrid | Grabserial
+PEERS: dict[str, type[Peer]] = {"boardlab": ConsoleServer, "labgrid": Labgrid, "grabserial": Grabserial}
+
+
+def _wait_until_open(process: subprocess.Popen[bytes], port: Path) -> None:
+    target = port.resolve()
+    while not any(fd.resolve() == target for fd in Path(f"/proc/{process.pid}/fd").iterdir()):
+        assert process.poll() is None, "grabserial did not start"
+        time.sleep(0.01)

@@ -1,0 +1,77 @@
+"""The main job on the real virtual board: measured, interrupted, resumed; and labgrid's own drivers on each state."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+
+import pytest
+from labgrid.environment import Environment
+from measuring_lab import Lab, running_lab
+
+from lab.results import open_store
+
+DEADLINE_S = 120
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with running_lab(tmp_path_factory.mktemp("lab")) as lab:
+        yield lab
+
+
+def test_ctrl_c_keeps_what_was_measured_and_the_run_can_be_resumed(lab: Lab) -> None:
+    process = lab.pytest("--cycles", "2", "--medium", "emmc,ospi", "--release", "11.01")
+    deadline = time.monotonic() + DEADLINE_S
+    while not lab.samples():
+        assert process.poll() is None, lab.log
+        assert time.monotonic() < deadline, lab.log
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(DEADLINE_S) == pytest.ExitCode.INTERRUPTED
+    kept = lab.samples()
+    with open_store(lab.environ["LAB_DB"]) as store:
+        assert store.run(1).status == "interrupted"
+        assert store.run(1).release == "11.01"
+    assert "--resume 1" in lab.log
+    assert lab.bench.status()["power"] == "off"
+
+    report = lab.folder / "junit.xml"
+    resumed = lab.pytest("--resume", "1", "--junitxml", str(report))
+    assert resumed.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
+    samples = lab.samples()
+    assert [s.value for s in samples[: len(kept)]] == [s.value for s in kept]
+    assert [(s.params["medium"], s.cycle) for s in samples] == [("emmc", 1), ("emmc", 2), ("ospi", 1), ("ospi", 2)]
+    assert "emmc  " in lab.log
+    assert "2/2" in lab.log
+    properties = {p.get("name"): p.get("value") for p in ET.parse(report).iter("property")}
+    assert properties["boardlab_run"] == "1"
+    assert properties["boot.time[medium=emmc] s"] == ";".join(f"{s.value:.6f}" for s in samples[:2])
+
+
+def test_a_run_of_another_plan_is_not_resumed(lab: Lab) -> None:
+    with open_store(lab.environ["LAB_DB"]) as store:
+        run = store.begin_run("boot", "qemu-virt", "qemu-1", "x", plan={"cycles": 5, "media": ["sd"]}, provenance={})
+    process = lab.pytest("--resume", str(run.id), "--cycles", "6")
+    assert process.wait(DEADLINE_S) == pytest.ExitCode.USAGE_ERROR
+    assert "the run has 5, now it is 6" in lab.log
+
+
+def test_labgrids_own_drivers_work_in_each_state(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "BOARDLAB_RUNTIME", lab.environ["BOARDLAB_RUNTIME"])
+    env = Environment(config_file=str(lab.bench.folder / "env.yaml"))
+    try:
+        strategy = env.get_target().get_strategy()
+        strategy.select_medium("emmc")
+        strategy.transition("bootloader")
+        assert strategy.uboot.run_check("printenv bootdelay") == ["bootdelay=1"]
+        strategy.transition("linux")
+        assert strategy.shell.run_check("cat /etc/medium") == ["emmc"]
+        assert strategy.shell.run_check("uname -s") == ["Linux"]
+        strategy.transition("off")
+        assert lab.bench.status()["power"] == "off"
+    finally:
+        env.cleanup()

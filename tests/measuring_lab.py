@@ -1,0 +1,92 @@
+"""A virtual board and a pytest session that measures it, in a folder of their own, as a user would run them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+from attrs import define, field
+from virtual_bench import Bench, running_bench
+
+from lab.console.client import ConsoleClient
+from lab.console.runtime import socket_path
+from lab.errors import LabTransientError
+from lab.results import StoredSample, open_store
+
+ROOT = Path(__file__).parents[1]
+END_S = 30
+
+
+@define
+class Lab:
+    """One virtual board with everything around it in a folder of its own."""
+
+    folder: Path
+    bench: Bench
+    environ: dict[str, str] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.environ = {
+            **os.environ,
+            "BOARDLAB_RUNTIME": str(self.folder / "runtime"),
+            "LAB_DB": f"sqlite:///{self.folder / 'results.db'}",
+        }
+
+    def pytest(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "--lg-env",
+            str(self.folder / "bench" / "env.yaml"),
+        ]
+        with (self.folder / "pytest.log").open("ab") as log:
+            return subprocess.Popen(
+                [*command, "tests_perf", "--retries", "5", *arguments],
+                env=self.environ,
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+
+    @property
+    def log(self) -> str:
+        """What the sessions printed so far."""
+        return (self.folder / "pytest.log").read_text()
+
+    def samples(self) -> list[StoredSample]:
+        with open_store(self.environ["LAB_DB"]) as store:
+            runs = store.runs()
+            return store.samples(runs[0].id, metric="boot.time") if runs else []
+
+    def processes(self, name: str) -> list[psutil.Process]:
+        """Processes of this lab: their command line or environment names its folder."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                words = " ".join(process.cmdline())
+            except psutil.Error:
+                continue
+            if str(self.folder) in words and name in words:
+                found.append(process)
+        return found
+
+
+@contextlib.contextmanager
+def running_lab(folder: Path) -> Iterator[Lab]:
+    """A lab; at the end nothing of it may be left running."""
+    with running_bench(folder / "bench") as bench:
+        lab = Lab(folder, bench)
+        yield lab
+    with contextlib.suppress(LabTransientError), ConsoleClient(socket_path(folder / "runtime")) as client:
+        client.stop()
+    _, left = psutil.wait_procs(lab.processes(""), timeout=END_S)
+    assert left == [], "something was left running"

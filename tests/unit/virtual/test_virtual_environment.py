@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virtual import environment
+from virtual.board import BoardFolder, Place
+
+ENV = Path(__file__).parents[3] / "envs" / "virtual.yaml"
+
+
+def test_the_environment_in_the_repository_is_the_default_benchs() -> None:
+    assert ENV.read_text(encoding="utf-8") == environment.default(), (
+        "both come from virtual/qemu/data/env.yaml.in; change that, then write environment.default() to envs/virtual.yaml"
+    )
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="/\0\n", exclude_categories=["C"]), min_size=1))
+def test_the_environment_of_a_bench_names_its_files_whatever_its_folder_is_called(name: str) -> None:
+    folder = Path("/bench") / name
+    place = Place(BoardFolder(folder / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
+    target = yaml.safe_load(environment.of_board(place))["targets"]["main"]
+    assert target["resources"]["RawSerialPort"]["port"] == f"{folder}/board-7/uart0"
+    assert target["resources"]["PDUDaemonPort"] == {"host": "127.0.0.1:16500", "pdu": "bench", "index": 3}
+    outputs = [
+        driver["FileDigitalOutputDriver"] for driver in target["drivers"] if "FileDigitalOutputDriver" in driver
+    ]
+    assert [output["filepath"] for output in outputs] == [f"{folder}/board-7/straps/bit{bit}" for bit in range(2)]

@@ -1,0 +1,177 @@
+"""Images from tiny inputs, with the real tools."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.errors import ConfigurationError, LabStableError, LabTransientError
+from virtual.images import EPOCH, debian, disk, flash, initramfs, tools
+from virtual.images.tree import File, Folder, Link, Tree
+from virtual.qemu import recipe
+
+TREE: Tree = {
+    "init": Link("bin/busybox"),
+    "bin/busybox": File(b"\x7fELF not really", 0o755),
+    "etc/medium": File(b"sd\n"),
+    "proc": Folder(0o555),
+}
+
+
+def disk_image(path: Path, tree: Tree = TREE, identity: int = 1) -> bytes:
+    disk.build(path, tree, size_mib=8, identity=identity)
+    return path.read_bytes()
+
+
+def test_an_initramfs_has_the_same_bytes_every_time() -> None:
+    first = initramfs.build(TREE)
+    before = os.umask(0o077)
+    try:
+        assert initramfs.build(dict(reversed(TREE.items()))) == first
+    finally:
+        os.umask(before)
+
+
+def test_an_initramfs_holds_the_tree_and_belongs_to_root() -> None:
+    listing = subprocess.run(
+        [tools.find("cpio"), "--list", "--verbose", "--numeric-uid-gid", "--quiet"],
+        input=gzip.decompress(initramfs.build(TREE)),
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    lines = {line.split()[8]: line.split() for line in listing.splitlines()}
+    assert set(lines) == {".", "bin", "bin/busybox", "etc", "etc/medium", "init", "proc"}
+    assert {(line[2], line[3]) for line in lines.values()} == {("0", "0")}
+    assert lines["bin/busybox"][0] == "-rwxr-xr-x"
+    assert lines["etc/medium"][0] == "-rw-r--r--"
+    assert lines["proc"][0] == "dr-xr-xr-x"
+    assert lines["init"][8:] == ["init", "->", "bin/busybox"]
+
+
+def test_a_disk_has_the_same_bytes_every_time(tmp_path: Path) -> None:
+    first = disk_image(tmp_path / "a.img")
+    before = os.umask(0o077)
+    try:
+        assert disk_image(tmp_path / "b.img") == first
+    finally:
+        os.umask(before)
+
+
+def test_a_disk_has_one_bootable_linux_partition_with_the_tree(tmp_path: Path) -> None:
+    disk_image(tmp_path / "sd.img")
+    table = tools.run(["sfdisk", "--dump", tmp_path / "sd.img"]).decode()
+    assert "start=        2048" in table
+    assert "type=83, bootable" in table
+    partition = f"{tmp_path / 'sd.img'}?offset=1048576"
+    assert tools.run(["debugfs", "-R", "cat /etc/medium", partition]) == b"sd\n"
+    status = tools.run(["debugfs", "-R", "stat /bin/busybox", partition]).decode()
+    assert "User:     0   Group:     0" in status
+    assert "Mode:  0755" in status
+    assert f"{EPOCH:#010x}" in status
+
+
+def test_the_file_system_of_a_disk_is_sound(tmp_path: Path) -> None:
+    image = disk_image(tmp_path / "sd.img")
+    (tmp_path / "part.img").write_bytes(image[1 << 20 :])
+    tools.run(["e2fsck", "-fn", tmp_path / "part.img"])
+
+
+def test_two_disks_of_a_board_have_different_identifiers(tmp_path: Path) -> None:
+    disk_image(tmp_path / "sd.img", identity=1)
+    disk_image(tmp_path / "emmc.img", identity=2)
+    dumps = [tools.run(["sfdisk", "--dump", tmp_path / name]).decode() for name in ("sd.img", "emmc.img")]
+    labels = [line for dump in dumps for line in dump.splitlines() if line.startswith("label-id")]
+    assert len(set(labels)) == 2
+
+
+def test_a_tree_that_does_not_fit_is_an_error_with_the_tools_reason(tmp_path: Path) -> None:
+    big: Tree = {"big": File(os.urandom(9 << 20))}
+    with pytest.raises(LabStableError, match="mke2fs failed"):
+        disk_image(tmp_path / "sd.img", big)
+
+
+def test_an_environment_is_stored_as_u_boot_reads_it() -> None:
+    image = flash.environment_image({"b": "2", "a": "one"}, 256)
+    assert len(image) == 256
+    assert image[4:].startswith(b"a=one\0b=2\0\0")
+    assert int.from_bytes(image[:4], "little") == zlib.crc32(image[4:])
+
+
+def test_indented_lines_continue_a_variable_and_placeholders_are_filled() -> None:
+    text = "# comment\nbootcmd=first;\n  second @place@;\n\tthird\nbootdelay=1\n"
+    assert flash.environment(text, {"place": "0x40"}) == {"bootcmd": "first; second 0x40; third", "bootdelay": "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("bootcmd", "line 1: expected name=value"),
+        ("  bootcmd=x", "line 1: expected name=value before"),
+        ("a=1\na=2", "line 2: a is set twice"),
+        ("a=@nothing@", "line 1: no value for @nothing@"),
+    ],
+)
+def test_a_wrong_environment_is_refused_with_its_line(text: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        flash.environment(text)
+
+
+@given(offset=st.integers(0, 100), length=st.integers(1, 100))
+def test_parts_of_a_flash_land_at_their_offsets_or_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, offset: int, length: int
+) -> None:
+    path = tmp_path_factory.mktemp("flash") / "ospi.img"
+    parts = {0: b"E" * 50, offset: b"K" * length} if offset else {0: b"K" * length}
+    if (offset and offset < 50) or offset + length > 128:
+        with pytest.raises(ConfigurationError):
+            flash.build(path, parts, size_bytes=128)
+    else:
+        flash.build(path, parts, size_bytes=128)
+        image = path.read_bytes()
+        assert len(image) == 128
+        assert image[offset : offset + length] == b"K" * length
+        assert image[max(offset + length, 50) :].strip(b"\0") == b""
+
+
+def test_the_boot_command_reads_the_straps_and_says_the_medium_in_one_line() -> None:
+    variables = recipe.environment(kernel_offset=0x80000, kernel_bytes=0x100, initrd_offset=0x90000, initrd_bytes=0x20)
+    for word, medium in ((1, "sd"), (2, "emmc"), (3, "ospi")):
+        assert f"if itest.l *{recipe.STRAP_WORD:#x} == {word}; then setenv bm {medium}; fi" in variables["bootcmd"]
+        assert f"boot_{medium}" in variables
+    assert 'echo "Boot mode pins: ${bm} "' in variables["bootcmd"]
+    assert "bootmedia=${bm}" in variables["boot_go"]
+    assert "cp.b 0x4080000 ${kernel_addr_r} 0x100" in variables["boot_ospi"]
+    assert "cp.b 0x4090000 ${ramdisk_addr_r} 0x20" in variables["boot_ospi"]
+
+
+def test_each_medium_carries_its_own_name() -> None:
+    names = {medium: recipe.root_file_system(b"", medium)["etc/medium"] for medium in ("sd", "emmc", "ospi")}
+    assert names == {medium: File(f"{medium}\n".encode()) for medium in names}
+
+
+def test_a_missing_tool_is_named_with_its_package() -> None:
+    with pytest.raises(ConfigurationError, match="no-such-tool is not installed; install it"):
+        tools.find("no-such-tool")
+
+
+def test_a_file_is_taken_out_of_a_package_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "DEBIAN" / "control").write_text(
+        "Package: toy\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@localhost>\nDescription: toy\n"
+    )
+    (tree / "boot").mkdir()
+    (tree / "boot" / "vmlinuz-6.1").write_bytes(b"kernel")
+    tools.run(["dpkg-deb", "--build", "--root-owner-group", tree, tmp_path / "toy.deb"])
+    package = debian.Package("toy", "1", tmp_path / "toy.deb")
+    debian.extract(package, {"boot/vmlinuz-.*": tmp_path / "Image"})
+    assert (tmp_path / "Image").read_bytes() == b"kernel"
+    with pytest.raises(LabTransientError, match=r"has no file etc/none"):
+        debian.extract(package, {"etc/none": tmp_path / "none"})

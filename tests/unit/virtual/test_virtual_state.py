@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from lab.errors import ConfigurationError, LabStableError
+from virtual import state
+from virtual.state import BenchState, BoardState
+
+STATE = BenchState(
+    pid=42,
+    http="127.0.0.1:1",
+    pdudaemon="127.0.0.1:2",
+    boards=[BoardState("qemu-1", "qemu-virt", 1, {"uart0": "/x/uart0"}, "/x/straps", "/x/truth.log")],
+)
+
+
+def test_a_running_bench_is_found_with_all_it_told(tmp_path: Path) -> None:
+    lock = state.hold(tmp_path)
+    assert lock is not None
+    with lock:
+        assert state.running(tmp_path) is None  # it is not ready yet
+        state.publish(tmp_path, STATE)
+        assert state.running(tmp_path) == STATE
+        assert state.expect(tmp_path) == STATE
+
+
+def test_what_a_killed_bench_left_is_not_believed(tmp_path: Path) -> None:
+    lock = state.hold(tmp_path)
+    assert lock is not None
+    state.publish(tmp_path, STATE)
+    lock.close()  # as the kernel does for a killed process
+    assert state.running(tmp_path) is None
+    with pytest.raises(ConfigurationError, match="start it with `lab virtual up`"):
+        state.expect(tmp_path)
+
+
+def test_only_one_bench_has_a_folder(tmp_path: Path) -> None:
+    lock = state.hold(tmp_path)
+    assert lock is not None
+    with lock:
+        assert state.hold(tmp_path) is None
+
+
+def test_a_bench_waits_for_those_who_only_look(tmp_path: Path) -> None:
+    looking = state.hold(tmp_path)
+    assert looking is not None
+    timer = threading.Timer(0.05, looking.close)
+    timer.start()
+    lock = state.hold(tmp_path, patience_s=20)
+    assert lock is not None
+    lock.close()
+    timer.join()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "many"}'])
+def test_a_state_that_cannot_be_understood_is_named(tmp_path: Path, text: str) -> None:
+    lock = state.hold(tmp_path)
+    assert lock is not None
+    with lock:
+        (tmp_path / "bench.json").write_text(text)
+        with pytest.raises(LabStableError, match=r"bench\.json: cannot be understood"):
+            state.running(tmp_path)
+
+
+def test_a_folder_that_is_not_there_has_no_bench(tmp_path: Path) -> None:
+    assert state.running(tmp_path / "none") is None
