@@ -27,6 +27,7 @@ class Room:
 
 ROOMS: Final = (
     Room("boards", "lab.boards.commands", "The board types that boardlab knows."),
+    Room("env", "lab.drivers.commands", "labgrid environments: which there are, and what is wrong with them."),
     Room("console", "lab.console.commands", "Serial consoles: server, live view, recordings and their replay."),
     Room("results", "lab.results.commands", "What was measured, and the evidence behind each number."),
     Room("report", "lab.report.commands", "Write a run as one HTML page that needs no network."),
