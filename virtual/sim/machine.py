@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -69,7 +69,7 @@ class Machine:
         self.rx_limit = FIFO_BYTES
         self.lost = 0
         self._ports = ports
-        self._received: dict[str, deque[int]] = {uart: deque() for uart in ports}
+        self._received: defaultdict[str, deque[int]] = defaultdict(deque)
         self._free_ns = dict.fromkeys(ports, 0)
         self._tasks: list[Task] = []
 
@@ -128,7 +128,7 @@ class Machine:
         return min((task.wake_ns for task in self._tasks if task.wake_ns is not None), default=None)
 
     def receive(self, uart: str, data: bytes, now_ns: int) -> None:
-        """Bytes have arrived."""
+        """Bytes have arrived at a UART; or something happened on another input, e.g. a wake-up pin."""
         self.run(now_ns)
         self.now_ns = max(self.now_ns, now_ns)
         received = self._received[uart]

@@ -40,6 +40,15 @@ def _rtcwake(session: Session, arguments: Sequence[str], streams: Streams, _shel
     return (yield from complain(streams, "rtcwake: write error")) if problem else 0
 
 
+def _ethtool(session: Session, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+    """`ethtool -s mcu_mcan0 wol p` arms the CAN pins as a wake-up source; all else succeeds and changes nothing."""
+    yield from ()
+    if [word for word in arguments[1:] if word.startswith("mcu_mcan")] and "wol" in arguments[:-1]:
+        armed = arguments[arguments.index("wol") + 1] == "p"
+        session.kernel.settings["can_wakeup"] = "enabled" if armed else "disabled"
+    return 0
+
+
 def _reboot(session: Session, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     yield from _stop_services(session)
     yield from session.kernel.printk("reboot: Restarting system")
@@ -59,6 +68,7 @@ def _stop_services(session: Session) -> Program[None]:
 
 
 TOOLS: Mapping[str, Tool] = {
+    "ethtool": _ethtool,
     "halt": _poweroff,
     "poweroff": _poweroff,
     "reboot": _reboot,

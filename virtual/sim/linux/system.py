@@ -144,9 +144,7 @@ def _nothing(_session: Session, arguments: Sequence[str], _streams: Streams, _sh
 
 TOOLS: Mapping[str, Tool] = {
     **dict.fromkeys(("hostname", "id", "nproc", "tty", "uptime", "whoami"), _facts),
-    **dict.fromkeys(
-        (":", "true", "false", "sync", "modprobe", "stty", "mount", "umount", "chmod", "ethtool"), _nothing
-    ),
+    **dict.fromkeys((":", "true", "false", "sync", "modprobe", "stty", "mount", "umount", "chmod"), _nothing),
     **dict.fromkeys(("export", "unset", "set"), _variables),
     **dict.fromkeys(("which", "type", "command"), _which),
     **dict.fromkeys(("sh", "bash"), _sh),

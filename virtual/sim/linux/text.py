@@ -48,10 +48,13 @@ def _unescaped(text: str) -> str:
 
 
 def _cat(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
-    found = yield from inputs(session, arguments[1:], streams, "cat")
-    for _, content in found:
-        yield from streams.out(content)
-    return int(len(found) < len(arguments) - 1)
+    status = 0
+    for path in arguments[1:] or ["-"]:
+        found = yield from inputs(session, [path], streams, "cat")
+        status = status if found else 1
+        for _, content in found:
+            yield from streams.out(content)
+    return status
 
 
 def _grep(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
@@ -75,6 +78,8 @@ def _grep(session: Session, arguments: Sequence[str], streams: Streams, _shell: 
     ]
     if "c" in options:
         yield from say(streams, str(len(matched)))
+    elif "o" in options:
+        yield from streams.out("".join(f"{part[0]}\n" for line in matched for part in wanted.finditer(line)).encode())
     elif "q" not in options and matched:
         yield from streams.out("".join(line + "\n" for line in matched).encode())
     return int(not matched)
