@@ -74,7 +74,7 @@ class SimClient:
 class SimConsoleDriver(StampedConsoleDriver):
     """The console driver, with a client in virtual time."""
 
-    lab: SimLab = attr.ib(default=None)
+    lab: SimLab = attr.ib(default=None, repr=False)
 
     def _connected(self) -> SimClient:
         if self._client is None:
@@ -89,7 +89,7 @@ class SimConsoleDriver(StampedConsoleDriver):
 class SimStrapDriver(Driver, DigitalOutputProtocol):
     """One boot-mode strap of a SimLab."""
 
-    lab: SimLab = attr.ib(default=None)
+    lab: SimLab = attr.ib(default=None, repr=False)
     bit: int = attr.ib(default=0)
 
     @Driver.check_active
