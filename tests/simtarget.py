@@ -6,6 +6,7 @@ for bytes lets the time of the `SimLab` pass. The PDU driver is the real one; it
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -79,7 +80,7 @@ class SimConsoleDriver(StampedConsoleDriver):
     def _connected(self) -> SimClient:
         if self._client is None:
             self._client = SimClient(self.lab)
-            meta = RecordingMeta(name="sim", device="/dev/pts/0", speed_bd=115200)
+            meta = RecordingMeta(name="sim", device=self.port.port, speed_bd=115200)
             self.info = PortInfo(meta, "", 0)
         return self._client
 
@@ -145,14 +146,23 @@ def power_switch(lab: SimLab) -> Iterator[str]:
 
 
 @contextmanager
+def pty() -> Iterator[str]:
+    """A pseudo terminal that nobody uses: by it a run sees that the board is no real one."""
+    master, slave = os.openpty()
+    yield os.ttyname(slave)
+    os.close(slave)
+    os.close(master)
+
+
+@contextmanager
 def strategy_on(lab: SimLab) -> Iterator[BoardStrategy]:
     """The strategy of a target with all drivers of an env, on this board."""
     board = lab.board.model.board
     host = lab.board.model.identity.hostname
-    with power_switch(lab) as address:
+    with power_switch(lab) as address, pty() as device:
         target = Target("main")
         PDUDaemonPort(target, None, host=address, pdu="bench", index=1)
-        RawSerialPort(target, None, port="/dev/pts/0", speed=115200)
+        RawSerialPort(target, None, port=device, speed=115200)
         power = PDUDriver(target, None, timeout=PDU_TIMEOUT_S)
         power.clock = SimClock(lab)
         SimConsoleDriver(target, None, lab=lab)
