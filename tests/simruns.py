@@ -18,6 +18,7 @@ from lab.results import Store, open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
 from strategies import BoardStrategy
+from strategies.suspending import suspend
 from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
 from virtual.truth import Truth
@@ -53,19 +54,30 @@ class Bench:
             self.run.measure(medium)
         return list(self.store.attempts(self.run.run.id))
 
+    def sleep(self, mode: str = "mcu_only", seconds: int = 5) -> list[Told]:
+        """One cycle of: off, Linux, a suspend; with retries."""
+        release = self.lab.board.model.release
+        return self._told(lambda: suspend(self.strategy, release, mode, seconds))
+
     def bring(self, state: str) -> list[Told]:
         """One cycle of: off, then this state; with retries."""
+        return self._told(lambda: self.strategy.transition(state))
+
+    def _told(self, action: Callable[[], object]) -> list[Told]:
         told: list[Told] = []
 
         def once(_cycle: int, _number: int) -> None:
             self.strategy.transition("off")
-            self.strategy.transition(state)
-
-        def record(attempt: Attempt[None]) -> None:
-            told.append(_told(attempt))
+            action()
 
         with suppress(BoardlabError):
-            run_cycles([1], once, record, retries=RETRIES, sleep=self.strategy.sleep)
+            run_cycles(
+                [1],
+                once,
+                lambda attempt: told.append(_told(attempt)),
+                retries=RETRIES,
+                sleep=self.strategy.sleep,
+            )
         return told
 
     def true_boot_times_s(self) -> list[float]:

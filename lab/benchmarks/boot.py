@@ -249,7 +249,10 @@ class BootWatch:
         line = raw[-LINE_LIMIT:].decode("latin-1")
         for pattern, failure in self.board.failures.items():
             if self._failure is None and re.search(pattern, line):
-                self._failure = BoardTransientError(f"the board printed {line.strip()!r}", failure=failure)
+                self._failure = BoardTransientError(
+                    f"the board printed {line.strip()!r}; what led to it is in the attempt's log (lab results show --log)",
+                    failure=failure,
+                )
         for evidence in self.board.evidence:
             match = re.search(evidence.pattern, line)
             if match:
@@ -285,6 +288,8 @@ class BootWatch:
 
     def _last_text(self) -> str:
         lines = [part for part in self._recent.decode("latin-1").splitlines() if part.strip()]
+        if self._stopped:  # the prompt itself says nothing
+            lines = lines[:-1]
         return lines[-1].strip() if lines else ""
 
     def _index(self, name: str) -> int:

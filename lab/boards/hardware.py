@@ -17,12 +17,14 @@ class Identity:
         board: the EEPROM's board and revision, as U-Boot prints it; empty where it prints none.
         chip: family and silicon revision, as U-Boot prints them.
         cpus, cpu_mhz, memory_mib: as Linux sees them.
+        mcu: the platform device of the processor that MCU-only keeps running; empty where there is none.
     """
 
     hostname: str
     model: str
     chip: str
     board: str = ""
+    mcu: str = ""
     cpus: int = field(default=1, validator=validators.ge(1))
     cpu_mhz: int = field(default=1000, validator=validators.gt(0))
     memory_mib: int = field(default=1024, validator=validators.gt(0))

@@ -24,7 +24,6 @@ class Family:
         mmc: U-Boot's list of MMC hosts. net: its network line. core: its `Core:` line, from U-Boot 2023 on.
         uart_base: address of the console's UART. earlycon: the kernel's parameter for it.
         kernel: file name and size of the kernel, fdt: of its device tree.
-        mcu: the remote processor that MCU-only keeps alive; empty where there is none.
         soc_family: as the kernel's chip driver prints it.
     """
 
@@ -38,7 +37,6 @@ class Family:
     fdt_bytes: int
     soc_family: str
     core: str = ""
-    mcu: str = ""
 
 
 @frozen

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _UNREADABLE = Outcome(("garbled",), "lab", transient=True)
 _DAMAGED = (
     "moment_missing",
+    "moment_order",
     "hang_before_login",
     "hang_kernel",
     "hang_uboot",

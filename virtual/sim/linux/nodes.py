@@ -121,8 +121,8 @@ def _devices(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
         "/sys/class/rtc/rtc0/wakealarm": Node(lambda: sleeper.alarm_text, sleeper.set_alarm),
         "/sys/class/thermal/thermal_zone0/temp": _fixed("45312\n"),
     }
-    if model.family.mcu:
-        nodes[f"/sys/bus/platform/devices/{model.family.mcu}/power/wakeup"] = _setting(
+    if model.identity.mcu:
+        nodes[f"/sys/bus/platform/devices/{model.identity.mcu}/power/wakeup"] = _setting(
             kernel.settings, "mcu_wakeup", "disabled"
         )
     for link in model.board.links:

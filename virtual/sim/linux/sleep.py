@@ -137,9 +137,9 @@ class Sleeper:
             yield from self._log(1, _CONSTRAINT.format(what="latency_constraint: latency: 100"))
             if "mcu" in self.computer.machine.speed_bd:
                 yield from self.computer.say(_MCU_SUSPENDED, "mcu")
-        elif self.computer.model.family.mcu:
+        elif self.computer.model.identity.mcu:
             yield from self._log(
-                8, f"remoteproc remoteproc0: stopped remote processor {self.computer.model.family.mcu}"
+                8, f"remoteproc remoteproc0: stopped remote processor {self.computer.model.identity.mcu}"
             )
         yield from self._log(4, "Disabling non-boot CPUs ...")
         for cpu in range(1, self.computer.model.identity.cpus):
