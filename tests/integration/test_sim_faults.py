@@ -120,7 +120,7 @@ def test_a_fault_by_chance_ends_as_documented_or_leaves_a_true_number(
             check_samples(made)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(
@@ -142,6 +142,7 @@ def test_ten_cycles_end_with_ten_true_samples_whatever_strikes(
             if len(made.samples_s()) == 10:
                 break
             made.lab.board.clear_troubles()
+            made.lab.run_for(60 * S)
         assert {attempt.outcome for attempt in attempts} <= KNOWN
         assert sorted(a.cycle for a in attempts if a.outcome == "ok") == list(range(1, 11))
         check_samples(made)
