@@ -56,6 +56,11 @@ class Result:
         """The share of the time that was neither the board's nor its discharge time."""
         return (self.wall_s - self.board_s - self.dwell_s) / self.wall_s
 
+    @property
+    def not_board(self) -> float:
+        """The share of the time that was not the board's, the discharge time included."""
+        return (self.wall_s - self.board_s) / self.wall_s
+
 
 def board_seconds(truth: Truth, start_ns: int, end_ns: int, prompt: bytes) -> tuple[float, int]:
     """The board's own time between two instants: power on to the last prompt before the next power event; cycles."""
@@ -144,9 +149,11 @@ def main() -> None:
         finally:
             subprocess.run([LAB, "console", "stop"], check=False)
             subprocess.run([LAB, "virtual", "down", "--dir", folder], check=True)
-    print(f"{'':38}{'cycles':>7}{'wall s':>9}{'board s':>9}{'dwell s':>9}{'overhead':>10}")
+    print(f"{'':38}{'cycles':>7}{'wall s':>9}{'board s':>9}{'dwell s':>9}{'overhead':>10}{'with dwell':>12}")
     for r in results:
-        print(f"{r.name:38}{r.cycles:7}{r.wall_s:9.2f}{r.board_s:9.2f}{r.dwell_s:9.2f}{r.overhead:10.1%}")
+        print(
+            f"{r.name:38}{r.cycles:7}{r.wall_s:9.2f}{r.board_s:9.2f}{r.dwell_s:9.2f}{r.overhead:10.1%}{r.not_board:12.1%}"
+        )
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class ConsoleServer:
         for port in ports:
             client = ConsoleClient(address)
             info = client.open(port, fifo_bytes=16, name=port.name)
-            self._ports.append(client.attach(info.name))
+            self._ports.append(client.attach(info.name, write=True))
             self._clients.append(client)
             self._events.append([])
 

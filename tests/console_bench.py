@@ -26,6 +26,8 @@ BOOT = (
     + b"".join(b"[    %d.%06d] device %d is ready\r\n" % (n // 50, n % 50 * 20_000, n) for n in range(1, 80))
     + b"[    1.601000] Run /init as init process\r\nRoot file system of medium sd\r\n\r\nqemu-virt login: "
 )
+# What the type qemu-virt finds in it.
+BOOT_MOMENTS = ["uboot", "autoboot", "kernel_load", "starting_kernel", "first_printk", "init", "login"]
 
 
 class Adapter:

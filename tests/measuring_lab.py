@@ -72,7 +72,7 @@ class Lab:
         found = []
         for process in psutil.process_iter():
             try:
-                words = " ".join(process.cmdline())
+                words = " ".join(process.cmdline())  # a zombie has none
             except psutil.Error:
                 continue
             if str(self.folder) in words and name in words:
@@ -89,4 +89,5 @@ def running_lab(folder: Path, *words: str) -> Iterator[Lab]:
     with contextlib.suppress(LabTransientError), ConsoleClient(socket_path(folder / "runtime")) as client:
         client.stop()
     _, left = psutil.wait_procs(lab.processes(""), timeout=END_S)
+    left = [process for process in left if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     assert left == [], "something was left running"

@@ -1,7 +1,8 @@
 """Boot time: from a board's moments to stages and samples, or to the class of its failure.
 
-Definition: the performance guide's "Boot-time Measurement", from "Starting kernel" to the Linux prompt. The module is
-pure: who reads the console feeds it bytes and moments, and asks it what became of the boot.
+Definition: the performance guide's "Boot-time Measurement", from "Starting kernel" to the Linux prompt, which is the
+login prompt, or the shell's where the kernel was given init=/bin/sh. The module is pure: who reads the console feeds it
+bytes and moments, and asks it what became of the boot.
 """
 
 from __future__ import annotations
@@ -13,21 +14,18 @@ from typing import Protocol
 
 from attrs import define, field, frozen
 
+from lab.benchmarks.consoletext import garbage, in_pieces, last_line
 from lab.boards import BoardType
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag, Metric, Sample
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
 
 START = "starting_kernel"
-END = "login"
+ENDS = ("login", "shell")  # whichever comes first
 LINE_LIMIT = 4096  # bytes of a line that are searched; longer lines are garbage
 GARBAGE_SHARE = 0.3  # of bytes that no console prints, in the last kilobyte, at which it is called garbled
 FLOOD_BYTES = 1_000_000  # between two moments; a talkative kernel prints some 50 kB
-PRINTED = bytes(range(0x20, 0x7F)) + b"\b\t\n\f\r\x1b"  # what consoles print
 SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it waits for somebody
-
-
-_KERNEL_LINE = re.compile(r"\[ *\d+\.\d{6}\] [^\n]*\n")
 
 
 class MomentLike(Protocol):
@@ -71,7 +69,7 @@ class PowerEdge:
 
 @define
 class BootWatch:
-    """Watches one boot, from power on to the login prompt.
+    """Watches one boot, from power on to the Linux prompt.
 
     Feed it every chunk and every moment in their order, then ask `done`; `check` raises what went wrong.
     """
@@ -82,6 +80,7 @@ class BootWatch:
     moments: list[MomentLike] = field(factory=list, init=False)
     seen: dict[str, str] = field(factory=dict, init=False)  # source of evidence -> medium it named
     software: dict[str, str] = field(factory=dict, init=False)
+    init: str = field(default="", init=False)  # what the kernel was told to run instead of the default
     _line: bytes = field(default=b"", init=False)
     _recent: bytes = field(default=b"", init=False)
     _unmarked_bytes: int = field(default=0, init=False)
@@ -91,8 +90,8 @@ class BootWatch:
 
     @property
     def done(self) -> bool:
-        """Whether the login prompt came."""
-        return any(m.name == END for m in self.moments)
+        """Whether the Linux prompt came."""
+        return any(m.name in ENDS for m in self.moments)
 
     def moment(self, moment: MomentLike) -> None:
         """Take note of a moment; a banner that comes once too often is a reset."""
@@ -167,7 +166,7 @@ class BootWatch:
                 f"hung in {stage}: nothing for {limits.hang_silence_s:g} s after {self._last_text()!r}",
                 failure=f"hang_{stage}",
             )
-        if _garbage(self._recent) > GARBAGE_SHARE and len(self._recent) == 1024:
+        if garbage(self._recent) > GARBAGE_SHARE and len(self._recent) == 1024:
             raise LabTransientError(
                 f"the console is unreadable (more than {GARBAGE_SHARE:.0%} of the last kilobyte is no text): check the "
                 f"speed ({self.board.console.speed_bd} Bd), the ground wire and the adapter",
@@ -206,8 +205,9 @@ class BootWatch:
     def _samples(
         self, order: list[MomentLike], first: dict[str, MomentLike], cycle: int, flags: frozenset[Flag]
     ) -> list[BootSample]:
-        params = {"medium": self.medium}
-        start, end = first[START], first[END]
+        params = {"medium": self.medium} | ({"init": self.init} if self.init else {})
+        start = first[START]
+        end = next(m for m in self.moments if m.name in ENDS)
         on_ns, on_u_ns = self.power.acknowledged_ns, self.power.acknowledged_ns - self.power.requested_ns
 
         def sample(
@@ -257,6 +257,9 @@ class BootWatch:
             match = re.search(evidence.pattern, line)
             if match:
                 self._witness(evidence.source, match[1], evidence.media.get(match[1]))
+        match = re.search(r"Kernel command line: (?:.* )?init=(\S+)", line)
+        if match:
+            self.init = match[1]
         for name, pattern in (("uboot", r"U-Boot 20\d\d\.\d\d.*"), ("kernel", r"Linux version .*")):
             match = re.search(pattern, line)
             if match:
@@ -281,23 +284,13 @@ class BootWatch:
         return "uboot" if "uboot" in names else "spl"
 
     def _prompt_in_pieces(self) -> bool:
-        """Whether the login prompt stands in the last text once the kernel's lines are taken out of it."""
-        pattern = next(p.pattern for p in self.board.moments if p.name == END)
-        text = _KERNEL_LINE.sub("", self._recent.decode("latin-1"))
-        return re.search(pattern, text[text.rfind("\n") + 1 :]) is not None
+        return in_pieces(self._recent, [p.pattern for p in self.board.moments if p.name in ENDS])
 
     def _last_text(self) -> str:
-        lines = [part for part in self._recent.decode("latin-1").splitlines() if part.strip()]
-        if self._stopped:  # the prompt itself says nothing
-            lines = lines[:-1]
-        return lines[-1].strip() if lines else ""
+        return last_line(self._recent, before=int(self._stopped))  # the prompt itself says nothing
 
     def _index(self, name: str) -> int:
         return next(i for i, p in enumerate(self.board.moments) if p.name == name)
-
-
-def _garbage(data: bytes) -> float:
-    return len(data.translate(None, PRINTED)) / len(data) if data else 0.0
 
 
 def _ordinal(number: int) -> str:

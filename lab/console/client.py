@@ -90,13 +90,14 @@ class ConsoleClient:
 
         Args:
             adapter_latency_ns, fifo_bytes: where they are known better than the driver tells.
-            name: of the port and its recording; None: made from the device's path.
+            name: of the port and its recording; None: made from the device's path. A port that is open has its name.
 
         Raises:
             LabStableError: the port is missing, in use, or not permitted.
-            ConfigurationError: not a serial port, or open already with another speed or name.
+            ConfigurationError: not a serial port, or somebody reads it with other settings.
         """
         path = Path(device).absolute()
+        path = path.parent.resolve() / path.name  # the link itself stays: it leads to the adapter when that comes back
         fields = {
             "device": str(path),
             "speed_bd": speed_bd,

@@ -6,12 +6,14 @@ import select
 import socket
 import struct
 from collections import deque
+from itertools import islice
 
 from lab.console.model import Gap, Kind
 from lab.console.wire import Deframer, Frame, FrameType, Message, encode_event, encode_message
 
 BUFFER_BYTES = 1 << 20  # what a slow client may lag behind: over a minute of a console that never pauses
 _RECEIVE_BYTES = 65536
+_FRAMES_AT_ONCE = 256  # of one sendmsg(2), which takes 1024
 _CREDENTIALS = struct.Struct("@iII")  # struct ucred of unix(7): pid, uid, gid
 
 
@@ -22,6 +24,7 @@ class Connection:
         pid: of the client's process, from the kernel.
         greeted: it has said which protocol it speaks.
         closing: it takes no more requests, and ends as soon as it has read what waits for it.
+        enlisted: somebody will call `flush` soon.
     """
 
     def __init__(self, sock: socket.socket, epoll: select.epoll, buffer_bytes: int = BUFFER_BYTES) -> None:
@@ -32,13 +35,16 @@ class Connection:
         self.fd = sock.fileno()
         self.greeted = False
         self.closing = False
+        self.enlisted = False
         self._sock = sock
         self._epoll = epoll
         self._deframer = Deframer()
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._buffer_bytes = buffer_bytes
-        epoll.register(self.fd, select.EPOLLIN)
+        self._interest = select.EPOLLIN
+        self._closed = False
+        epoll.register(self.fd, self._interest)
 
     @property
     def done(self) -> bool:
@@ -60,17 +66,18 @@ class Connection:
         return list(self._deframer.feed(data)) if data else None
 
     def answer(self, message: Message) -> None:
-        """Send an answer; it is never dropped."""
-        self._send(encode_message(FrameType.ANSWER, message))
+        """Send an answer at once; it is never dropped."""
+        self._put(encode_message(FrameType.ANSWER, message))
+        self.flush()
 
     def record(self, frame: bytes) -> bool:
-        """Send a record, or keep it until the client takes it.
+        """Keep a record for the next `flush`.
 
         Returns: whether there was room. If not, the connection is good for `drop` only.
         """
         if self._waiting_bytes + len(frame) > self._buffer_bytes:
             return False
-        self._send(frame)
+        self._put(frame)
         return True
 
     def drop(self, t_ns: int, position: int) -> None:
@@ -79,44 +86,52 @@ class Connection:
         lost = self._waiting_bytes - sum(map(len, partly_sent))
         self._waiting = deque(partly_sent)
         self._waiting_bytes -= lost
-        self._send(encode_event(Gap(t_ns, position, Kind.DROPPED, lost)))
+        self._put(encode_event(Gap(t_ns, position, Kind.DROPPED, lost)))
         self.end()
 
     def end(self) -> None:
         """Take no more requests; the connection is `done` when everything was sent."""
         self.closing = True
-        self._watch()
+        self.flush()
 
     def flush(self) -> None:
         """Send what waits, as far as the client takes it."""
-        while self._waiting:
-            frame = self._waiting[0]
-            sent = self._try(frame)
-            self._waiting_bytes -= sent
-            if sent < len(frame):
-                self._waiting[0] = frame[sent:]
-                return
-            self._waiting.popleft()
-        self._watch()
+        self.enlisted = False
+        if self._closed:
+            return
+        try:
+            while self._waiting:
+                self._sent(self._sock.sendmsg(list(islice(self._waiting, _FRAMES_AT_ONCE))))
+        except OSError:  # full (BlockingIOError), or gone, which the next receive() notices
+            pass
+        self._watch((0 if self.closing else select.EPOLLIN) | (select.EPOLLOUT if self._waiting else 0))
 
     def close(self) -> None:
-        """End at once."""
-        self._epoll.unregister(self.fd)
-        self._sock.close()
+        """End at once; a second time does nothing."""
+        if not self._closed:
+            self._epoll.unregister(self.fd)
+            self._sock.close()
+            self._closed = True
 
-    def _send(self, frame: bytes) -> None:
-        sent = 0 if self._waiting else self._try(frame)
-        if sent < len(frame):
-            self._waiting.append(frame[sent:])
-            self._waiting_bytes += len(frame) - sent
-            self._watch()
+    @property
+    def blocked(self) -> bool:
+        """The client does not take what waits; epoll will tell when it does."""
+        return bool(self._interest & select.EPOLLOUT)
 
-    def _try(self, frame: bytes) -> int:
-        try:
-            return self._sock.send(frame)
-        except OSError:  # full (BlockingIOError), or gone, which the next receive() notices
-            return 0
+    def _put(self, frame: bytes) -> None:
+        self._waiting.append(frame)
+        self._waiting_bytes += len(frame)
 
-    def _watch(self) -> None:
-        interest = (0 if self.closing else select.EPOLLIN) | (select.EPOLLOUT if self._waiting else 0)
-        self._epoll.modify(self.fd, interest)
+    def _sent(self, count: int) -> None:
+        self._waiting_bytes -= count
+        while count:
+            frame = self._waiting.popleft()
+            if count < len(frame):
+                self._waiting.appendleft(frame[count:])
+                return
+            count -= len(frame)
+
+    def _watch(self, interest: int) -> None:
+        if interest != self._interest:
+            self._epoll.modify(self.fd, interest)
+            self._interest = interest

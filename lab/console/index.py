@@ -47,7 +47,7 @@ class RecordingMeta:
     speed_bd: int
     adapter_latency_ns: int = 0
     fifo_bytes: int = 1
-    scheduling_ns: int = 200_000
+    scheduling_ns: int = 300_000
     low_latency: str = "unknown"
     adapter: str = "unknown"
     lock: str = "unknown"

@@ -18,7 +18,7 @@ from lab.errors import BoardlabError, LabTransientError
 OUTGOING_BYTES = 65536  # what the port has not taken yet; six seconds at 115200 Bd
 
 
-@frozen
+@frozen(str=False)
 class PortRequest:
     """A port as a client asks for it; None: as the port itself says."""
 
@@ -27,6 +27,22 @@ class PortRequest:
     speed_bd: int
     adapter_latency_ns: int | None = None
     fifo_bytes: int | None = None
+
+    def __str__(self) -> str:
+        """For messages."""
+        told = [
+            *([] if self.adapter_latency_ns is None else [f"adapter latency {self.adapter_latency_ns} ns"]),
+            *([] if self.fifo_bytes is None else [f"FIFO {self.fifo_bytes} bytes"]),
+        ]
+        return ", ".join([f"{self.name!r}: {self.device} at {self.speed_bd} Bd", *told])
+
+    def fits(self, meta: RecordingMeta) -> bool:
+        """Whether a port that is open like this is what is asked for."""
+        return (
+            self.speed_bd == meta.speed_bd
+            and self.adapter_latency_ns in {None, meta.adapter_latency_ns}
+            and self.fifo_bytes in {None, meta.fifo_bytes}
+        )
 
     def meta(self, serial: SerialPort, scheduling: Scheduling, boot_id: str) -> RecordingMeta:
         """What the recording has to say, now that the port is open."""
@@ -65,6 +81,15 @@ class Line:
         self.fd = -1
         self.state = ""
         self._take(serial)
+
+    def is_device(self, path: Path) -> bool:
+        """Whether this path leads to the open device; of a lost one only its own path does, for numbers are reused."""
+        if self.fd < 0:
+            return path == self._request.device
+        try:
+            return path.stat().st_rdev == os.fstat(self.fd).st_rdev
+        except OSError:
+            return False
 
     def write(self, data: bytes) -> None:
         """Queue bytes for the port.

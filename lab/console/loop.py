@@ -1,8 +1,8 @@
 """The server's loop: one thread that stamps first and does everything else afterwards.
 
 It looks at its ports with epoll, reads whole chunks, and takes CLOCK_MONOTONIC_RAW as soon as a read returns. Between
-two looks it publishes one chunk: writes it to the recording and hands it to the readers. So no stamp waits for the
-disk or the readers of another port.
+two looks it does one thing: it publishes a chunk to its recording, or hands one reader what waits for it. So no stamp
+waits for the disk or the readers of another port.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ import gc
 import logging
 import os
 import select
-import socket
 from collections import deque
 from pathlib import Path
 
 from lab.clock import Clock, utc_now
 from lab.console import operations
 from lab.console.canary import Canary
+from lab.console.clients import Clients
 from lab.console.connection import Connection
+from lab.console.courier import Courier
+from lab.console.idle import IdleStates
+from lab.console.line import PortRequest
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.port import Port
 from lab.console.ports import Ports
@@ -33,7 +36,6 @@ from lab.errors import BoardlabError, LabStableError
 READ_BYTES = 4096  # N_TTY_BUF_SIZE of the kernel: a tty never has more for one read
 BACKLOG_CHUNKS = 64  # more are published before the next look, so that memory stays bounded
 BEATS_PER_REOPEN = 4  # a lost port is looked for five times a second
-BEATS_OF_PATIENCE = 100  # a client that is sent away has five seconds to read why
 _log = logging.getLogger(__name__)
 
 
@@ -45,32 +47,26 @@ class ConsoleServer:
     """
 
     def __init__(self, runtime: Path, clock: Clock) -> None:
-        """Raise the priority and listen. The caller holds the folder's lock, so a socket that is there is stale."""
-        self._runtime = runtime
+        """Raise the priority and listen. The caller holds the folder's lock."""
+        self._log_path = log_path(runtime)
         self._clock = clock
         self._scheduling = raise_priority()
         self._started = utc_now().isoformat(timespec="seconds")
         self._epoll = select.epoll()
-        self.ports = Ports(self._epoll, Shelf(recordings_dir(runtime)), clock, self._scheduling)
-        self._connections: dict[int, Connection] = {}
-        self._attached: dict[int, Port] = {}  # by the connection's file descriptor
-        self._leaving: dict[int, int] = {}  # connections that are closing, and the beats they have left
+        self._courier = Courier()
+        self.ports = Ports(self._epoll, Shelf(recordings_dir(runtime)), clock, self._scheduling, self._courier)
+        self._clients = Clients(socket_path(runtime), self._epoll, self._answer)
         self._backlog: deque[tuple[Port, int, bytes]] = deque()
         self._failed: list[tuple[Port, int]] = []
         self._late = Lateness(0, 0, 0)
         self._stopping = False
         self._beats = 0
         self._run_queue = RunQueue()
+        self._idle_states = IdleStates()
         self._heartbeat = Heartbeat()
-        self._epoll.register(self._heartbeat.fd, select.EPOLLIN)
         self._canary = Canary()
+        self._epoll.register(self._heartbeat.fd, select.EPOLLIN)
         self._epoll.register(self._canary.fd, select.EPOLLIN)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.setblocking(False)
-        socket_path(runtime).unlink(missing_ok=True)
-        self._listener.bind(str(socket_path(runtime)))
-        self._listener.listen()
-        self._epoll.register(self._listener.fileno(), select.EPOLLIN)
         _log.info("pid %d serves %s, %s", os.getpid(), socket_path(runtime), self._scheduling.text)
 
     def run(self) -> None:
@@ -78,30 +74,28 @@ class ConsoleServer:
         gc.collect()
         gc.freeze()
         gc.disable()  # a collection in the loop would be a late stamp
-        now, poll, backlog = self._clock.now_ns, self._epoll.poll, self._backlog
+        now, poll, backlog, courier = self._clock.now_ns, self._epoll.poll, self._backlog, self._courier
         looked_ns = now()
         while not self._stopping:
-            busy_ns = now() - looked_ns
-            events = poll(0 if backlog else None)
-            looked_ns = now()
+            asked_ns = now()
+            events = poll(0 if backlog else courier.timeout_s(asked_ns))
+            busy_ns, looked_ns = asked_ns - looked_ns, now()
             if events:
-                rest = self._stamp(events)
-                beat_ns = self._heartbeat.beat() if any(fd == self._heartbeat.fd for fd, _ in rest) else 0
-                canary_ns = self._canary.late_ns(looked_ns)
-                self._judge(looked_ns, max(busy_ns, beat_ns, canary_ns, self._run_queue.waited_ns()))
-                if self._failed:
-                    self._lose_failed()
-                for fd, mask in rest:
-                    self._serve(fd, mask)
-            while backlog:
+                self._handle(events, looked_ns, busy_ns)
+            if not courier.deliver(looked_ns) and backlog:
                 self._publish()
-                if len(backlog) < BACKLOG_CHUNKS:
-                    break
+            while len(backlog) > BACKLOG_CHUNKS:
+                self._publish()
         self._close()
 
-    def stop(self) -> None:
-        """End after the current round; also from a signal handler, since the heartbeat ends every wait."""
-        self._stopping = True
+    def open_port(self, request: PortRequest) -> Port:
+        """Open a port, or find it open.
+
+        Raises:
+            BoardlabError: as `Ports.open`.
+        """
+        self._publish_all()  # it may close a port that has something there
+        return self.ports.open(request)
 
     def attach(self, connection: Connection, name: str, write: bool) -> Port:
         """Let a client read a port, and write.
@@ -110,10 +104,7 @@ class ConsoleServer:
             BoardlabError: no such port, somebody else may write, or the connection is attached to another port.
         """
         port = self.ports.find(name)
-        if self._attached.get(connection.fd, port) is not port:
-            raise LabStableError(f"this connection is attached to another port than {name}; use one for each")
-        port.attach(connection, write)
-        self._attached[connection.fd] = port
+        self._clients.attach(connection, port, write)
         return port
 
     def close_port(self, name: str) -> None:
@@ -124,14 +115,31 @@ class ConsoleServer:
         """
         port = self.ports.find(name)
         self._publish_all()
-        for fd in [fd for fd, attached in self._attached.items() if attached is port]:
-            self._connections[fd].end()
+        self._clients.send_away(port)
         self.ports.close(port)
 
     def status(self) -> ServerStatus:
         """How everything is."""
         ports = [port.status() for port in self.ports]
-        return ServerStatus(os.getpid(), self._started, self._scheduling.text, str(log_path(self._runtime)), ports)
+        return ServerStatus(os.getpid(), self._started, self._scheduling.text, str(self._log_path), ports)
+
+    def stop(self) -> None:
+        """End after the current round; also from a signal handler, since the heartbeat ends every wait."""
+        self._stopping = True
+
+    def _handle(self, events: list[tuple[int, int]], looked_ns: int, busy_ns: int) -> None:
+        """Stamp what has come, keep the evidence of how late that was, and do what else the events ask for."""
+        rest = self._stamp(events)
+        beat_ns = self._heartbeat.beat() if any(fd == self._heartbeat.fd for fd, _ in rest) else 0
+        canary_ns = self._canary.late_ns(looked_ns)
+        late_ns = max(busy_ns, beat_ns, canary_ns, self._run_queue.waited_ns())
+        outdated = looked_ns - self._late.t_ns > LATE_WINDOW_NS // 2
+        if late_ns > EVIDENCE_NS and (outdated or late_ns >= self._late.lateness_ns):
+            self._late = Lateness(looked_ns, 0, late_ns)  # about the largest of the last second
+        if self._failed:
+            self._lose_failed()
+        for fd, mask in rest:
+            self._serve(fd, mask)
 
     def _stamp(self, events: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Read and stamp every port that has something. Returns: the events of everything else."""
@@ -159,11 +167,25 @@ class ConsoleServer:
                     self._failed.append((port, errno.EIO))  # a hang-up
         return rest
 
-    def _judge(self, looked_ns: int, late_ns: int) -> None:
-        """Keep the evidence of late stamps: the largest of about the last second."""
-        outdated = looked_ns - self._late.t_ns > LATE_WINDOW_NS // 2
-        if late_ns > EVIDENCE_NS and (outdated or late_ns >= self._late.lateness_ns):
-            self._late = Lateness(looked_ns, 0, late_ns)
+    def _serve(self, fd: int, mask: int) -> None:
+        """Do what an event asks for that is not a port's to be read."""
+        if fd == self._heartbeat.fd:
+            self._keep_house()
+        elif fd == self._canary.fd:
+            self._canary.arrived()
+        elif (port := self.ports.by_fd.get(fd)) is not None:
+            port.line.flush()
+        else:
+            self._clients.serve(fd, mask)
+
+    def _keep_house(self) -> None:
+        """What is done at a heartbeat."""
+        self._beats += 1
+        self._canary.send(self._clock.now_ns())
+        self._clients.beat()
+        self._idle_states.forbid(any(port.writer is not None for port in self.ports))
+        if self._beats % BEATS_PER_REOPEN == 0:
+            self.ports.reopen_lost()
 
     def _publish(self) -> None:
         port, t_ns, data = self._backlog.popleft()
@@ -181,41 +203,10 @@ class ConsoleServer:
             self.ports.lose(port, code)
         self._failed.clear()
 
-    def _serve(self, fd: int, mask: int) -> None:
-        """Do what an event asks for that is not a port's to be read."""
-        if fd == self._heartbeat.fd:
-            self._keep_house()
-        elif fd == self._canary.fd:
-            self._canary.arrived()
-        elif fd == self._listener.fileno():
-            self._accept()
-        elif (port := self.ports.by_fd.get(fd)) is not None:
-            port.line.flush()
-        elif (connection := self._connections.get(fd)) is not None:
-            if mask & select.EPOLLOUT:
-                connection.flush()
-            if connection.closing:
-                if connection.done or mask & (select.EPOLLHUP | select.EPOLLERR):
-                    self._hang_up(connection)
-            elif mask & ~select.EPOLLOUT:
-                self._hear(connection)
-
-    def _hear(self, connection: Connection) -> None:
-        try:
-            frames = connection.receive()
-        except ValueError as error:
-            _log.warning("pid %d does not speak the protocol: %s", connection.pid, error)
-            frames = None
-        if frames is None:
-            self._hang_up(connection)
-            return
-        for frame in frames:
-            connection.answer(self._answer(connection, frame))
-
     def _answer(self, connection: Connection, frame: Frame) -> Message:
         try:
             if frame.type == FrameType.WRITE:
-                port = self._attached.get(connection.fd)
+                port = self._clients.port_of(connection)
                 if port is None or port.writer is not connection:
                     raise LabStableError("this connection may not write; attach to the port with write")
                 port.line.write(frame.payload)
@@ -224,47 +215,13 @@ class ConsoleServer:
         except BoardlabError as error:
             return refusal(error)
 
-    def _accept(self) -> None:
-        try:
-            sock, _ = self._listener.accept()
-        except OSError as error:
-            _log.error("cannot accept a client: %s", error)
-            self._epoll.modify(self._listener.fileno(), 0)  # until the next beat, lest the loop spins
-            return
-        connection = Connection(sock, self._epoll)
-        self._connections[connection.fd] = connection
-
-    def _hang_up(self, connection: Connection) -> None:
-        port = self._attached.pop(connection.fd, None)
-        if port is not None:
-            port.detach(connection)
-        del self._connections[connection.fd]
-        self._leaving.pop(connection.fd, None)
-        connection.close()
-
-    def _keep_house(self) -> None:
-        """What is done at a heartbeat."""
-        self._beats += 1
-        self._canary.send(self._clock.now_ns())
-        self._epoll.modify(self._listener.fileno(), select.EPOLLIN)
-        if self._beats % BEATS_PER_REOPEN == 0:
-            self.ports.reopen_lost()
-        for connection in [each for each in self._connections.values() if each.closing]:
-            beats = self._leaving.setdefault(connection.fd, BEATS_OF_PATIENCE)
-            self._leaving[connection.fd] = beats - 1
-            if connection.done or beats == 0:
-                self._hang_up(connection)
-
     def _close(self) -> None:
         self._publish_all()
-        for connection in list(self._connections.values()):
-            connection.flush()
-            self._hang_up(connection)
+        self._clients.close()
         for port in list(self.ports):
             self.ports.close(port)
-        self._listener.close()
+        self._idle_states.forbid(False)
         self._heartbeat.close()
         self._canary.close()
         self._epoll.close()
-        socket_path(self._runtime).unlink(missing_ok=True)
         _log.info("pid %d ended", os.getpid())

@@ -88,7 +88,7 @@ class LineTiming:
     speed_bd: int = field(validator=validators.gt(0))
     adapter_latency_ns: int = field(default=0, validator=validators.ge(0))
     fifo_bytes: int = field(default=1, validator=validators.ge(1))
-    scheduling_ns: int = field(default=200_000, validator=validators.ge(0))
+    scheduling_ns: int = field(default=300_000, validator=validators.ge(0))
 
     def bytes_ns(self, count: int) -> int:
         """How long `count` bytes take on the line."""

@@ -14,8 +14,8 @@ before its bytes arrived, so a stamp is never early. It is late by at most `unce
 
 - the adapter's latency, and four characters where a FIFO waits for more (`LineTiming.delivery_ns`);
 - one byte time, for bytes behind the marker that came after a pause;
-- scheduling: the usual allowance of the reading process (`LineTiming.scheduling_ns`), or the evidence of worse that was
-  recorded in the second before (`Lateness`), but no more than the time since the previous read;
+- scheduling: the usual allowance of the reading process (`LineTiming.scheduling_ns`), and the evidence of worse that was
+  recorded in the second before (`Lateness`), of which no more than the time since the previous read counts;
 - backlog: if the read brought more than the line could since the previous read, by so much the way was late.
 """
 
@@ -84,7 +84,7 @@ class MomentFinder:
             since_ns = chunk.t_ns - self._previous.t_ns
             late_ns = min(late_ns, since_ns)
             backlog_ns = max(0, timing.bytes_ns(len(chunk.data)) - since_ns - timing.hold_ns)
-        return timing.delivery_ns + timing.bytes_ns(1) + max(timing.scheduling_ns, late_ns) + backlog_ns
+        return timing.delivery_ns + timing.bytes_ns(1) + timing.scheduling_ns + late_ns + backlog_ns
 
     def _forget(self) -> None:
         """Bytes are missing: the line is cut, and the time since the last read says nothing."""

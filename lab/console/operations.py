@@ -22,7 +22,6 @@ from attrs import asdict
 from lab.console.connection import Connection
 from lab.console.line import PortRequest
 from lab.console.port import Port
-from lab.console.ports import Ports
 from lab.console.status import ServerStatus
 from lab.console.wire import PROTOCOL, Frame, Message
 from lab.errors import ConfigurationError, LabStableError
@@ -33,7 +32,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 class Server(Protocol):
     """What the operations need of the server."""
 
-    ports: Ports
+    def open_port(self, request: PortRequest) -> Port:
+        """Open a port, or find it open."""
+        ...
 
     def attach(self, connection: Connection, name: str, write: bool) -> Port:
         """Let a client read a port, and write."""
@@ -104,7 +105,7 @@ def _open(server: Server, _connection: Connection, message: Message) -> Message:
         None if latency is None else int(latency),
         None if fifo is None else int(fifo),
     )
-    return asdict(server.ports.open(request).info)
+    return asdict(server.open_port(request).info)
 
 
 def _attach(server: Server, connection: Connection, message: Message) -> Message:

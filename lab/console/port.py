@@ -9,6 +9,7 @@ from attrs import define
 
 from lab.clock import Clock, utc_now
 from lab.console.connection import Connection
+from lab.console.courier import Courier
 from lab.console.index import RecordingMeta
 from lab.console.line import Line
 from lab.console.model import NS_PER_S, Chunk, Event, Gap, Kind, Lateness
@@ -40,7 +41,7 @@ class Port:
         writer: the connection that may write.
     """
 
-    def __init__(self, line: Line, meta: RecordingMeta, shelf: Shelf, clock: Clock) -> None:
+    def __init__(self, line: Line, meta: RecordingMeta, shelf: Shelf, clock: Clock, courier: Courier) -> None:
         """Begin, or continue, the recording.
 
         Raises:
@@ -53,6 +54,7 @@ class Port:
         self._readers: list[Connection] = []
         self._shelf = shelf
         self._clock = clock
+        self._courier = courier
         self._tally = Tally()
         self._late_told_ns = -1
         self._recording = shelf.open(meta)
@@ -63,6 +65,11 @@ class Port:
     def info(self) -> PortInfo:
         """What a client gets to know about the port."""
         return PortInfo(self.meta, str(self._recording.base), self._recording.position)
+
+    @property
+    def used(self) -> bool:
+        """Whether anybody reads it."""
+        return bool(self._readers)
 
     def publish(self, t_ns: int, data: bytes, late: Lateness | None) -> None:
         """Record what one read brought and hand it to the readers; evidence that it came late goes before it."""
@@ -136,11 +143,10 @@ class Port:
             recording_broken=self._recording.broken,
         )
 
-    def close(self) -> list[Connection]:
-        """Give the device back. Returns: the clients that read it."""
+    def close(self) -> None:
+        """Give the device back and end the recording."""
         self.line.close()
         self._recording.close()
-        return self._readers
 
     def _emit(self, event: Event) -> None:
         try:
@@ -149,7 +155,9 @@ class Port:
             _log.error("%s", error)
         frame = encode_event(event)
         for reader in self._readers:
-            if not reader.record(frame):
+            if reader.record(frame):
+                self._courier.enlist(reader)
+            else:
                 self._drop(reader, event.t_ns)
         self._recording = self._shelf.turn(self._recording)
 

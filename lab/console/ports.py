@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.clock import Clock
+from lab.console.courier import Courier
 from lab.console.line import Line, PortRequest
 from lab.console.port import Port
 from lab.console.scheduling import Scheduling
@@ -25,7 +26,9 @@ class Ports:
         by_fd: the ports whose device is open; the loop looks them up in it.
     """
 
-    def __init__(self, epoll: select.epoll, shelf: Shelf, clock: Clock, scheduling: Scheduling) -> None:
+    def __init__(
+        self, epoll: select.epoll, shelf: Shelf, clock: Clock, scheduling: Scheduling, courier: Courier
+    ) -> None:
         """No port is open yet."""
         self.by_fd: dict[int, Port] = {}
         self._by_name: dict[str, Port] = {}
@@ -33,6 +36,7 @@ class Ports:
         self._shelf = shelf
         self._clock = clock
         self._scheduling = scheduling
+        self._courier = courier
         self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def __iter__(self) -> Iterator[Port]:
@@ -52,14 +56,19 @@ class Ports:
         return port
 
     def open(self, request: PortRequest) -> Port:
-        """Open a port, or find it open.
+        """Open a port, or find it open. One that nobody reads is opened again if other settings are asked for.
 
         Raises:
-            BoardlabError: it cannot be opened, or is open under another name or with another speed.
+            BoardlabError: it cannot be opened, somebody reads it with other settings, or its name is another port's.
         """
         port = self._same(request)
+        if port is not None and not request.fits(port.meta) and not port.used:
+            self.close(port)
+            port = None
         if port is None:
             return self._open(request)
+        if not request.fits(port.meta):
+            raise ConfigurationError(f"{request} is asked for, but somebody reads {_describe(port)}; ask for the same")
         if port.line.fd < 0 and not self._reopen(port):
             raise LabStableError(
                 f"{request.device}: {port.line.state}; plug the adapter in again", failure="port_missing"
@@ -85,25 +94,22 @@ class Ports:
         _log.info("%s: closed", port.meta.name)
 
     def _same(self, request: PortRequest) -> Port | None:
-        real = request.device.resolve()
+        """The port that is meant, if there is one: the same device, by whatever path."""
         for port in self:
-            meta = port.meta
-            if request.name == meta.name or real == Path(meta.device).resolve():
-                if (request.name, request.speed_bd) != (meta.name, meta.speed_bd) or str(
-                    request.device
-                ) != meta.device:
-                    raise ConfigurationError(
-                        f"{request.device} at {request.speed_bd} Bd as {request.name!r}: open already is {meta.device} "
-                        f"at {meta.speed_bd} Bd as {meta.name!r}; ask for the same, or close that port first"
-                    )
+            if port.line.is_device(request.device):
                 return port
+            if request.name == port.meta.name:
+                raise ConfigurationError(
+                    f"{request} is asked for, but open already is {_describe(port)}; name another"
+                )
         return None
 
     def _open(self, request: PortRequest) -> Port:
         serial = open_port(request.device, request.speed_bd)
         line = Line(request, serial, self._epoll)
         try:
-            port = Port(line, request.meta(serial, self._scheduling, self._boot_id), self._shelf, self._clock)
+            meta = request.meta(serial, self._scheduling, self._boot_id)
+            port = Port(line, meta, self._shelf, self._clock, self._courier)
         except BoardlabError:
             line.close()
             raise
@@ -116,3 +122,11 @@ class Ports:
             return False
         self.by_fd[port.line.fd] = port
         return True
+
+
+def _describe(port: Port) -> str:
+    meta = port.meta
+    return (
+        f"{meta.name!r}: {meta.device} at {meta.speed_bd} Bd, adapter latency {meta.adapter_latency_ns} ns, "
+        f"FIFO {meta.fifo_bytes} bytes"
+    )

@@ -29,16 +29,14 @@ def interact(client: ConsoleClient, keyboard: int | None = None, screen: int | N
         poll.register(keyboard, select.POLLIN)
         poll.register(client.fileno(), select.POLLIN)
         while True:
-            ready = {descriptor for descriptor, _ in poll.poll()}
-            if client.fileno() in ready:
-                while (chunk := client.read(timeout_s=0)) is not None:
-                    os.write(screen, chunk.data)
-            if keyboard in ready:
+            if keyboard in {descriptor for descriptor, _ in poll.poll()}:
                 typed, escape, _ = os.read(keyboard, _BLOCK).partition(LEAVE)
                 if typed:
                     client.write(typed)
                 if escape or not typed:
                     return
+            while (chunk := client.read(timeout_s=0)) is not None:  # waiting for the write's answer may bring some too
+                os.write(screen, chunk.data)
 
 
 @contextmanager

@@ -123,8 +123,9 @@ class RecordingWriter:
 
     def close(self) -> None:
         """Close both files. Nothing is buffered."""
-        os.close(self._log_fd)
-        os.close(self._index_fd)
+        for fd in (self._log_fd, self._index_fd):
+            os.close(fd)
+        self._log_fd = self._index_fd = -1  # the numbers will be other files'
 
     def _write(self, event: Event) -> None:
         size = 0

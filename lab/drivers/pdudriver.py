@@ -44,6 +44,8 @@ class PDUDriver(Driver, PowerResetMixin, PowerProtocol):
         self.clock: Clock = MonotonicRaw()
         self.edge: PowerEdge | None = None
         self._address = ""
+        self._http = requests.Session()
+        self._http.trust_env = False  # a lab's pdudaemon is not behind the proxy that $http_proxy names
 
     def on_activate(self) -> None:
         host, port = proxymanager.get_host_and_port(self.port, default_port=DEFAULT_PORT)
@@ -73,7 +75,7 @@ class PDUDriver(Driver, PowerResetMixin, PowerProtocol):
         place = f"pdudaemon at {self._address}, pdu {self.port.pdu}, port {self.port.index}"
         requested_ns = self.clock.now_ns()
         try:
-            answer = requests.get(
+            answer = self._http.get(
                 f"{self._address}/power/control/{command}",
                 params={"hostname": self.port.pdu, "port": self.port.index},
                 timeout=self.timeout,

@@ -16,6 +16,7 @@ from lab.results.evidence import evidence_lines
 from lab.results.figures import label, table
 from lab.results.format import head_lines, numbers_and_failures
 from lab.results.overview import overview
+from lab.results.recordings import write_recordings
 from lab.results.records import OK
 from lab.results.store import open_store
 
@@ -116,6 +117,26 @@ def export(
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise LabStableError(f"cannot write {output}: {error.strerror}; choose another file with -o") from error
+
+
+@app.command()
+def recordings(
+    run_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=LAST_ID, help="The run.")],
+    *,
+    cycle: Annotated[int | None, typer.Option(min=1, help="Of this cycle only.")] = None,
+    medium: Annotated[str | None, typer.Option(help="Of this medium only.")] = None,
+    folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write them.")] = Path(),
+    db: Database = None,
+) -> None:
+    """Write the console recordings of a run's attempts as files, e.g. for `lab console replay`."""
+    with open_store(db, create=False) as store:
+        attempts = [
+            attempt
+            for attempt in store.attempts(run_id)
+            if (cycle is None or attempt.cycle == cycle) and (medium is None or attempt.params.get("medium") == medium)
+        ]
+        written = write_recordings(attempts, store.artifacts, folder)
+    typer.echo("\n".join(str(path) for path in written))
 
 
 def _headline(measurements: list[Measurement]) -> str:

@@ -77,7 +77,7 @@ class BootRun:
     def pending(self, medium: str) -> list[int]:
         """The cycles of this medium that have no sample yet."""
         done = {
-            s.cycle for s in self.store.samples(self.run.id, metric=BOOT_TIME.name) if s.params.get("medium") == medium
+            s.cycle for s in self.store.samples(self.run.id, metric=BOOT_TIME.name) if s.params["medium"] == medium
         }
         return [cycle for cycle in range(1, int(self.run.plan["cycles"]) + 1) if cycle not in done]
 

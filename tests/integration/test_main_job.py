@@ -12,7 +12,11 @@ import pytest
 from labgrid.environment import Environment
 from measuring_lab import Lab, running_lab
 
+from lab import boards
+from lab.console.moments import find_moments
+from lab.console.recording import Recording
 from lab.results import open_store
+from lab.results.recordings import write_recordings
 
 DEADLINE_S = 120
 
@@ -50,6 +54,17 @@ def test_ctrl_c_keeps_what_was_measured_and_the_run_can_be_resumed(lab: Lab) -> 
     properties = {p.get("name"): p.get("value") for p in ET.parse(report).iter("property")}
     assert properties["boardlab_run"] == "1"
     assert properties["boot.time[medium=emmc] s"] == ";".join(f"{s.value:.6f}" for s in samples[:2])
+
+
+def test_a_boot_from_the_store_is_timed_again_to_the_same_numbers(lab: Lab) -> None:
+    with open_store(lab.environ["LAB_DB"]) as store:
+        attempts = [attempt for attempt in store.attempts(1) if attempt.ok]
+        logs = write_recordings(attempts, store.artifacts, lab.folder / "recordings")
+    board = boards.load("qemu-virt")
+    for attempt, log in zip(attempts, logs, strict=True):
+        recording = Recording.open(log)
+        again = find_moments(recording.events(), board.moments, recording.meta.timing)
+        assert [(m.name, m.t_ns, m.position) for m in again] == [(m.name, m.t_ns, m.position) for m in attempt.moments]
 
 
 def test_a_run_of_another_plan_is_not_resumed(lab: Lab) -> None:

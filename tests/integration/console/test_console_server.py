@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from console_bench import BOOT, DEADLINE_S, Bench, read_bytes, wait_for
+from console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, Bench, read_bytes, wait_for
 
 from lab import boards
 from lab.clock import MonotonicRaw
@@ -40,7 +40,7 @@ def test_live_moments_and_those_of_the_recording_are_the_same(bench: Bench) -> N
     live = []
     for start in range(0, len(BOOT), 700):
         adapter.say(BOOT[start : start + 700])
-    while len(live) < len(board.moments):
+    while len(live) < len(BOOT_MOMENTS):
         event = client.read_event(DEADLINE_S)
         assert event is not None
         live += finder.feed(event)
@@ -71,20 +71,28 @@ def test_many_read_and_one_writes(bench: Bench) -> None:
     assert adapter.heard(4) == b"mine"
 
 
-def test_an_open_port_is_found_again_but_not_with_other_settings(bench: Bench) -> None:
+def test_an_open_port_is_found_again_by_any_path_but_not_with_other_settings(bench: Bench) -> None:
     adapter = bench.adapter()
     client, info = bench.opened(adapter)
-    assert bench.client().open(adapter.link, name="uart0").meta == info.meta
-    with pytest.raises(ConfigurationError, match=r"at 9600 Bd.*open already is .* at 115200 Bd"):
-        client.open(adapter.link, speed_bd=9600, name="uart0")
+    other_path = bench.folder / "run" / ".." / "uart0"
+    for device in (adapter.link, adapter.link.resolve(), other_path):
+        assert bench.client().open(device).meta == info.meta
+    with pytest.raises(ConfigurationError, match=r"at 9600 Bd is asked for, but somebody reads 'uart0': .* at 115200"):
+        client.open(adapter.link, speed_bd=9600)
     with pytest.raises(ConfigurationError, match="ask for the same"):
-        client.open(adapter.link, name="other")
+        client.open(adapter.link, adapter_latency_ns=5)
+    with pytest.raises(ConfigurationError, match="name another"):
+        client.open(bench.adapter("uart1").link, name="uart0")
     with pytest.raises(LabStableError, match="no port 'nothing' is open; open are: uart0"):
         client.attach("nothing")
     with pytest.raises(ConfigurationError, match="no name for a port"):
         client.open(adapter.link, name="../escape")
-    client.close_port("uart0")
-    assert bench.client().open(adapter.link, speed_bd=9600, name="uart0").meta.speed_bd == 9600
+    client.close()
+    other = bench.client()
+    wait_for(lambda: other.status().ports[0].readers == 0, "the reader's leaving")
+    assert other.open(adapter.link, speed_bd=9600, name="uart0").meta.speed_bd == 9600
+    other.close_port("uart0")
+    assert other.status().ports == []
 
 
 def test_what_is_told_about_the_adapter_goes_into_the_timing(bench: Bench) -> None:

@@ -89,6 +89,21 @@ def test_a_pty_whose_link_still_points_to_a_stranger_s_terminal_is_left_alone(be
         os.close(fd)
 
 
+def test_a_new_pty_with_the_number_of_a_lost_one_is_a_port_of_its_own(bench: Bench) -> None:
+    lost = bench.adapter()
+    client, _ = bench.opened(lost)
+    number = str(lost.link.readlink())
+    lost.unplug()
+    assert isinstance(client.read_event(DEADLINE_S), Gap)
+    adapters = [bench.adapter("other0")]
+    while str(adapters[-1].link.readlink()) != number:
+        adapters.append(bench.adapter(f"other{len(adapters)}"))
+    other, info = bench.opened(adapters[-1])
+    assert info.name == adapters[-1].link.name
+    adapters[-1].say(b"I am another")
+    assert read_bytes(other, 12)[0].position == 0
+
+
 def test_a_slow_reader_is_dropped_with_a_word_and_the_other_one_loses_nothing(bench: Bench) -> None:
     adapter = bench.adapter()
     slow, info = bench.opened(adapter)

@@ -6,7 +6,7 @@ import pytest
 from attrs import frozen
 
 from lab import boards
-from lab.benchmarks.boot import BootWatch, PowerEdge
+from lab.benchmarks.boot import ENDS, BootWatch, PowerEdge
 from lab.errors import BoardTransientError, LabTransientError
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
@@ -30,8 +30,9 @@ def watch(medium: str = "sd", board: boards.BoardType = QEMU) -> BootWatch:
     return BootWatch(board, medium, ON)
 
 
-def healthy(first_ns: int = 11 * SECOND) -> list[Marker]:
-    return [Marker(p.name, first_ns + i * SECOND, position=100 * (i + 1)) for i, p in enumerate(QEMU.moments)]
+def healthy(end: str = "login", first_ns: int = 11 * SECOND) -> list[Marker]:
+    names = [p.name for p in QEMU.moments if p.name not in ENDS] + [end]
+    return [Marker(name, first_ns + i * SECOND, position=100 * (i + 1)) for i, name in enumerate(names)]
 
 
 def booted(medium: str = "sd") -> BootWatch:
@@ -52,12 +53,24 @@ def test_boot_time_runs_from_starting_kernel_to_the_login_prompt() -> None:
     assert samples[BOOT_POWER_ON.name].sample.uncertainty == 1.0  # how long the power switch took to answer
 
 
+def test_with_init_bin_sh_the_shell_prompt_ends_the_boot_and_the_number_says_so() -> None:
+    boot = watch()
+    boot.feed(b"Kernel command line: console=ttyAMA0 init=/bin/sh bootmedia=sd\r\n", 12 * SECOND)
+    for moment in healthy(end="shell"):
+        assert not boot.done
+        boot.moment(moment)
+    assert boot.done
+    sample = next(s for s in boot.finish(cycle=1) if s.metric is BOOT_TIME)
+    assert sample.sample.value == 3.0
+    assert sample.params == {"medium": "sd", "init": "/bin/sh"}
+
+
 def test_stages_add_up_to_power_on_to_prompt() -> None:
     samples = booted().finish(cycle=1)
     stages = [s for s in samples if s.metric is BOOT_STAGE]
     total = next(s.sample.value for s in samples if s.metric is BOOT_POWER_ON)
     assert sum(s.sample.value for s in stages) == pytest.approx(total)
-    assert [s.params["stage"] for s in stages] == [m.stage for m in QEMU.moments]
+    assert [s.params["stage"] for s in stages] == [m.stage for m in QEMU.moments if m.name != "shell"]
 
 
 def test_the_window_of_a_number_ends_at_its_last_marker() -> None:

@@ -175,6 +175,20 @@ def test_a_torn_write_on_a_full_disk_leaves_no_half_chunk(tmp_path: Path) -> Non
     assert chunks[-1].position == 4200
 
 
+def test_a_disk_that_is_full_again_while_the_recording_recovers_leaves_no_half_chunk(tmp_path: Path) -> None:
+    writer = RecordingWriter.create(tmp_path / "uart0", META)
+    writer.append(Chunk(0, 0, b"x" * 1000))
+    with largest_file(1000), pytest.raises(LabTransientError):
+        writer.append(Chunk(1, 1000, b"y" * 200))
+    with largest_file(1100):
+        writer.append(Chunk(1 + RETRY_NS, 1200, b"y" * 200))
+    writer.append(Chunk(1 + 2 * RETRY_NS, 1400, b"z" * 200))
+    writer.close()
+    events = list(Recording.open(tmp_path / "uart0.log").events())
+    assert [event.data[:1] for event in events if isinstance(event, Chunk)] == [b"x", b"z"]
+    assert sum(event.amount for event in events if isinstance(event, Gap)) == 400
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     write(tmp_path / "uart0", EVENTS)
     with pytest.raises(LabStableError, match="File exists"):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import grp
 import os
+import shutil
+import tempfile
 import termios
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +27,9 @@ def adapter(tmp_path: Path) -> Iterator[Adapter]:
 
 
 def test_a_port_is_raw_8n1_and_never_blocks(adapter: Adapter) -> None:
+    left_behind = termios.tcgetattr(adapter.board)
+    left_behind[6][termios.VMIN], left_behind[6][termios.VTIME] = 0, 5
+    termios.tcsetattr(adapter.board, termios.TCSANOW, left_behind)
     port = open_port(adapter.link, 115200)
     adapter.say(b"\x03\x04\r\n\x11\x13\xff")
     assert os.read(port.fd, 100) == b"\x03\x04\r\n\x11\x13\xff"
@@ -31,7 +37,8 @@ def test_a_port_is_raw_8n1_and_never_blocks(adapter: Adapter) -> None:
         os.read(port.fd, 100)
     os.write(port.fd, b"\n\x03")
     assert adapter.heard(2) == b"\n\x03"
-    control, speed = termios.tcgetattr(port.fd)[2], termios.tcgetattr(port.fd)[5]
+    _, _, control, _, _, speed, characters = termios.tcgetattr(port.fd)
+    assert (characters[termios.VMIN], characters[termios.VTIME]) == (1, 0)
     assert control & termios.CSIZE == termios.CS8
     assert not control & (termios.PARENB | termios.CSTOPB)
     assert speed == termios.B115200
@@ -129,3 +136,39 @@ def test_the_adapter_s_latency_comes_from_sysfs(
     words, latency_ns, fifo_bytes = expected
     assert port.adapter.startswith(words)
     assert (port.adapter_latency_ns, port.fifo_bytes) == (latency_ns, fifo_bytes)
+
+
+@pytest.fixture
+def stranger() -> Iterator[None]:
+    """Somebody without root's rights."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    yield
+    if root:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize(("mode", "says"), [(0o060, "it belongs to group {group}"), (0o000, "its group may not")])
+def test_a_port_that_one_may_not_open_names_the_group_that_may(
+    forbidden: Path, stranger: None, mode: int, says: str
+) -> None:
+    group = grp.getgrgid(forbidden.stat().st_gid).gr_name
+    with pytest.raises(LabStableError, match=f"not permitted; {says.format(group=group)}") as caught:
+        open_port(forbidden, 115200)
+    assert caught.value.failure == "port_permission"
+
+
+@pytest.fixture
+def forbidden(mode: int) -> Iterator[Path]:
+    """A device that its owner may not open, in a folder that everybody may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="console-"))
+    folder.chmod(0o755)
+    device = folder / "tty"
+    device.touch()
+    if os.geteuid() == 0:
+        shutil.chown(device, group="tty")
+    device.chmod(mode)
+    yield device
+    device.unlink()
+    folder.rmdir()

@@ -71,6 +71,13 @@ def test_on_asks_for_the_outlet_and_bounds_the_instant(daemon: Daemon) -> None:
     assert before_ns <= pdu.edge.requested_ns < pdu.edge.acknowledged_ns <= pdu.clock.now_ns()
 
 
+def test_a_proxy_of_the_environment_is_not_asked(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    driver(daemon.server_port).on()
+    assert len(daemon.asked) == 1
+
+
 def test_off_is_told_as_off(daemon: Daemon) -> None:
     driver(daemon.server_port).off()
     assert daemon.asked == ["/power/control/off?hostname=rack+1&port=3"]

@@ -259,3 +259,7 @@ def test_a_run_without_any_attempt_can_be_shown(tmp_path: Path, capsys: pytest.C
     assert "failed attempts: none of 0" in capsys.readouterr().out
     assert main(["results", "show", "1", "--log", "--db", str(path)]) == 2
     assert "has no attempts yet" in capsys.readouterr().err
+
+
+def test_recordings_of_a_run_without_any_are_refused(recorded: Recorded, tmp_path: Path) -> None:
+    assert "no such attempt has a recording" in recorded.error("recordings", "1", "--cycle", "99", "-o", str(tmp_path))

@@ -1,0 +1,122 @@
+"""Everybody who is connected to the server: accepting, hearing and seeing them off."""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from lab.console.connection import Connection
+from lab.console.port import Port
+from lab.console.wire import Frame, Message
+from lab.errors import LabStableError
+
+BEATS_OF_PATIENCE = 100  # a client that is sent away has five seconds to read why
+_log = logging.getLogger(__name__)
+
+
+class Clients:
+    """The clients of the server, and the ports they are attached to."""
+
+    def __init__(self, address: Path, epoll: select.epoll, answer: Callable[[Connection, Frame], Message]) -> None:
+        """Listen at `address`, where nobody else does; a socket that is there is stale.
+
+        Args:
+            answer: what to answer to a frame.
+        """
+        self._address = address
+        self._epoll = epoll
+        self._answer = answer
+        self._connections: dict[int, Connection] = {}
+        self._attached: dict[int, Port] = {}  # by the connection's file descriptor
+        self._leaving: dict[int, int] = {}  # beats that are left to connections that are closing
+        address.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.setblocking(False)
+        self._listener.bind(str(address))
+        self._listener.listen()
+        epoll.register(self._listener.fileno(), select.EPOLLIN)
+
+    def attach(self, connection: Connection, port: Port, write: bool) -> None:
+        """Let a client read a port, and write.
+
+        Raises:
+            BoardlabError: somebody else may write, or the connection is attached to another port.
+        """
+        if self._attached.get(connection.fd, port) is not port:
+            raise LabStableError(
+                f"this connection is attached to another port than {port.meta.name}; use one for each"
+            )
+        port.attach(connection, write)
+        self._attached[connection.fd] = port
+
+    def port_of(self, connection: Connection) -> Port | None:
+        """The port that a client is attached to."""
+        return self._attached.get(connection.fd)
+
+    def send_away(self, port: Port) -> None:
+        """End the connections that are attached to a port."""
+        for fd in [fd for fd, attached in self._attached.items() if attached is port]:
+            self._connections[fd].end()
+
+    def serve(self, fd: int, mask: int) -> None:
+        """Do what an event asks for; events of descriptors that are no longer ours are stale."""
+        if fd == self._listener.fileno():
+            self._accept()
+        elif (connection := self._connections.get(fd)) is not None:
+            if mask & select.EPOLLOUT:
+                connection.flush()
+            if connection.closing:
+                if connection.done or mask & (select.EPOLLHUP | select.EPOLLERR):
+                    self._hang_up(connection)
+            elif mask & ~select.EPOLLOUT:
+                self._hear(connection)
+
+    def beat(self) -> None:
+        """What is done at a heartbeat: look for new clients again, and lose patience with those that do not leave."""
+        self._epoll.modify(self._listener.fileno(), select.EPOLLIN)
+        for connection in [each for each in self._connections.values() if each.closing]:
+            beats = self._leaving.setdefault(connection.fd, BEATS_OF_PATIENCE)
+            self._leaving[connection.fd] = beats - 1
+            if connection.done or beats == 0:
+                self._hang_up(connection)
+
+    def close(self) -> None:
+        """Send what waits as far as it goes, end all connections and stop listening."""
+        for connection in list(self._connections.values()):
+            connection.flush()
+            self._hang_up(connection)
+        self._listener.close()
+        self._address.unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError as error:
+            _log.error("cannot accept a client: %s", error)
+            self._epoll.modify(self._listener.fileno(), 0)  # until the next beat, lest the loop spins
+            return
+        connection = Connection(sock, self._epoll)
+        self._connections[connection.fd] = connection
+
+    def _hear(self, connection: Connection) -> None:
+        try:
+            frames = connection.receive()
+        except ValueError as error:
+            _log.warning("pid %d does not speak the protocol: %s", connection.pid, error)
+            frames = None
+        if frames is None:
+            self._hang_up(connection)
+            return
+        for frame in frames:
+            connection.answer(self._answer(connection, frame))
+
+    def _hang_up(self, connection: Connection) -> None:
+        port = self._attached.pop(connection.fd, None)
+        if port is not None:
+            port.detach(connection)
+        del self._connections[connection.fd]
+        self._leaving.pop(connection.fd, None)
+        connection.close()
