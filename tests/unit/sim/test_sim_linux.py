@@ -26,6 +26,12 @@ def linux() -> SimLab:
     return logged_in()
 
 
+@pytest.fixture(scope="module")
+def shared() -> SimLab:
+    """For tests that leave nothing behind."""
+    return logged_in()
+
+
 def test_an_unknown_user_is_asked_for_a_password_and_refused() -> None:
     lab = SimLab()
     lab.on()
@@ -61,8 +67,8 @@ def test_an_unknown_user_is_asked_for_a_password_and_refused() -> None:
         ("systemctl is-system-running --wait", "running\n"),
     ],
 )
-def test_commands_answer_as_linux_does(linux: SimLab, command: str, says: str) -> None:
-    assert linux.command(command, "# ").removesuffix("root@am62xx-evm:~") == says
+def test_commands_answer_as_linux_does(shared: SimLab, command: str, says: str) -> None:
+    assert shared.command(command, "# ").removesuffix("root@am62xx-evm:~") == says
 
 
 def test_governors_can_be_set_and_wrong_ones_are_refused(linux: SimLab) -> None:
