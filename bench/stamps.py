@@ -5,7 +5,8 @@
 A process of its own plays boots at the full speed of 115200 Bd through the virtual boards' UART adapters (FIFO of 16
 bytes, adapter latency 0) and logs when each byte left the UART. The error of a stamp is the peer's time of a marker
 less that truth. Each boot has nine markers. `--boots` is the number for all consoles together: 500 boots take 7
-minutes on one console and half a minute on 16.
+minutes on one console and half a minute on 16. The line has the first core for itself; the peers, and this program,
+have the others.
 
 The console server stamps reads and puts moments back by the bytes behind the marker; labgrid is stamped when `expect`
 returns; grabserial stamps the first character of a marker's line, and is compared with that one. All peers run with the
@@ -76,10 +77,12 @@ def main() -> int:
     parser.add_argument("--boots", type=int, default=500, help="for all consoles together")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     options = parser.parse_args()
+    line_core = min(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, os.sched_getaffinity(0) - {line_core} or {line_core})
     rows = []
     for consoles in options.consoles:
         for peer in options.peers:
-            result = measure(peer, consoles, -(-options.boots // consoles))
+            result = measure(peer, consoles, -(-options.boots // consoles), line_core)
             rows.append(result.row())
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
@@ -89,12 +92,12 @@ def main() -> int:
     return 0
 
 
-def measure(name: str, consoles: int, boots: int) -> Result:
-    """Play `boots` boots on each of `consoles` consoles to one peer."""
+def measure(name: str, consoles: int, boots: int, line_core: int) -> Result:
+    """Play `boots` boots on each of `consoles` consoles to one peer; the line runs on `line_core`."""
     folder = Path(tempfile.mkdtemp(prefix="stamps-"))
     peer = PEERS[name](folder)
     command = [sys.executable, str(BENCH / "stamps_line.py"), str(folder)]
-    command += ["--consoles", str(consoles), "--boots", str(boots)]
+    command += ["--consoles", str(consoles), "--boots", str(boots), "--core", str(line_core)]
     try:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as line:
             assert line.stdin is not None

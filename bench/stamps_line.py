@@ -1,7 +1,8 @@
 """The line of bench/stamps.py: virtual UART adapters that play boots at the full speed of 115200 Bd, and log the truth.
 
-A process of its own. It makes the ptys, prints "ready", plays when it gets a line on stdin, prints "done", and unplugs
-at the end of stdin.
+A process of its own. It takes the place of hardware, which needs no processor of the host: it has a core for itself,
+where it makes way at once for everything that the kernel wants to do there. It makes the ptys, prints "ready", plays
+when it gets a line on stdin, prints "done", and unplugs at the end of stdin.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from virtual.uart import TX_FIFO_BYTES, UartAdapter
 
 SPEED_BD = 115200
 FIFO_BYTES = 16
-NICE = 10  # hardware takes no processor: the line must not keep the kernel's tty worker waiting
 PAUSE_S = (0.02, 0.08)  # between two boots: a prompt is followed by silence
 
 # Each comes once a boot. The prompt ends no line.
@@ -72,14 +72,21 @@ async def play(adapter: UartAdapter, boots: int, dice: random.Random) -> None:
         await sent.wait()
 
 
+def stand_aside(core: int) -> None:
+    """Keep to the line's core, below everybody else there, such as the kernel's tty worker."""
+    os.sched_setaffinity(0, {core})
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
 async def main() -> None:
     """The program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--consoles", type=int, required=True)
     parser.add_argument("--boots", type=int, required=True)
+    parser.add_argument("--core", type=int, default=0)
     options = parser.parse_args()
-    os.nice(NICE)
+    stand_aside(options.core)
     pacer = Pacer(MonotonicRaw(), asyncio.get_running_loop())
     adapters = [
         UartAdapter(

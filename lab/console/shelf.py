@@ -72,7 +72,7 @@ class Shelf:
     def _aside(self, name: str, label: str) -> Path:
         folder = self.folder / "older" / name
         folder.mkdir(parents=True, exist_ok=True)
-        older = sorted(folder.glob(f"*{INDEX_SUFFIX}"), key=lambda path: path.stat().st_mtime)
+        older = sorted(folder.glob(f"*{INDEX_SUFFIX}"), key=lambda path: (path.stat().st_mtime_ns, path.name))
         for index in older[: -(KEPT - 1)]:
             for path in paths(index.with_suffix("")):
                 path.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ from typing import Final
 
 from lab.errors import TestStableError
 from lab.metrics.model import Metric
+from lab.metrics.published import published
 
 GUIDE: Final = 'Performance guide, "Boot-time Measurement"'
 
@@ -43,7 +44,7 @@ def by_name(name: str) -> Metric:
     Raises:
         TestStableError: no such metric.
     """
-    for metric in ALL:
+    for metric in (*ALL, *published()):
         if metric.name == name:
             return metric
-    raise TestStableError(f"no metric {name!r}; there are: {', '.join(m.name for m in ALL)}")
+    raise TestStableError(f"no metric {name!r}; there are: {', '.join(m.name for m in (*ALL, *published()))}")

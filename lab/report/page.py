@@ -5,10 +5,11 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lab.report import plots, view
+from lab.report import view
+from lab.results import plots
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import duration
 from lab.results.overview import Overview
@@ -31,7 +32,7 @@ def render(run: Overview, artifacts: ArtifactStore) -> str:
     strip = plots.strip_plot(series, tables[0].metric.unit) if series else ""
     waterfall = plots.waterfall(run.stages, names.media) if run.stages else ""
     environment = Environment(
-        loader=PackageLoader("lab.report"),
+        loader=ChoiceLoader([PackageLoader("lab.report"), PackageLoader("lab.results")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

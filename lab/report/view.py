@@ -13,11 +13,11 @@ from lab import boards
 from lab.errors import BoardlabError
 from lab.metrics import Flag, Measurement, Metric, summarise
 from lab.report.excerpt import Gap, excerpt
-from lab.report.plots import Series
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import guide_cell, label, number, with_uncertainty
 from lab.results.logs import LogLine, console_log, lines, plain, window
 from lab.results.overview import STAGE, Overview, attempts_of, tried
+from lab.results.plots import Series
 from lab.results.records import CONSOLE_LOG, Attempt, Run
 
 _TAIL_BYTES: Final = 8192  # of the log of an attempt without numbers

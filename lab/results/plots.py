@@ -1,4 +1,4 @@
-"""The report's two figures as SVG for a page: the same bytes for the same numbers, readable on light and on dark."""
+"""A run's figures as SVG for a page: the same bytes for the same numbers, readable on light and on dark."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Series:
 
 def strip_plot(series: Sequence[Series], unit: str) -> str:
     """Each cycle a dot with its error bar over the mean and its ±; a cross where an attempt failed."""
-    with _style():
+    with style():
         figure = Figure(figsize=(_WIDTH_IN, 0.5 + 1.45 * len(series)), layout="constrained")
         panels = figure.subplots(len(series), 1, sharex=True, squeeze=False)[:, 0]
-        for axes, one, colour in zip(panels, series, _cycle(len(series)), strict=True):
+        for axes, one, colour in zip(panels, series, colours(len(series)), strict=True):
             _strip(axes, one, colour, unit)
         last = max(cycle for one in series for cycle in (*one.failed, *(s.cycle for s in one.samples)))
         step = max(1, round(last / 10))
@@ -51,25 +51,25 @@ def strip_plot(series: Sequence[Series], unit: str) -> str:
         panels[-1].set_xticks(range(step, last + 1, step))
         panels[-1].set_xlabel("cycle")
         figure.align_ylabels(panels)
-        return _svg(figure, "strip", "Each cycle's value with its uncertainty, by medium")
+        return svg(figure, "strip", "Each cycle's value with its uncertainty, by medium")
 
 
 def waterfall(stages: Mapping[str, Sequence[Stage]], titles: Mapping[str, str]) -> str:
     """When each stage begins on the average, and how long it takes; one panel a medium on a common time axis."""
-    with _style():
+    with style():
         heights = [len(found) + 1.6 for found in stages.values()]
         figure = Figure(figsize=(_WIDTH_IN, 0.5 + 0.2 * sum(heights)), layout="constrained")
         panels = figure.subplots(len(stages), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-        for axes, (medium, found), colour in zip(panels, stages.items(), _cycle(len(stages)), strict=True):
+        for axes, (medium, found), colour in zip(panels, stages.items(), colours(len(stages)), strict=True):
             _bars(axes, found, colour, titles.get(medium, medium))
         end_s = max(stage.start_s + stage.summary.mean for found in stages.values() for stage in found)
         panels[-1].set_xlim(0, end_s * 1.09)  # room for the last bar's figure
         panels[-1].set_xlabel("seconds since power on, mean over cycles")
-        return _svg(figure, "waterfall", "Start and length of each boot stage, by medium")
+        return svg(figure, "waterfall", "Start and length of each boot stage, by medium")
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def style() -> Iterator[None]:
     """matplotlib's own defaults with ours, whatever this user's matplotlibrc says."""
     with mpl.rc_context():
         mpl.rcdefaults()
@@ -142,11 +142,12 @@ def _bars(axes: Axes, stages: Sequence[Stage], colour: str, title: str) -> None:
     axes.set_axisbelow(True)
 
 
-def _cycle(count: int) -> list[str]:
+def colours(count: int) -> list[str]:
+    """A colour for each of several series; they repeat after five."""
     return [_COLOURS[i % len(_COLOURS)] for i in range(count)]
 
 
-def _svg(figure: Figure, name: str, title: str) -> str:
+def svg(figure: Figure, name: str, title: str) -> str:
     """The figure as an element for a page: as wide as its place, with ids of its own, and named for who cannot see."""
     figure.patch.set_visible(False)
     for axes in figure.axes:

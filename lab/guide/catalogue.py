@@ -1,0 +1,171 @@
+"""Printed words -> metrics of boardlab, by the table in catalogue.toml."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from typing import Any
+
+from attrs import field, frozen
+
+from lab.guide import headers
+from lab.guide.model import Cell, Guide, Table
+from lab.metrics import Metric, by_name
+
+_MEDIA = {"mmc": "sd", "mmcsd": "sd", "mmc/sd": "sd", "mmc-sd": "sd", "qspi": "ospi"}
+_NO_PARAMETER = re.compile(r"benchmarks?|command used|boot configuration|rail voltage")
+
+
+@frozen
+class Quantity:
+    """A metric together with what comparing its published numbers needs.
+
+    Attributes:
+        noise: relative change that says nothing, e.g. 0.05.
+        slack: absolute change that says nothing, in the metric's unit; 0 where the relative one is enough.
+        noise_reason: why it is so large; empty where the spread of equal runs is reason enough.
+        follows_clock: the number scales with the CPU clock.
+        is_parameter: the column repeats a parameter of the test.
+    """
+
+    metric: Metric
+    noise: float
+    slack: float
+    noise_reason: str
+    follows_clock: bool
+    is_parameter: bool
+
+
+@frozen
+class _Entry:
+    quantity: Quantity
+    table: re.Pattern[str]
+    also: tuple[re.Pattern[str], ...]
+    row: re.Pattern[str]
+    column: re.Pattern[str]
+
+
+@frozen
+class Reading:
+    """A cell and what it measures.
+
+    Attributes:
+        quantity: None where the catalogue has no entry: the row is kept as it is.
+        params: boardlab's parameters, e.g. {"operation": "rd", "size": "1mb"}.
+        is_alias: the vendor prints the same sample under a second name.
+    """
+
+    table: Table
+    cell: Cell
+    quantity: Quantity | None
+    params: Mapping[str, str] = field(factory=dict)
+    is_alias: bool = False
+
+    @property
+    def board(self) -> str | None:
+        """The board, or the one that an unattributed cell likely belongs to."""
+        return self.cell.board or self.cell.likely_board
+
+    @property
+    def number(self) -> float | None:
+        """The value or average in the cell."""
+        return self.cell.number
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric; empty where the catalogue has none."""
+        return self.quantity.metric.name if self.quantity else ""
+
+    @property
+    def key(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """What makes two readings of one board comparable."""
+        return self.metric, tuple(sorted(self.params.items()))
+
+
+@frozen
+class Catalogue:
+    """The whole table."""
+
+    entries: tuple[_Entry, ...]
+    aliases: Mapping[str, str]
+    keys: Mapping[str, str]
+
+    def readings(self, guide: Guide) -> Iterator[Reading]:
+        """Every cell of a guide, in order, with what it measures.
+
+        An unattributed cell is read as the column that it likely stands under; without one it measures nothing known.
+        """
+        for table in guide.tables:
+            text = " | ".join([table.title, *table.chapter]).lower()
+            fitting = [(entry, match) for entry in self.entries if (match := entry.table.search(text))]
+            for cell in table.cells:
+                yield self._reading(table, cell, fitting, text)
+
+    def metrics(self) -> Iterator[Metric]:
+        """Every metric that a guide can publish, once."""
+        yield from {entry.quantity.metric.name: entry.quantity.metric for entry in self.entries}.values()
+
+    def _reading(self, table: Table, cell: Cell, fitting: list[tuple[_Entry, re.Match[str]]], text: str) -> Reading:
+        column = cell.metric if cell.metric is not None else cell.likely_metric
+        if column is None or (cell.column < len(table.columns) and cell.metric and table.columns[cell.column].is_key):
+            return Reading(table, cell, None)
+        printed = headers.row_unit(cell.row)[0].lower()
+        row = self.aliases.get(printed, printed)
+        for entry, in_table in fitting:
+            in_column = entry.column.search(column.lower())
+            in_row = entry.row.fullmatch(row)
+            if in_column and in_row:
+                found = [in_column, *(match for also in entry.also if (match := also.search(text))), in_table, in_row]
+                params = self._key_params(cell) | _groups(found)
+                return Reading(table, cell, entry.quantity, params, is_alias=row != printed)
+        return Reading(table, cell, None)
+
+    def _key_params(self, cell: Cell) -> dict[str, str]:
+        params = {}
+        for header, value in cell.params.items():
+            name = headers.row_unit(header)[0].lower()
+            if not _NO_PARAMETER.fullmatch(name):
+                name = self.keys.get(name, name.replace(" ", "_"))
+                params[name] = _normal(name, value.lower().removesuffix(" bytes"))
+        return params
+
+
+def _groups(matches: list[re.Match[str]]) -> dict[str, str]:
+    params: dict[str, str] = {}
+    for match in matches:
+        params |= {name: _normal(name, text) for name, text in match.groupdict().items() if text}
+    return params
+
+
+def _normal(name: str, text: str) -> str:
+    """One spelling for what guides spell in several ways: "Deep Sleep" and "DeepSleep", MMC/SD and MMCSD."""
+    return re.sub(r"[ -]", "", text) if name == "mode" else _MEDIA.get(text, text)
+
+
+@functools.cache
+def load() -> Catalogue:
+    """The catalogue that boardlab ships; read once."""
+    text = (resources.files("lab.guide") / "catalogue.toml").read_text(encoding="utf-8")
+    data = tomllib.loads(text)
+    return Catalogue(tuple(_entry(entry) for entry in data["metric"]), data["aliases"], data["keys"])
+
+
+def _entry(data: Mapping[str, Any]) -> _Entry:
+    quantity = Quantity(
+        metric=by_name(data["name"]),
+        noise=data["noise"] / 100,
+        slack=float(data.get("slack", 0.0)),
+        noise_reason=data.get("noise_reason", ""),
+        follows_clock=data.get("clock", False),
+        is_parameter=data.get("parameter", False),
+    )
+    return _Entry(
+        quantity=quantity,
+        table=re.compile(data["table"]),
+        also=tuple(re.compile(pattern) for pattern in data.get("also", ())),
+        row=re.compile(data.get("row", ".*")),
+        column=re.compile(data.get("column", "^perf$")),
+    )

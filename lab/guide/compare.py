@@ -1,0 +1,156 @@
+"""Two guides of one family -> what moved, in which direction, and whether that means anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from attrs import frozen
+
+from lab.guide import evidence as known
+from lab.guide import judges
+from lab.guide.catalogue import Reading
+from lab.guide.evidence import Evidence, Pair
+from lab.guide.model import Kind
+from lab.guide.sheet import Sheet
+from lab.guide.verdicts import Verdict
+
+
+@frozen
+class Change:
+    """One measurement in two guides.
+
+    Attributes:
+        board: None where neither guide names one.
+        old, new: recovered where a rule could, as printed otherwise; in `unit`.
+        ratio: new over old; None where old is zero.
+        printed: both cells as they stand in the guides.
+        lines: of the two cells.
+    """
+
+    board: str | None
+    metric: str
+    params: Mapping[str, str]
+    unit: str
+    old: float
+    new: float
+    ratio: float | None
+    verdict: Verdict
+    reason: str
+    printed: tuple[str, str]
+    lines: tuple[int, int]
+
+
+@frozen
+class Comparison:
+    """All that two guides have in common, most important first, and what only one of them has."""
+
+    changes: tuple[Change, ...]
+    only_old: tuple[Reading, ...]
+    only_new: tuple[Reading, ...]
+
+
+@frozen
+class _Key:
+    """What identifies a result; `place` is its column in a short row whose boards are not known, else 0."""
+
+    board: str | None
+    metric: str
+    params: tuple[tuple[str, str], ...]
+    place: int = 0
+
+    @property
+    def what(self) -> tuple[str, tuple[tuple[str, str], ...], int]:
+        return self.metric, self.params, self.place
+
+
+def compare(old: Sheet, new: Sheet, board: str | None = None) -> Comparison:
+    """Compare all results of two guides.
+
+    Args:
+        board: only this one, as a header spells it, and what may be of it (rows whose board is not known).
+    """
+    before, after = known.evidence(old), known.evidence(new)
+    olds, news = _results(before), _results(after)
+    partners = _partners(olds, news)
+    used = set(partners.values())
+    pairs = [(olds[partner], news[key]) for key, partner in partners.items() if partner is not None]
+    changes = (_change(_pair(a, b, before, after)) for a, b in pairs)
+    return Comparison(
+        tuple(sorted((c for c in changes if _concerns(board, c.board)), key=_weight)),
+        tuple(r for key, r in olds.items() if key not in used and _concerns(board, r.board)),
+        tuple(news[key] for key, partner in partners.items() if partner is None and _concerns(board, key.board)),
+    )
+
+
+def _concerns(wanted: str | None, board: str | None) -> bool:
+    """Whether a row may be of the wanted board; one without a board may."""
+    return wanted is None or board is None or board == wanted
+
+
+def _results(evidence: Evidence) -> dict[_Key, Reading]:
+    found: dict[_Key, Reading] = {}
+    for reading in evidence.sheet.readings:
+        quantity, cell = reading.quantity, reading.cell
+        if reading.number is None or reading.is_alias or (quantity is not None and quantity.is_parameter):
+            continue
+        if quantity is not None:
+            metric, params = reading.key
+        elif cell.metric and not reading.table.columns[cell.column].is_key:
+            metric, params = cell.metric.lower(), (("row", cell.row), ("table", reading.table.title.lower()))
+        else:
+            continue
+        place = cell.column if cell.kind is Kind.UNATTRIBUTED and reading.board is None else 0
+        found.setdefault(_Key(reading.board, metric, params, place), reading)
+    return found
+
+
+def _partners(olds: Mapping[_Key, Reading], news: Mapping[_Key, Reading]) -> dict[_Key, _Key | None]:
+    """Newer key -> the older guide's.
+
+    Where one guide names no board (a table of powers headed "Power (mW)") and the other names exactly one, they belong
+    together.
+    """
+    old_by_what, new_by_what = _by_what(olds), _by_what(news)
+    partners: dict[_Key, _Key | None] = {}
+    for key in news:
+        there = old_by_what.get(key.what, [])
+        alone = len(there) == 1 and len(new_by_what[key.what]) == 1 and (there[0].board is None) != (key.board is None)
+        partners[key] = key if key in olds else there[0] if alone else None
+    return partners
+
+
+def _by_what(keys: Iterable[_Key]) -> dict[tuple[str, tuple[tuple[str, str], ...], int], list[_Key]]:
+    found: dict[tuple[str, tuple[tuple[str, str], ...], int], list[_Key]] = {}
+    for key in keys:
+        found.setdefault(key.what, []).append(key)
+    return found
+
+
+def _pair(old: Reading, new: Reading, before: Evidence, after: Evidence) -> Pair:
+    return Pair(old, new, before, after, before.number(old) or 0.0, after.number(new) or 0.0)
+
+
+def _change(pair: Pair) -> Change:
+    judgement = judges.judge(pair)
+    cell = pair.new.cell
+    short = [side.name for r, side in pair.sides() if r.cell.kind is Kind.UNATTRIBUTED and r.board is not None]
+    note = f"; the row is short in {' and '.join(short)}, its board follows from the columns that boards leave empty"
+    return Change(
+        board=pair.new.board or pair.old.board,
+        metric=pair.new.metric or f"{cell.row}: {cell.metric}",
+        params=pair.new.params or cell.params,
+        unit=pair.unit,
+        old=pair.old_number,
+        new=pair.new_number,
+        ratio=pair.ratio,
+        verdict=judgement.verdict,
+        reason=judgement.reason + (note if short else ""),
+        printed=(pair.old.cell.value.text, cell.value.text),
+        lines=(pair.old.cell.line, cell.line),
+    )
+
+
+def _weight(change: Change) -> tuple[int, float]:
+    size = abs(math.log(change.ratio)) if change.ratio and change.ratio > 0 else math.inf
+    return list(Verdict).index(change.verdict), -size

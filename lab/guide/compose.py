@@ -1,0 +1,124 @@
+"""The numbers of a release -> the tables of a guide, in the vendor's order and shapes, every row of full width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import define, field, frozen
+
+from lab.guide import layout
+from lab.guide.entries import Entry, Release
+from lab.guide.layout import Place, natural
+from lab.metrics import by_name
+
+_AFTER_ALL = 10_000  # tables that the layout does not know come last, in the order of their sources
+
+_OTHER_CHAPTER = "Other Measurements"
+
+
+@frozen
+class Row:
+    """A row: its key cells, and one cell for each further column, None where a board has no data."""
+
+    keys: tuple[str, ...]
+    cells: tuple[Entry | None, ...]
+
+
+@frozen
+class ComposedTable:
+    """A table to be written; `header` includes the key columns."""
+
+    chapter: tuple[str, ...]
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+@define
+class _Draft:
+    place: Place
+    boards: tuple[str, ...]
+    columns: dict[tuple[str, str], tuple[int, int]] = field(factory=dict)  # (board, column) -> order
+    rows: dict[tuple[str, ...], dict[tuple[str, str], Entry]] = field(factory=dict)
+    names: dict[tuple[str, ...], tuple[str, ...]] = field(factory=dict)
+
+    def add(self, entry: Entry, place: Place) -> None:
+        column = (entry.board, place.column)
+        self.columns[column] = (self.boards.index(entry.board), place.order[1])
+        second = tuple(_second_key(entry, key) for key in place.keys[1:])
+        identity = (place.row.lower(), *(text for text, tells in second if tells))
+        printed = entry.origin.row if entry.origin else place.row
+        self.names.setdefault(identity, (printed, *(text for text, _ in second)))
+        self.rows.setdefault(identity, {})[column] = entry
+
+    def table(self) -> ComposedTable:
+        columns = sorted(self.columns, key=lambda column: self.columns[column])
+        rows = [
+            Row(self.names[identity], tuple(self.rows[identity].get(column) for column in columns))
+            for identity in (sorted(self.rows, key=_row_order) if self.place.is_sorted else self.rows)
+        ]
+        header = (*self.place.keys, *(f"{board}: {column}" for board, column in columns))
+        return ComposedTable(self.place.chapter, self.place.title, header, tuple(rows))
+
+
+def tables(release: Release) -> list[ComposedTable]:
+    """Every table of the guide, in order."""
+    known = layout.load()
+    drafts: dict[tuple[object, ...], _Draft] = {}
+    for number, entry in enumerate(release.entries):
+        place = known.place(entry.metric, entry.params) or _other_place(entry, number)
+        board = entry.board if place.each else ""
+        identity = (place.chapter, place.title, place.keys, board)
+        draft = drafts.setdefault(identity, _Draft(place, release.boards))
+        draft.add(entry, place)
+    ordered = sorted(drafts.values(), key=lambda draft: (_order(draft), _first_board(draft)))
+    return [draft.table() for draft in _chapters_together(ordered)]
+
+
+def _other_place(entry: Entry, number: int) -> Place:
+    """Where the number's source printed it; else a chapter for what guides do not have, with a table for each metric."""
+    if entry.origin is not None:
+        o = entry.origin
+        return Place((_AFTER_ALL, number), o.chapter, o.title, o.keys, o.row, o.column)
+    row = ", ".join(f"{name} {value}" for name, value in entry.params.items()) or "all"
+    column = f"Value ({by_name(entry.metric).unit})"
+    return Place((_AFTER_ALL, number), (_OTHER_CHAPTER,), entry.metric, ("Parameters",), row, column)
+
+
+def _second_key(entry: Entry, header: str) -> tuple[str, bool]:
+    """The text of a second key column, and whether it tells rows apart."""
+    name = layout.SECOND_KEYS.get(header)
+    if name is not None and name in entry.params:
+        return entry.params[name], True
+    return entry.keys.get(header, ""), False
+
+
+def _row_order(identity: tuple[str, ...]) -> tuple[bool, list[list[tuple[int, int, str]]]]:
+    return identity[0] == "total", [natural(part) for part in identity]
+
+
+def _order(draft: _Draft) -> tuple[int, int]:
+    return draft.place.order[0], draft.place.order[1] if draft.place.order[0] == _AFTER_ALL else 0
+
+
+def _first_board(draft: _Draft) -> int:
+    return min(order for order, _ in draft.columns.values())
+
+
+def _chapters_together(drafts: Iterable[_Draft]) -> Sequence[_Draft]:
+    """Tables of one chapter follow each other, where the chapter first appears; so do its sections."""
+    found: dict[tuple[str, ...], list[_Draft]] = {}
+    for draft in drafts:
+        found.setdefault(draft.place.chapter, []).append(draft)
+    tops: dict[str, list[_Draft]] = {}
+    for chapter, members in found.items():
+        tops.setdefault(chapter[0] if chapter else "", []).extend(members)
+    return [draft for members in tops.values() for draft in members]
+
+
+def by_top_chapter(composed: Iterable[ComposedTable]) -> Mapping[str, list[ComposedTable]]:
+    """Top chapter -> its tables."""
+    found: dict[str, list[ComposedTable]] = {}
+    for one in composed:
+        found.setdefault(one.chapter[0] if one.chapter else "Other results", []).append(one)
+    return found

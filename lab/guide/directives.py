@@ -1,0 +1,192 @@
+"""The RST directives that a guide may use, each harmless: none opens a file, none reaches the network.
+
+docutils keeps one table of directives for the whole process. While a guide is parsed, `only_ours` lends it this room's
+table, which knows every name: tables are kept as rows of text, containers are entered, programs and pictures are passed
+over, and whatever names another file is noted as unread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import Directive, directives
+
+from lab.guide import csvrows, markup
+from lab.guide.assemble import RawRow
+
+
+class rows(nodes.General, nodes.Element):  # noqa: N801 - docutils names its nodes in lower case
+    """A table as rows of text; attributes `title`, `line`, `header` and `rows` (list of RawRow)."""
+
+
+class unread(nodes.General, nodes.Element):  # noqa: N801
+    """A place that was left out; attributes `line` and `reason`."""
+
+
+class rubric(nodes.General, nodes.TextElement):  # noqa: N801
+    """A heading that opens no section."""
+
+
+class titled(nodes.General, nodes.Element):  # noqa: N801
+    """A `table` directive around a grid or simple table; attribute `title`."""
+
+
+class _AnyOption(dict[str, Callable[[str], Any]]):
+    """An option table that takes every option as text: an unknown one must not cost us the directive."""
+
+    def __missing__(self, name: str) -> Callable[[str], Any]:
+        return directives.unchanged
+
+
+class _Base(Directive):
+    has_content = True
+    optional_arguments = 1
+    final_argument_whitespace = True
+    option_spec: ClassVar[Any] = _AnyOption(name=directives.unchanged)
+
+    @property
+    def argument(self) -> str:
+        return " ".join(self.arguments[0].split()) if self.arguments else ""
+
+    def unread(self, reason: str) -> list[nodes.Node]:
+        return [unread(line=self.lineno, reason=reason)]
+
+    def inside(self) -> nodes.Element:
+        container = nodes.container()
+        self.state.nested_parse(self.content, self.content_offset, container, match_titles=True)
+        return container
+
+    def line_of(self, index: int) -> int:
+        """Line in the file of a line of the content, counted from 1."""
+        offset = self.content.offset(index)
+        return self.content_offset + index + 1 if offset is None else offset + 1
+
+
+class _CsvTable(_Base):
+    def run(self) -> list[nodes.Node]:
+        for option in ("file", "url"):
+            if option in self.options:
+                return self.unread(
+                    f"csv-table takes its rows from :{option}: {self.options[option]}, which is not opened"
+                )
+        dialect = csvrows.Dialect.of_options(self.options)
+        body, lost = csvrows.parse([(self.line_of(i), line) for i, line in enumerate(self.content)], dialect)
+        body = [RawRow(row.line, tuple(markup.unescaped(cell) for cell in row.cells)) for row in body]
+        header: tuple[str, ...] = ()
+        if "header" in self.options:
+            header, lost_header = self._header(dialect)
+            lost = lost_header + lost
+        elif body and csvrows.count(self.options.get("header-rows")) > 0:
+            above = csvrows.count(self.options.get("header-rows"))
+            header = body[above - 1].cells if above <= len(body) else ()
+            body = body[above:]
+        found: list[nodes.Node] = [rows(title=self.argument, line=self.lineno, header=header, rows=body)]
+        found.extend(unread(line=line, reason=reason) for line, reason in lost)
+        return found
+
+    def _header(self, dialect: csvrows.Dialect) -> tuple[tuple[str, ...], list[tuple[int, str]]]:
+        block = self.block_text.splitlines()
+        first = next((i for i, line in enumerate(block) if line.strip().startswith(":header:")), 0)
+        text = str(self.options["header"]).split("\n")
+        parsed, lost = csvrows.parse([(self.lineno + first + i, line) for i, line in enumerate(text)], dialect)
+        lost = [(line, f"the header of this table: {reason}; its cells cannot be attributed") for line, reason in lost]
+        cells = parsed[-1].cells if parsed and not lost else ()
+        return tuple(markup.unescaped(cell) for cell in cells), lost
+
+
+class _ListTable(_Base):
+    def run(self) -> list[nodes.Node]:
+        body = []
+        for item in _children(self.inside(), nodes.list_item):
+            cells = tuple(" ".join(cell.astext().split()) for cell in _children(item, nodes.list_item))
+            body.append(RawRow(_line(item, self.lineno), cells))
+        above = csvrows.count(self.options.get("header-rows"))
+        header = body[above - 1].cells if 0 < above <= len(body) else ()
+        return [rows(title=self.argument, line=self.lineno, header=header, rows=body[above:])]
+
+
+class _Titled(_Base):
+    def run(self) -> list[nodes.Node]:
+        node = titled(title=self.argument)
+        node += self.inside().children
+        return [node]
+
+
+class _Rubric(_Base):
+    def run(self) -> list[nodes.Node]:
+        return [rubric(self.argument, self.argument)]
+
+
+class _Container(_Base):
+    """Admonitions, `only`, `ifconfig`, tabs and everything unknown: what stands inside is part of the guide."""
+
+    def run(self) -> list[nodes.Node]:
+        return [self.inside()]
+
+
+class _Ignored(_Base):
+    """Programs, pictures, lists of contents: no results in there."""
+
+    def run(self) -> list[nodes.Node]:
+        return []
+
+
+class _OtherFile(_Base):
+    def run(self) -> list[nodes.Node]:
+        if self.name == "include" and self.argument.startswith("<"):  # docutils' own character names
+            return []
+        return self.unread(f".. {self.name}:: {self.argument[:80]} is not followed; read that file by itself")
+
+
+_IGNORED = (
+    *("code", "code-block", "sourcecode", "parsed-literal", "highlight", "literal", "math", "graphviz", "mermaid"),
+    *("image", "figure", "video", "toctree", "contents", "index", "meta", "class", "sectnum", "default-role", "role"),
+    *("title", "date", "unicode", "replace", "header", "footer", "target-notes", "todo", "todolist"),
+)
+
+
+class _Table(dict[str, type[Directive]]):
+    """Every name is known; what is not listed is a container."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> type[Directive]:
+        return _Container
+
+
+@contextlib.contextmanager
+def only_ours() -> Iterator[None]:
+    """Lend docutils this room's directives and give its own back at the end, as Sphinx does.
+
+    docutils has no public way to take a directive back. Not for several threads at once, as docutils itself.
+    """
+    ours = _Table(dict.fromkeys(_IGNORED, _Ignored))
+    ours |= {"csv-table": _CsvTable, "list-table": _ListTable, "table": _Titled, "rubric": _Rubric}
+    ours |= {"include": _OtherFile, "literalinclude": _OtherFile, "raw": _OtherFile}
+    module = vars(directives)
+    before = module["_directives"]
+    module["_directives"] = ours
+    try:
+        yield
+    finally:
+        module["_directives"] = before
+
+
+def _children(node: nodes.Element, kind: type[nodes.Element]) -> list[nodes.Element]:
+    """The nearest descendants of a kind."""
+    found: list[nodes.Element] = []
+    for child in node.children:
+        if isinstance(child, kind):
+            found.append(child)
+        elif isinstance(child, nodes.Element):
+            found.extend(_children(child, kind))
+    return found
+
+
+def _line(node: nodes.Element, otherwise: int) -> int:
+    lines = [n.line for n in node.findall() if n.line]
+    return min(lines) if lines else otherwise

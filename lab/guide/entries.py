@@ -1,0 +1,82 @@
+"""The numbers of a release as a written guide needs them, whatever measured them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+
+@frozen
+class Evidence:
+    """What a number rests on.
+
+    Attributes:
+        source: in one line: the run, the file and line, the attempts.
+        run_id: in the store.
+        samples: how many; None where the source does not say (published numbers).
+        uncertainty: ± at 95 %, in the metric's unit; None where the source gives none.
+        values: the samples by cycle, of measured numbers.
+        excerpt: the lines that the number was read from; empty where there are none.
+        note: why the number is to be taken with care, or its own value where the printed one mixes two.
+        is_broken: the number is no result.
+    """
+
+    source: str
+    run_id: int
+    samples: int | None = None
+    uncertainty: float | None = None
+    values: tuple[float, ...] = ()
+    excerpt: str = ""
+    note: str = ""
+    is_broken: bool = False
+
+
+@frozen
+class Origin:
+    """Where another guide printed a number that boardlab has no metric for, or by what name it called the row."""
+
+    chapter: tuple[str, ...]
+    title: str
+    keys: tuple[str, ...]
+    row: str
+    column: str
+
+
+@frozen
+class Entry:
+    """One number of a board.
+
+    Attributes:
+        metric: empty where boardlab has none; then `origin` says where it is printed.
+        text: the cell as the vendor prints it, `16.24 (min 15.96, max 16.42)`.
+        value: the number, recovered where a rule can; None for n/a and text.
+        keys: further key columns as printed, e.g. the nominal voltage of a rail.
+    """
+
+    board: str
+    metric: str
+    params: Mapping[str, str]
+    text: str
+    value: float | None
+    evidence: Evidence
+    keys: Mapping[str, str] = field(factory=dict)
+    origin: Origin | None = None
+
+
+@frozen
+class Release:
+    """All numbers of a release for some boards.
+
+    Attributes:
+        modules: (name, description) of what was measured.
+        conditions: top chapter of the written guide -> statements such as the SD card.
+        left_out: what the sources print and no board can be given.
+    """
+
+    name: str
+    boards: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    modules: tuple[tuple[str, str], ...] = ()
+    conditions: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    left_out: tuple[str, ...] = ()

@@ -1,0 +1,108 @@
+"""What is known about the numbers of a guide when it is compared with another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from lab.guide import conditions, udp
+from lab.guide.catalogue import Reading
+from lab.guide.conditions import Conditions
+from lab.guide.model import Cell
+from lab.guide.rulebook import Effect, Finding, Severity, run
+from lab.guide.sheet import Sheet
+
+_CellKey = tuple[int, int, int]
+_ReadingKey = tuple[str | None, tuple[str, tuple[tuple[str, str], ...]]]
+
+
+@frozen
+class Evidence:
+    """A guide with everything that is known about its numbers.
+
+    Attributes:
+        findings: cell -> what the rules say about it.
+        udp_rows: cell of a UDP result -> its row.
+        readings: board and key -> reading.
+    """
+
+    sheet: Sheet
+    conditions: Conditions
+    findings: Mapping[_CellKey, Sequence[Finding]]
+    udp_rows: Mapping[_CellKey, udp.Row]
+    readings: Mapping[_ReadingKey, Reading]
+
+    @property
+    def name(self) -> str:
+        """How sentences call the guide."""
+        return self.sheet.guide.release or self.sheet.guide.path
+
+    def sibling(self, reading: Reading, metric: str) -> Reading | None:
+        """The reading of another metric of the same board and parameters."""
+        return self.readings.get((reading.board, (metric, reading.key[1])))
+
+    def about(self, reading: Reading) -> Sequence[Finding]:
+        """What the rules say about a cell."""
+        return self.findings.get(cell_key(reading.cell), ())
+
+    def effect(self, reading: Reading, effect: Effect) -> Finding | None:
+        """The finding that has this effect on a cell, if the rule is sure."""
+        sure = (f for f in self.about(reading) if f.rule.effect is effect and f.severity is not Severity.SUSPECT)
+        return next(sure, None)
+
+    def number(self, reading: Reading) -> float | None:
+        """The recovered value, or the printed one."""
+        found = self.effect(reading, Effect.RECOVERED)
+        return found.corrected if found is not None and found.corrected is not None else reading.number
+
+
+def cell_key(cell: Cell) -> _CellKey:
+    """What tells a cell of a guide from its others."""
+    return cell.table, cell.line, cell.column
+
+
+def evidence(sheet: Sheet) -> Evidence:
+    """Run the rules over a guide."""
+    findings: dict[_CellKey, list[Finding]] = {}
+    for finding in run(sheet):
+        for cell in finding.cells:
+            findings.setdefault(cell_key(cell), []).append(finding)
+    rows = {cell_key(r.cell): row for table in udp.tables(sheet).values() for row in table for r in row.readings}
+    readings = {(r.board, r.key): r for r in sheet.of(*sheet.by_metric)}
+    return Evidence(sheet, conditions.of_sheet(sheet), findings, rows, readings)
+
+
+@frozen
+class Pair:
+    """The same measurement in two guides.
+
+    Attributes:
+        old_number, new_number: recovered where a rule could, as printed otherwise.
+    """
+
+    old: Reading
+    new: Reading
+    before: Evidence
+    after: Evidence
+    old_number: float
+    new_number: float
+
+    @property
+    def ratio(self) -> float | None:
+        """New over old; None where the old number is zero."""
+        return self.new_number / self.old_number if self.old_number else None
+
+    @property
+    def noise(self) -> float:
+        """Relative change that says nothing."""
+        return self.new.quantity.noise if self.new.quantity else 0.05
+
+    @property
+    def unit(self) -> str:
+        """Unit of the metric."""
+        return self.new.quantity.metric.unit if self.new.quantity else (self.new.cell.unit or "")
+
+    def sides(self) -> tuple[tuple[Reading, Evidence], tuple[Reading, Evidence]]:
+        """Both readings with their evidence."""
+        return (self.old, self.before), (self.new, self.after)

@@ -1,0 +1,179 @@
+"""Guides, findings and comparisons as JSON and CSV; docs/guides.md describes the shapes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from lab.guide.catalogue import Reading
+from lab.guide.compare import Comparison
+from lab.guide.model import Guide, Kind
+from lab.guide.rulebook import Finding
+from lab.guide.sheet import Sheet
+from lab.guide.trend import Trend
+
+_CSV_COLUMNS = (
+    *("file", "table", "title", "row", "board", "metric", "unit", "kind", "value", "min", "max", "text", "line"),
+    *("quantity", "params"),
+)
+
+
+def guide(sheet: Sheet) -> dict[str, Any]:
+    """One file: its tables, and its cells as a flat list in reading order; `table` is an index into `tables`."""
+    source = sheet.guide
+    return {
+        "file": source.path,
+        "format": source.format,
+        "title": source.title,
+        "release": source.release,
+        "boards": list(source.boards),
+        "modules": [
+            {"name": m.name, "description": m.description, "clock_mhz": m.clock_mhz, "line": m.line}
+            for m in source.modules
+        ],
+        "conditions": [{"text": c.text, "chapter": list(c.chapter), "line": c.line} for c in source.conditions],
+        "tables": [
+            {
+                "chapter": list(t.chapter),
+                "title": t.title,
+                "title_source": t.title_source,
+                "line": t.line,
+                "header": list(t.header),
+            }
+            for t in source.tables
+        ],
+        "cells": [cell(reading) for reading in sheet.readings],
+        "unknown_rows": [{"table": table, "row": row, "line": line} for (table, row, line) in unknown_rows(sheet)],
+        "unread": [{"line": part.line, "reason": part.reason} for part in source.unread],
+    }
+
+
+def cell(reading: Reading) -> dict[str, Any]:
+    """One cell. `quantity` is boardlab's metric, null where it knows none."""
+    c = reading.cell
+    return {
+        "table": c.table,
+        "row": c.row,
+        "board": c.board,
+        "metric": c.metric,
+        "unit": c.unit,
+        "kind": str(c.kind),
+        "value": c.value.number,
+        "min": c.value.low,
+        "max": c.value.high,
+        "text": c.value.text,
+        "line": c.line,
+        "quantity": reading.metric or None,
+        "params": dict(reading.params or c.params),
+        "likely_board": c.likely_board,
+    }
+
+
+def unknown_rows(sheet: Sheet) -> list[tuple[int, str, int]]:
+    """(Table, row, line) of the results that no metric of boardlab stands for; each row once."""
+    found: dict[tuple[int, str, int], None] = {}
+    for reading in sheet.readings:
+        c = reading.cell
+        is_result = c.metric is not None and not reading.table.columns[c.column].is_key and c.number is not None
+        if reading.quantity is None and is_result:
+            found[c.table, c.row, c.line] = None
+    return list(found)
+
+
+def kinds(source: Guide) -> Counter[Kind]:
+    """How many cells of each kind a guide has."""
+    return Counter(c.kind for t in source.tables for c in t.cells)
+
+
+def to_csv(sheets: Sequence[Sheet]) -> str:
+    """All cells of some guides, one a line."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, _CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for sheet in sheets:
+        for reading in sheet.readings:
+            row = cell(reading)
+            params = ";".join(f"{name}={value}" for name, value in row["params"].items())
+            writer.writerow(row | {"file": sheet.guide.path, "title": reading.table.title, "params": params})
+    return out.getvalue()
+
+
+def findings(found: Iterable[Finding]) -> dict[str, Any]:
+    """What a check found; `cell` is null for a statement about a table or a row as a whole."""
+    return {
+        "findings": [
+            {
+                "rule": f.rule.id,
+                "severity": str(f.severity),
+                "file": f.file,
+                "line": f.line,
+                "cell": _place(f.reading) if f.reading else None,
+                "message": f.message,
+                "corrected": f.corrected,
+                "also": [_place(reading) for reading in f.also],
+                "page": f.rule.page,
+            }
+            for f in found
+        ]
+    }
+
+
+def _place(reading: Reading) -> dict[str, Any]:
+    c = reading.cell
+    return {
+        "table": reading.table.name,
+        "row": c.row,
+        "board": c.board,
+        "metric": c.metric,
+        "text": c.value.text,
+        "line": c.line,
+    }
+
+
+def comparison(found: Comparison) -> dict[str, Any]:
+    """The rows of a comparison, most important first, and the results that only one guide has."""
+    return {
+        "rows": [
+            {
+                "board": c.board,
+                "metric": c.metric,
+                "params": dict(c.params),
+                "old": c.old,
+                "new": c.new,
+                "ratio": c.ratio,
+                "verdict": str(c.verdict),
+                "reason": c.reason,
+                "unit": c.unit,
+                "old_text": c.printed[0],
+                "new_text": c.printed[1],
+                "old_line": c.lines[0],
+                "new_line": c.lines[1],
+            }
+            for c in found.changes
+        ],
+        "only_old": [cell(reading) for reading in found.only_old],
+        "only_new": [cell(reading) for reading in found.only_new],
+    }
+
+
+def trends(found: Iterable[Trend]) -> dict[str, Any]:
+    """Series of a metric over releases."""
+    return {
+        "trends": [
+            {
+                "metric": series.metric,
+                "params": dict(series.params),
+                "board": series.board,
+                "unit": series.unit,
+                "better": series.better,
+                "points": [
+                    {"release": p.release, "value": p.value, "min": p.low, "max": p.high, "note": p.note}
+                    for p in series.points
+                ],
+            }
+            for series in found
+        ]
+    }

@@ -1,0 +1,134 @@
+"""The figures of a written guide: boot cycles, boot stages, rail powers, and chapters over releases."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from matplotlib.figure import Figure
+
+from lab.guide import layout
+from lab.guide.entries import Entry, Release
+from lab.metrics import by_name, summarise
+from lab.results import plots
+from lab.results.overview import Overview
+
+_Key = tuple[str, str, frozenset[tuple[str, str]]]
+
+_BOOT = "Boot-time Measurement"
+_POWER = "Low Power Performance"
+_WIDTH_IN = 9.0
+_LEAST_NUMBERS = 3  # that a chapter must share with the oldest release
+
+
+def of_release(release: Release, runs: Sequence[Overview]) -> dict[str, list[tuple[str, str]]]:
+    """Top chapter -> its figures with captions.
+
+    Args:
+        runs: what was measured here; published numbers have no cycles.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    for run in runs:
+        where = f"run {run.run.id}, {run.run.board}"
+        series = [
+            plots.Series(m.params.get("medium", ""), m.samples, summarise(m.samples), [])
+            for m in run.measurements
+            if m.metric.name == "boot.time"
+        ]
+        if series:
+            found.setdefault(_BOOT, []).append(
+                (_named(plots.strip_plot(series, "s"), run), f"Boot time of each cycle, {where}")
+            )
+        if run.stages:
+            waterfall = plots.waterfall(run.stages, {})
+            found.setdefault(_BOOT, []).append((_named(waterfall, run), f"Stages of the boot, {where}"))
+    rails = [e for e in release.entries if e.metric == "power.rail" and e.value]
+    if rails:
+        found.setdefault(_POWER, []).append((rail_power(rails), "Power of the supply rails by mode"))
+    return found
+
+
+def rail_power(rails: Sequence[Entry]) -> str:
+    """Rails stacked on each other, one bar for each board and mode."""
+    bars = list(dict.fromkeys((e.board, e.params.get("mode", "")) for e in rails))
+    names = list(dict.fromkeys(e.params.get("rail", "") for e in rails))
+    values = {(e.board, e.params.get("mode", ""), e.params.get("rail", "")): e.value or 0.0 for e in rails}
+    with plots.style():
+        figure = Figure(figsize=(_WIDTH_IN, 0.9 + 0.35 * len(bars)), layout="constrained")
+        axes = figure.add_subplot()
+        left = [0.0] * len(bars)
+        for name, colour in zip(names, plots.colours(len(names)), strict=True):
+            widths = [values.get((*bar, name), 0.0) for bar in bars]
+            alpha = 1.0 if names.index(name) < 5 else 0.5  # the colours repeat after five
+            axes.barh(range(len(bars)), widths, left=left, color=colour, alpha=alpha, label=name)
+            left = [a + b for a, b in zip(left, widths, strict=True)]
+        axes.set_yticks(range(len(bars)), [f"{board}\n{mode}" for board, mode in bars])
+        axes.invert_yaxis()
+        axes.set_xlabel("mW")
+        axes.legend(fontsize="small", ncols=3)
+        return plots.svg(figure, "rails", "Power of the supply rails by mode")
+
+
+def chapters_over_releases(releases: Sequence[Release]) -> str:
+    """A line for each chapter: the median of its numbers against the oldest release; empty with one release."""
+    if len(releases) < 2:
+        return ""
+    first = _numbers(releases[0])
+    lines: dict[str, list[tuple[int, float]]] = {}
+    for position, release in enumerate(releases[1:], start=1):
+        changes: dict[str, list[float]] = {}
+        for key, (chapter, value, is_higher_better) in _numbers(release).items():
+            if key in first and first[key][1] > 0 and value > 0:
+                change = math.log(value / first[key][1])
+                changes.setdefault(chapter, []).append(change if is_higher_better else -change)
+        for chapter, found in changes.items():
+            if len(found) >= _LEAST_NUMBERS:
+                lines.setdefault(chapter, [(0, 1.0)]).append((position, math.exp(statistics.median(found))))
+    if not lines:
+        return ""
+    with plots.style():
+        figure = Figure(figsize=(_WIDTH_IN, 3.6), layout="constrained")
+        axes = figure.add_subplot()
+        for (chapter, points), colour in zip(lines.items(), plots.colours(len(lines)), strict=True):
+            dashes = "-" if list(lines).index(chapter) < 5 else "--"  # the colours repeat after five
+            axes.plot(
+                [x for x, _ in points],
+                [y for _, y in points],
+                dashes,
+                marker="o",
+                markersize=3,
+                color=colour,
+                label=chapter,
+            )
+        axes.axhline(1.0, color="0.6", linewidth=0.6)
+        axes.set_xticks(range(len(releases)), [release.name for release in releases])
+        axes.set_ylabel("median, above 1 is better")
+        axes.legend(fontsize="small", ncols=2)
+        return plots.svg(figure, "releases", "Each chapter over the releases")
+
+
+def _numbers(release: Release) -> Mapping[_Key, tuple[str, float, bool]]:
+    """(Board, metric, parameters) -> (chapter, value, whether higher is better), without broken runs and parameters."""
+    found: dict[_Key, tuple[str, float, bool]] = {}
+    for entry in release.entries:
+        place = layout.load().place(entry.metric, entry.params)
+        if (
+            place is None
+            or entry.value is None
+            or entry.evidence.note
+            or entry.metric.endswith((".datagram", "cpu_load"))
+        ):
+            continue
+        key = (entry.board, entry.metric, frozenset(entry.params.items()))
+        found[key] = (place.chapter[0], entry.value, by_name(entry.metric).better == "higher")
+    return found
+
+
+def _named(svg: str, run: Overview) -> str:
+    """The same figure with ids of its own: a page may hold several runs."""
+    return (
+        svg.replace('id="', f'id="r{run.run.id}-')
+        .replace("url(#", f"url(#r{run.run.id}-")
+        .replace('href="#', f'href="#r{run.run.id}-')
+    )

@@ -1,0 +1,221 @@
+"""A guide -> the store: one run for each board, with the file as its evidence.
+
+A run of kind "published" has one attempt. Its samples are the guide's numbers, recovered where a rule can. Its artifacts
+are the file itself and a list of every cell as printed, with line, name and place. Numbers of broken runs are no samples.
+The same file is imported once.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, frozen
+
+from lab.errors import ConfigurationError
+from lab.guide import boards as names
+from lab.guide import evidence as known
+from lab.guide import layout, reading
+from lab.guide import sheet as sheets
+from lab.guide.catalogue import Reading
+from lab.guide.cells import decimals
+from lab.guide.evidence import Evidence
+from lab.guide.model import Kind
+from lab.guide.rulebook import Effect
+from lab.results.records import AttemptRecord, SampleRecord
+from lab.results.store import Store
+
+PUBLISHED = "published"
+GUIDE_FILE = "guide"
+GUIDE_CELLS = "guide-cells"
+
+
+@frozen
+class Imported:
+    """What became of a board of a guide.
+
+    Attributes:
+        run_id: of the new run, or of the one that has the same file already.
+        samples: how many numbers were stored now.
+        unattributed: cells of the guide's short rows, which no board can be given.
+        nameless: cells of tables without a board that nobody was given.
+    """
+
+    board: str
+    run_id: int
+    samples: int
+    is_new: bool
+    unattributed: int
+    nameless: int
+
+
+def import_guide(store: Store, path: Path, release: str, board: str | None, now: dt.datetime) -> list[Imported]:
+    """Store the numbers of a guide as published measurements of a release.
+
+    Args:
+        board: whose numbers the tables without a board are; None: the guide's only board, or nobody's.
+
+    Raises:
+        ConfigurationError: the file cannot be read, names no board and none is given, or has nothing of the given one.
+    """
+    guide = evolve(reading.read(path), release=release)
+    evidence = known.evidence(sheets.of_guide(guide))
+    found = guide.boards or ((board,) if board else ())
+    if not found:
+        raise ConfigurationError(f"{path}: no table names a board; say whose numbers they are with --board")
+    nameless = board or (found[0] if len(found) == 1 else None)
+    if board and board not in found:
+        if not any(_is_result(r) and _takes(r, takes_nameless=True) for r in evidence.sheet.readings):
+            raise ConfigurationError(
+                f"{path}: every table names its board, none {board!r}; they name: {', '.join(found)}"
+            )
+        found = (*found, board)
+    data = path.read_bytes()
+    done = [_one_board(store, data, path, evidence, name, name == nameless, release, now) for name in found]
+    return [evolve(one, nameless=min(other.nameless for other in done)) for one in done]
+
+
+def _one_board(
+    store: Store,
+    data: bytes,
+    path: Path,
+    evidence: Evidence,
+    board: str,
+    takes_nameless: bool,
+    release: str,
+    now: dt.datetime,
+) -> Imported:
+    guide = evidence.sheet.guide
+    own = [
+        r for r in evidence.sheet.readings if _is_result(r) and (r.cell.board == board or _takes(r, takes_nameless))
+    ]
+    loose = sum(c.kind is Kind.UNATTRIBUTED for t in guide.tables for c in t.cells)
+    nameless = (
+        0 if takes_nameless else sum(_is_result(r) and _takes(r, takes_nameless=True) for r in evidence.sheet.readings)
+    )
+    sha256 = hashlib.sha256(data).hexdigest()
+    same = [
+        run
+        for run in store.runs()
+        if (run.kind, run.board, run.release) == (PUBLISHED, board, release) and run.provenance.get("sha256") == sha256
+    ]
+    if same:
+        return Imported(board, same[0].id, 0, is_new=False, unattributed=loose, nameless=nameless)
+    module = names.module_of(guide, board)
+    provenance: dict[str, Any] = {
+        "source": "performance guide",
+        "file": path.name,
+        "sha256": sha256,
+        "title": guide.title,
+        "printed_release": guide.release,
+        "module": {"name": module.name, "description": module.description} if module else None,
+        "conditions": _conditions(evidence, own),
+        "left_out": _short_rows(evidence, path.name),
+    }
+    run = store.begin_run(
+        PUBLISHED, names.type_of(board), board, release, plan={"guide": path.name}, provenance=provenance
+    )
+    samples = tuple(_samples(own, evidence))
+    cells = json.dumps([_cell(r, evidence) for r in own], ensure_ascii=False).encode()
+    record = AttemptRecord(
+        cycle=1,
+        number=1,
+        params={},
+        outcome="ok",
+        fault=None,
+        transient=None,
+        message="",
+        started_at=now,
+        duration_s=0.0,
+        samples=samples,
+        artifacts=(store.artifacts.put(data, kind=GUIDE_FILE), store.artifacts.put(cells, kind=GUIDE_CELLS)),
+    )
+    store.record_attempt(run.id, record)
+    store.finish_run(run.id, "completed")
+    return Imported(board, run.id, len(samples), is_new=True, unattributed=loose, nameless=nameless)
+
+
+def _is_result(r: Reading) -> bool:
+    c = r.cell
+    return (
+        c.metric is not None and not r.table.columns[c.column].is_key and not r.is_alias and c.kind is not Kind.EMPTY
+    )
+
+
+def _takes(r: Reading, takes_nameless: bool) -> bool:
+    return takes_nameless and all(column.board is None for column in r.table.columns)
+
+
+def _samples(own: Sequence[Reading], evidence: Evidence) -> Iterator[SampleRecord]:
+    seen = set()
+    for r in own:
+        value = evidence.number(r)
+        if r.quantity is None or value is None or r.key in seen or evidence.effect(r, Effect.BROKEN):
+            continue
+        seen.add(r.key)
+        yield SampleRecord(r.metric, dict(r.params), value, _uncertainty(r, evidence))
+
+
+def _uncertainty(r: Reading, evidence: Evidence) -> float:
+    """Half of the printed range, at least half of the last printed digit; the number of samples is not published."""
+    cell = r.cell.value
+    digit = 0.5 * 10.0 ** -decimals(cell.text)
+    if cell.low is None or cell.high is None or evidence.effect(r, Effect.RECOVERED):
+        return digit
+    return max(digit, (cell.high - cell.low) / 2)
+
+
+def _cell(r: Reading, evidence: Evidence) -> dict[str, Any]:
+    c = r.cell
+    broken = evidence.effect(r, Effect.BROKEN) or evidence.effect(r, Effect.INCOMPARABLE)
+    recovered = evidence.effect(r, Effect.RECOVERED)
+    keys = [column for column in r.table.columns if column.is_key]
+    return {
+        "metric": r.metric,
+        "params": dict(r.params),
+        "text": c.value.text,
+        "value": evidence.number(r),
+        "line": c.line,
+        "note": broken.message
+        if broken
+        else f"own value {recovered.corrected:g}"
+        if recovered and recovered.corrected
+        else "",
+        "is_broken": broken is not None,
+        "keys": {column.text: c.params.get(column.text, "") for column in keys[1:]},
+        "origin": {
+            "chapter": list(r.table.chapter),
+            "title": r.table.name,
+            "keys": [column.text for column in keys],
+            "row": c.row,
+            "column": c.metric or "",
+        },
+    }
+
+
+def _conditions(evidence: Evidence, own: Sequence[Reading]) -> dict[str, list[str]]:
+    """Top chapter of a written guide -> what the guide says about how those numbers were captured."""
+    found: dict[str, dict[str, None]] = {}
+    tables: set[tuple[int, str]] = set()
+    for r in own:
+        place = layout.load().place(r.metric, r.params)
+        top = place.chapter[0] if place else next(iter(r.table.chapter), "")
+        if (r.table.index, top) not in tables:
+            tables.add((r.table.index, top))
+            for condition in evidence.sheet.condition(r.table):
+                found.setdefault(top, {})[condition.text] = None
+    return {top: list(texts) for top, texts in found.items()}
+
+
+def _short_rows(evidence: Evidence, file: str) -> list[str]:
+    """The rows whose cells no board can be given, one line each."""
+    rows: dict[str, None] = {}
+    for r in evidence.sheet.readings:
+        if r.cell.kind is Kind.UNATTRIBUTED:
+            where = f"{file}, line {r.cell.line}: row {r.cell.row!r} of {r.table.name!r}"
+            rows[f"{where} is shorter or longer than its header, so its boards are not known"] = None
+    return list(rows)

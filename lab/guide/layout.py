@@ -1,0 +1,135 @@
+"""Metric and parameters -> the place where a guide prints them, by layout.toml; the catalogue read backwards."""
+
+from __future__ import annotations
+
+import functools
+import re
+import string
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from attrs import field, frozen
+
+# Second key columns that tell rows apart, and the parameter that each holds.
+SECOND_KEYS = {"Buffer Size (in bytes)": "buffer", "Format": "format"}
+
+_PRINTED = {"medium": {"sd": "MMCSD"}}  # how a guide spells a parameter that boardlab has another word for
+
+
+@frozen
+class Place:
+    """Where a number stands in a written guide.
+
+    Attributes:
+        order: of its table in the guide, and of its column in the table.
+        keys: headers of the key columns; the first one is the row's.
+        each: every board has a table of its own.
+        is_sorted: rows stand by name; else in the order of the numbers.
+    """
+
+    order: tuple[int, int]
+    chapter: tuple[str, ...]
+    title: str
+    keys: tuple[str, ...]
+    row: str
+    column: str
+    each: bool = False
+    is_sorted: bool = True
+
+
+@frozen
+class _Spec:
+    table: int
+    position: int
+    chapter: tuple[str, ...]
+    title: str
+    keys: tuple[str, ...]
+    row: str
+    column: str
+    each: bool
+    is_sorted: bool
+    fixed: Mapping[str, str]
+    params: frozenset[str]
+
+    def fits(self, params: Mapping[str, str]) -> bool:
+        return params.keys() == self.params and self.fixed.items() <= params.items()
+
+
+@frozen
+class Layout:
+    """The whole table: metric -> where it may be printed, and what chapters say."""
+
+    specs: Mapping[str, Sequence[_Spec]]
+    about: Mapping[str, str] = field(factory=dict)
+
+    def place(self, metric: str, params: Mapping[str, str]) -> Place | None:
+        """Where a guide prints a metric with these parameters; None where it does not."""
+        spec = next((spec for spec in self.specs.get(metric, ()) if spec.fits(params)), None)
+        if spec is None:
+            return None
+        words = _words(params)
+        return Place(
+            order=(spec.table, spec.position),
+            chapter=tuple(part.format_map(words) for part in spec.chapter),
+            title=spec.title.format_map(words),
+            keys=spec.keys,
+            row=spec.row.format_map(words),
+            column=spec.column.format_map(words),
+            each=spec.each,
+            is_sorted=spec.is_sorted,
+        )
+
+
+@functools.cache
+def load() -> Layout:
+    """The layout that boardlab ships; read once."""
+    data = tomllib.loads((resources.files("lab.guide") / "layout.toml").read_text(encoding="utf-8"))
+    specs: dict[str, list[_Spec]] = {}
+    for number, table in enumerate(data["table"]):
+        for position, cell in enumerate(table["cells"]):
+            specs.setdefault(cell["metric"], []).append(_spec(number, position, table, cell))
+    return Layout(specs, data["about"])
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """For sorting rows as people do: 64, 128, 1024; 4k before 256k before 1m."""
+    parts = re.findall(r"\d+|\D+", text.lower())
+    weights = {"k": 1, "m": 2, "g": 3}
+    size = re.fullmatch(r"(\d+)([kmg])", text.lower())
+    if size:
+        return [(0, int(size[1]) * 1024 ** weights[size[2]], "")]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+
+
+def _spec(number: int, position: int, table: Mapping[str, Any], cell: Mapping[str, str]) -> _Spec:
+    fixed = table.get("with", {})
+    texts = [*table["chapter"], table["title"], cell["row"], cell["column"]]
+    used = {name.lower() for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
+    keys = tuple(table["keys"])
+    return _Spec(
+        table=number,
+        position=position,
+        chapter=tuple(table["chapter"]),
+        title=table["title"],
+        keys=keys,
+        row=cell["row"],
+        column=cell["column"],
+        each=table.get("each", False),
+        is_sorted=table.get("sorted", True),
+        fixed=fixed,
+        params=frozenset(used | fixed.keys() | _second_keys(keys)),
+    )
+
+
+def _second_keys(keys: Sequence[str]) -> frozenset[str]:
+    return frozenset(SECOND_KEYS[key] for key in keys[1:] if key in SECOND_KEYS)
+
+
+def _words(params: Mapping[str, str]) -> dict[str, str]:
+    words: dict[str, str] = {}
+    for name, value in params.items():
+        printed = _PRINTED.get(name, {}).get(value, value)
+        words |= {name: printed, name.upper(): printed.upper(), name.capitalize(): printed.capitalize()}
+    return words

@@ -1,0 +1,202 @@
+"""What a performance guide says, cell by cell, before anybody judges it."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+
+class Kind(enum.StrEnum):
+    """What stands in a cell."""
+
+    VALUE = "value"  # one number
+    RANGE = "range"  # avg (min a, max b)
+    NOT_AVAILABLE = "n/a"
+    EMPTY = "empty"
+    APPROXIMATE = "approximate"  # ~11.04
+    TEXT = "text"
+    IDENTIFIER = "identifier"  # a name printed as a number, e.g. test 2500005.00
+    UNATTRIBUTED = "unattributed"  # its row has another length than the header: which column it belongs to is unknown
+
+
+@frozen
+class Value:
+    """The content of one cell.
+
+    Attributes:
+        number: the value, or the average of a range; None where the cell holds none.
+        low, high: of a range.
+        text: as printed, without the blanks around it.
+    """
+
+    kind: Kind
+    text: str
+    number: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@frozen
+class Column:
+    """A column of a table.
+
+    Attributes:
+        text: the header cell as printed.
+        board: the text before the first ": "; None where the header names no board.
+        metric: the text after it.
+        unit: the unit in its parentheses, as printed; None where there is none or where the row names it ("perf").
+        is_key: the column tells rows apart (frame size, algorithm) and holds no result.
+    """
+
+    text: str
+    board: str | None
+    metric: str
+    unit: str | None
+    is_key: bool
+
+
+@frozen
+class Cell:
+    """A cell that stands in a row after the row's first column.
+
+    Attributes:
+        table: index of its table in the guide.
+        row: the row's first cell as printed, without the blanks around it.
+        column: index of the column that it stands under; of an unattributed cell, its place in the short row.
+        board: None where the table names none, or where the row is too short to tell.
+        metric: the header's text without the board; None for an unattributed cell.
+        unit: as printed in the header, or in the row's name where the header says "perf".
+        params: what tells the row apart, header text -> cell text; the first column and further key columns.
+        likely_board: for an unattributed cell, the board that the table's empty columns point to (docs/guides.md).
+        likely_metric: for an unattributed cell, the metric, where each board of the table has the same columns.
+    """
+
+    table: int
+    row: str
+    column: int
+    board: str | None
+    metric: str | None
+    unit: str | None
+    value: Value
+    line: int
+    params: Mapping[str, str] = field(factory=dict)
+    likely_board: str | None = None
+    likely_metric: str | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What stands in the cell; a cell of a row of the wrong length is unattributed, whatever it holds."""
+        return Kind.UNATTRIBUTED if self.metric is None else self.value.kind
+
+    @property
+    def number(self) -> float | None:
+        """The value or average."""
+        return self.value.number
+
+
+@frozen
+class Table:
+    """A table of results.
+
+    Attributes:
+        chapter: headings above it, outermost first, without the document's title and front matter.
+        title: inline, from the caption before or after it, or inherited from the nearest rubric or heading.
+        title_source: "inline", "before", "after" or "inherited".
+        line: of the directive, or of the line that announces the table.
+        cells: in reading order.
+    """
+
+    index: int
+    chapter: tuple[str, ...]
+    title: str
+    title_source: str
+    line: int
+    header: tuple[str, ...]
+    columns: tuple[Column, ...]
+    cells: tuple[Cell, ...]
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return self.title or " / ".join(self.chapter) or f"table {self.index + 1}"
+
+
+@frozen
+class Module:
+    """A row of the table "Evaluation Modules": what was measured.
+
+    Attributes:
+        clock_mhz: "ARM running at 1.4GHz", in MHz; None where the description names none.
+        clock_step_mhz: the value of its last printed digit.
+    """
+
+    name: str
+    description: str
+    clock_mhz: float | None
+    clock_step_mhz: float
+    line: int
+
+
+@frozen
+class Condition:
+    """A statement under which numbers were captured, e.g. the SD card; it covers the tables before it in its chapter.
+
+    Attributes:
+        after_table: how many tables stand before it.
+    """
+
+    text: str
+    chapter: tuple[str, ...]
+    after_table: int
+    line: int
+
+
+@frozen
+class Unread:
+    """A part of the file that was not read, and why."""
+
+    line: int
+    reason: str
+
+
+@frozen
+class Guide:
+    """One performance guide.
+
+    Attributes:
+        path: as given by the user.
+        format: "rst" or "text".
+        release: e.g. "11.01", from the title, else from the file's name; None where neither tells.
+        unread: what the reader had to leave out; empty for a sound file.
+    """
+
+    path: str
+    format: str
+    title: str
+    release: str | None
+    modules: tuple[Module, ...]
+    tables: tuple[Table, ...]
+    conditions: tuple[Condition, ...]
+    unread: tuple[Unread, ...]
+
+    @property
+    def boards(self) -> tuple[str, ...]:
+        """Every board that a header names, in order of appearance."""
+        return tuple(dict.fromkeys(c.board for t in self.tables for c in t.columns if c.board))
+
+
+_RELEASE = re.compile(r"(?<![\d.])(\d{1,2}(?:[._]\d{1,2}){1,3})(?![\d.])")
+
+
+def release_of(text: str) -> str | None:
+    """The release that a title or a file's name contains, e.g. "09.02.00"; None without one."""
+    match = _RELEASE.search(text)
+    return match[1].replace("_", ".") if match else None
+
+
+def release_key(release: str | None) -> tuple[int, ...]:
+    """For sorting releases: 9.2.1 follows 09.02.00."""
+    return tuple(int(part) for part in re.findall(r"\d+", release or ""))

@@ -1,0 +1,147 @@
+"""A release -> a performance guide as one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+
+from attrs import field, frozen
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from lab.guide import compose, layout
+from lab.guide.compose import ComposedTable
+from lab.guide.entries import Entry, Release
+from lab.metrics import by_name
+from lab.results.figures import number
+
+_MOST_VALUES = 50
+_SCRIPT = """
+function open_evidence() { const row = document.getElementById(location.hash.slice(1));
+  if (row && row.closest("details")) { row.closest("details").open = true; row.scrollIntoView(); } }
+addEventListener("hashchange", open_evidence); open_evidence();
+"""  # not every browser opens the details that hold a link's target
+
+
+@frozen
+class CellView:
+    """A cell of the page."""
+
+    anchor: str
+    board: str
+    text: str
+    hover: str
+    source: str
+    note: str
+    values: str
+    excerpt: str
+
+
+@frozen
+class RowView:
+    """A row of the page."""
+
+    keys: tuple[str, ...]
+    cells: tuple[CellView | None, ...]
+
+
+@frozen
+class TableView:
+    """A table of the page; `heading` only where it differs from the table before."""
+
+    heading: str
+    about: str
+    title: str
+    keys: int
+    header: tuple[str, ...]
+    rows: tuple[RowView, ...]
+
+
+@frozen
+class ChapterView:
+    """A chapter of the page."""
+
+    anchor: str
+    title: str
+    about: str
+    tables: list[TableView]
+    conditions: tuple[str, ...] = ()
+    figures: list[tuple[Markup, str]] = field(factory=list)
+
+
+def render(release: Release, figures: Mapping[str, Sequence[tuple[str, str]]], trend: str = "") -> str:
+    """The page.
+
+    Args:
+        figures: top chapter -> (SVG, caption).
+        trend: SVG of all chapters over releases; empty without one.
+    """
+    chapters = []
+    anchors = iter(range(1, len(release.entries) + 1))
+    for title, tables in compose.by_top_chapter(compose.tables(release)).items():
+        views: list[TableView] = []
+        headings: list[str] = []
+        for table in tables:
+            heading = " / ".join(table.chapter[1:])
+            views.append(_table(table, heading if heading not in headings else "", anchors))
+            headings.append(heading)
+        found = [(Markup(svg), caption) for svg, caption in figures.get(title, ())]  # noqa: S704 - matplotlib escapes its texts
+        anchor = "c-" + re.sub(r"\W+", "-", title.lower()).strip("-")
+        about = layout.load().about.get(title, "")
+        chapters.append(ChapterView(anchor, title, about, views, tuple(release.conditions.get(title, ())), found))
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader("lab.guide"), PackageLoader("lab.results")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("guide.html.j2").render(
+        title=f"Linux {release.name} Performance Guide",
+        boards=release.boards,
+        modules=release.modules,
+        count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
+        chapters=chapters,
+        trend=[Markup(trend)] if trend else [],  # noqa: S704 - the same
+        left_out=release.left_out,
+        script=Markup(_SCRIPT),  # noqa: S704 - ours
+        script_hash=base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode(),
+        program=f"boardlab {version('boardlab')}",
+    )
+
+
+def _table(table: ComposedTable, heading: str, anchors: Iterator[int]) -> TableView:
+    keys = len(table.rows[0].keys) if table.rows else 1
+    rows = tuple(
+        RowView(row.keys, tuple(_cell(cell, anchors) if cell else None for cell in row.cells)) for row in table.rows
+    )
+    about = layout.load().about.get("/".join(table.chapter), "") if heading else ""
+    return TableView(heading, about, table.title, keys, table.header, rows)
+
+
+def _cell(entry: Entry, anchors: Iterator[int]) -> CellView:
+    evidence = entry.evidence
+    shown = evidence.values[:_MOST_VALUES]
+    values = ", ".join(f"{value:.4g}" for value in shown) + (" ..." if len(evidence.values) > len(shown) else "")
+    return CellView(
+        anchor=f"n{next(anchors)}",
+        board=entry.board,
+        text=entry.text,
+        hover=_hover(entry),
+        source=evidence.source,
+        note=evidence.note,
+        values=f"samples: {values}" if shown else "",
+        excerpt=evidence.excerpt,
+    )
+
+
+def _hover(entry: Entry) -> str:
+    evidence = entry.evidence
+    parts = [f"n = {evidence.samples}"] if evidence.samples is not None else []
+    if evidence.uncertainty is not None and entry.metric:
+        metric = by_name(entry.metric)
+        parts.append(f"± {number(evidence.uncertainty, evidence.uncertainty, metric)} {metric.unit}")
+    return ", ".join([*parts, *([evidence.note] if evidence.note else [])])

@@ -1,0 +1,124 @@
+"""What a rule is, and the book of all rules: one module each in lab/guide/rules."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+
+from attrs import frozen
+
+from lab.guide import rules
+from lab.guide.catalogue import Reading
+from lab.guide.model import Cell
+from lab.guide.sheet import Sheet
+
+
+class Severity(enum.StrEnum):
+    """How sure a finding is, and how much it matters."""
+
+    ERROR = "error"  # the number is wrong, or stands for something else
+    WARNING = "warning"  # the number is right but misleads: its label, unit or definition is wrong
+    SUSPECT = "suspect"  # probably wrong; the message says why that is not sure
+    INFO = "info"  # a limit of the number that a reader should know
+
+
+class Effect(enum.StrEnum):
+    """What an error means when releases are compared."""
+
+    RECOVERED = "recovered"  # the corrected value replaces the printed one
+    BROKEN = "broken"  # the run failed: there is nothing to compare
+    INCOMPARABLE = "incomparable"  # the number is of something else than its row says
+
+
+@frozen
+class Remark:
+    """What a rule says about a place.
+
+    Attributes:
+        reading: the cell; None for a table or a row as a whole.
+        also: further cells that the same statement holds for.
+        corrected: the right value, in the cell's unit, where it can be recovered.
+        resolution: the smallest step of the method there, in the cell's unit.
+        severity: where it differs from the rule's own.
+    """
+
+    message: str
+    reading: Reading | None = None
+    line: int = 0
+    also: tuple[Reading, ...] = ()
+    corrected: float | None = None
+    resolution: float | None = None
+    severity: Severity | None = None
+
+
+@frozen
+class Rule:
+    """A way in which a published number can be wrong.
+
+    Attributes:
+        id: also the name of its page, docs/guide-rules/<id>.md, which holds the mechanism and the proof.
+        title: what is wrong, in a few words.
+        check: a pure function of a guide and, where given, an older one.
+        effect: what an error of this rule means for a comparison.
+    """
+
+    id: str
+    title: str
+    severity: Severity
+    check: Callable[[Sheet, Sheet | None], Iterable[Remark]]
+    effect: Effect | None = None
+
+    @property
+    def page(self) -> str:
+        """Its page in the documentation, from the repository's root."""
+        return f"docs/guide-rules/{self.id}.md"
+
+
+@frozen
+class Finding:
+    """A remark of a rule about a file."""
+
+    rule: Rule
+    severity: Severity
+    file: str
+    line: int
+    message: str
+    reading: Reading | None
+    also: tuple[Reading, ...]
+    corrected: float | None
+    resolution: float | None
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every cell that the finding is about."""
+        return tuple(r.cell for r in ((self.reading,) if self.reading else ()) + self.also)
+
+
+@functools.cache
+def load() -> tuple[Rule, ...]:
+    """Every rule, by id. A new rule is a new module with a `RULE` in lab/guide/rules."""
+    modules = (importlib.import_module(f"lab.guide.rules.{m.name}") for m in pkgutil.iter_modules(rules.__path__))
+    return tuple(sorted((module.RULE for module in modules), key=lambda rule: rule.id))
+
+
+def run(sheet: Sheet, older: Sheet | None = None) -> list[Finding]:
+    """Everything that the rules find in a guide, by line."""
+    findings = [
+        Finding(
+            rule=rule,
+            severity=remark.severity or rule.severity,
+            file=sheet.guide.path,
+            line=remark.line or (remark.reading.cell.line if remark.reading else 0),
+            message=remark.message,
+            reading=remark.reading,
+            also=remark.also,
+            corrected=remark.corrected,
+            resolution=remark.resolution,
+        )
+        for rule in load()
+        for remark in rule.check(sheet, older)
+    ]
+    return sorted(findings, key=lambda finding: (finding.line, finding.rule.id))

@@ -1,0 +1,93 @@
+"""bw_mem: each cell averages its own operation with the next one's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+from lab.guide.catalogue import Reading
+from lab.guide.model import Kind
+from lab.guide.rulebook import Effect, Remark, Rule, Severity
+from lab.guide.sheet import Sheet, group
+
+ORDER = ("rd", "wr", "rdwr", "cp", "fwr", "frd", "fcp", "bzero", "bcopy")  # in which the test script runs them
+
+_ROUNDING = 0.011  # two numbers with two decimals
+
+
+def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """Walk each chain of one board and size from its single end, bcopy, backwards.
+
+    A chain counts as paired only if every link fits: the neighbour's own value lies inside the printed range, and so
+    does what remains. In a sound table the jumps between operations (bcopy to bzero, fwr to cp) break the chain.
+    """
+    for (_, size), readings in group(sheet.of("lmbench.bw_mem"), lambda r: (r.board, r.params["size"])).items():
+        chain = {r.params["operation"]: r for r in readings}
+        ranges = [op for op in ORDER[:-1] if op in chain and chain[op].cell.value.kind is Kind.RANGE]
+        own = _own_values(chain)
+        if own is None and len(ranges) == len(chain) - ("bcopy" in chain) and _shares_samples(chain, ranges):
+            for op in ranges:
+                yield _unanchored(chain[op], op, size)
+        for op, (value, is_exact) in (own or {}).items():
+            yield _recovered(chain[op], op, size, value, is_exact)
+
+
+def _own_values(chain: Mapping[str, Reading]) -> dict[str, tuple[float, bool]] | None:
+    """Own value of each paired operation and whether it is a printed sample; None if the chain is not paired."""
+    end = chain.get(ORDER[-1])
+    following = end.number if end else None
+    if following is None or len(chain) < 3:
+        return None
+    own: dict[str, tuple[float, bool]] = {}
+    for op in reversed(ORDER[:-1]):
+        if op not in chain:
+            break
+        value = chain[op].cell.value
+        if value.number is None or value.low is None or value.high is None:
+            return None
+        if not value.low - _ROUNDING <= following <= value.high + _ROUNDING:
+            return None
+        mean = 2 * value.number - following
+        sample = next((s for s in (value.low, value.high) if abs(s - mean) <= 2 * _ROUNDING), None)
+        if not value.low - 0.05 <= mean <= value.high + 0.05:
+            return None
+        following = mean if sample is None else sample
+        own[op] = (round(following, 2), sample is not None)
+    return own or None
+
+
+def _shares_samples(chain: Mapping[str, Reading], ranges: list[str]) -> bool:
+    """Whether each operation prints one of the next one's two samples; that needs no end of the chain."""
+    pairs = [(a, b) for a, b in itertools.pairwise(ranges) if ORDER.index(b) == ORDER.index(a) + 1]
+    ends = {op: {chain[op].cell.value.low, chain[op].cell.value.high} for op in ranges}
+    return len(pairs) >= 2 and all(ends[a] & ends[b] for a, b in pairs)
+
+
+def _recovered(reading: Reading, op: str, size: str, value: float, is_exact: bool) -> Remark:
+    following = ORDER[ORDER.index(op) + 1]
+    how = "the printed sample that the chain leaves" if is_exact else "twice the average less the neighbour's mean"
+    return Remark(
+        f"averages bw_mem {op} with {following} of {size}: the vendor's parser runs on into the next operation; "
+        f"its own value is {value:.2f} ({how})",
+        reading,
+        corrected=value,
+    )
+
+
+def _unanchored(reading: Reading, op: str, size: str) -> Remark:
+    following = ORDER[ORDER.index(op) + 1]
+    return Remark(
+        f"likely averages bw_mem {op} with {following} of {size}, as neighbouring rows share a sample; the chain's single end "
+        "(bcopy) is missing, so which of the two samples is its own is not sure",
+        reading,
+        severity=Severity.SUSPECT,
+    )
+
+
+RULE = Rule(
+    id="lmbench-pairing",
+    title="bw_mem averages two operations",
+    severity=Severity.ERROR,
+    check=check,
+    effect=Effect.RECOVERED,
+)

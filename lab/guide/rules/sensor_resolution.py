@@ -1,0 +1,42 @@
+"""Rail powers of a few steps of the current sensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.guide.catalogue import Reading
+from lab.guide.rulebook import Remark, Rule, Severity
+from lab.guide.sheet import Sheet
+
+_SHUNT_LSB_V = 2.5e-6  # INA226/INA231, shunt voltage register; the offset is up to 4 of them, of some types 20
+_SHUNT_OHM = 0.010  # of the rails of the vendor's evaluation boards
+_CORE_SHUNT_OHM = 0.002
+_CORE_RAILS = frozenset({"vdd_core", "vdd_mpu", "vdd_cpu"})
+LEAST_STEPS = 5
+
+
+def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
+    """Below five steps an unaveraged reading has no second digit."""
+    for reading in sheet.of("power.rail"):
+        step = step_mw(reading)
+        if step and reading.number is not None and 0 <= reading.number < LEAST_STEPS * step:
+            yield Remark(
+                f"is {reading.number / step:.1f} steps of the current sensor ({step:.2f} mW each at this rail's nominal "
+                "voltage); unless the sensor averaged over many conversions, the number has no second digit",
+                reading,
+                resolution=2 * LEAST_STEPS * step,  # of a difference: each of the two readings may be off
+            )
+
+
+def step_mw(reading: Reading) -> float | None:
+    """One step of the sensor, in mW at the rail's nominal voltage; None where that is unknown or zero."""
+    nominal = next((text for name, text in reading.cell.params.items() if "voltage" in name.lower()), "")
+    try:
+        volts = float(nominal)
+    except ValueError:
+        return None
+    shunt = _CORE_SHUNT_OHM if reading.params.get("rail") in _CORE_RAILS else _SHUNT_OHM
+    return _SHUNT_LSB_V / shunt * volts * 1000 or None
+
+
+RULE = Rule(id="sensor-resolution", title="A few steps of the current sensor", severity=Severity.WARNING, check=check)

@@ -1,0 +1,63 @@
+"""A guide seen as measurements: what the rules and the comparison work on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from attrs import frozen
+
+from lab.guide import catalogue
+from lab.guide.catalogue import Reading
+from lab.guide.model import Condition, Guide, Table
+
+_K = TypeVar("_K")
+
+
+@frozen
+class Sheet:
+    """A guide and what each of its cells measures.
+
+    Attributes:
+        readings: one for every cell, in reading order.
+        by_metric: metric name -> its readings that hold a number; aliases are left out.
+    """
+
+    guide: Guide
+    readings: tuple[Reading, ...]
+    by_metric: Mapping[str, tuple[Reading, ...]]
+
+    def of(self, *metrics: str) -> tuple[Reading, ...]:
+        """The numbers of some metrics; a name that ends in a dot stands for all that begin with it."""
+        found: list[Reading] = []
+        for metric in metrics:
+            if metric.endswith("."):
+                found += [r for name, rs in self.by_metric.items() if name.startswith(metric) for r in rs]
+            else:
+                found += self.by_metric.get(metric, ())
+        return tuple(found)
+
+    def condition(self, table: Table) -> tuple[Condition, ...]:
+        """What the guide says after a table, in the same top chapter, about how its numbers were captured."""
+        later = [
+            c for c in self.guide.conditions if c.after_table > table.index and c.chapter[:1] == table.chapter[:1]
+        ]
+        return tuple(c for c in later if c.after_table == later[0].after_table)
+
+
+def of_guide(guide: Guide) -> Sheet:
+    """Look up every cell in the catalogue."""
+    readings = tuple(catalogue.load().readings(guide))
+    by_metric = group(
+        (r for r in readings if r.quantity is not None and r.number is not None and not r.is_alias), lambda r: r.metric
+    )
+    return Sheet(guide, readings, by_metric)
+
+
+def group(readings: Iterable[Reading], key: Callable[[Reading], _K]) -> dict[_K, tuple[Reading, ...]]:
+    """Readings by a key, in order of appearance."""
+    found: defaultdict[_K, list[Reading]] = defaultdict(list)
+    for reading in readings:
+        found[key(reading)].append(reading)
+    return {name: tuple(members) for name, members in found.items()}

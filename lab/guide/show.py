@@ -1,0 +1,116 @@
+"""Guides, findings, comparisons and trends for a person at a terminal."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lab.guide import export
+from lab.guide.compare import Change, Comparison
+from lab.guide.model import Kind
+from lab.guide.rulebook import Finding, Severity
+from lab.guide.sheet import Sheet
+from lab.guide.trend import Trend
+from lab.guide.verdicts import Verdict
+
+_EXAMPLES = 3  # of one rule, unless all are wanted
+_MOST_CHANGES = 15  # of one verdict
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def guide(sheet: Sheet) -> Iterator[str]:
+    """What a file holds, table by table."""
+    source = sheet.guide
+    counts = export.kinds(source)
+    total = sum(counts.values())
+    yield f"{source.path}: {source.title or 'no title'}, release {source.release or 'unknown'}"
+    yield f"  boards: {', '.join(source.boards) or 'none named'}"
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in Kind if counts[kind])
+    yield f"  {len(source.tables)} tables, {total} cells: {kinds}"
+    for table in source.tables:
+        loose = sum(cell.kind is Kind.UNATTRIBUTED for cell in table.cells)
+        where = " > ".join([*table.chapter, ""]) if table.chapter else ""
+        yield f"  {table.line:5}  {where}{table.title}  [{len(table.cells)} cells" + (
+            f", {loose} unattributed]" if loose else "]"
+        )
+    unknown = export.unknown_rows(sheet)
+    if unknown:
+        yield f"  {len(unknown)} rows stand for no metric of boardlab and are kept as they are:"
+        for table_index, row, line in unknown:
+            yield f"  {line:5}  {source.tables[table_index].title}: {row}"
+
+
+def findings(found: Sequence[Finding], *, show_all: bool) -> Iterator[str]:
+    """Findings by rule, the surest first."""
+    counts = Counter(f.severity for f in found)
+    yield ", ".join(f"{counts[severity]} {severity}" for severity in Severity if counts[severity]) or "nothing found"
+    order = list(Severity)
+    by_rule = sorted(found, key=lambda f: (order.index(f.severity), f.rule.id))
+    for (severity, rule), group in itertools.groupby(by_rule, key=lambda f: (f.severity, f.rule)):
+        members = list(group)
+        yield ""
+        yield f"{severity} {rule.id} ({len(members)}): {rule.title}; see {rule.page}"
+        for f in members if show_all else members[:_EXAMPLES]:
+            yield f"  {f.file}:{f.line}: {_cell(f)}{f.message}"
+        if len(members) > _EXAMPLES and not show_all:
+            yield f"  … and {len(members) - _EXAMPLES} more (--all)"
+
+
+def _cell(f: Finding) -> str:
+    """Where a finding is: row, board, and what stands there unless the message begins with it."""
+    if f.reading is None:
+        return ""
+    board = f.reading.cell.board or f.reading.cell.likely_board
+    place = f.reading.cell.row[:48] + (f", {board}" if board else "")
+    text = f.reading.cell.value.text
+    return f"{place}: " if f.message.startswith(text) else f"{place}: {text!r} "
+
+
+def comparison(found: Comparison, *, show_all: bool) -> Iterator[str]:
+    """Changes by verdict, what needs a person first."""
+    counts = Counter(c.verdict for c in found.changes)
+    yield ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]) or "nothing in common"
+    yield f"{len(found.only_old)} results only in the older guide, {len(found.only_new)} only in the newer one"
+    for verdict, group in itertools.groupby(found.changes, key=lambda c: c.verdict):
+        members = list(group)
+        if verdict is Verdict.NOISE and not show_all:
+            continue
+        yield ""
+        yield f"{verdict} ({len(members)})"
+        for change in members if show_all else members[:_MOST_CHANGES]:
+            yield from _change(change)
+        if len(members) > _MOST_CHANGES and not show_all:
+            yield f"  … and {len(members) - _MOST_CHANGES} more (--all)"
+
+
+def _change(change: Change) -> Iterator[str]:
+    ratio = f"{change.ratio:.3g}x" if change.ratio is not None else "-"
+    yield (
+        f"  {ratio:>7}  {change.board or 'no board'}  {change.metric} {params(change.params)}  "
+        f"{change.old:g} -> {change.new:g} {change.unit}"
+    )
+    yield f"           {change.reason}"
+
+
+def params(values: Mapping[str, str]) -> str:
+    """Parameters in one word each."""
+    return " ".join(f"{name}={value.replace(' ', '_')}" for name, value in values.items())
+
+
+def trend(found: Iterable[Trend]) -> Iterator[str]:
+    """One line of bars for each series, and its points."""
+    for series in found:
+        yield f"{series.metric} {params(series.params)}  {series.board}  [{series.unit}, {series.better} is better]"
+        values = [p.value for p in series.points]
+        for point, bar in zip(series.points, bars(values), strict=True):
+            spread = f"  ({point.low:g} to {point.high:g})" if point.low is not None and point.high is not None else ""
+            yield f"  {point.release:>9}  {bar}  {point.value:g}{spread}{f'  {point.note}' if point.note else ''}"
+        yield f"  {'':>9}  {''.join(bars(values))}"
+
+
+def bars(values: Sequence[float]) -> list[str]:
+    """A sparkline: the smallest value is the lowest bar."""
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    span = high - low
+    return [_BARS[round((value - low) / span * (len(_BARS) - 1))] if span else _BARS[3] for value in values]

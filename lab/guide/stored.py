@@ -1,0 +1,187 @@
+"""A release in the store -> its numbers for a written guide, and guides to compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from attrs import evolve
+
+from lab.errors import ConfigurationError
+from lab.guide import boards as names
+from lab.guide import reading, write_rst
+from lab.guide.entries import Entry, Evidence, Origin, Release
+from lab.guide.importing import GUIDE_CELLS, GUIDE_FILE, PUBLISHED
+from lab.guide.model import Guide, release_key
+from lab.guide.sheet import Sheet, of_guide
+from lab.metrics import Measurement, summarise
+from lab.results import logs
+from lab.results.figures import guide_cell
+from lab.results.overview import Overview, attempts_of, overview
+from lab.results.records import Attempt, Run
+from lab.results.store import Store, open_store
+
+_EXCERPT_LINES = 6
+
+
+def open_existing(url: str | None) -> Store:
+    """The store, which must be there.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    return open_store(url, create=False)
+
+
+def release(store: Store, name: str, boards: Sequence[str]) -> Release:
+    """The numbers of some boards in a release; what was measured here goes before what was published, newer before older.
+
+    Args:
+        boards: names of headers: a board, a board type, or a board as the vendor's guides spell it; empty: each board type that has numbers.
+
+    Raises:
+        ConfigurationError: no numbers of that release, or of one of the boards.
+    """
+    kept = store.runs()
+    runs = [run for run in kept if release_key(run.release) == release_key(name)]
+    if not runs:
+        known = sorted({run.release for run in kept}, key=release_key)
+        raise ConfigurationError(
+            f"{store.url} has no numbers of release {name}; there are: {', '.join(known) or 'none'}; import a guide or measure"
+        )
+    wanted = tuple(boards) or tuple(sorted({_header(kept, run.board_type) for run in runs}))
+    entries: list[Entry] = []
+    modules: list[tuple[str, str]] = []
+    conditions: dict[str, dict[str, None]] = {}
+    left_out: dict[str, None] = {}
+    for board in wanted:
+        own = [overview(store, run.id) for run in runs if is_of(run, board)]
+        found = _entries(store, own, board)
+        if not found:
+            known_boards = ", ".join(sorted({run.board for run in runs}))
+            raise ConfigurationError(f"release {name} has no numbers of board {board!r}; there are: {known_boards}")
+        entries += found
+        for one in own:
+            module = one.run.provenance.get("module")
+            if module and (module["name"], module["description"]) not in modules:
+                modules.append((module["name"], module["description"]))
+            left_out.update(dict.fromkeys(one.run.provenance.get("left_out") or ()))
+            for top, texts in (one.run.provenance.get("conditions") or {}).items():
+                conditions.setdefault(top, {}).update(dict.fromkeys(texts))
+    stated = {top: tuple(texts) for top, texts in conditions.items()}
+    return Release(name, wanted, tuple(entries), tuple(modules), stated, tuple(left_out))
+
+
+def is_of(run: Run, board: str) -> bool:
+    """Whether a run is of a board, named by itself, its type, or as guides spell it."""
+    return board in {run.board, run.board_type} or run.board_type == names.type_of(board)
+
+
+def sheet(store: Store, name: str) -> Sheet:
+    """A release of the store as a guide to compare: its only published file, or else the guide that would be written.
+
+    Raises:
+        ConfigurationError: no numbers of that release.
+    """
+    runs = [run for run in store.runs() if release_key(run.release) == release_key(name)]
+    files = {run.provenance.get("sha256") if run.kind == PUBLISHED else None for run in runs}
+    if len(files) == 1 and None not in files:
+        return of_guide(_published_guide(store, runs[0], name))
+    text = write_rst.write(release(store, name, ()))
+    return of_guide(evolve(reading.parse(f"release {name}", text), release=name))
+
+
+def _published_guide(store: Store, run: Run, name: str) -> Guide:
+    ref = next(ref for attempt in store.attempts(run.id) if (ref := attempt.artifact(GUIDE_FILE)))
+    store.artifacts.read(ref.sha256)  # says so where it is missing or damaged
+    label = f"{run.provenance.get('file')} (run {run.id})"
+    return evolve(reading.read(store.artifacts.path(ref.sha256)), path=label, release=name)
+
+
+def _header(kept: Sequence[Run], board_type: str) -> str:
+    """The name that a board type has in every release: the vendor's if a guide spells it, else the only board's."""
+    published = sorted({run.board for run in kept if run.board_type == board_type and run.kind == PUBLISHED})
+    measured = {run.board for run in kept if run.board_type == board_type}
+    return published[0] if published else measured.pop() if len(measured) == 1 else board_type
+
+
+def releases(store: Store, board: str) -> list[str]:
+    """The releases that have numbers of a board, oldest first."""
+    names_of = {release_key(run.release): run.release for run in store.runs() if is_of(run, board)}
+    return [names_of[key] for key in sorted(names_of)]
+
+
+def _entries(store: Store, own: Sequence[Overview], board: str) -> list[Entry]:
+    found: dict[object, Entry] = {}
+    measured = [one for one in own if one.run.kind != PUBLISHED]
+    published = [one for one in own if one.run.kind == PUBLISHED]
+    candidates = [e for one in measured for e in _measured(store, one, board)]
+    candidates += [e for one in published for e in _published(store, one, board)]
+    for entry in candidates:
+        place = entry.origin if not entry.metric else None
+        found.setdefault((entry.metric, frozenset(entry.params.items()), place), entry)
+    return list(found.values())
+
+
+def _measured(store: Store, run: Overview, board: str) -> Iterator[Entry]:
+    for measurement in run.measurements:
+        summary = summarise(measurement.samples)
+        attempts = attempts_of(run.attempts, measurement)
+        note = "virtual board; " * run.virtual + ", ".join(sorted(measurement.flags))
+        yield Entry(
+            board=board,
+            metric=measurement.metric.name,
+            params=measurement.params,
+            text=guide_cell(summary) if summary.n > 1 else f"{summary.mean:.2f}",
+            value=summary.mean,
+            evidence=Evidence(
+                source=f"run {run.run.id}, {run.run.board}, {summary.n} cycles from {run.run.started_at:%Y-%m-%d %H:%M} UTC on",
+                run_id=run.run.id,
+                samples=summary.n,
+                uncertainty=summary.uncertainty,
+                values=tuple(sample.value for sample in measurement.samples),
+                excerpt=_excerpt(store, attempts, measurement),
+                note=note.strip("; "),
+            ),
+        )
+
+
+def _excerpt(store: Store, attempts: Sequence[Attempt], measurement: Measurement) -> str:
+    """The last console lines of the first sample's window."""
+    for attempt in attempts:
+        for sample in attempt.samples:
+            window = sample.log_start, sample.log_end
+            if (
+                sample.metric == measurement.metric.name
+                and sample.params == measurement.params
+                and window[1] is not None
+            ):
+                data = logs.console_log(store.artifacts, attempt)[window[0] or 0 : window[1]]
+                return "\n".join(logs.readable(data).splitlines()[-_EXCERPT_LINES:])
+    return ""
+
+
+def _published(store: Store, run: Overview, board: str) -> Iterator[Entry]:
+    file = run.run.provenance.get("file", "guide")
+    lists = [ref for attempt in run.attempts if (ref := attempt.artifact(GUIDE_CELLS))]
+    for ref in lists:
+        for cell in json.loads(store.artifacts.read(ref.sha256)):
+            origin = cell["origin"]
+            yield Entry(
+                board=board,
+                metric=cell["metric"],
+                params=cell["params"],
+                text=cell["text"],
+                value=cell["value"],
+                evidence=Evidence(
+                    source=f"published: {file}, line {cell['line']}, row {origin['row']!r} of {origin['title']!r}",
+                    run_id=run.run.id,
+                    excerpt=cell["text"],
+                    note=cell["note"],
+                    is_broken=cell["is_broken"],
+                ),
+                keys=cell["keys"],
+                origin=Origin(
+                    tuple(origin["chapter"]), origin["title"], tuple(origin["keys"]), origin["row"], origin["column"]
+                ),
+            )

@@ -1,0 +1,57 @@
+"""Writes the guide of a release from the store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from lab.errors import ConfigurationError
+from lab.guide import figures, page, stored, write_rst
+from lab.guide.entries import Release
+from lab.guide.importing import PUBLISHED
+from lab.guide.model import release_key
+from lab.results.overview import overview
+from lab.results.store import Store
+
+_NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
+
+
+def write(store: Store, name: str, boards: Sequence[str], folder: Path, forms: Iterable[str]) -> Iterator[Path]:
+    """Write the files and return their paths as they are done.
+
+    Raises:
+        ConfigurationError: no such release or board, or the folder cannot be written.
+    """
+    release = stored.release(store, name, boards)
+    for form in forms:
+        text = write_rst.write(release) if form == "rst" else _page(store, release)
+        path = folder / f"performance-guide-{_NOT_IN_NAMES.sub('-', name)}.{form}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(
+                f"{path}: cannot be written: {error.strerror}; choose another folder with -o"
+            ) from error
+        yield path
+
+
+def _page(store: Store, release: Release) -> str:
+    measured = [
+        overview(store, run.id)
+        for run in store.runs()
+        if run.kind != PUBLISHED
+        and release_key(run.release) == release_key(release.name)
+        and any(stored.is_of(run, board) for board in release.boards)
+    ]
+    had = {board: {release_key(name): name for name in stored.releases(store, board)} for board in release.boards}
+    earlier = sorted({key for keys in had.values() for key in keys if key < release_key(release.name)})
+    history = [
+        stored.release(
+            store, next(keys[key] for keys in had.values() if key in keys), [b for b in had if key in had[b]]
+        )
+        for key in earlier
+    ]
+    trend = figures.chapters_over_releases([*history, release])
+    return page.render(release, figures.of_release(release, measured), trend)

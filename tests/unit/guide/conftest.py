@@ -1,0 +1,34 @@
+"""The five guides of the family, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import guide_family
+import pytest
+
+from lab.guide import compare, reading, sheet
+from lab.guide.compare import Comparison
+from lab.guide.model import Guide
+from lab.guide.sheet import Sheet
+
+
+@pytest.fixture(scope="session")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    return guide_family.family(tmp_path_factory.mktemp("guides"))
+
+
+@pytest.fixture(scope="session")
+def guides(paths: Mapping[str, Path]) -> Mapping[str, Guide]:
+    return {name: reading.read(path) for name, path in paths.items()}
+
+
+@pytest.fixture(scope="session")
+def sheets(guides: Mapping[str, Guide]) -> Mapping[str, Sheet]:
+    return {name: sheet.of_guide(guide) for name, guide in guides.items()}
+
+
+@pytest.fixture(scope="session")
+def comparison(sheets: Mapping[str, Sheet]) -> Comparison:
+    return compare.compare(sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"])

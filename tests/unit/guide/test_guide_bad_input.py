@@ -1,0 +1,276 @@
+"""Broken, hostile and foreign files: one clear error, or a partial read that says what was not read."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from docutils.parsers.rst import directives
+from guide_family import figures, mini, table, text
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.errors import ConfigurationError
+from lab.guide import reading, rst
+from lab.guide.model import Guide, Kind
+
+GOOD = mini(table("Benchmark,am62xx_sk-fs: Score", "Glmark2-DRM,61.00", title="Glmark2"))
+
+
+def read(folder: Path, content: str | bytes) -> Guide:
+    path = folder / "guide.rst"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return reading.read(path)
+
+
+def refused(folder: Path, content: str | bytes) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        read(folder, content)
+    return str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"none\.rst: cannot be read: No such file"):
+        reading.read(tmp_path / "none.rst")
+    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+        reading.read(tmp_path)
+
+
+def test_a_file_of_100_mb_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "guide.rst"
+    with path.open("wb") as file:
+        file.truncate(100_000_000)
+    with pytest.raises(ConfigurationError, match="larger than 512 KiB"):
+        reading.read(path)
+
+
+def test_a_device_without_end_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="larger than 512 KiB"):
+        reading.read(Path("/dev/zero"))
+
+
+def test_a_binary_file_is_refused(tmp_path: Path) -> None:
+    assert "guide.rst:1: holds a zero byte" in refused(tmp_path, b"\x7fELF\x02\x01\x01\x00" + GOOD.encode())
+
+
+def test_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
+    message = refused(tmp_path, "Guide\n=====\n\nCoreMark®-Pro\n".encode("latin-1") + GOOD.encode())
+    assert "guide.rst:4: byte 0xae is no UTF-8 text" in message
+    assert "iconv" in message
+
+
+def test_a_byte_order_mark_is_understood(tmp_path: Path) -> None:
+    for encoding in ("utf-8-sig", "utf-16"):
+        assert len(read(tmp_path, GOOD.encode(encoding)).tables) == 1
+
+
+@pytest.mark.parametrize(
+    "content", ["", "\n\n", "just prose", "# Markdown\n\n| a | b |\n", "Guide\n=====\n\nprose\n", '{"json": 1}']
+)
+def test_a_file_without_tables_is_refused(tmp_path: Path, content: str) -> None:
+    assert "holds no table of a performance guide" in refused(tmp_path, content)
+
+
+def test_a_broken_row_costs_that_row_only(tmp_path: Path) -> None:
+    text = mini(table("Benchmark,am62xx_sk-fs: Score", "a,1.00", "b,2.00", "c,3.00", title="T"))
+    guide = read(tmp_path, text.replace('"b","2.00"', '"b","2.00'))
+    assert [(c.row, c.number) for c in guide.tables[0].cells] == [("a", 1.0), ("c", 3.0)]
+    (lost,) = guide.unread
+    assert text.split("\n")[lost.line - 1].strip() == '"b","2.00"'
+    assert "not a row of comma-separated values" in lost.reason
+    assert '"b","2.00' in lost.reason
+
+
+def test_a_broken_header_leaves_every_cell_unattributed(tmp_path: Path) -> None:
+    guide = read(tmp_path, GOOD.replace('"am62xx_sk-fs: Score"', '"am62xx_sk-fs: Score'))
+    assert [(c.number, c.kind) for c in guide.tables[0].cells] == [(61.0, Kind.UNATTRIBUTED)]
+    (lost,) = guide.unread
+    assert "the header of this table" in lost.reason
+
+
+def test_a_directive_that_docutils_cannot_read_is_named(tmp_path: Path) -> None:
+    broken = GOOD.replace("    :header:", "    header without colons\n    :header:")
+    guide = read(
+        tmp_path, GOOD + '\n.. csv-table:: Second\n   :header: "K","a1-fs: Score"\n   no blank line\n' + broken
+    )
+    assert guide.tables[0].cells[0].number == 61.0
+    assert any("csv-table" in part.reason for part in guide.unread)
+
+
+@pytest.mark.parametrize(
+    "directive",
+    [
+        ".. include:: {secret}",
+        ".. include:: {secret}\n   :literal:",
+        ".. literalinclude:: {secret}",
+        ".. raw:: html\n   :file: {secret}",
+        ".. raw:: html\n   :url: file://{secret}",
+        ".. csv-table:: T\n   :file: {secret}",
+        ".. csv-table:: T\n   :url: file://{secret}",
+    ],
+)
+def test_no_directive_opens_another_file(tmp_path: Path, directive: str) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text('"key","s3cr3t"\n')
+    guide = read(tmp_path, GOOD + "\n" + directive.format(secret=secret) + "\n")
+    assert "s3cr3t" not in repr(guide)
+    assert [part for part in guide.unread if str(secret) in part.reason or "raw" in part.reason]
+    assert len(guide.tables) == 1
+
+
+def test_no_directive_reaches_the_network(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/x.csv"
+        guide = read(
+            tmp_path,
+            f"{GOOD}\n.. csv-table:: T\n   :url: {url}\n\n.. raw:: html\n   :url: {url}\n\n.. image:: {url}\n",
+        )
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert len(guide.unread) == 2
+
+
+def test_a_system_file_is_refused_by_name_and_not_shown(tmp_path: Path) -> None:
+    (lost,) = read(tmp_path, GOOD + "\n.. csv-table:: T\n   :file: /etc/passwd\n").unread
+    assert "/etc/passwd" in lost.reason
+    assert "root:" not in lost.reason
+
+
+BOMBS = {
+    "deep list": "Guide\n=====\n\n" + "- " * 4000 + "x\n",
+    "deep quotation": "Guide\n=====\n\n" + "\n\n".join(" " * n + "x" for n in range(1, 2000)) + "\n",
+    "deep directives": "Guide\n=====\n\n" + "\n\n".join("   " * n + ".. note::" for n in range(1500)) + "\n",
+    "billion laughs": "Guide\n=====\n\n.. |a0| replace:: ha\n"
+    + "".join(f".. |a{n}| replace:: |a{n - 1}||a{n - 1}|\n" for n in range(1, 60))
+    + "\n|a59|\n",
+    "open emphasis": "Guide\n=====\n\n" + "*a `b |c **d " * 5000 + "\n",
+    "open quotes": 'Guide\n=====\n\n.. csv-table:: T\n   :header: "a","b"\n\n' + '   "x\n' * 5000,
+    "many brackets": 'Guide\n=====\n\n.. csv-table:: T\n   :header: "a","'
+    + "(" * 9000
+    + '"\n\n   "'
+    + "(" * 9000
+    + '","1"\n',
+    "blanks in a cell": 'Guide\n=====\n\n.. csv-table:: T\n   :header: "a","b"\n\n   "k","1' + " " * 9000 + '(x"\n',
+    "many directives": "Guide\n=====\n\n" + ".. csv-table::\n\n" * 5000,
+    "same title": "".join(f"{'=' * (4 + n % 50)}\nTitle\n{'=' * (4 + n % 50)}\n\n" for n in range(1000)),
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("bomb", sorted(BOMBS))
+def test_a_bomb_is_read_or_refused_but_does_not_go_off(tmp_path: Path, bomb: str) -> None:
+    try:
+        guide = read(tmp_path, BOMBS[bomb] + "\n" + GOOD)
+    except ConfigurationError as error:
+        assert "guide.rst" in str(error)  # noqa: PT017 - both outcomes are sound
+    else:
+        assert guide.tables or guide.unread
+
+
+def test_a_line_without_end_is_left_out_and_said(tmp_path: Path) -> None:
+    guide = read(tmp_path, GOOD + "\n" + "x" * 50_000 + "\n")
+    assert len(guide.tables) == 1
+    assert [part.line for part in guide.unread] == [GOOD.count("\n") + 2]
+
+
+def test_docutils_gets_its_directives_back() -> None:
+    before = vars(directives)["_directives"]
+    rst.read("g", GOOD)
+    assert vars(directives)["_directives"] is before
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.77, 0.95])
+@pytest.mark.parametrize("name", ["am437x.rst", "am65x-09.03-rt.txt"])
+def test_a_truncated_guide_gives_what_it_has(tmp_path: Path, name: str, share: float) -> None:
+    whole = text(figures(name))
+    path = tmp_path / name
+    path.write_text(whole[: int(len(whole) * share)], encoding="utf-8")
+    guide = reading.read(path)
+    assert 0 < len(guide.tables) <= 22
+    full = tmp_path / f"full-{name}"
+    full.write_text(whole, encoding="utf-8")
+    complete = reading.read(full)
+    for cut, all_of_it in zip(guide.tables[:-1], complete.tables, strict=False):
+        assert [c.value for c in cut.cells] == [c.value for c in all_of_it.cells]
+
+
+_FRAGMENT = st.sampled_from(
+    [
+        *(
+            ".. csv-table:: T\n",
+            '    :header: "a","am62xx_sk-fs: perf"\n',
+            "\n",
+            '    "a","1.00"\n',
+            '    "b\n',
+            "Title\n=====\n",
+            "----\n",
+        ),
+        *(
+            "Table:  **T**\n",
+            "Table 2.1 T\n",
+            "* - x\n",
+            "  - y\n",
+            ".. list-table::\n",
+            "   :header-rows: 1\n",
+            "+--+--+\n",
+            "|a |b |\n",
+            "+==+==+\n",
+        ),
+        *(
+            "== ==\n",
+            "a  b\n",
+            ".. include:: /etc/passwd\n",
+            ".. raw:: html\n",
+            "::\n",
+            "    code\n",
+            "| x\n",
+            ".. rubric:: R\n",
+            ".. |x| image:: y\n",
+        ),
+        *(
+            "`",
+            "**",
+            "_",
+            ":ref:`",
+            "  ",
+            "\t",
+            "1. a\n",
+            ".. _t: u\n",
+            ".. [1] f\n",
+            "__ x\n",
+            ".. \n",
+            ".. table:: T\n\n",
+            "x\n",
+            "é\n",
+            "\x0b",
+            "\x85",
+        ),
+    ]
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(_FRAGMENT, max_size=40).map("".join) | st.text(max_size=300))
+def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: str) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.rst"
+    path.write_text(content, encoding="utf-8", errors="surrogatepass")
+    try:
+        guide = reading.read(path)
+    except ConfigurationError:
+        return
+    count = content.count("\n") + 1
+    assert all(0 <= part.line <= count for part in guide.unread)
+    assert all(1 <= cell.line <= count for one in guide.tables for cell in one.cells)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.bin"
+    path.write_bytes(b".. csv-table::\n" + content)
+    try:
+        reading.read(path)
+    except ConfigurationError as error:
+        assert str(path) in str(error)  # noqa: PT017 - both outcomes are sound

@@ -1,0 +1,235 @@
+"""`lab guide`: what a person sees and what other programs get."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guide_family import mini, table
+
+from lab.cli import main
+
+CELL = {"table", "row", "board", "metric", "unit", "kind", "value", "min", "max", "text", "line"}
+TABLE = {"chapter", "title", "line", "header"}
+FINDING = {"rule", "severity", "file", "line", "cell", "message", "corrected"}
+ROW = {"board", "metric", "params", "old", "new", "ratio", "verdict", "reason"}
+
+Paths = Mapping[str, Path]
+Captured = pytest.CaptureFixture[str]
+
+
+def lab(*arguments: object) -> int:
+    return main(["guide", *map(str, arguments)])
+
+
+def document(capsys: Captured, *arguments: object) -> Any:
+    assert lab(*arguments, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_one_guide_is_one_object_and_several_are_a_list(capsys: Captured, paths: Paths) -> None:
+    one = document(capsys, "read", paths["am437x.rst"])
+    two = document(capsys, "read", paths["am437x.rst"], paths["am62ax-09.02.rst"])
+    assert (len(one["tables"]), len(one["cells"])) == (22, 257)
+    assert two[0] == one
+    assert [len(guide["tables"]) for guide in two] == [22, 15]
+
+
+def test_the_json_of_a_guide_has_its_documented_shape(capsys: Captured, paths: Paths) -> None:
+    guide = document(capsys, "read", paths["am62x-11.01.rst"])
+    assert all(one.keys() >= TABLE for one in guide["tables"])
+    assert all(cell.keys() >= CELL for cell in guide["cells"])
+    first = next(
+        cell for cell in guide["cells"] if cell["row"].startswith("bw_mem-rd-1mb") and cell["board"] == "am62xx_sk-fs"
+    )
+    assert first["kind"] == "range"
+    assert (first["value"], first["min"], first["max"], first["unit"]) == (976.13, 648.72, 1303.54, "MB/s")
+    assert guide["tables"][first["table"]]["title"] == "LMBench Benchmarks"
+    assert (first["quantity"], first["params"]) == ("lmbench.bw_mem", {"operation": "rd", "size": "1mb"})
+    kinds = {cell["kind"] for cell in guide["cells"]}
+    assert kinds == {"value", "range", "n/a", "empty", "unattributed"}
+    assert guide["unread"] == []
+    assert guide["unknown_rows"] == []
+
+
+def test_csv_has_a_line_for_each_cell(capsys: Captured, paths: Paths) -> None:
+    assert lab("read", "--csv", paths["am437x.rst"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == 257
+    assert rows[0].keys() >= CELL
+    assert (rows[0]["row"], rows[0]["value"]) == ("af_unix_sock_stream_latency (microsec)", "34.57")
+
+
+def test_a_person_gets_the_tables_and_their_sizes(capsys: Captured, paths: Paths) -> None:
+    assert lab("read", paths["am62x-11.01.rst"]) == 0
+    out = capsys.readouterr().out
+    assert "Linux 11.01 Performance Guide, release 11.01" in out
+    assert "55 tables, 1549 cells: 1247 value, 251 range, 2 n/a, 25 empty, 24 unattributed" in out
+    assert "Glmark2 Performance  [8 cells, 2 unattributed]" in out
+
+
+def test_an_unknown_row_is_listed(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "g.rst"
+    path.write_text(mini(table("Test,a1-fs: Wobble (turns/s)", "left,10.00", title="Novelty")))
+    assert lab("read", path) == 0
+    assert "1 rows stand for no metric of boardlab" in capsys.readouterr().out
+    assert document(capsys, "read", path)["unknown_rows"] == [{"table": 0, "row": "left", "line": 13}]
+
+
+def test_findings_have_their_documented_shape(capsys: Captured, paths: Paths) -> None:
+    findings = document(capsys, "check", paths["am62x-11.01.rst"], "--against", paths["am62x-09.02.rst"])["findings"]
+    assert all(finding.keys() >= FINDING for finding in findings)
+    assert {finding["severity"] for finding in findings} == {"error", "warning", "suspect", "info"}
+    assert any(finding["rule"] == "outlier-older" for finding in findings)
+    pairing = [f for f in findings if f["rule"] == "lmbench-pairing"]
+    assert (pairing[0]["cell"]["board"], pairing[0]["corrected"]) == ("am62xx_lp_sk-fs", 1767.72)
+
+
+def test_a_person_gets_the_surest_findings_first(capsys: Captured, paths: Paths) -> None:
+    assert lab("check", paths["am437x.rst"]) == 0
+    short = capsys.readouterr().out
+    assert short.startswith("37 error, 4 warning, 12 info\n")
+    assert "… and 29 more (--all)" in short
+    assert lab("check", paths["am437x.rst"], "--all") == 0
+    assert capsys.readouterr().out.count("averages bw_mem") == 32
+
+
+def test_a_check_fails_only_where_it_is_asked_to(capsys: Captured, paths: Paths, tmp_path: Path) -> None:
+    assert lab("check", "--exit-code", paths["am437x.rst"]) == 1
+    sound = tmp_path / "g.rst"
+    sound.write_text(mini(table("Benchmarks,a1-fs: perf", "lat_sem (us),2.98", title="LMBench")))
+    capsys.readouterr()
+    assert lab("check", "--exit-code", sound) == 0
+    assert capsys.readouterr().out == "nothing found\n"
+
+
+def test_a_comparison_has_its_documented_shape(capsys: Captured, paths: Paths) -> None:
+    two = (paths["am62x-09.02.rst"], paths["am62x-11.01.rst"])
+    rows = document(capsys, "compare", *two)["rows"]
+    assert all(row.keys() >= ROW for row in rows)
+    assert rows[0]["verdict"] == "regression"
+    board = document(capsys, "compare", *two, "--board", "am62xx_sk-fs")["rows"]
+    assert {row["board"] for row in board} == {"am62xx_sk-fs", None}
+
+
+def test_a_person_gets_what_needs_attention(capsys: Captured, paths: Paths) -> None:
+    assert lab("compare", paths["am62x-09.02.rst"], paths["am62x-11.01.rst"]) == 0
+    out = capsys.readouterr().out
+    assert "\nregression (" in out
+    assert "\nnoise (" not in out
+    assert "0.103x  am62xx_sk-fs  storage.fio.throughput" in out
+
+
+def test_a_board_that_is_in_no_guide_is_refused_with_those_that_are(capsys: Captured, paths: Paths) -> None:
+    assert lab("compare", paths["am437x.rst"], paths["am437x.rst"], "--board", "am62") == 2
+    assert "no table is of board 'am62'; the guides have: am43xx-gpevm" in capsys.readouterr().err
+
+
+def test_trends_are_printed_and_drawn(capsys: Captured, paths: Paths, tmp_path: Path) -> None:
+    files = (paths["am62x-09.02.rst"], paths["am62x-11.01.rst"])
+    svg = tmp_path / "boot.svg"
+    assert lab("trend", "boot.time", *files, "--board", "am62xx_sk-fs", "--param", "medium=sd", "--svg", svg) == 0
+    assert "16.24  (15.96 to 16.42)" in capsys.readouterr().out
+    assert svg.exists()
+    trends = document(capsys, "trend", "boot.time", *files, "--board", "am62xx_sk-fs")["trends"]
+    assert [[p["value"] for p in t["points"]] for t in trends] == [[18.06, 16.24], [3.45]]
+    assert lab("trend", "boot.time", *files, "--board", "am62xx_sk-fs", "--param", "medium") == 2
+    assert "expected NAME=VALUE" in capsys.readouterr().err
+
+
+def test_a_bad_file_among_good_ones_costs_only_itself(capsys: Captured, paths: Paths, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.rst"
+    bad.write_bytes(b"\x00\x01")
+    assert lab("read", "--json", paths["am437x.rst"], bad) == 2
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)) == 1
+    assert captured.err.startswith("error: ")
+    assert "bad.rst:1: holds a zero byte" in captured.err
+
+
+def test_what_was_not_read_is_said_with_its_line(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "g.rst"
+    path.write_text(mini(table("K,a1-fs: Score", "a,1.00", title="T")) + "\n.. include:: other.rst\n")
+    assert lab("read", path) == 0
+    err = capsys.readouterr().err
+    assert err.startswith(f"{path}:")
+    assert "not read: .. include:: other.rst is not followed" in err
+
+
+# --- the store ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def boots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Guides of two releases, each with a boot time; and an empty store as the default."""
+    monkeypatch.setenv("LAB_DB", str(tmp_path / "results.db"))
+    paths = [tmp_path / "10.00.rst", tmp_path / "11.00.rst"]
+    for path, cell in zip(paths, ("16.24 (min 15.96, max 16.42)", "12.00 (min 11.90, max 12.10)"), strict=True):
+        header = "Boot Configuration,a1-fs: Boot time in seconds"
+        path.write_text(mini(table(header, f'Linux boot time from SD,"{cell}"', title="Linux boot time")))
+    return paths
+
+
+def test_imported_releases_are_compared_followed_and_written(
+    capsys: Captured, boots: list[Path], tmp_path: Path
+) -> None:
+    for path in boots:
+        assert lab("import", path, "--release", path.stem) == 0
+    assert capsys.readouterr().out == (
+        "run 1: a1-fs, release 10.00: 1 number\nrun 2: a1-fs, release 11.00: 1 number\n"
+    )
+    assert lab("import", boots[0], "--release", "10.00") == 0
+    assert capsys.readouterr().out == "run 1: a1-fs, release 10.00: imported already\n"
+
+    (row,) = document(capsys, "compare", "10.00", "11.00")["rows"]
+    assert (row["metric"], row["old"], row["new"], row["verdict"]) == ("boot.time", 16.24, 12.0, "improvement")
+    (mixed,) = document(capsys, "compare", boots[0], "11.00")["rows"]
+    assert mixed["verdict"] == "improvement"
+
+    (trend,) = document(capsys, "trend", "boot.time", "--board", "a1-fs")["trends"]
+    assert [(p["release"], p["value"], p["min"]) for p in trend["points"]] == [
+        ("10.00", 16.24, 15.96),
+        ("11.00", 12.0, 11.9),
+    ]
+
+    out = tmp_path / "out"
+    assert lab("write", "--release", "11.00", "--board", "a1-fs", "-o", out) == 0
+    assert capsys.readouterr().out.split() == [
+        str(out / f"performance-guide-11.00.{form}") for form in ("rst", "html")
+    ]
+    assert document(capsys, "read", out / "performance-guide-11.00.rst")["cells"][0]["value"] == 12.0
+    assert lab("write", "--release", "10.00", "--format", "html", "-o", out) == 0
+    assert [path.name for path in out.glob("*10.00*")] == ["performance-guide-10.00.html"]
+
+
+def test_what_an_import_leaves_out_is_said(capsys: Captured, boots: list[Path], paths: Paths) -> None:
+    assert boots
+    assert lab("import", paths["am62x-11.01.rst"], "--release", "11.01") == 0
+    err = capsys.readouterr().err
+    assert "24 cells of short rows belong to no board and were left out" in err
+    assert "cells of tables without a board were left out; say whose they are with --board" in err
+
+
+def test_the_store_says_what_it_has_not(capsys: Captured, boots: list[Path], tmp_path: Path) -> None:
+    assert lab("compare", "10.00", "11.00") == 2
+    assert "results.db" in capsys.readouterr().err
+    assert lab("import", boots[0], "--release", "10.00") == 0
+    capsys.readouterr()
+    for arguments, message in {
+        ("compare", "10.00", "11.00"): "no numbers of release 11.00; there are: 10.00",
+        ("compare", "10.00", "none.rst"): "none.rst",
+        ("trend", "boot.tyme", "--board", "a1-fs"): "it has: boot.time",
+        ("write", "--release", "9.9"): "no numbers of release 9.9; there are: 10.00",
+        ("write", "--release", "10.00", "--board", "b"): "release 10.00 has no numbers of board 'b'",
+        ("write", "--release", "10.00", "-o", str(boots[0])): "choose another folder with -o",
+    }.items():
+        assert lab(*arguments) == 2
+        captured = capsys.readouterr()
+        assert captured.err.startswith("error: ")
+        assert message in captured.err
+    assert list(tmp_path.glob("performance-guide*")) == []

@@ -1,0 +1,479 @@
+"""Guides in the store, and the guide that is written from it."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import guide_family
+import pytest
+import recorded_run
+from docutils.core import publish_string
+from guide_family import mini, table
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from lab.errors import ConfigurationError
+from lab.guide import (
+    compare,
+    compose,
+    importing,
+    layout,
+    markup,
+    page,
+    reading,
+    sheet,
+    stored,
+    trend,
+    write_rst,
+    writing,
+)
+from lab.guide.entries import Entry, Evidence, Origin, Release
+from lab.guide.model import Guide
+from lab.guide.sheet import Sheet
+from lab.metrics import by_name
+from lab.results import Store, open_store
+
+NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
+SK = "am62xx_sk-fs"
+RELEASES = {
+    "am62x-11.01.rst": "11.01",
+    "am62x-09.02.rst": "09.02",
+    "am437x.rst": "6.3",
+    "am62ax-09.02.rst": "09.03",
+    "am65x-09.03-rt.txt": "10.00",
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "results.db")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def folder(paths: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with all five guides; copied by whoever adds to it."""
+    folder = tmp_path_factory.mktemp("library")
+    with open_store(str(folder / "results.db")) as opened:
+        for name, release in RELEASES.items():
+            put(opened, paths[name], release, SK if name == "am62x-11.01.rst" else None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def library(folder: Path) -> Iterator[Store]:
+    with open_store(str(folder / "results.db")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def measured(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """The same, and a run that was measured here."""
+    copy = tmp_path_factory.mktemp("measured") / "store"
+    shutil.copytree(folder, copy)
+    with open_store(str(copy / "results.db")) as opened:
+        recorded_run.record(opened, virtual=False, cycles=6)
+        yield opened
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.rst"
+    path.write_text(
+        mini(
+            table(
+                'Boot Configuration,"am62xx_sk-fs: Boot time in seconds: avg(min,max)"',
+                'Linux boot time from MMCSD,"16.24 (min 15.96, max 16.42)"',
+                title="Linux boot time",
+            )
+        )
+    )
+    return path
+
+
+def put(store: Store, path: Path, release: str, board: str | None = None) -> list[importing.Imported]:
+    return importing.import_guide(store, path, release, board, NOW)
+
+
+def texts(one: Sheet, nameless: str | None = None) -> dict[tuple[str | None, object], str]:
+    """What each number of a guide is printed as; without aliases and what no board can be given."""
+    return {
+        (r.board or nameless, r.key if r.quantity else (r.cell.row, r.cell.metric)): r.cell.value.text
+        for r in one.readings
+        if r.cell.metric is not None
+        and not r.is_alias
+        and not r.table.columns[r.cell.column].is_key
+        and r.cell.value.text
+    }
+
+
+def reread(release: Release) -> Sheet:
+    guide = reading.parse("written.rst", write_rst.write(release))
+    assert guide.unread == ()
+    return sheet.of_guide(guide)
+
+
+# --- import -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_guide_becomes_a_run_for_each_board_with_the_file_as_evidence(
+    library: Store, paths: Mapping[str, Path]
+) -> None:
+    runs = {run.board: run for run in library.runs() if run.release == "11.01"}
+    assert runs.keys() == {"am62xx_lp_sk-fs", SK, "am62xxsip_sk-fs"}
+    run = runs[SK]
+    assert (run.kind, run.board_type, run.board, run.release, run.status) == (
+        "published",
+        "am62xx_sk",
+        SK,
+        "11.01",
+        "completed",
+    )
+    assert run.provenance["title"] == "Linux 11.01 Performance Guide"
+    assert run.provenance["module"]["name"] == "AM62x SK"
+    (attempt,) = library.attempts(run.id)
+    file = attempt.artifact("guide")
+    assert file
+    assert library.artifacts.read(file.sha256) == paths["am62x-11.01.rst"].read_bytes()
+
+
+def test_samples_are_recovered_values_and_broken_runs_are_none(library: Store) -> None:
+    (run_id,) = [run.id for run in library.runs() if (run.release, run.board) == ("11.01", SK)]
+    samples = {(s.metric, tuple(sorted(s.params.items()))): s for s in library.samples(run_id)}
+    assert samples["lmbench.bw_mem", (("operation", "rd"), ("size", "1mb"))].value == 1303.54
+    boot = samples["boot.time", (("medium", "sd"),)]
+    assert (boot.value, boot.uncertainty) == (16.24, pytest.approx(0.23))
+    assert not any(s.metric.startswith("ipsec.") for s in samples.values())
+    assert samples["power.total", (("mode", "deepsleep"), ("rail", "total"))].value == 24.37
+    assert all(s.unit == by_name(s.metric).unit for s in samples.values())
+
+
+def test_the_same_file_is_imported_once(store: Store, small: Path) -> None:
+    first = put(store, small, "6.3")
+    again = put(store, small, "6.3")
+    assert [(one.run_id, one.samples, one.is_new) for one in again] == [(first[0].run_id, 0, False)]
+    assert len(store.runs()) == 1
+    assert put(store, small, "6.4")[0].is_new
+
+
+def test_tables_without_a_board_need_to_be_given_one(store: Store, paths: Mapping[str, Path], tmp_path: Path) -> None:
+    two = table("Benchmark,a1-fs: Score,b2-fs: Score", "Glmark2-DRM,1.00,2.00", title="Glmark2")
+    power = table(
+        "Rail name,Rail voltage(V),Power (mW)",
+        "vdd_core,0.85,8.53",
+        "Total,,8.53",
+        title="Deep Sleep Power Performance",
+    )
+    path = tmp_path / "two.rst"
+    path.write_text(mini(two, power))
+    assert [(one.board, one.samples, one.nameless) for one in put(store, path, "11.01")] == [
+        ("a1-fs", 1, 2),
+        ("b2-fs", 1, 2),
+    ]
+    path = tmp_path / "power.rst"
+    path.write_text(
+        mini(table("Rail name,Rail voltage(V),Power (mW)", "vdd_core,0.85,8.53", title="Deep Sleep Power Performance"))
+    )
+    with pytest.raises(ConfigurationError, match="no table names a board"):
+        put(store, path, "11.02")
+    assert [(one.board, one.samples) for one in put(store, path, "11.02", SK)] == [(SK, 1)]
+
+
+def test_a_board_that_the_guide_says_nothing_of_is_refused(store: Store, small: Path) -> None:
+    with pytest.raises(ConfigurationError, match="none 'a1-fs'; they name: am62xx_sk-fs"):
+        put(store, small, "11.01", "a1-fs")
+    assert store.runs() == []
+
+
+# --- write --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", guide_family.NAMES)
+def test_a_guide_that_is_imported_and_written_says_the_same(
+    library: Store, sheets: Mapping[str, Sheet], name: str
+) -> None:
+    assert texts(reread(stored.release(library, RELEASES[name], ()))) == texts(sheets[name], SK)
+
+
+def test_every_written_row_has_the_width_of_its_header(library: Store) -> None:
+    guide = reading.parse("g", write_rst.write(stored.release(library, "09.02", ())))
+    for one in guide.tables:
+        rows = Counter(cell.line for cell in one.cells)
+        assert set(rows.values()) == {len(one.columns) - 1}
+
+
+def test_chapters_and_tables_follow_the_vendors_order(library: Store, guides: Mapping[str, Guide]) -> None:
+    written = reading.parse("g", write_rst.write(stored.release(library, "11.01", ())))
+    original = guides["am62x-11.01.rst"]
+    assert list(dict.fromkeys(t.chapter[0] for t in written.tables)) == list(
+        dict.fromkeys(t.chapter[0] for t in original.tables)
+    )
+    same = [t.title for t in written.tables if t.title in {o.title for o in original.tables}]
+    assert list(dict.fromkeys(same)) == [t for t in dict.fromkeys(o.title for o in original.tables) if t in same]
+    assert len(set(same)) >= 25
+
+
+def test_conditions_and_modules_go_with_the_numbers(library: Store) -> None:
+    written = reading.parse("g", write_rst.write(stored.release(library, "11.01", [SK])))
+    assert [(m.name, m.clock_mhz) for m in written.modules] == [("AM62x SK", 1400.0)]
+    card = "SanDisk Max Endurance SD card (SDSQQVR-032G-GN6IA)"
+    assert [c.chapter[0] for c in written.conditions if c.text == card] == ["MMCSD", "UBoot MMCSD"]
+
+
+def docutils_says(text: str) -> str:
+    warnings = StringIO()
+    settings_overrides = {
+        "report_level": 2,
+        "warning_stream": warnings,
+        "file_insertion_enabled": False,
+        "raw_enabled": False,
+    }
+    publish_string(text, writer="pseudoxml", settings_overrides=settings_overrides)
+    return warnings.getvalue()
+
+
+@pytest.mark.parametrize("name", guide_family.NAMES)
+def test_docutils_builds_a_written_guide_without_a_warning(library: Store, name: str) -> None:
+    assert docutils_says(write_rst.write(stored.release(library, RELEASES[name], ()))) == ""
+
+
+KEYS = sorted(
+    {
+        (r.metric, tuple(sorted(r.params.items())), tuple(c.text for c in r.table.columns if c.is_key), r.cell.row)
+        for name in guide_family.NAMES
+        for r in sheet.of_guide(reading.parse(name, guide_family.text(guide_family.figures(name)))).readings
+        if r.quantity and not r.is_alias and r.cell.metric is not None
+    }
+)
+_NUMBER = st.decimals(min_value=-999, max_value=10**7, places=2).map(lambda d: f"{d:.2f}")
+_TEXT = st.one_of(
+    _NUMBER,
+    st.tuples(_NUMBER, _NUMBER, _NUMBER).map(lambda v: f"{v[0]} (min {v[1]}, max {v[2]})"),
+    st.sampled_from(["n/a", "~11.04", "137", "ov10635", "Full normal boot time (~seconds)"]),
+)
+_ODD = (
+    st.text(st.sampled_from("ab1 -_*`|:.\\()[]<>#+=~\"',;/&@"), min_size=1, max_size=12)
+    .map(lambda t: " ".join(t.split()))
+    .filter(bool)
+)
+
+
+@st.composite
+def releases(draw: st.DrawFn) -> Release:
+    """Numbers of up to three boards, of metrics that guides have and of some that no metric stands for."""
+    boards = draw(
+        st.lists(
+            st.sampled_from(["am62xx_sk-fs", "am64xx-hsevm", "j721e-idk-gw"]), min_size=1, max_size=3, unique=True
+        )
+    )
+    entries = []
+    for board in boards:
+        for metric, params, _, row in draw(
+            st.lists(st.sampled_from(KEYS), max_size=12, unique_by=lambda key: key[:2])
+        ):
+            origin = (
+                Origin((), "", (), row, "") if metric in {"glmark2.score", "gfxbench.score", "nbench.rate"} else None
+            )
+            entries.append(Entry(board, metric, dict(params), draw(_TEXT), None, Evidence("drawn", 1), origin=origin))
+        for row in draw(st.lists(_ODD, max_size=3, unique_by=str.lower)):
+            origin = Origin(("Novelties",), "Novelty", ("Test",), row, "Wobble (turns/s)")
+            entries.append(Entry(board, "", {}, draw(_TEXT), None, Evidence("drawn", 1), origin=origin))
+    return Release("12.00", tuple(boards), tuple(entries))
+
+
+@settings(max_examples=40, deadline=None)
+@given(releases())
+def test_what_is_written_is_read_back_cell_by_cell(release: Release) -> None:
+    if not release.entries:
+        return
+    expected = {
+        (
+            e.board,
+            (e.metric, tuple(sorted(e.params.items())))
+            if e.metric
+            else (e.origin.row if e.origin else "", "Wobble (turns/s)"),
+        ): e.text
+        for e in release.entries
+    }
+    text = write_rst.write(release)
+    assert texts(reread(release)) == expected
+    assert docutils_says(text) == ""
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=30))
+@settings(deadline=None)
+@example("\\\\")  # four when protected, which docutils takes for a line
+def test_an_escaped_text_reads_as_itself(text: str) -> None:
+    assert markup.unescaped(markup.escaped(text)) == text
+
+
+def test_every_metric_of_the_five_has_its_place() -> None:
+    assert [key for key in KEYS if layout.load().place(key[0], dict(key[1])) is None] == []
+
+
+# --- measured here ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_measured_here_goes_before_what_was_published(measured: Store) -> None:
+    release = stored.release(measured, "11.01", [SK])
+    boots = {e.params["medium"]: e for e in release.entries if e.metric == "boot.time"}
+    (run_id,) = [run.id for run in measured.runs() if run.kind == "boot"]
+    assert {medium: e.evidence.run_id for medium, e in boots.items()} == {"sd": run_id, "emmc": run_id, "ospi": run_id}
+    evidence = boots["sd"].evidence
+    assert evidence.samples == len(evidence.values) == 6
+    assert evidence.uncertainty
+    assert "login:" in evidence.excerpt
+    written = reread(release)
+    assert {(r.params["medium"], r.cell.value.low is not None) for r in written.of("boot.time")} == {
+        ("sd", True),
+        ("emmc", True),
+        ("ospi", True),
+    }
+
+
+def test_nothing_that_was_measured_is_left_out(store: Store) -> None:
+    run = recorded_run.record(store, virtual=False, cycles=1)
+    written = reread(stored.release(store, "11.01", ()))
+    assert Counter(r.metric for r in written.readings if r.cell.metric is not None and r.board == "SK-AM62-0042") == {
+        "boot.time": 3,
+        "boot.power_on_to_prompt": 3,
+        "boot.stage": 21,
+    }
+    assert len(store.measurements(run.id)) == 27
+    stages = [r.cell.row for r in written.of("boot.stage") if r.params["medium"] == "emmc"]
+    assert stages == [stage for _, stage, _, _ in recorded_run.BOOT]
+
+
+def test_a_metric_that_no_guide_has_gets_a_table_of_its_own() -> None:
+    entry = Entry("a1-fs", "boot.stage", {"phase": "of the moon"}, "1.00", None, Evidence("drawn", 1))
+    (one,) = compose.tables(Release("12.00", ("a1-fs",), (entry,)))
+    assert (one.chapter, one.title, one.header) == (
+        ("Other Measurements",),
+        "boot.stage",
+        ("Parameters", "a1-fs: Value (s)"),
+    )
+    assert [row.keys for row in one.rows] == [("phase of the moon",)]
+
+
+def test_a_board_is_named_alike_in_every_release(store: Store, small: Path) -> None:
+    recorded_run.record(store, virtual=False, cycles=1)
+    assert stored.release(store, "11.01", ()).boards == ("SK-AM62-0042",)
+    put(store, small, "10.00")
+    assert stored.release(store, "11.01", ()).boards == (SK,)
+    changes = compare.compare(stored.sheet(store, "10.00"), stored.sheet(store, "11.01")).changes
+    assert {(c.board, c.metric, c.params["medium"]) for c in changes} == {(SK, "boot.time", "sd")}
+
+
+def test_a_virtual_board_is_said_to_be_one(store: Store) -> None:
+    recorded_run.record(store, virtual=True, cycles=1)
+    entry = stored.release(store, "11.01", ["qemu-1"]).entries[0]
+    assert entry.evidence.note.startswith("virtual board")
+
+
+def test_a_release_that_is_only_measured_can_be_compared(store: Store) -> None:
+    recorded_run.record(store, virtual=False, cycles=1)
+    one = stored.sheet(store, "11.01")
+    assert one.guide.release == "11.01"
+    assert {r.params["medium"] for r in one.of("boot.time")} == {"sd", "emmc", "ospi"}
+
+
+def test_releases_are_followed_through_the_store(library: Store) -> None:
+    store = library
+    assert stored.releases(store, SK) == ["09.02", "11.01"]
+    several = [stored.release(store, name, [SK]) for name in stored.releases(store, SK)]
+    (rd,) = trend.of_releases(several, "lmbench.bw_mem", SK, {"operation": "rd", "size": "1mb"})
+    assert [(p.release, p.value, p.low) for p in rd.points] == [("09.02", 1282.29, None), ("11.01", 1303.54, None)]
+    (aes,) = trend.of_releases(several, "ipsec.throughput", SK, {"algorithm": "aes128"})
+    assert [bool(p.note) for p in aes.points] == [False, True]
+    with pytest.raises(ConfigurationError, match=r"no release has 'boot.tyme'"):
+        trend.of_releases(several, "boot.tyme", SK, {})
+
+
+def test_what_is_not_in_the_store_is_said_with_what_is(store: Store, small: Path) -> None:
+    put(store, small, "6.3")
+    with pytest.raises(ConfigurationError, match=r"no numbers of release 7\.0; there are: 6\.3"):
+        stored.release(store, "7.0", ())
+    with pytest.raises(
+        ConfigurationError, match=r"release 6\.3 has no numbers of board 'am62'; there are: am62xx_sk-fs"
+    ):
+        stored.release(store, "6.3", ["am62"])
+
+
+# --- the page -----------------------------------------------------------------------------------------------------------
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.cells: list[tuple[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = {name: value or "" for name, value in attrs}
+        self.ids += [named["id"]] if "id" in named else []
+        self.targets += [named[name] for name in ("href", "src") if name in named]
+        if tag == "a" and "title" in named:
+            self.cells.append((named["href"], named["title"]))
+
+
+@pytest.fixture(scope="module")
+def written_page(measured: Store, tmp_path_factory: pytest.TempPathFactory) -> str:
+    (path,) = writing.write(measured, "11.01", [SK, "am62xx_lp_sk-fs"], tmp_path_factory.mktemp("out"), ["html"])
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_page_needs_no_network_and_every_number_leads_to_its_evidence(written_page: str) -> None:
+    links = _Links()
+    links.feed(written_page)
+    assert [target for target in links.targets if not target.startswith("#")] == []
+    assert "@import" not in written_page
+    assert "url(http" not in written_page
+    assert len(links.ids) == len(set(links.ids))
+    assert {target.removeprefix("#") for target in links.targets} <= set(links.ids)
+    assert len(links.cells) > 900
+    assert len({href for href, _ in links.cells}) == len(links.cells)
+
+
+def test_the_page_shows_uncertainty_samples_and_evidence(written_page: str) -> None:
+    assert re.search(r'title="n = \d+, ± 0\.\d+ s">\d+\.\d\d \(min', written_page)
+    assert "own value 1303.54" in written_page
+    assert "published: am62x-11.01.rst, line" in written_page
+    assert "the tunnel did not carry the traffic" in written_page
+    assert "so its boards are not known" in written_page
+
+
+def test_the_page_runs_its_own_script_and_no_other(written_page: str) -> None:
+    (script,) = re.findall(r"<script>(.*?)</script>", written_page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in written_page
+
+
+def test_the_page_has_its_figures(written_page: str) -> None:
+    labels = re.findall(r'<svg [^>]*aria-label="([^"]*)"', written_page)
+    assert labels == [
+        "Each chapter over the releases",
+        "Each cycle's value with its uncertainty, by medium",
+        "Start and length of each boot stage, by medium",
+        "Power of the supply rails by mode",
+    ]
+
+
+def test_texts_of_a_guide_cannot_break_the_page() -> None:
+    evil = Origin(("<script>",), "</style>", ("K",), "<img src=x>", '"M"')
+    release = Release(
+        "1.0", ("a<b",), (Entry("a<b", "", {}, "<b>1</b>", None, Evidence("</details>", 1), origin=evil),)
+    )
+    html = page.render(release, {})
+    for text in ("<img src=x>", "<b>1</b>", "</details></td>"):
+        assert text not in html
+    assert [t.title for t in compose.tables(release)] == ["</style>"]
