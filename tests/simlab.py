@@ -29,7 +29,7 @@ class VirtualPort:
 
     @property
     def room(self) -> int:
-        return max(FIFO_BYTES - self.line.queued, 0)
+        return max(FIFO_BYTES - self.line.unsent(self.lab.now_ns), 0)
 
     def transmit(self, data: bytes) -> None:
         self.line.push(data, self.lab.now_ns)

@@ -6,7 +6,6 @@ is killed, the kernel ends QEMU and pdudaemon with it.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import logging
@@ -16,44 +15,25 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from attrs import frozen
-
 from lab import boards
 from lab.clock import Clock, MonotonicRaw
 from lab.errors import BoardlabError, LabError
-from virtual import kinds, panel, straps, tasmota
+from virtual import kinds, panel, straps, tasmota, wanted
 from virtual.board import BoardFolder, Place, Power
 from virtual.http import Answer, Request, serve
 from virtual.outlet import Outlet
 from virtual.pacer import Pacer
 from virtual.pdudaemon import PduDaemon, find
 from virtual.state import ENV, BenchState, BoardState, hold, publish, withdraw
+from virtual.tcp import TcpUart
 from virtual.truth import TruthLog
 from virtual.uart import UartAdapter
+from virtual.wanted import Wanted
 
 STATUS_PATH = "/status"
 EXIT_TWICE = 3
 LOCK_PATIENCE_S = 1.0
 _log = logging.getLogger(__name__)
-
-
-@frozen
-class Wanted:
-    """What a bench shall have.
-
-    Attributes:
-        boards: (name, board type) of each.
-        switch_port: where its power switch listens; 0: anywhere. pdu_port: where its pdudaemon does.
-        idle_off_s: see `Outlet`.
-        latency_timer_ms: of every USB adapter.
-    """
-
-    folder: Path
-    boards: tuple[tuple[str, str], ...]
-    switch_port: int
-    pdu_port: int
-    idle_off_s: float
-    latency_timer_ms: float
 
 
 class Bench:
@@ -64,6 +44,7 @@ class Bench:
         self._clock = clock
         self._pacer = Pacer(clock, asyncio.get_running_loop())
         self._truths: list[TruthLog] = []
+        self._tcp: list[TcpUart] = []
         self.outlets = [self._outlet(name, type_name) for name, type_name in wanted.boards]
         self.states = [
             BoardState(
@@ -100,8 +81,26 @@ class Bench:
             return tasmota.failed(str(error))
         return tasmota.done(command.outlet, on=outlet.power is not Power.OFF)
 
+    async def listen(self) -> None:
+        """Give every UART its TCP port, if they shall have some.
+
+        Raises:
+            LabStableError: a port is in use.
+        """
+        port = self.wanted.tcp_port
+        if port is None:
+            return
+        for state, outlet in zip(self.states, self.outlets, strict=True):
+            for uart, adapter in outlet.adapters.items():
+                server = TcpUart(adapter.path)
+                self._tcp.append(server)
+                state.tcp[uart] = await server.listen(port)
+                port += bool(port)
+
     async def close(self) -> None:
         """Switch all boards off and unplug their adapters."""
+        for server in self._tcp:
+            await server.close()
         for outlet in self.outlets:
             await outlet.off()
             for adapter in outlet.adapters.values():
@@ -120,6 +119,7 @@ class Bench:
                 self._pacer,
                 truth if uart is board_type.console else self._log(folder.truth_of(uart.name), uart.speed_bd),
                 speed_bd=uart.speed_bd,
+                fifo_bytes=self.wanted.fifo_bytes,
                 latency_timer_ms=self.wanted.latency_timer_ms,
             )
             for uart in board_type.uarts
@@ -150,6 +150,8 @@ class Bench:
             "name": state.name,
             "type": state.type,
             "outlet": state.outlet,
+            "uarts": state.uarts,
+            "tcp": state.tcp,
             "power": outlet.power.value,
             "reason": outlet.reason,
             "straps": outlet.straps(),
@@ -170,6 +172,7 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
     async with contextlib.AsyncExitStack() as stack:
         bench = Bench(wanted, MonotonicRaw())
         stack.push_async_callback(bench.close)
+        await bench.listen()
         server = await serve("127.0.0.1", wanted.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
@@ -203,29 +206,20 @@ def _announce(wanted: Wanted, state: BenchState) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bench as a process of its own; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m virtual.bench")
-    parser.add_argument("--dir", type=Path, required=True)
-    parser.add_argument("--board", action="append", required=True, metavar="NAME=TYPE")
-    parser.add_argument("--switch-port", type=int, default=0)
-    parser.add_argument("--pdu-port", type=int, required=True)
-    parser.add_argument("--idle-off", type=float, default=0.0)
-    parser.add_argument("--latency-timer-ms", type=float, default=1.0)
-    given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    named = tuple((name, kind) for name, _, kind in (board.partition("=") for board in given.board))
-    wanted = Wanted(given.dir, named, given.switch_port, given.pdu_port, given.idle_off, given.latency_timer_ms)
-    lock = hold(wanted.folder, LOCK_PATIENCE_S)
+    asked = wanted.read(arguments)
+    lock = hold(asked.folder, LOCK_PATIENCE_S)
     if lock is None:
-        _log.error("another bench runs in %s", wanted.folder)
+        _log.error("another bench runs in %s", asked.folder)
         return EXIT_TWICE
-    withdraw(wanted.folder)
+    withdraw(asked.folder)
     try:
-        asyncio.run(run(wanted, lambda state: _announce(wanted, state)))
+        asyncio.run(run(asked, lambda state: _announce(asked, state)))
     except BoardlabError as error:
         _log.error("%s", error)
         return 1
     finally:
-        withdraw(wanted.folder)
+        withdraw(asked.folder)
         lock.close()
     return 0
 

@@ -7,10 +7,11 @@ from importlib import resources
 from typing import Any
 
 import cattrs
-from attrs import frozen
+from attrs import field, frozen
 
 from lab import boards
 from lab.boards import BoardType, Identity, Release
+from lab.boards.release import names_fields
 from lab.errors import ConfigurationError
 from virtual.sim.timing import Profile, profile
 
@@ -25,6 +26,7 @@ class Family:
         uart_base: address of the console's UART. earlycon: the kernel's parameter for it.
         kernel: file name and size of the kernel, fdt: of its device tree.
         soc_family: as the kernel's chip driver prints it.
+        assumed: fields without a public source.
     """
 
     profile: str
@@ -37,6 +39,7 @@ class Family:
     fdt_bytes: int
     soc_family: str
     core: str = ""
+    assumed: list[str] = field(factory=list, validator=names_fields)
 
 
 @frozen

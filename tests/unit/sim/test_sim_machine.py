@@ -65,7 +65,7 @@ def test_a_program_that_prints_waits_for_its_uart_but_for_what_the_fifo_holds() 
 
     made.spawn(program())
     run(made)
-    assert times == pytest.approx([36 * BYTE_NS, 136 * BYTE_NS, 200 * BYTE_NS], abs=300)
+    assert times == pytest.approx([44 * BYTE_NS, 144 * BYTE_NS, 200 * BYTE_NS], abs=300)
     assert [len(data) for data in port.said] == [100, 100]
 
 
