@@ -157,7 +157,9 @@ class Grabserial:
         for number, port in enumerate(ports):
             command = [str(GRABSERIAL), "-S", "-d", str(port), "-b", "115200", "-n", "-T", "-F", GRABSERIAL_TIME]
             command += ["-Q", "-o", str(self._output(number))]
-            self._processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+            # It ends with a complaint of the interpreter about its thread on stdin.
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            self._processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, **quiet))
         for process, port in zip(self._processes, ports, strict=True):
             _wait_until_open(process, port)
 

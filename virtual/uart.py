@@ -75,6 +75,11 @@ class UartAdapter:
         """How many bytes the transmit FIFO can take now."""
         return max(self.tx_fifo_bytes - self._to_host.line.unsent(self.pacer.clock.now_ns()), 0)
 
+    @property
+    def queued(self) -> int:
+        """Bytes of the board that were not delivered yet."""
+        return self._to_host.line.queued
+
     def transmit(self, data: bytes) -> None:
         """The board sends `data`; the line takes more than its FIFO holds, `room` is for boards that care."""
         self._to_host.line.push(data, self.pacer.clock.now_ns())
