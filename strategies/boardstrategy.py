@@ -226,6 +226,8 @@ class BoardStrategy(Strategy):
 
     def _linux(self) -> None:
         shell = self._bound("shell", "ShellDriver")
+        if shell.password is None:  # else labgrid gives up with a bare Exception when `login` asks for one
+            shell.password = self.type.prompts.password
         self.boot()
         # The prompt has been read to time it; the shell driver must see it too.
         self.console.unread(self.console.captured().rsplit(b"\n", 1)[-1])

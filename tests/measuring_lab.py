@@ -81,9 +81,9 @@ class Lab:
 
 
 @contextlib.contextmanager
-def running_lab(folder: Path) -> Iterator[Lab]:
-    """A lab; at the end nothing of it may be left running."""
-    with running_bench(folder / "bench") as bench:
+def running_lab(folder: Path, *words: str) -> Iterator[Lab]:
+    """A lab; at the end nothing of it may be left running. `words` go to `lab virtual up`."""
+    with running_bench(folder / "bench", *words) as bench:
         lab = Lab(folder, bench)
         yield lab
     with contextlib.suppress(LabTransientError), ConsoleClient(socket_path(folder / "runtime")) as client:

@@ -133,9 +133,9 @@ class Bench:
 
 
 @contextlib.contextmanager
-def running_bench(folder: Path) -> Iterator[Bench]:
-    """A bench of our own, with a free port; taken down at the end."""
-    done = lab_virtual("up", "--dir", folder, "--pdu-port", "0")
+def running_bench(folder: Path, *words: str) -> Iterator[Bench]:
+    """A bench of our own, with free ports; taken down at the end. `words` go to `lab virtual up`."""
+    done = lab_virtual("up", *words, "--dir", folder, "--pdu-port", "0", "--switch-port", "0")
     assert done.returncode == 0, done.stderr
     try:
         yield Bench(folder)

@@ -6,7 +6,6 @@ is killed, the kernel ends QEMU and pdudaemon with it.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import logging
@@ -16,42 +15,25 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from attrs import frozen
-
 from lab import boards
 from lab.clock import Clock, MonotonicRaw
 from lab.errors import BoardlabError, LabError
-from virtual import environment, kinds, straps, tasmota
-from virtual.board import BoardFolder, Power
+from virtual import kinds, panel, straps, tasmota, wanted
+from virtual.board import BoardFolder, Place, Power
 from virtual.http import Answer, Request, serve
 from virtual.outlet import Outlet
 from virtual.pacer import Pacer
 from virtual.pdudaemon import PduDaemon, find
 from virtual.state import ENV, BenchState, BoardState, hold, publish, withdraw
+from virtual.tcp import TcpUart
 from virtual.truth import TruthLog
 from virtual.uart import UartAdapter
+from virtual.wanted import Wanted
 
 STATUS_PATH = "/status"
 EXIT_TWICE = 3
 LOCK_PATIENCE_S = 1.0
 _log = logging.getLogger(__name__)
-
-
-@frozen
-class Wanted:
-    """What a bench shall have.
-
-    Attributes:
-        boards: (name, board type) of each.
-        pdu_port: where its pdudaemon listens. idle_off_s: see `Outlet`.
-        latency_timer_ms: of every USB adapter.
-    """
-
-    folder: Path
-    boards: tuple[tuple[str, str], ...]
-    pdu_port: int
-    idle_off_s: float
-    latency_timer_ms: float
 
 
 class Bench:
@@ -62,6 +44,7 @@ class Bench:
         self._clock = clock
         self._pacer = Pacer(clock, asyncio.get_running_loop())
         self._truths: list[TruthLog] = []
+        self._tcp: list[TcpUart] = []
         self.outlets = [self._outlet(name, type_name) for name, type_name in wanted.boards]
         self.states = [
             BoardState(
@@ -81,6 +64,8 @@ class Bench:
             return tasmota.ok(
                 {"boards": [self._status(*pair) for pair in zip(self.states, self.outlets, strict=True)]}
             )
+        if request.path.startswith(panel.PREFIX):
+            return panel.answer(request, {outlet.folder.name: outlet for outlet in self.outlets})
         text = request.query.get("cmnd", "")
         command = tasmota.parse(text) if request.path == tasmota.PATH else None
         if command is None or not 1 <= command.outlet <= len(self.outlets):
@@ -96,8 +81,26 @@ class Bench:
             return tasmota.failed(str(error))
         return tasmota.done(command.outlet, on=outlet.power is not Power.OFF)
 
+    async def listen(self) -> None:
+        """Give every UART its TCP port, if they shall have some.
+
+        Raises:
+            LabStableError: a port is in use.
+        """
+        port = self.wanted.tcp_port
+        if port is None:
+            return
+        for state, outlet in zip(self.states, self.outlets, strict=True):
+            for uart, adapter in outlet.adapters.items():
+                server = TcpUart(adapter.path)
+                self._tcp.append(server)
+                state.tcp[uart] = await server.listen(port)
+                port += bool(port)
+
     async def close(self) -> None:
         """Switch all boards off and unplug their adapters."""
+        for server in self._tcp:
+            await server.close()
         for outlet in self.outlets:
             await outlet.off()
             for adapter in outlet.adapters.values():
@@ -109,17 +112,14 @@ class Bench:
     def _outlet(self, name: str, type_name: str) -> Outlet:
         board_type = boards.load(type_name)
         folder = BoardFolder(self.wanted.folder / name)
-        # CLOCK_MONOTONIC_RAW starts anew with the host; one log must not have two time lines.
-        if folder.truth_log.exists():
-            folder.truth_log.replace(folder.truth_log.with_suffix(".log.1"))
-        truth = TruthLog(folder.truth_log, board_type.console.speed_bd)
-        self._truths.append(truth)
+        truth = self._log(folder.truth_log, board_type.console.speed_bd)
         adapters = {
             uart.name: UartAdapter(
                 folder.uart(uart.name),
                 self._pacer,
-                truth,
+                truth if uart is board_type.console else self._log(folder.truth_of(uart.name), uart.speed_bd),
                 speed_bd=uart.speed_bd,
+                fifo_bytes=self.wanted.fifo_bytes,
                 latency_timer_ms=self.wanted.latency_timer_ms,
             )
             for uart in board_type.uarts
@@ -136,12 +136,22 @@ class Bench:
             idle_off_s=self.wanted.idle_off_s,
         )
 
+    def _log(self, path: Path, speed_bd: int) -> TruthLog:
+        # CLOCK_MONOTONIC_RAW starts anew with the host; one log must not have two time lines.
+        if path.exists():
+            path.replace(path.with_suffix(".log.1"))
+        log = TruthLog(path, speed_bd)
+        self._truths.append(log)
+        return log
+
     @staticmethod
     def _status(state: BoardState, outlet: Outlet) -> dict[str, object]:
         return {
             "name": state.name,
             "type": state.type,
             "outlet": state.outlet,
+            "uarts": state.uarts,
+            "tcp": state.tcp,
             "power": outlet.power.value,
             "reason": outlet.reason,
             "straps": outlet.straps(),
@@ -162,7 +172,8 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
     async with contextlib.AsyncExitStack() as stack:
         bench = Bench(wanted, MonotonicRaw())
         stack.push_async_callback(bench.close)
-        server = await serve("127.0.0.1", 0, bench.answer)
+        await bench.listen()
+        server = await serve("127.0.0.1", wanted.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
         daemon = PduDaemon(wanted.folder, find(), wanted.pdu_port, switch, len(bench.outlets))
@@ -182,35 +193,33 @@ def _prefer_real_time() -> None:
 
 
 def _announce(wanted: Wanted, state: BenchState) -> None:
-    text = environment.of_bench(wanted.folder, state, wanted.latency_timer_ms)
-    (wanted.folder / ENV).write_text(text, encoding="utf-8")
+    """Write each board's environment into its folder, the first one's into the bench's too, and tell of the bench."""
+    for board in state.boards:
+        folder = BoardFolder(wanted.folder / board.name)
+        place = Place(folder, board.outlet, state.pdudaemon, state.http, wanted.latency_timer_ms)
+        text = kinds.load(board.type).environment(place)
+        (folder.path / ENV).write_text(text, encoding="utf-8")
+        if board.outlet == 1:
+            (wanted.folder / ENV).write_text(text, encoding="utf-8")
     publish(wanted.folder, state)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bench as a process of its own; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m virtual.bench")
-    parser.add_argument("--dir", type=Path, required=True)
-    parser.add_argument("--board", action="append", required=True, metavar="NAME=TYPE")
-    parser.add_argument("--pdu-port", type=int, required=True)
-    parser.add_argument("--idle-off", type=float, default=0.0)
-    parser.add_argument("--latency-timer-ms", type=float, default=1.0)
-    given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    named = tuple((name, kind) for name, _, kind in (board.partition("=") for board in given.board))
-    wanted = Wanted(given.dir, named, given.pdu_port, given.idle_off, given.latency_timer_ms)
-    lock = hold(wanted.folder, LOCK_PATIENCE_S)
+    asked = wanted.read(arguments)
+    lock = hold(asked.folder, LOCK_PATIENCE_S)
     if lock is None:
-        _log.error("another bench runs in %s", wanted.folder)
+        _log.error("another bench runs in %s", asked.folder)
         return EXIT_TWICE
-    withdraw(wanted.folder)
+    withdraw(asked.folder)
     try:
-        asyncio.run(run(wanted, lambda state: _announce(wanted, state)))
+        asyncio.run(run(asked, lambda state: _announce(asked, state)))
     except BoardlabError as error:
         _log.error("%s", error)
         return 1
     finally:
-        withdraw(wanted.folder)
+        withdraw(asked.folder)
         lock.close()
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from attrs import frozen
 
@@ -48,6 +48,10 @@ class BoardFolder:
     def truth_log(self) -> Path:
         """What really happened (`virtual.truth`)."""
         return self.path / "truth.log"
+
+    def truth_of(self, uart: str) -> Path:
+        """The truth log of a UART that is not the console."""
+        return self.path / f"truth-{uart}.log"
 
     @property
     def qemu_log(self) -> Path:
@@ -92,6 +96,44 @@ class Backend(Protocol):
         ...
 
 
+@frozen
+class Place:
+    """How a board of a running bench is reached.
+
+    Attributes:
+        outlet: its number on the PDU, from 1.
+        pdudaemon, switch: host:port of pdudaemon and of the bench's own power switch and panel.
+        latency_timer_ms: of its USB adapters.
+    """
+
+    folder: BoardFolder
+    outlet: int
+    pdudaemon: str
+    switch: str
+    latency_timer_ms: float
+
+
+@runtime_checkable
+class Misbehaving(Protocol):
+    """A backend that can be made to misbehave while it runs."""
+
+    def faults(self) -> Mapping[str, object]:
+        """What is wrong with it now, and what is planned."""
+        ...
+
+    def inject(self, order: Mapping[str, str]) -> None:
+        """Plan a fault, or let it set in; `order` has the fault's name under "fault", and its parameters.
+
+        Raises:
+            ConfigurationError: no such fault or parameter.
+        """
+        ...
+
+    def clear(self) -> None:
+        """Forget all faults, those of the scenario too."""
+        ...
+
+
 class BoardKind(Protocol):
     """A kind of virtual board, under the name of its board type."""
 
@@ -108,4 +150,8 @@ class BoardKind(Protocol):
 
     def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
         """The board in a prepared folder, with the adapters of its UARTs by name; it is off."""
+        ...
+
+    def environment(self, place: Place) -> str:
+        """The text of a labgrid environment for the board."""
         ...

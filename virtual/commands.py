@@ -13,16 +13,25 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.errors import ConfigurationError
-from virtual import control, pdudaemon
+from virtual import control, kinds, pdudaemon
 from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS
 from virtual.images import cache
 from virtual.qemu import recipe
+from virtual.sim import commands as sim_commands
+from virtual.sim.environment import DEFAULT_SWITCH_PORT
+from virtual.sim.order import SimOptions, wishes
 from virtual.state import ENV, default_folder, expect, running
+from virtual.wanted import DEFAULT_FIFO_BYTES
 
 IDLE_OFF_S = 600.0  # a board that waits at the U-Boot prompt burns a core
 
+# Payload of a full-speed FTDI adapter's 64-byte USB packet (FTDI AN232B-04): a quarter of the work of 16-byte FIFOs.
+FTDI_BYTES = 62
+QEMU_TYPE = "qemu-virt"
+
 app = typer.Typer(
-    help="Virtual boards: real U-Boot and Linux on QEMU, powered and wired like real ones.", no_args_is_help=True
+    help="Virtual boards, powered and wired like real ones: QEMU with real software, and simulated ones by the dozen.",
+    no_args_is_help=True,
 )
 Folder = Annotated[
     Path | None, typer.Option("--dir", help="the bench's folder [default: $BOARDLAB_VIRTUAL, .lab/virtual]")
@@ -32,29 +41,78 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 @app.command()
 def up(
+    kind: Annotated[str, typer.Argument(help="qemu: real software; sim: simulated boards, any number")] = "qemu",
     folder: Folder = None,
-    board_type: Annotated[str, typer.Option("--type", help="board type")] = "qemu-virt",
-    name: Annotated[str, typer.Option(help="the board's name")] = DEFAULT_BOARD,
+    board_type: Annotated[list[str] | None, typer.Option("--type", help="board type; sim: repeatable")] = None,
+    name: Annotated[str, typer.Option(help="qemu: the board's name")] = DEFAULT_BOARD,
     pdu_port: Annotated[int, typer.Option(help="pdudaemon's port; 0: a free one")] = pdudaemon.DEFAULT_PORT,
-    idle_off: Annotated[float, typer.Option(help="switch off after so many silent seconds; 0: never")] = IDLE_OFF_S,
-    latency_timer_ms: Annotated[float, typer.Option(help="of the USB adapter")] = DEFAULT_LATENCY_TIMER_MS,
-    fresh: Annotated[bool, typer.Option("--fresh", help="start from new media")] = False,
+    switch_port: Annotated[
+        int | None, typer.Option(help="the power switch's port; 0: a free one [default: qemu 0, sim 16422]")
+    ] = None,
+    idle_off: Annotated[
+        float | None, typer.Option(help="switch off after so many silent seconds; 0: never [default: qemu 600, sim 0]")
+    ] = None,
+    latency_timer_ms: Annotated[
+        float | None, typer.Option(help="of the USB adapters [default: qemu 1, sim 0]")
+    ] = None,
+    fifo_bytes: Annotated[
+        int | None, typer.Option(help="what the USB adapters hand on at once [default: qemu 16, sim 62]")
+    ] = None,
+    tcp_port: Annotated[
+        int | None, typer.Option(help="give each UART a TCP port too, from this one on; 0: free ones (status --json)")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="start from new media and straps")] = False,
+    count: Annotated[int, typer.Option(help="sim: how many boards of each type")] = 1,
+    release: Annotated[str, typer.Option(help="sim: the release that they run [default: the newest]")] = "",
+    seed: Annotated[int, typer.Option(help="sim: of the first board's chance; the others count on")] = 0,
+    scenario: Annotated[
+        Path | None, typer.Option(help="sim: YAML file that says which board misbehaves how, and when")
+    ] = None,
+    haste: Annotated[
+        float, typer.Option(help="sim: factor on all waiting but the UARTs'; 1: as the real board")
+    ] = 1.0,
     foreground: Annotated[bool, typer.Option("--foreground", help="run the bench here, until Ctrl-C")] = False,
 ) -> None:
-    """Bring a virtual board up: its bench, its power switch and pdudaemon. The board itself is off."""
+    """Bring virtual boards up: their bench, its power switch and pdudaemon. The boards themselves are off."""
     where = _folder(folder)
-    order = control.Order(where, board_type, name, pdu_port, idle_off, latency_timer_ms, fresh, foreground)
+    types = board_type or []
+    if kind == "sim":
+        boards = wishes(SimOptions(types, count, release, seed, haste, scenario))
+        defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0, FTDI_BYTES)
+    elif kind == "qemu":
+        if (count, release, seed, haste, scenario) != (1, "", 0, 1.0, None) or len(types) > 1:
+            raise ConfigurationError(
+                "--count, --release, --seed, --haste, --scenario and several types are for `lab virtual up sim`"
+            )
+        chosen = types[0] if types else QEMU_TYPE
+        boards = (control.Wish(name, chosen, kinds.load(chosen)),)
+        defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS, DEFAULT_FIFO_BYTES)
+    else:
+        raise ConfigurationError(f"no kind {kind!r} of virtual boards; there are: qemu, sim")
+    order = control.Order(
+        where,
+        boards,
+        defaults[0] if switch_port is None else switch_port,
+        pdu_port,
+        defaults[1] if idle_off is None else idle_off,
+        defaults[2] if latency_timer_ms is None else latency_timer_ms,
+        defaults[3] if fifo_bytes is None else fifo_bytes,
+        tcp_port,
+        fresh,
+        foreground,
+    )
     state = control.up(order, lambda line: typer.echo(line, err=True))
     board = state.boards[0]
+    more = f" and {len(state.boards) - 1} more" if len(state.boards) > 1 else ""
     typer.echo(
-        f"{board.name} ({board.type}) is up: console {next(iter(board.uarts.values()))}, pdudaemon {state.pdudaemon}"
+        f"{board.name} ({board.type}){more} up: console {next(iter(board.uarts.values()))}, pdudaemon {state.pdudaemon}"
     )
-    typer.echo(f"measure it: pytest --lg-env {_env(where)}")
+    typer.echo(f"measure it: pytest --lg-env {_env(where, kind)}")
 
 
 @app.command()
 def down(folder: Folder = None) -> None:
-    """Take the virtual board down; nothing is left running."""
+    """Take the virtual boards down; nothing is left running."""
     where = _folder(folder)
     typer.echo("The virtual bench is down." if control.down(where) else f"No virtual bench runs in {where}.")
 
@@ -100,9 +158,15 @@ def images() -> None:
     typer.echo(f"Board images: {found}")
 
 
+app.command()(sim_commands.faults)
+app.command()(sim_commands.fault)
+app.command()(sim_commands.clear)
+
+
 def _folder(given: Path | None) -> Path:
     return given.absolute() if given else default_folder()
 
 
-def _env(where: Path) -> str:
-    return "virtual.yaml" if where == Path.cwd() / ".lab" / "virtual" else str(where / ENV)
+def _env(where: Path, kind: str) -> str:
+    default = kind == "qemu" and where == Path.cwd() / ".lab" / "virtual"
+    return "virtual.yaml" if default else str(where / ENV)

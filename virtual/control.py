@@ -15,12 +15,12 @@ from pathlib import Path
 import requests
 from attrs import frozen
 
-from lab import boards
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from virtual import kinds, pdudaemon, ports
+from virtual import pdudaemon, ports
 from virtual.bench import STATUS_PATH
-from virtual.board import BoardFolder
+from virtual.board import BoardFolder, BoardKind
 from virtual.state import LOG, BenchState, hold, running, withdraw
+from virtual.wanted import Wanted
 
 START_S = 60.0
 STOP_S = 30.0
@@ -29,17 +29,42 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @frozen
+class Wish:
+    """A board that the bench shall have."""
+
+    name: str
+    board_type: str
+    kind: BoardKind
+
+
+@frozen
 class Order:
     """What `up` is asked for; see its options."""
 
     folder: Path
-    board_type: str
-    name: str
+    boards: tuple[Wish, ...]
+    switch_port: int
     pdu_port: int
     idle_off_s: float
     latency_timer_ms: float
+    fifo_bytes: int
+    tcp_port: int | None
     fresh: bool
     foreground: bool = False
+
+    def command(self, pdu_port: int) -> list[str]:
+        """What starts the bench, with its pdudaemon on this port."""
+        wanted = Wanted(
+            folder=self.folder,
+            boards=tuple((board.name, board.board_type) for board in self.boards),
+            switch_port=self.switch_port,
+            pdu_port=pdu_port,
+            idle_off_s=self.idle_off_s,
+            latency_timer_ms=self.latency_timer_ms,
+            fifo_bytes=self.fifo_bytes,
+            tcp_port=self.tcp_port,
+        )
+        return [sys.executable, "-m", "virtual.bench", *wanted.words()]
 
 
 def up(order: Order, report: Callable[[str], None]) -> BenchState:
@@ -52,23 +77,26 @@ def up(order: Order, report: Callable[[str], None]) -> BenchState:
     state = running(order.folder)
     if state is not None:
         _same(order, state)
-        report(f"Already up: {order.name} in {order.folder}")
+        report(f"Already up: {', '.join(board.name for board in state.boards)} in {order.folder}")
         return state
-    kind = kinds.load(order.board_type)
     _check(order)
     pdudaemon.find()
     port = order.pdu_port or ports.free_port()
     ports.require_free(port, "--pdu-port")
+    for option, wanted_port in (("--switch-port", order.switch_port), ("--tcp-port", order.tcp_port)):
+        if wanted_port:
+            ports.require_free(wanted_port, option)
     try:
         order.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise ConfigurationError(
             f"{order.folder}: cannot be made: {error.strerror}; choose another with --dir"
         ) from error
-    kind.prepare(BoardFolder(order.folder / order.name), fresh=order.fresh, report=report)
+    for board in order.boards:
+        board.kind.prepare(BoardFolder(order.folder / board.name), fresh=order.fresh, report=report)
     if order.foreground:
         report("The bench runs here; Ctrl-C takes it down")
-        os.execv(sys.executable, _command(order, port))  # noqa: S606 - our own program
+        os.execv(sys.executable, order.command(port))  # noqa: S606 - our own program
     return _start(order, port)
 
 
@@ -117,7 +145,7 @@ def _start(order: Order, port: int) -> BenchState:
     log = order.folder / LOG
     with log.open("ab") as output:
         process = subprocess.Popen(
-            _command(order, port),
+            order.command(port),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -136,32 +164,26 @@ def _start(order: Order, port: int) -> BenchState:
     raise LabStableError(f"the bench did not start; the end of {log}:\n{tail}", failure="virtual_bench")
 
 
-def _command(order: Order, port: int) -> list[str]:
-    return [
-        *(sys.executable, "-m", "virtual.bench"),
-        *("--dir", str(order.folder)),
-        *("--board", f"{order.name}={order.board_type}"),
-        *("--pdu-port", str(port)),
-        *("--idle-off", str(order.idle_off_s)),
-        *("--latency-timer-ms", str(order.latency_timer_ms)),
-    ]
-
-
 def _check(order: Order) -> None:
-    if not _NAME.fullmatch(order.name):
-        raise ConfigurationError(
-            f"--name {order.name!r}: letters, digits, '.', '_' and '-', at most 64, no leading sign"
-        )
-    if not 0 <= order.pdu_port <= 65535:
-        raise ConfigurationError(f"--pdu-port {order.pdu_port}: 0 (a free one) to 65535")
+    for board in order.boards:
+        if not _NAME.fullmatch(board.name):
+            raise ConfigurationError(
+                f"--name {board.name!r}: letters, digits, '.', '_' and '-', at most 64, no leading sign"
+            )
+    named = (("--pdu-port", order.pdu_port), ("--switch-port", order.switch_port), ("--tcp-port", order.tcp_port))
+    for option, port in named:
+        if port is not None and not 0 <= port <= 65535:
+            raise ConfigurationError(f"{option} {port}: 0 (a free one) to 65535")
     if order.idle_off_s < 0 or order.latency_timer_ms < 0:
         raise ConfigurationError("--idle-off and --latency-timer-ms: 0 or more")
-    boards.load(order.board_type)
+    if order.fifo_bytes < 1:
+        raise ConfigurationError(f"--fifo-bytes {order.fifo_bytes}: at least 1")
 
 
 def _same(order: Order, state: BenchState) -> None:
-    there = state.boards[0]
-    if (there.name, there.type) != (order.name, order.board_type):
+    there = [(board.name, board.type) for board in state.boards]
+    if there != [(board.name, board.board_type) for board in order.boards]:
+        names = ", ".join(f"{name} ({kind})" for name, kind in there)
         raise ConfigurationError(
-            f"the bench in {order.folder} has {there.name} ({there.type}); `lab virtual down` first, or use another --dir"
+            f"the bench in {order.folder} has {names}; `lab virtual down` first, or use another --dir"
         )

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from virtual import pdudaemon
-from virtual.state import BenchState
+from virtual.board import Place
 
 DEFAULT_BOARD = "qemu-1"
 DEFAULT_LATENCY_TIMER_MS = 1.0  # of an FTDI adapter in low-latency mode
@@ -26,18 +26,24 @@ def default() -> str:
     return head + _fill(_DEFAULT_FOLDER, DEFAULT_BOARD, address, DEFAULT_LATENCY_TIMER_MS)
 
 
-def of_bench(folder: Path, state: BenchState, latency_timer_ms: float) -> str:
-    """The environment of the first board of a bench."""
-    board = state.boards[0].name
-    return _HEAD.format(board=board, folder=folder) + _fill(folder, board, state.pdudaemon, latency_timer_ms)
+def of_board(place: Place) -> str:
+    """The environment of a qemu-virt board of a bench."""
+    folder, board = place.folder.path.parent, place.folder.name
+    head = _HEAD.format(board=board, folder=folder)
+    return head + _fill(folder, board, place.pdudaemon, place.latency_timer_ms, place.outlet)
 
 
-def _fill(folder: str | Path, board: str, address: str, latency_timer_ms: float) -> str:
+def _fill(folder: str | Path, board: str, address: str, latency_timer_ms: float, outlet: int = 1) -> str:
     template = (resources.files("virtual.qemu") / "data" / "env.yaml.in").read_text(encoding="utf-8")
 
     def path(name: str) -> str:
         whole = f"{folder}/{board}/{name}"
         return whole if isinstance(folder, str) else json.dumps(whole, ensure_ascii=False)
 
-    values = {"board": board, "pdudaemon": address, "latency_timer_ms": f"{latency_timer_ms:.1f}"}
+    values = {
+        "outlet": str(outlet),
+        "board": board,
+        "pdudaemon": address,
+        "latency_timer_ms": f"{latency_timer_ms:.1f}",
+    }
     return re.sub(r"@(path:)?([\w/]+)@", lambda match: path(match[2]) if match[1] else values[match[2]], template)

@@ -6,8 +6,15 @@ from importlib import import_module
 
 from lab.errors import ConfigurationError
 from virtual.board import BoardKind
+from virtual.sim.kind import SimKind
+from virtual.sim.model import simulated
 
-KINDS = {"qemu-virt": "virtual.qemu.kind"}  # board type -> module with `default() -> BoardKind`
+_MODULES = {"qemu-virt": "virtual.qemu.kind"}  # board type -> module with `default() -> BoardKind`
+
+
+def names() -> list[str]:
+    """The board types that there are virtual boards of."""
+    return [*_MODULES, *simulated()]
 
 
 def load(board_type: str) -> BoardKind:
@@ -16,7 +23,9 @@ def load(board_type: str) -> BoardKind:
     Raises:
         ConfigurationError: there is no virtual board of this type.
     """
-    if board_type not in KINDS:
-        raise ConfigurationError(f"no virtual board of type {board_type!r}; there are: {', '.join(KINDS)}")
-    kind: BoardKind = import_module(KINDS[board_type]).default()
-    return kind
+    if board_type in _MODULES:
+        kind: BoardKind = import_module(_MODULES[board_type]).default()
+        return kind
+    if board_type in simulated():
+        return SimKind(board_type)
+    raise ConfigurationError(f"no virtual board of type {board_type!r}; there are: {', '.join(names())}")

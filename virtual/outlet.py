@@ -40,7 +40,7 @@ class Outlet:
         self.adapters = adapters
         self.power = Power.OFF
         self.reason = ""  # why the board is dead, or was switched off by us
-        self._backend = backend
+        self.backend = backend
         self._truth = truth
         self._clock = clock
         self._bits = boot_mode_bits
@@ -62,7 +62,7 @@ class Outlet:
                 raise LabStableError(f"{self.folder.name} is dead ({self.reason}); switch it off first")
             word = straps.read(self.folder.straps, self._bits)
             self._truth.power(self._clock.now_ns(), STARTING)
-            released_ns = await self._backend.power_on(word)
+            released_ns = await self.backend.power_on(word)
             self._set(Power.ON, f"straps {word:#x}", released_ns)
             if self._idle_off_s > 0:
                 self._idle = asyncio.create_task(self._switch_off_when_idle(released_ns))
@@ -74,7 +74,7 @@ class Outlet:
                 self._idle.cancel()
             self._idle = None
             if self.power is not Power.OFF:
-                await self._backend.power_off()
+                await self.backend.power_off()
                 self._set(Power.OFF, "", self._clock.now_ns())
 
     def straps(self) -> str:

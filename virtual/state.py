@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 import cattrs
-from attrs import asdict, frozen
+from attrs import asdict, field, frozen
 
 from lab.errors import ConfigurationError, LabStableError
 
@@ -30,6 +30,7 @@ class BoardState:
         type: of lab/boards. outlet: its number on the power switch, from 1.
         uarts: name -> the link to its pty.
         straps: the folder with a file per boot-mode strap.
+        tcp: UART -> host:port, where it also has a TCP port.
     """
 
     name: str
@@ -38,6 +39,7 @@ class BoardState:
     uarts: dict[str, str]
     straps: str
     truth: str
+    tcp: dict[str, str] = field(factory=dict)
 
 
 @frozen

@@ -20,6 +20,11 @@ def create(folder: Path, bits: int) -> None:
             path(folder, bit).write_text("0\n")
 
 
+def write(folder: Path, bit: int, *, high: bool) -> None:
+    """Put a line high or low."""
+    path(folder, bit).write_text("1\n" if high else "0\n", encoding="ascii")
+
+
 def read(folder: Path, bits: int) -> int:
     """The strap word.
 

@@ -3,7 +3,8 @@
 A truth log is one append-only file: a header line with the line's speed, then records. A record is `<cqqI`
 (kind, t_ns, delivered_ns, size) and `size` bytes of payload; times are CLOCK_MONOTONIC_RAW. Kinds: D, bytes that
 left the UART without a gap, the last of them at t_ns; O, an overrun, the payload names the bytes lost;
-P, the power input, the payload is its new state.
+P, the power input, the payload is its new state; N, a note of the board itself (a simulated one: the stage that it
+enters and how long it will take).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from virtual.line import BITS_PER_BYTE
 _RECORD = struct.Struct("<cqqI")
 _MAGIC = "boardlab-truth-1"
 _FLUSH_BYTES = 1 << 16
-DATA, OVERRUN, POWER = b"D", b"O", b"P"
+DATA, OVERRUN, POWER, NOTE = b"D", b"O", b"P", b"N"
 _log = logging.getLogger(__name__)
 
 
@@ -61,6 +62,10 @@ class TruthLog:
         self._record(POWER, t_ns, t_ns, state.encode())
         self.flush()
 
+    def note(self, t_ns: int, text: str) -> None:
+        """The board says something about itself."""
+        self._record(NOTE, t_ns, t_ns, text.encode())
+
     def flush(self) -> None:
         """Write what is buffered."""
         try:
@@ -94,6 +99,14 @@ class PowerEvent:
 
 
 @frozen
+class Note:
+    """What a simulated board said about itself, e.g. "cycle=1 stage=kernel planned_ns=2950611603"."""
+
+    t_ns: int
+    text: str
+
+
+@frozen
 class Found:
     """A match of a pattern: when its last byte left the UART, where it ends in the stream, and its text."""
 
@@ -109,14 +122,21 @@ class Truth:
         data: every byte that was delivered, in order.
         lost: the number of bytes lost to overruns.
         power: the power events in order.
+        notes: what the board said about itself, in order.
     """
 
     def __init__(
-        self, speed_bd: int, chunks: Sequence[tuple[int, bytes]], lost: int, power: Sequence[PowerEvent]
+        self,
+        speed_bd: int,
+        chunks: Sequence[tuple[int, bytes]],
+        lost: int,
+        power: Sequence[PowerEvent],
+        notes: Sequence[Note] = (),
     ) -> None:
         self.data = b"".join(data for _, data in chunks)
         self.lost = lost
         self.power = tuple(power)
+        self.notes = tuple(notes)
         self._byte_ns = BITS_PER_BYTE * 1e9 / speed_bd
         self._end_ns = [end_ns for end_ns, _ in chunks]
         self._end = list(accumulate(len(data) for _, data in chunks))
@@ -163,6 +183,7 @@ def read_truth(path: Path) -> Truth:
         )
     chunks: list[tuple[int, bytes]] = []
     power: list[PowerEvent] = []
+    notes: list[Note] = []
     lost = place = 0
     while place + _RECORD.size <= len(body):
         kind, t_ns, _delivered_ns, size = _RECORD.unpack_from(body, place)
@@ -176,4 +197,6 @@ def read_truth(path: Path) -> Truth:
             lost += int(payload)
         elif kind == POWER:
             power.append(PowerEvent(t_ns, payload.decode()))
-    return Truth(int(known.group(1)), chunks, lost, power)
+        elif kind == NOTE:
+            notes.append(Note(t_ns, payload.decode()))
+    return Truth(int(known.group(1)), chunks, lost, power, notes)

@@ -17,6 +17,7 @@ from virtual.truth import TruthLog
 
 TX_FIFO_BYTES = 32  # Arm PL011 r1p5 (DDI 0183G, 2.4.3)
 _HOST_BUFFER_BYTES = 256  # what the adapter holds of the host's bytes; more waits in the pty
+_USB_PACKET_BYTES = 512  # bulk, high speed (USB 2.0, 5.8.3)
 _TRUTH_DELAY_S = 0.1  # how long a record may wait before it is in the truth log
 
 
@@ -34,9 +35,11 @@ class UartAdapter:
     reads is lost and counted (`overruns`), as with a real adapter. Must be made inside its event loop.
 
     Attributes:
+        tx_fifo_bytes: of the board's transmitter.
         room_hook: called when the transmitter has room again; a board with flow control refills it there.
         receive_hook: called with each byte from the host when it has arrived at the board.
         overruns: bytes lost since nobody read the pty.
+        pacer: what fires at the line's deadlines; a simulated board uses it for its own.
         active_ns: when a byte last went through, in either direction.
     """
 
@@ -51,65 +54,99 @@ class UartAdapter:
         latency_timer_ms: float = 0.0,
     ) -> None:
         self.path = path
+        self.tx_fifo_bytes = TX_FIFO_BYTES
         self.room_hook: Callable[[], None] = _no_op
         self.receive_hook: Callable[[bytes], None] = _ignore
         self.overruns = 0
         self.active_ns = 0
         self.truth = truth
-        self._pacer = pacer
+        self.pacer = pacer
         self._loop = asyncio.get_running_loop()
+        self.tty = ""
         self._flush: asyncio.TimerHandle | None = None
-        self._reading = True
-        self._master, self._slave = os.openpty()
-        # The slave stays open here too: without it the master sees a hang-up whenever the last reader leaves.
-        tty.setraw(self._slave)
-        os.set_blocking(self._master, False)
-        self.tty = os.ttyname(self._slave)
+        self._master = self._slave = -1
+        self._speed_bd, self._fifo_bytes = speed_bd, fifo_bytes
         self._to_host = _Direction(Line(speed_bd, fifo_bytes, round(latency_timer_ms * 1e6)), self._deliver)
         self._to_board = _Direction(Line(speed_bd, fifo_bytes=1), self._receive)
-        _link(path, self.tty)
-        self._loop.add_reader(self._master, self._host_wrote)
+        self.plug()
 
     @property
     def room(self) -> int:
         """How many bytes the transmit FIFO can take now."""
-        return max(TX_FIFO_BYTES - self._to_host.line.queued, 0)
+        return max(self.tx_fifo_bytes - self._to_host.line.unsent(self.pacer.clock.now_ns()), 0)
+
+    @property
+    def queued(self) -> int:
+        """Bytes of the board that were not delivered yet."""
+        return self._to_host.line.queued
 
     def transmit(self, data: bytes) -> None:
         """The board sends `data`; the line takes more than its FIFO holds, `room` is for boards that care."""
-        self._to_host.line.push(data, self._pacer.clock.now_ns())
-        self._pacer.update(self._to_host)
+        self._to_host.line.push(data, self.pacer.clock.now_ns())
+        self.pacer.update(self._to_host)
+
+    def set_speed(self, speed_bd: int) -> None:
+        """Go on at another speed, both ways; a faster adapter hands on bigger packets."""
+        fifo_bytes = min(max(self._fifo_bytes, self._fifo_bytes * speed_bd // self._speed_bd), _USB_PACKET_BYTES)
+        now_ns = self.pacer.clock.now_ns()
+        self._to_host.line.set_speed(speed_bd, fifo_bytes)
+        self._to_board.line.set_speed(speed_bd, fifo_bytes=1)
+        self.active_ns = now_ns
+        self.pacer.update(self._to_host)
+        self.pacer.update(self._to_board)
+
+    def plug(self, *, renumbered: bool = False) -> None:
+        """Plug the adapter in: a new pty behind the same link. `renumbered`: surely another one than before."""
+        if self._master >= 0:
+            return
+        spare = os.openpty() if renumbered else ()  # takes the number that has just become free
+        self._master, self._slave = os.openpty()
+        for fd in spare:
+            os.close(fd)
+        # The slave stays open here too: without it the master sees a hang-up whenever the last reader leaves.
+        tty.setraw(self._slave)
+        os.set_blocking(self._master, False)
+        self.tty = os.ttyname(self._slave)
+        self._reading = True
+        _link(self.path, self.tty)
+        self._loop.add_reader(self._master, self._host_wrote)
+
+    def unplug(self) -> None:
+        """Pull the adapter: readers of the pty see a hang-up, and what the board sends is lost."""
+        if self._master < 0:
+            return
+        self._loop.remove_reader(self._master)
+        os.close(self._slave)
+        os.close(self._master)
+        self._master = self._slave = -1
+        if self.path.is_symlink() and str(self.path.readlink()) == self.tty:
+            self.path.unlink()
 
     def discard(self) -> None:
         """The board lost its power: bytes that have not left the UART are gone, and nobody receives any more."""
         self.room_hook = _no_op
         self.receive_hook = _ignore
-        now_ns = self._pacer.clock.now_ns()
+        now_ns = self.pacer.clock.now_ns()
         for direction in (self._to_host, self._to_board):
             direction.line.discard(now_ns)
-            self._pacer.update(direction)
+            self.pacer.update(direction)
 
     def close(self) -> None:
-        """Unplug the adapter: readers of the pty see a hang-up."""
-        self._loop.remove_reader(self._master)
-        self._pacer.remove(self._to_host)
-        self._pacer.remove(self._to_board)
+        """Unplug the adapter for good."""
+        self.unplug()
+        self.pacer.remove(self._to_host)
+        self.pacer.remove(self._to_board)
         if self._flush is not None:
             self._flush.cancel()
-        os.close(self._slave)
-        os.close(self._master)
         self.truth.flush()
-        if self.path.is_symlink() and str(self.path.readlink()) == self.tty:
-            self.path.unlink()
 
     def _deliver(self) -> None:
-        now_ns = self._pacer.clock.now_ns()  # just before the write: lateness of the pacer is part of the truth
+        now_ns = self.pacer.clock.now_ns()  # just before the write: lateness of the pacer is part of the truth
         self.active_ns = now_ns
         for sent in self._to_host.line.take(now_ns):
-            try:
-                written = os.write(self._master, sent.data)
-            except BlockingIOError:
-                written = 0
+            written = 0
+            with contextlib.suppress(BlockingIOError):
+                written = os.write(self._master, sent.data) if self._master >= 0 else 0
             lost = len(sent.data) - written
             if written:
                 self.truth.data(sent.end_ns - self._to_host.line.duration_ns(lost), now_ns, sent.data[:written])
@@ -121,21 +158,21 @@ class UartAdapter:
         self.room_hook()
 
     def _receive(self) -> None:
-        self.active_ns = self._pacer.clock.now_ns()
+        self.active_ns = self.pacer.clock.now_ns()
         for sent in self._to_board.line.take(self.active_ns):
             self.receive_hook(sent.data)
-        if not self._reading and self._to_board.line.queued < _HOST_BUFFER_BYTES:
+        if self._master >= 0 and not self._reading and self._to_board.line.queued < _HOST_BUFFER_BYTES:
             self._reading = True
             self._loop.add_reader(self._master, self._host_wrote)
 
     def _host_wrote(self) -> None:
         with contextlib.suppress(BlockingIOError):
             data = os.read(self._master, _HOST_BUFFER_BYTES - self._to_board.line.queued)
-            self._to_board.line.push(data, self._pacer.clock.now_ns())
+            self._to_board.line.push(data, self.pacer.clock.now_ns())
         if self._to_board.line.queued >= _HOST_BUFFER_BYTES:
             self._reading = False
             self._loop.remove_reader(self._master)
-        self._pacer.update(self._to_board)
+        self.pacer.update(self._to_board)
 
     def _write_truth(self) -> None:
         self._flush = None

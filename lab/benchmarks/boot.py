@@ -1,7 +1,8 @@
 """Boot time: from a board's moments to stages and samples, or to the class of its failure.
 
 Definition: the performance guide's "Boot-time Measurement", from "Starting kernel" to the Linux prompt, which is the
-login prompt, or the shell's where the kernel was given init=/bin/sh. The module is pure: who reads the console feeds it bytes and moments, and asks it what became of the boot.
+login prompt, or the shell's where the kernel was given init=/bin/sh. The module is pure: who reads the console feeds it
+bytes and moments, and asks it what became of the boot.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Protocol
 
 from attrs import define, field, frozen
 
+from lab.benchmarks.consoletext import garbage, in_pieces, last_line
 from lab.boards import BoardType
-from lab.errors import BoardlabError, BoardTransientError, LabTransientError
+from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag, Metric, Sample
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
 
@@ -22,7 +24,7 @@ START = "starting_kernel"
 ENDS = ("login", "shell")  # whichever comes first
 LINE_LIMIT = 4096  # bytes of a line that are searched; longer lines are garbage
 GARBAGE_SHARE = 0.3  # of bytes that no console prints, in the last kilobyte, at which it is called garbled
-PRINTED = bytes(range(0x20, 0x7F)) + b"\b\t\n\f\r\x1b"  # what consoles print
+FLOOD_BYTES = 1_000_000  # between two moments; a talkative kernel prints some 50 kB
 SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it waits for somebody
 
 
@@ -81,6 +83,7 @@ class BootWatch:
     init: str = field(default="", init=False)  # what the kernel was told to run instead of the default
     _line: bytes = field(default=b"", init=False)
     _recent: bytes = field(default=b"", init=False)
+    _unmarked_bytes: int = field(default=0, init=False)
     _last_byte_ns: int | None = field(default=None, init=False)
     _failure: BoardlabError | None = field(default=None, init=False)
     _stopped: bool = field(default=False, init=False)
@@ -93,6 +96,7 @@ class BootWatch:
     def moment(self, moment: MomentLike) -> None:
         """Take note of a moment; a banner that comes once too often is a reset."""
         self.moments.append(moment)
+        self._unmarked_bytes = 0
         pattern = next(p for p in self.board.moments if p.name == moment.name)
         count = sum(m.name == moment.name for m in self.moments)
         is_banner = pattern.required and self.board.moments.index(pattern) <= self._index("uboot")
@@ -106,6 +110,7 @@ class BootWatch:
     def feed(self, data: bytes, t_ns: int) -> None:
         """Take the bytes of one read, stamped `t_ns`."""
         self._last_byte_ns = t_ns
+        self._unmarked_bytes += len(data)
         self._recent = (self._recent + data)[-1024:]
         *complete, rest = (self._line + data).split(b"\n")
         for line in complete:
@@ -118,7 +123,8 @@ class BootWatch:
         """Raise when the boot has failed by now.
 
         Raises:
-            BoardTransientError: silent, hung, panicked, reset, stopped at the U-Boot prompt, too slow.
+            BoardTransientError: silent, hung, panicked, reset, flooding, stopped at the U-Boot prompt, too slow.
+            TestTransientError: the login prompt came, but in pieces.
             LabTransientError: booted from another medium than the straps selected, or an unreadable console.
         """
         if self._failure is not None:
@@ -142,13 +148,25 @@ class BootWatch:
                 f"bootcmd failed. Last line before it: {self._last_text()!r}",
                 failure="stopped_at_uboot",
             )
+        if silence_ns > SETTLE_NS and self._prompt_in_pieces():
+            raise TestTransientError(
+                "the login prompt came in pieces, with kernel messages between them, so its moment is not known. Let the "
+                "release print less while it starts (loglevel=4 on the kernel's command line), or measure once more",
+                failure="prompt_broken",
+            )
+        if self._unmarked_bytes > FLOOD_BYTES:
+            raise BoardTransientError(
+                f"the console is flooded: {self._unmarked_bytes} bytes since the last moment, and no prompt. "
+                f"The last line: {self._last_text()!r}",
+                failure="log_flood",
+            )
         if silence_ns / 1e9 > limits.hang_silence_s:
             stage = self._stage()
             raise BoardTransientError(
                 f"hung in {stage}: nothing for {limits.hang_silence_s:g} s after {self._last_text()!r}",
                 failure=f"hang_{stage}",
             )
-        if _garbage(self._recent) > GARBAGE_SHARE and len(self._recent) == 1024:
+        if garbage(self._recent) > GARBAGE_SHARE and len(self._recent) == 1024:
             raise LabTransientError(
                 f"the console is unreadable (more than {GARBAGE_SHARE:.0%} of the last kilobyte is no text): check the "
                 f"speed ({self.board.console.speed_bd} Bd), the ground wire and the adapter",
@@ -231,7 +249,10 @@ class BootWatch:
         line = raw[-LINE_LIMIT:].decode("latin-1")
         for pattern, failure in self.board.failures.items():
             if self._failure is None and re.search(pattern, line):
-                self._failure = BoardTransientError(f"the board printed {line.strip()!r}", failure=failure)
+                self._failure = BoardTransientError(
+                    f"the board printed {line.strip()!r}; what led to it is in the attempt's log (lab results show --log)",
+                    failure=failure,
+                )
         for evidence in self.board.evidence:
             match = re.search(evidence.pattern, line)
             if match:
@@ -262,16 +283,14 @@ class BootWatch:
             return "kernel"
         return "uboot" if "uboot" in names else "spl"
 
+    def _prompt_in_pieces(self) -> bool:
+        return in_pieces(self._recent, [p.pattern for p in self.board.moments if p.name in ENDS])
+
     def _last_text(self) -> str:
-        lines = [part for part in self._recent.decode("latin-1").splitlines() if part.strip()]
-        return lines[-1].strip() if lines else ""
+        return last_line(self._recent, before=int(self._stopped))  # the prompt itself says nothing
 
     def _index(self, name: str) -> int:
         return next(i for i, p in enumerate(self.board.moments) if p.name == name)
-
-
-def _garbage(data: bytes) -> float:
-    return len(data.translate(None, PRINTED)) / len(data) if data else 0.0
 
 
 def _ordinal(number: int) -> str:

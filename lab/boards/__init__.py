@@ -1,17 +1,26 @@
-"""What a board type is, as data: prompts, UARTs, media and boot-mode values, moments of its boot.
+"""What a board type is, as data: prompts, UARTs, media and boot-mode values, moments of its boot, releases.
 
 One TOML file per type in `types/`, read by `load`. Real environments and virtual boards use the same files.
 """
 
+from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.model import BoardType, Evidence, Medium, MomentPattern, Prompts, Timeouts, Uart
 from lab.boards.registry import load, load_file, names
+from lab.boards.release import Figure, Published, Release, Throughput
 
 __all__ = [
     "BoardType",
     "Evidence",
+    "Figure",
+    "Identity",
+    "Link",
     "Medium",
     "MomentPattern",
     "Prompts",
+    "Published",
+    "Rail",
+    "Release",
+    "Throughput",
     "Timeouts",
     "Uart",
     "load",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from attrs import field, frozen, validators
+from attrs import Factory, field, frozen, validators
+
+from lab.boards.hardware import SLEEP_MODES, Identity, Link, Rail
+from lab.boards.release import Release
 
 
 def _regex(_instance: object, attribute: object, value: str) -> None:
@@ -56,10 +59,12 @@ class Medium:
     Attributes:
         boot_mode: the value of the boot-mode straps that selects it.
         title: how a report calls it.
+        root: the kernel's `root=`, without the name of the parameter; empty where nobody needs it.
     """
 
     boot_mode: int = field(validator=validators.ge(0))
     title: str
+    root: str = ""
 
 
 @frozen
@@ -128,6 +133,10 @@ class BoardType:
         moments: in the order of a healthy boot.
         boot_mode_bits: how many strap lines the board has, bit 0 first.
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
+        identity: who the board says it is.
+        rails, links: what it has of them.
+        sleep: the low-power modes that it supports, of lab.boards.hardware.SLEEP_MODES.
+        releases: by name, e.g. "11.01", oldest first.
     """
 
     name: str
@@ -142,6 +151,11 @@ class BoardType:
     timeouts: Timeouts = Timeouts()
     failures: dict[str, str] = field(factory=dict)
     virtual: bool = False
+    identity: Identity | None = None
+    rails: list[Rail] = Factory(list)
+    links: list[Link] = Factory(list)
+    sleep: list[str] = Factory(list)
+    releases: dict[str, Release] = Factory(dict)
 
     def __attrs_post_init__(self) -> None:
         for name, medium in self.media.items():
@@ -158,6 +172,37 @@ class BoardType:
             if moment.name in seen:
                 raise ValueError(f"two moments are called {moment.name!r}")
             seen.add(moment.name)
+        for mode in self.sleep:
+            if mode not in SLEEP_MODES:
+                raise ValueError(f"sleep names {mode!r}; the low-power modes are: {', '.join(SLEEP_MODES)}")
+        for name, release in self.releases.items():
+            self._check_published(f"releases.{name!r}.published", release)
+
+    def _check_published(self, where: str, release: Release) -> None:
+        published = release.published
+        for medium in (*published.boot_s, *published.shell_boot_s, *published.uboot_kib_s):
+            if medium not in self.media:
+                raise ValueError(f"{where} names {medium!r}, which is not under media")
+        for mode in (*published.sleep_mw, *published.resume_ms):
+            if mode not in self.sleep:
+                raise ValueError(f"{where} names {mode!r}, which is not under sleep")
+        known = {rail.name for rail in self.rails}
+        for mode, rails in published.sleep_mw.items():
+            for rail in rails:
+                if rail not in known:
+                    raise ValueError(f"{where}.sleep_mw.{mode} names {rail!r}, which is not under rails")
+
+    @property
+    def media_straps(self) -> list[int]:
+        """The straps that differ between the media, which something has to drive so that they can be selected."""
+        values = [medium.boot_mode for medium in self.media.values()]
+        return [bit for bit in range(self.boot_mode_bits) if len({value >> bit & 1 for value in values}) > 1]
+
+    @property
+    def fixed_straps(self) -> int:
+        """The value of all other straps, as the switches have to be set."""
+        driven = sum(1 << bit for bit in self.media_straps)
+        return next(iter(self.media.values())).boot_mode & ~driven
 
     @property
     def console(self) -> Uart:

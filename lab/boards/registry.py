@@ -18,12 +18,7 @@ COMMON = "common"
 
 def names() -> list[str]:
     """All board types that boardlab ships, sorted."""
-    folder = resources.files("lab.boards") / "types"
-    return sorted(
-        p.name.removesuffix(".toml")
-        for p in folder.iterdir()
-        if p.name.endswith(".toml") and p.name != f"{COMMON}.toml"
-    )
+    return sorted(path.stem for path in _types().glob("*.toml") if path.stem != COMMON)
 
 
 def load(name: str) -> BoardType:
@@ -34,22 +29,26 @@ def load(name: str) -> BoardType:
     """
     if name not in names():
         raise ConfigurationError(f"no board type {name!r}; there are: {', '.join(names())}")
-    return load_file(Path(str(resources.files("lab.boards") / "types" / f"{name}.toml")))
+    return load_file(_types() / f"{name}.toml")
 
 
 def load_file(path: Path) -> BoardType:
-    """A board type from a TOML file, completed by what all boards have in common (`types/common.toml`).
+    """A board type from a TOML file, completed by what it shares with others.
 
-    A file's own `failures` are added to the common ones; anything else it names replaces the common value.
+    What all boards share is in `types/common.toml`; `based_on` names further parts, in `types/parts`. Tables are merged
+    key by key; anything else that a later file names replaces the earlier value.
 
     Raises:
-        ConfigurationError: not readable, not TOML, an unknown key, a wrong type or value.
+        ConfigurationError: not readable, not TOML, no such part, an unknown key, a wrong type or value.
     """
-    common = _read(Path(str(resources.files("lab.boards") / "types" / f"{COMMON}.toml")))
     own = _read(path)
-    merged = {**common, **own, "failures": {**common.get("failures", {}), **own.get("failures", {})}}
+    merged = _read(_types() / f"{COMMON}.toml")
+    for part in _parts(path, own.pop("based_on", [])):
+        merged = _merge(merged, _read(part))
+    merged = _merge(merged, own)
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(int, _exact(int))
+    converter.register_structure_hook(float, _number)
     converter.register_structure_hook(str, _exact(str))
     converter.register_structure_hook(bool, _exact(bool))
     try:
@@ -57,6 +56,25 @@ def load_file(path: Path) -> BoardType:
     except cattrs.BaseValidationError as error:
         reasons = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=_reason))
         raise ConfigurationError(f"{path}: {reasons}") from error
+
+
+def _types() -> Path:
+    return Path(str(resources.files("lab.boards") / "types"))
+
+
+def _parts(path: Path, names: object) -> list[Path]:
+    there = {part.stem: part for part in sorted((_types() / "parts").glob("*.toml"))}
+    if not isinstance(names, list) or not all(name in there for name in names):
+        raise ConfigurationError(f"{path}: based_on = {names!r}: expected a list of: {', '.join(there)}")
+    return [there[name] for name in names]
+
+
+def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
 
 
 def _reason(error: BaseException, kind: type | None) -> str:
@@ -70,6 +88,15 @@ def _exact(kind: type) -> Any:
         return value
 
     return structure
+
+
+def _number(value: object, _type: object) -> float:
+    match value:
+        case bool():
+            pass
+        case int() | float():
+            return float(value)
+    raise ValueError(f"expected a number, got {value!r}")
 
 
 def _read(path: Path) -> dict[str, Any]:

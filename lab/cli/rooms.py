@@ -27,6 +27,7 @@ class Room:
 
 ROOMS: Final = (
     Room("boards", "lab.boards.commands", "The board types that boardlab knows."),
+    Room("env", "lab.drivers.commands", "labgrid environments: which there are, and what is wrong with them."),
     Room("console", "lab.console.commands", "Serial consoles: server, live view, recordings and their replay."),
     Room("results", "lab.results.commands", "What was measured, and the evidence behind each number."),
     Room("guide", "lab.guide.commands", "Performance guides: read, check, compare, write."),
@@ -34,7 +35,7 @@ ROOMS: Final = (
     Room(
         "virtual",
         "virtual.commands",
-        "Virtual boards: real U-Boot and Linux on QEMU, powered and wired like real ones.",
+        "Virtual boards, powered and wired like real ones: QEMU with real software, and simulated ones by the dozen.",
     ),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ import yaml
 from labgrid.config import Config
 from labgrid.exceptions import InvalidConfigError, NoConfigFoundError
 from labgrid.factory import target_factory
-from labgrid.strategy import Strategy
+from labgrid.resource import Resource
 from labgrid.util.yaml import load
 
+from lab.drivers import envwiring
+from lab.drivers.envwiring import Entry
 from lab.errors import ConfigurationError
 
 FOLDER = "envs"
@@ -45,36 +47,99 @@ def find(name: str, root: Path) -> Path:
 
 
 def check(path: Path) -> None:
-    """Refuse what labgrid swallows or answers with a traceback: unknown keys, unknown classes, wrong shapes.
+    """Refuse what labgrid swallows or answers with a traceback: see `problems`.
 
     Raises:
-        ConfigurationError: names the file, the place and the mend.
+        ConfigurationError: the first thing that is wrong, with its place and its mend.
     """
-    data = _parse(path)
-    _known(path, "", data, TOP_KEYS)
+    for problem in problems(path):
+        raise ConfigurationError(problem)
+
+
+def problems(path: Path) -> Iterator[str]:
+    """What is wrong with an environment: unknown keys and classes, wrong shapes, types and wirings; each with its mend.
+
+    A mistake that hides others ends the list.
+    """
+    try:
+        data = _parse(path)
+        for place, keys, known in _levels(data):
+            yield from _unknown(path, place, keys, known)
+        own_files = [name for name in data.get("imports") or [] if str(name).endswith(".py")]
+        for name in data.get("imports") or []:
+            _import(path, str(name))
+        for role, target in _targets(path, data):
+            resources = list(_entries(path, f"targets.{role}.resources", target.get("resources"), own_files))
+            drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), own_files))
+            entries = [entry for entry in (*resources, *drivers) if not isinstance(entry, str)]
+            wrong = [entry for entry in (*resources, *drivers) if isinstance(entry, str)]
+            yield from wrong
+            if not wrong and not own_files:  # what a file of the user's own defines is known to labgrid alone
+                yield from (
+                    f"{path}: {found}"
+                    for found in envwiring.problems(
+                        [entry for entry in entries if issubclass(entry.cls, Resource)],
+                        [entry for entry in entries if not issubclass(entry.cls, Resource)],
+                    )
+                )
+    except ConfigurationError as error:
+        yield str(error)
+
+
+def arguments_of(path: Path, driver: str) -> dict[str, Any]:
+    """The arguments of the first driver of that class; none where there is no such driver.
+
+    Raises:
+        ConfigurationError: the file cannot be understood.
+    """
+    for role, target in _targets(path, _parse(path)):
+        for _, item in _items(path, f"targets.{role}.drivers", target.get("drivers") or {}):
+            if item["cls"] == driver:
+                return item
+    return {}
+
+
+def _levels(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str]]]:
+    yield "", data, TOP_KEYS
+    targets = data.get("targets")
+    for role, target in targets.items() if isinstance(targets, dict) else ():
+        if isinstance(target, dict):
+            yield f"targets.{role}", target, TARGET_KEYS
+
+
+def _targets(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     targets = data.get("targets")
     if not isinstance(targets, dict) or not targets:
         raise ConfigurationError(f"{path}: targets: expected `main:` with resources and drivers, got {targets!r}")
-    own_files = [name for name in data.get("imports") or [] if str(name).endswith(".py")]
-    for name in data.get("imports") or []:
-        _import(path, str(name))
     for role, target in targets.items():
         if not isinstance(target, dict):
             raise ConfigurationError(f"{path}: targets.{role}: expected resources and drivers, got {target!r}")
-        _known(path, f"targets.{role}", target, TARGET_KEYS)
-        for kind, registered in (("resources", target_factory.resources), ("drivers", target_factory.drivers)):
-            for place, item in _items(path, f"targets.{role}.{kind}", target.get(kind) or {}):
-                if item["cls"] not in registered:
-                    if own_files:
-                        continue  # a class of a file that labgrid itself will import
-                    raise ConfigurationError(
-                        f"{path}: {place}: no {kind[:-1]} {item['cls']!r}{_similar(item['cls'], registered)}; "
-                        "labgrid and `imports:` define none"
-                    )
-                cls = registered[item["cls"]]
-                arguments = {a.name for a in attr.fields(cls) if a.init} - {"target", "state"}
-                _known(path, place, item, arguments | OWN_ARGUMENTS)
-                _names(path, place, item, issubclass(cls, Strategy))
+        yield role, target
+
+
+def _entries(path: Path, place: str, data: object, own_files: Sequence[str]) -> Iterator[Entry | str]:
+    """The entries of a list, or what is wrong with them."""
+    resources = place.endswith(".resources")
+    registered = target_factory.resources if resources else target_factory.drivers
+    for where, item in _items(path, place, data or {}):
+        if item["cls"] not in registered:
+            if not own_files:
+                kind = "resource" if resources else "driver"
+                yield (
+                    f"{path}: {where}: no {kind} {item['cls']!r}{_similar(item['cls'], registered)}; "
+                    "labgrid and `imports:` define none"
+                )
+            continue
+        cls = registered[item["cls"]]
+        arguments = {a.name for a in attr.fields(cls) if a.init} - {"target", "state"}
+        unknown = list(_unknown(path, where, item, arguments | OWN_ARGUMENTS))
+        yield from unknown
+        bindings = item.get("bindings", {})
+        if not isinstance(bindings, dict):
+            yield f"{path}: {where}: bindings: expected `slot: name`, got {bindings!r}"
+        elif not unknown:
+            given = {key: value for key, value in item.items() if key not in OWN_ARGUMENTS}
+            yield Entry(where, cls, item.get("name"), bindings, given)
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -104,19 +169,12 @@ def _items(path: Path, place: str, data: object) -> Iterator[tuple[str, dict[str
         yield f"{place}.{item['cls']}", item
 
 
-def _known(path: Path, place: str, data: Mapping[str, object], keys: frozenset[str] | set[str]) -> None:
+def _unknown(path: Path, place: str, data: Mapping[str, object], keys: frozenset[str] | set[str]) -> Iterator[str]:
     for key in data:
         if key not in keys:
             where = f"{place}: " if place else ""
-            raise ConfigurationError(
-                f"{path}: {where}unknown key {key!r}{_similar(str(key), keys)}; it takes: {', '.join(sorted(keys - OWN_ARGUMENTS))}"
-            )
-
-
-def _names(path: Path, place: str, item: Mapping[str, Any], is_strategy: bool) -> None:
-    bindings = item.get("bindings", {})
-    if not isinstance(bindings, dict) and not is_strategy:
-        raise ConfigurationError(f"{path}: {place}: bindings: expected `slot: name`, got {bindings!r}")
+            takes = ", ".join(sorted(keys - OWN_ARGUMENTS)) or "nothing"
+            yield f"{path}: {where}unknown key {key!r}{_similar(str(key), keys)}; it takes: {takes}"
 
 
 def _import(path: Path, name: str) -> None:

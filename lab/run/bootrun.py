@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from attrs import asdict, define, field, frozen
@@ -15,6 +16,7 @@ from lab.clock import Clock, utc_now
 from lab.console.model import Event, LineTiming
 from lab.console.printk import PrintkFit, fit_printk
 from lab.console.recording import encode
+from lab.console.serialport import is_pty
 from lab.console.status import PortInfo
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_TIME
@@ -93,7 +95,7 @@ class BootRun:
             self.board.console.capture = []
             watch = self.board.boot()
             fit = fit_printk(self.board.console.capture, self.board.timing())
-            return Boot(watch, watch.finish(cycle, _fit_flags(fit)), fit)
+            return Boot(watch, watch.finish(cycle, _fit_flags(fit) | _port_flags(self.board.console.info)), fit)
 
         def record(attempt: Attempt[Boot]) -> None:
             self.store.record_attempt(self.run.id, self._record(medium, attempt))
@@ -157,6 +159,12 @@ def _fit_flags(fit: PrintkFit | None) -> frozenset[Flag]:
     if fit is not None and abs(fit.rate_ppm) > RATE_LIMIT_PPM:
         return frozenset({Flag.CLOCK_DISAGREES})
     return frozenset()
+
+
+def _port_flags(info: PortInfo | None) -> frozenset[Flag]:
+    """No real board hangs on a pseudo terminal."""
+    simulated = info is not None and is_pty(Path(info.meta.device))
+    return frozenset({Flag.SIMULATED}) if simulated else frozenset()
 
 
 def _details(boot: Boot | None, info: PortInfo | None) -> dict[str, object]:

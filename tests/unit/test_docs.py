@@ -11,7 +11,24 @@ import pytest
 from typer.main import get_command
 
 from lab import pytest_plugin
-from lab.boards import BoardType, Evidence, Medium, MomentPattern, Prompts, Timeouts, Uart, load_file
+from lab.boards import (
+    BoardType,
+    Evidence,
+    Figure,
+    Identity,
+    Link,
+    Medium,
+    MomentPattern,
+    Prompts,
+    Published,
+    Rail,
+    Release,
+    Throughput,
+    Timeouts,
+    Uart,
+    load,
+    load_file,
+)
 from lab.cli.rooms import ROOMS
 from lab.console import operations
 from lab.console.index import RecordingMeta
@@ -20,6 +37,9 @@ from lab.console.recording import encode
 from lab.console.wire import FrameType
 from lab.metrics import Flag
 from virtual import commands as virtual_commands
+from virtual.sim.faults.scenario import read as read_scenario
+from virtual.sim.model import simulated
+from virtual.sim.uboot.help import TEXTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ADDING_A_BOARD = (DOCS / "adding-a-board.md").read_text(encoding="utf-8")
@@ -41,7 +61,25 @@ def test_the_board_type_on_the_page_loads(tmp_path: Path) -> None:
     assert len(board.failures) > 1, "the failures of all boards are added"
 
 
-@pytest.mark.parametrize("record", [BoardType, Evidence, Medium, MomentPattern, Prompts, Timeouts, Uart])
+@pytest.mark.parametrize(
+    "record",
+    [
+        BoardType,
+        Evidence,
+        Figure,
+        Identity,
+        Link,
+        Medium,
+        MomentPattern,
+        Prompts,
+        Published,
+        Rail,
+        Release,
+        Throughput,
+        Timeouts,
+        Uart,
+    ],
+)
 def test_the_page_explains_every_key_of_a_board_type(record: type) -> None:
     keys = {field.name for field in attrs.fields(record)}
     assert {key for key in keys if f"`{key}`" not in ADDING_A_BOARD} == set()
@@ -124,6 +162,30 @@ def test_getting_started_lists_every_option_of_the_plugin() -> None:
     assert options_in("getting-started.md") == {o.names()[0] for o in parser.getgroup("boardlab").options}
 
 
-def test_the_page_on_virtual_boards_lists_every_option_of_up() -> None:
+def test_the_pages_on_virtual_and_simulated_boards_list_every_option_of_up() -> None:
     up = get_command(virtual_commands.app).get_command(None, "up")
-    assert options_in("virtual-boards.md") == {p.opts[0] for p in up.params if p.opts[0] != "--help"}
+    listed = options_in("virtual-boards.md") | options_in("simulated-boards.md")
+    assert listed == {p.opts[0] for p in up.params if p.opts[0] not in {"--help", "kind"}}
+
+
+def test_the_page_on_simulated_boards_lists_every_type_release_and_medium() -> None:
+    page = (DOCS / "simulated-boards.md").read_text(encoding="utf-8")
+    for name in simulated():
+        (row,) = re.findall(rf"^\| `{re.escape(name)}` \|.*$", page, re.MULTILINE)
+        releases = load(name).releases
+        assert all(release in row for release in releases) or "as above" in row
+        assert all(medium.title.split(" (")[0] in row for medium in load(name).media.values())
+
+
+def test_the_page_on_simulated_boards_names_every_command_of_u_boot() -> None:
+    page = (DOCS / "simulated-boards.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| U-Boot \|.*$", page, re.MULTILINE)
+    left_out = {"false", "true", "source", "ubifsmount", "ubifsload", "bootz"}
+    assert {name for name in TEXTS if f"`{name}`" not in row} == left_out
+
+
+def test_the_scenario_on_the_page_is_understood(tmp_path: Path) -> None:
+    (example,) = blocks((DOCS / "simulated-boards.md").read_text(encoding="utf-8"), "yaml")
+    path = tmp_path / "scenario.yaml"
+    path.write_text(example, encoding="utf-8")
+    assert len(read_scenario(path).of("am62xx_sk-1")) == 2

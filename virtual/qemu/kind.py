@@ -8,7 +8,8 @@ from pathlib import Path
 
 from lab.clock import Clock
 from lab.errors import LabStableError
-from virtual.board import Backend, BoardFolder
+from virtual import environment
+from virtual.board import Backend, BoardFolder, Place
 from virtual.images import cache, tools
 from virtual.qemu import recipe
 from virtual.qemu.machine import QEMU, QemuVirt
@@ -48,6 +49,10 @@ class QemuVirtKind:
     def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
         """See `BoardKind`."""
         return QemuVirt(folder, folder.media / recipe.FIRMWARE, adapters, clock)
+
+    def environment(self, place: Place) -> str:
+        """See `BoardKind`."""
+        return environment.of_board(place)
 
 
 def default() -> QemuVirtKind:

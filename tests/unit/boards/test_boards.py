@@ -43,9 +43,43 @@ def test_every_shipped_type_loads_and_can_be_timed() -> None:
         required = {m.name for m in board.moments if m.required}
         assert "starting_kernel" in required
         assert {"login", "shell"} <= {m.name for m in board.moments}
-        assert re.search(board.prompts.login, board.prompts.login.replace("(-lp|sip)?", "")), (
-            "login prompt and pattern differ"
-        )
+
+
+@pytest.mark.parametrize("name", [name for name in boards.names() if boards.load(name).identity])
+def test_the_prompts_of_a_type_are_those_of_its_own_host_name(name: str) -> None:
+    board = boards.load(name)
+    assert board.identity is not None
+    host = board.identity.hostname
+    assert re.fullmatch(board.prompts.login, f"{host} login: ")
+    assert re.fullmatch(board.prompts.shell, f"root@{host}:~# ")
+    assert re.search(next(m.pattern for m in board.moments if m.name == "login"), f"{host} login: ")
+
+
+def test_the_kernels_word_for_a_medium_is_never_a_partition_id() -> None:
+    """TI's images boot with root=PARTUUID=..., the same for every medium."""
+    for name in boards.names():
+        for evidence in boards.load(name).evidence:
+            assert re.search(evidence.pattern, "Kernel command line: root=PARTUUID=076c4a2a-02 rw") is None
+
+
+def test_the_guides_figures_are_complete_and_in_their_units() -> None:
+    board = boards.load("am62xx_sk")
+    published = board.releases["11.01"].published
+    assert published.boot_s["sd"].mean == 16.24
+    assert sum(published.sleep_mw["deep_sleep"].values()) == pytest.approx(24.37, abs=0.03)
+    assert sum(published.sleep_mw["mcu_only"].values()) == pytest.approx(142.41, abs=0.03)
+    assert published.uboot_kib_s["sd"].read["400000"] == 83591.84
+
+
+def test_a_part_is_completed_table_by_table_and_an_unknown_part_is_refused(board_file: Path) -> None:
+    lp = boards.load("am62xx_lp_sk")
+    assert lp.identity is not None
+    assert (lp.identity.hostname, lp.identity.chip) == ("am62xx-lp-evm", "AM62X SR1.0")
+    assert lp.media["ospi"].boot_mode == 0x003
+    assert lp.media["sd"].boot_mode == 0x243
+    board_file.write_text('based_on = ["k4"]\n' + MINIMAL)
+    with pytest.raises(ConfigurationError, match=r"based_on.*k3"):
+        boards.load_file(board_file)
 
 
 @pytest.mark.parametrize(("medium", "boot_mode"), [("sd", 0x243), ("emmc", 0x04B), ("ospi", 0x073)])
@@ -73,6 +107,26 @@ def test_an_unknown_type_lists_what_there_is() -> None:
         ("boot_mode = 1", "boot_mode = 9", "needs more than 2 straps"),
         ('MMC1 = "sd"', 'MMC1 = "tape"', "'tape', which is not under media"),
         (r"from (\w+)", r"from \w+", "exactly one group"),
+        ("boot_mode_bits = 2", 'boot_mode_bits = 2\nsleep = ["nap"]', "'nap'"),
+        ("[media]", '[[rails]]\nname = "a"\nvolts = "1"\n[media]', "expected a number"),
+        ("[media]", '[identity]\nhostname = "x"\n[media]', "model"),
+        (
+            "[media]",
+            '[releases.r]\nuboot = "1"\nkernel = "1"\ndistribution = "1"\n'
+            "published.boot_s = { tape = { mean = 1.0, min = 1.0, max = 1.0 } }\n[media]",
+            "'tape', which is not under media",
+        ),
+        (
+            "[media]",
+            '[releases.r]\nuboot = "1"\nkernel = "1"\ndistribution = "1"\n'
+            "published.boot_s = { sd = { mean = 3.0, min = 1.0, max = 2.0 } }\n[media]",
+            "min <= mean <= max",
+        ),
+        (
+            "[media]",
+            '[releases.r]\nuboot = "1"\nkernel = "1"\ndistribution = "1"\nassumed = ["kernels"]\n[media]',
+            "assumed names kernels; there are: bl31",
+        ),
         ("pattern = 'x login: '", "pattern = '('", "regular expression"),
         ('name = "x"', "name = ", "not TOML"),
     ],

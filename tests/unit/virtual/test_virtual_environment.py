@@ -7,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virtual import environment
-from virtual.state import BenchState, BoardState
+from virtual.board import BoardFolder, Place
 
 ENV = Path(__file__).parents[3] / "envs" / "virtual.yaml"
-BOARD = BoardState("board-7", "qemu-virt", 1, {"uart0": "/x/board-7/uart0"}, "/x/board-7/straps", "/x/truth.log")
-STATE = BenchState(1, "127.0.0.1:1", "127.0.0.1:16500", [BOARD])
 
 
 def test_the_environment_in_the_repository_is_the_default_benchs() -> None:
@@ -23,9 +21,10 @@ def test_the_environment_in_the_repository_is_the_default_benchs() -> None:
 @given(st.text(st.characters(codec="utf-8", exclude_characters="/\0\n", exclude_categories=["C"]), min_size=1))
 def test_the_environment_of_a_bench_names_its_files_whatever_its_folder_is_called(name: str) -> None:
     folder = Path("/bench") / name
-    target = yaml.safe_load(environment.of_bench(folder, STATE, 1.0))["targets"]["main"]
+    place = Place(BoardFolder(folder / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
+    target = yaml.safe_load(environment.of_board(place))["targets"]["main"]
     assert target["resources"]["RawSerialPort"]["port"] == f"{folder}/board-7/uart0"
-    assert target["resources"]["PDUDaemonPort"] == {"host": "127.0.0.1:16500", "pdu": "bench", "index": 1}
+    assert target["resources"]["PDUDaemonPort"] == {"host": "127.0.0.1:16500", "pdu": "bench", "index": 3}
     outputs = [
         driver["FileDigitalOutputDriver"] for driver in target["drivers"] if "FileDigitalOutputDriver" in driver
     ]

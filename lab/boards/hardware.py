@@ -1,0 +1,65 @@
+"""What a board is made of: who it says it is, its supply rails, its links."""
+
+from __future__ import annotations
+
+from attrs import field, frozen, validators
+
+from lab.boards.release import names_fields
+
+SLEEP_MODES = ("deep_sleep", "mcu_only", "partial_io")
+
+
+@frozen
+class Identity:
+    """Who the board says it is, in the words of its console.
+
+    Attributes:
+        hostname: of the default root file system.
+        model: the device tree's `model`, as U-Boot and the kernel print it.
+        board: the EEPROM's board and revision, as U-Boot prints it; empty where it prints none.
+        chip: family and silicon revision, as U-Boot prints them.
+        cpus, cpu_mhz, memory_mib: as Linux sees them.
+        mcu: the platform device of the processor that MCU-only keeps running; empty where there is none.
+        assumed: fields without a public source: chosen in the likeness of other boards.
+    """
+
+    hostname: str
+    model: str
+    chip: str
+    board: str = ""
+    mcu: str = ""
+    cpus: int = field(default=1, validator=validators.ge(1))
+    cpu_mhz: int = field(default=1000, validator=validators.gt(0))
+    memory_mib: int = field(default=1024, validator=validators.gt(0))
+    assumed: list[str] = field(factory=list, validator=names_fields)
+
+
+@frozen
+class Rail:
+    """A supply rail whose power the guides publish.
+
+    Attributes:
+        name: as the guides spell it, e.g. "vdd_core".
+        volts: nominal.
+        address: I2C address of its current monitor; 0 where no public document says it.
+        shunt_mohm: that monitor's shunt, in milliohm; 0 where no public document says it.
+    """
+
+    name: str
+    volts: float = field(validator=validators.gt(0.0))
+    address: int = field(default=0, validator=validators.in_(range(0x78)))
+    shunt_mohm: float = field(default=0.0, validator=validators.ge(0.0))
+
+
+@frozen
+class Link:
+    """A network or bus interface and what it can carry.
+
+    Attributes:
+        name: as Linux calls it, e.g. "eth0".
+        mbit_s: its line rate.
+    """
+
+    name: str
+    title: str
+    mbit_s: float = field(validator=validators.gt(0.0))

@@ -1,0 +1,181 @@
+"""Simulated boards on a real bench: pdudaemon, the console server, labgrid, ptys, the panel and the commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+import yaml
+from labgrid.environment import Environment
+from measuring_lab import Lab, running_lab
+from virtual_bench import lab_virtual, running_bench
+
+from lab import boards
+from lab.results import Attempt, open_store
+from virtual.truth import read_truth
+
+DEADLINE_S = 180
+HASTE = "0.05"  # a boot takes some three seconds then; most of them are the console's
+BOARD = "am62xx_sk-1"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("sim")
+    words = ("up", "sim", "--type", "am62xx_sk", "--type", "am43xx-gpevm", "--count", "2", "--haste", HASTE)
+    with running_lab(folder, *words[1:]) as lab:
+        yield lab
+
+
+@pytest.fixture(autouse=True)
+def healthy(lab: Lab) -> Iterator[None]:
+    yield
+    for board in lab.bench.state.boards:
+        assert lab_virtual("clear", board.name, "--dir", lab.bench.folder).returncode == 0
+
+
+def measured(lab: Lab, *arguments: str, board: str = BOARD) -> list[Attempt]:
+    """The attempts of a session that measures a board."""
+    env = lab.bench.folder / board / "env.yaml"
+    process = lab.pytest("--lg-env", str(env), *arguments)
+    assert process.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
+    with open_store(lab.environ["LAB_DB"]) as store:
+        run = store.runs()[0]
+        assert run.provenance["virtual"] is True
+        return list(store.attempts(run.id))
+
+
+def panel(lab: Lab, path: str) -> str:
+    return f"http://{lab.bench.state.http}/boards/{path}"
+
+
+@pytest.mark.parametrize("board", [BOARD, "am43xx-gpevm-2"])
+def test_every_medium_is_measured_and_the_times_are_the_true_ones(lab: Lab, board: str) -> None:
+    attempts = measured(lab, "--cycles", "1", board=board)
+    media = list(boards.load(board.rpartition("-")[0]).media)
+    assert [(attempt.params["medium"], attempt.outcome) for attempt in attempts] == [(name, "ok") for name in media]
+    truth = read_truth(Path(lab.bench.folder / board / "truth.log"))
+    starts, prompts = truth.find(rb"Starting kernel \.\.\."), truth.find(rb"-evm login: ")
+    true = [(end - start) / 1e9 for start, end in zip(starts, prompts, strict=True)]
+    for attempt, expected in zip(attempts, true[-len(media) :], strict=True):
+        sample = next(s for s in attempt.samples if s.metric == "boot.time")
+        assert abs(sample.value - expected) <= sample.uncertainty
+        assert "simulated" in sample.flags
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        ("kernel_panic", "kernel_panic"),
+        ("adapter_lost", "adapter_lost"),
+        ("adapter_renumbered", "adapter_lost"),
+        ("pdu_error", "pdu_refused"),
+        ("pdu_connection_refused", "pdu_refused"),
+        ("prompt_interleaved", "prompt_broken"),
+        ("flood", "log_flood"),
+    ],
+)
+def test_a_fault_from_the_command_line_strikes_the_next_power_on_only(lab: Lab, fault: str, outcome: str) -> None:
+    told = lab_virtual("fault", BOARD, fault, "--dir", lab.bench.folder)
+    assert told.returncode == 0, told.stderr
+    assert fault in told.stdout
+    attempts = measured(lab, "--cycles", "2", "--medium", "sd")
+    assert [(attempt.cycle, attempt.outcome) for attempt in attempts] == [(1, outcome), (1, "ok"), (2, "ok")]
+
+
+def test_labgrids_own_drivers_reach_u_boot_and_the_shell(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "BOARDLAB_RUNTIME", lab.environ["BOARDLAB_RUNTIME"])
+    env = Environment(config_file=str(lab.bench.folder / "am62xx_sk-2" / "env.yaml"))
+    try:
+        strategy = env.get_target().get_strategy()
+        strategy.select_medium("emmc")
+        strategy.transition("bootloader")
+        assert strategy.uboot.run_check("printenv mmcdev") == ["mmcdev=0"]
+        strategy.transition("linux")
+        assert strategy.shell.run("uname -s; false") == (["Linux"], [], 1)
+        strategy.transition("off")
+    finally:
+        env.cleanup()
+
+
+def test_a_strap_is_a_relay_behind_http(lab: Lab) -> None:
+    url = panel(lab, f"{BOARD}/straps/bit5")
+    for level in ("on", "off"):
+        assert requests.put(url, data=level, timeout=5).json() == {"state": level}
+        assert requests.get(url, timeout=5).json() == {"state": level}
+    assert (lab.bench.folder / BOARD / "straps" / "bit5").read_text() == "0\n"
+    assert requests.put(url, data="maybe", timeout=5).status_code == 400
+    assert requests.get(panel(lab, f"{BOARD}/straps/bit40"), timeout=5).status_code == 404
+    assert requests.get(panel(lab, "nobody/straps/bit0"), timeout=5).status_code == 404
+
+
+def test_sixty_four_boards_come_up_with_environments_a_pdu_outlet_and_tcp_ports_each(tmp_path: Path) -> None:
+    words = ("--type", "am62xx_sk", "--count", "64", "--haste", HASTE, "--tcp-port", "0")
+    with running_bench(tmp_path / "bench", "sim", *words) as bench:
+        boards = bench.state.boards
+        assert [board.outlet for board in boards] == list(range(1, 65))
+        for board in boards:
+            env = yaml.safe_load((bench.folder / board.name / "env.yaml").read_text().replace("!template ", ""))
+            resources = {name: words for item in env["targets"]["main"]["resources"] for name, words in item.items()}
+            assert resources["PDUDaemonPort"]["index"] == board.outlet
+            assert Path(resources["RawSerialPort"]["port"]).resolve() == Path(board.uarts["main0"]).resolve()
+            assert set(board.tcp) == set(board.uarts)
+        last = boards[-1]
+        host, _, port = last.tcp["main0"].partition(":")
+        with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as console:
+            assert bench.power("on", outlet=64) == 200
+            said = b""
+            while b"-evm login: " not in said:
+                said += console.recv(4096)
+        assert said.count(b"U-Boot SPL") == 2
+        states = json.loads(lab_virtual("status", "--dir", bench.folder, "--json").stdout)["boards"]
+        assert [state["power"] for state in states] == ["off"] * 63 + ["on"]
+        assert states[-1]["tcp"] == last.tcp
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("fault", BOARD, "sunspots"), "no fault 'sunspots'"),
+        (("fault", BOARD, "garbled", "share=2"), "a share from 0 to 1"),
+        (("fault", BOARD, "garbled", "share"), "expected NAME=VALUE"),
+        (("fault", "nobody", "garbled"), "no /boards/nobody/faults"),
+    ],
+)
+def test_a_wrong_order_is_refused_in_one_line(lab: Lab, words: tuple[str, ...], says: str) -> None:
+    done = lab_virtual(*words, "--dir", lab.bench.folder)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--type", "am62"), "no board type 'am62'"),
+        (("--release", "1.0"), "has no release '1.0'"),
+        (("--count", "0"), "--count 0"),
+        (("--haste", "0"), "--haste 0"),
+        (("--scenario", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
+        (("--fifo-bytes", "0"), "--fifo-bytes 0"),
+        (("--tcp-port", "70000"), "--tcp-port 70000"),
+    ],
+)
+def test_up_refuses_wrong_options_before_anything_starts(tmp_path: Path, words: tuple[str, str], says: str) -> None:
+    done = lab_virtual("up", "sim", *words, "--dir", tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scenario_plays_on_the_bench(tmp_path: Path) -> None:
+    scenario = tmp_path / "monday.yaml"
+    scenario.write_text("boards:\n  'am62*':\n    - {fault: kernel_panic, cycles: 2}\n")
+    with running_lab(tmp_path / "lab", "sim", "--haste", HASTE, "--scenario", str(scenario)) as lab:
+        attempts = measured(lab, "--cycles", "2", "--medium", "sd")
+    assert [(attempt.cycle, attempt.outcome) for attempt in attempts] == [(1, "ok"), (2, "kernel_panic"), (2, "ok")]

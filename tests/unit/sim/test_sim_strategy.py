@@ -1,0 +1,54 @@
+"""labgrid's drivers and our strategy on a simulated board, in virtual time; the matrix of all faults is an
+integration test, since it takes longer (test_sim_faults.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from simruns import bench, planned
+
+from lab import boards
+from lab.metrics import Flag
+from virtual.sim.model import simulated
+
+
+@pytest.mark.parametrize("board_type", simulated())
+def test_labgrids_u_boot_driver_and_shell_driver_work_on_every_type(tmp_path: Path, board_type: str) -> None:
+    with bench(tmp_path, board_type=board_type) as made:
+        made.strategy.transition("bootloader")
+        assert made.strategy.uboot.run("echo hello; false") == (["hello"], [], 1)
+        assert made.strategy.uboot.run_check("version")[0].startswith("U-Boot 20")
+        made.strategy.transition("linux")
+        kernel = list(boards.load(board_type).releases.values())[-1].kernel
+        assert made.strategy.shell.run_check("uname -r") == [kernel]
+        assert made.strategy.shell.run("ls /nowhere")[2] == 1
+        assert made.strategy.shell.run_check("printf 'a\\nb\\n' | tail -1") == ["b"]
+
+
+def test_samples_are_the_true_boot_times_and_say_that_they_are_simulated(tmp_path: Path) -> None:
+    with bench(tmp_path, cycles=3) as made:
+        attempts = made.measure()
+        assert [attempt.outcome for attempt in attempts] == ["ok"] * 3
+        for (value, uncertainty), true in zip(made.samples_s(), made.true_boot_times_s(), strict=True):
+            assert abs(value - true) <= uncertainty
+        assert all(Flag.SIMULATED in sample.flags for attempt in attempts for sample in attempt.samples)
+
+
+def test_a_failed_cycle_is_recorded_and_tried_again_and_the_next_one_is_clean(tmp_path: Path) -> None:
+    with bench(tmp_path, [planned("kernel_panic", cycles="2")], cycles=3) as made:
+        attempts = made.measure()
+        assert [(a.cycle, a.number, a.outcome) for a in attempts] == [
+            (1, 1, "ok"),
+            (2, 1, "kernel_panic"),
+            (2, 2, "ok"),
+            (3, 1, "ok"),
+        ]
+        assert len(made.samples_s()) == 3
+
+
+def test_media_are_selected_by_straps(tmp_path: Path) -> None:
+    with bench(tmp_path) as made:
+        for medium in boards.load("am62xx_sk").media:
+            made.strategy.select_medium(medium)
+            assert set(made.strategy.boot().seen.values()) == {medium}

@@ -1,0 +1,63 @@
+"""The bench's panel: boot-mode straps as relays behind HTTP, and the faults of boards that can have some.
+
+GET|PUT /boards/NAME/straps/bitN     {"state": "on"} or "off"; a PUT's body is on or off (or 1 or 0)
+GET     /boards/NAME/faults          what is wrong with the board now, and what is planned
+PUT     /boards/NAME/faults?fault=F&cycles=2-3&seed=7&...
+PUT     /boards/NAME/faults          clears them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from lab.errors import ConfigurationError, LabError
+from virtual import straps
+from virtual.board import Misbehaving
+from virtual.http import Answer, Request
+from virtual.outlet import Outlet
+
+PREFIX = "/boards/"
+_LEVELS = {"on": True, "1": True, "off": False, "0": False}
+
+
+def answer(request: Request, outlets: Mapping[str, Outlet]) -> Answer:
+    """The panel's answer to a request below `PREFIX`."""
+    name, _, rest = request.path.removeprefix(PREFIX).partition("/")
+    outlet = outlets.get(name)
+    try:
+        if outlet is not None and rest.startswith("straps/bit"):
+            return _strap(request, outlet, rest.removeprefix("straps/bit"))
+        if outlet is not None and rest == "faults":
+            return _faults(request, outlet)
+    except ConfigurationError as error:
+        return Answer(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+    except LabError as error:
+        return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": str(error)})
+    known = ", ".join(outlets)
+    return Answer(
+        HTTPStatus.NOT_FOUND,
+        {"error": f"no {request.path}; there are {PREFIX}NAME/straps/bitN and {PREFIX}NAME/faults for: {known}"},
+    )
+
+
+def _strap(request: Request, outlet: Outlet, bit: str) -> Answer:
+    if not bit.isdigit() or not straps.path(outlet.folder.straps, int(bit)).exists():
+        return Answer(HTTPStatus.NOT_FOUND, {"error": f"{outlet.folder.name} has no strap {bit!r}"})
+    if request.body is not None:
+        level = request.body.decode("ascii", errors="replace").strip().lower()
+        if level not in _LEVELS:
+            return Answer(HTTPStatus.BAD_REQUEST, {"error": f"expected on or off, got {level!r}"})
+        straps.write(outlet.folder.straps, int(bit), high=_LEVELS[level])
+    high = straps.read(outlet.folder.straps, int(bit) + 1) >> int(bit) & 1
+    return Answer(HTTPStatus.OK, {"state": "on" if high else "off"})
+
+
+def _faults(request: Request, outlet: Outlet) -> Answer:
+    if not isinstance(outlet.backend, Misbehaving):
+        raise ConfigurationError(f"{outlet.folder.name} is no simulated board; only those misbehave on request")
+    if request.body is not None and request.query:
+        outlet.backend.inject(request.query)
+    elif request.body is not None:
+        outlet.backend.clear()
+    return Answer(HTTPStatus.OK, outlet.backend.faults())

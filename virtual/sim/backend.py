@@ -1,0 +1,132 @@
+"""A simulated board on the bench: its UARTs are adapters, its time is the host's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+
+from lab.clock import Clock
+from lab.errors import LabTransientError
+from virtual.sim.board import SimBoard
+from virtual.sim.config import SimConfig
+from virtual.sim.faults import plan
+from virtual.sim.faults.base import Fault
+from virtual.sim.machine import FIFO_BYTES
+from virtual.sim.model import model
+from virtual.sim.trouble import Switching
+from virtual.uart import UartAdapter
+
+_HANG_S = 60.0  # longer than anybody waits for a PDU
+
+
+def _nobody(_reason: str) -> None: ...
+
+
+class SimBackend:
+    """A `virtual.board.Backend`. Any number of them share a process; one that waits costs nothing."""
+
+    def __init__(self, board_type: str, config: SimConfig, adapters: Mapping[str, UartAdapter], clock: Clock) -> None:
+        self.died_hook: Callable[[str], None] = _nobody
+        self._adapters = adapters
+        self._clock = clock
+        made = model(board_type, config.release or None)
+        for adapter in adapters.values():
+            adapter.tx_fifo_bytes = FIFO_BYTES
+        console = adapters[made.board.console.name]
+        self._pacer, self._truth = console.pacer, console.truth
+        self.board = SimBoard(made, adapters, seed=config.seed, haste=config.haste, troubles_for=self._faults_for)
+        self._plans = [plan.read(words, config.seed) for words in config.faults]
+        self._seed = config.seed
+        self._cleared = asyncio.Event()
+        self.board.note_hook = self._note
+        self.board.dark_hook = self._dark
+        self.board.died_hook = self._died
+
+    async def power_on(self, straps: int) -> int:
+        """See `Backend`; a faulty PDU does something else.
+
+        Raises:
+            LabTransientError: the PDU answers with an error.
+            ConnectionAbortedError: it closes the connection.
+        """
+        now_ns = self._clock.now_ns()
+        for name, adapter in self._adapters.items():
+            adapter.receive_hook = self._receiver(name)
+        switching = self.board.power_on(straps, now_ns)
+        self._pacer.update(self)
+        await self._answer(switching)
+        return now_ns
+
+    async def power_off(self) -> None:
+        """See `Backend`; a faulty board lives on, and a faulty PDU does something else.
+
+        Raises:
+            LabTransientError: the PDU answers with an error.
+            ConnectionAbortedError: it closes the connection.
+        """
+        switching = self.board.power_off(self._clock.now_ns())
+        self._pacer.update(self)
+        await self._answer(switching)
+
+    def faults(self) -> Mapping[str, object]:
+        """See `Misbehaving`."""
+        at_work = [fault.name for fault in self.board.troubles if isinstance(fault, Fault)]
+        return {"cycle": self.board.cycle, "now": at_work, "planned": [planned.words() for planned in self._plans]}
+
+    def inject(self, order: Mapping[str, str]) -> None:
+        """See `Misbehaving`; `cycles` may also be "next", which it is unless it is given, or "now"."""
+        when = order.get("cycles", "next")
+        cycles = str(self.board.cycle + 1) if when in {"next", "now"} else when
+        planned = plan.read({**order, "cycles": cycles}, self._seed)
+        if when == "now":
+            self.board.add_trouble(planned.fault(self.board.cycle))
+            self._pacer.update(self)
+        else:
+            self._plans.append(planned)
+
+    def clear(self) -> None:
+        """See `Misbehaving`."""
+        self._plans.clear()
+        self.board.clear_troubles()
+        self._cleared.set()
+
+    def _faults_for(self, cycle: int) -> Sequence[Fault]:
+        return [planned.fault(cycle) for planned in self._plans if planned.strikes(cycle)]
+
+    async def _answer(self, switching: Switching) -> None:
+        match switching:
+            case Switching.ERROR:
+                raise LabTransientError("the PDU says that it cannot switch", failure="pdu_refused")
+            case Switching.REFUSE:
+                raise ConnectionAbortedError
+            case Switching.HANG:
+                self._cleared.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_HANG_S):
+                        await self._cleared.wait()
+
+    def deadline_ns(self) -> int | None:
+        """See `virtual.pacer.Paced`."""
+        return self.board.deadline_ns()
+
+    def fire(self) -> None:
+        """See `virtual.pacer.Paced`."""
+        self.board.run(self._clock.now_ns())
+
+    def _receiver(self, uart: str) -> Callable[[bytes], None]:
+        def receive(data: bytes) -> None:
+            self.board.receive(uart, data, self._clock.now_ns())
+            self._pacer.update(self)
+
+        return receive
+
+    def _dark(self) -> None:
+        for adapter in self._adapters.values():
+            adapter.discard()
+
+    def _died(self) -> None:
+        self.died_hook("it switched itself off")
+
+    def _note(self, text: str) -> None:
+        self._truth.note(self.board.now_ns, text)

@@ -1,0 +1,91 @@
+"""The commands of `lab virtual` that make simulated boards misbehave."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import requests
+import typer
+
+from lab.errors import ConfigurationError, LabTransientError
+from virtual.panel import PREFIX
+from virtual.sim.faults.base import parameters
+from virtual.sim.faults.catalogue import FAULTS
+from virtual.state import default_folder, expect
+
+Folder = Annotated[
+    Path | None, typer.Option("--dir", help="the bench's folder [default: $BOARDLAB_VIRTUAL, .lab/virtual]")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def faults(as_json: AsJson = False) -> None:
+    """List the faults that simulated boards can have, with their parameters."""
+    if as_json:
+        listed = [
+            {
+                "fault": kind.name,
+                "does": kind.does(),
+                "parameters": {n: p.default for n, p in parameters(kind).items()},
+            }
+            for kind in FAULTS.values()
+        ]
+        typer.echo(json.dumps(listed, indent=2))
+        return
+    width = max(map(len, FAULTS))
+    for kind in FAULTS.values():
+        takes = " ".join(f"{name}={parameter.default}" for name, parameter in parameters(kind).items())
+        typer.echo(f"{kind.name:{width}}  {kind.does()}{f' [{takes}]' if takes else ''}")
+
+
+def fault(
+    board: Annotated[str, typer.Argument(help="the board's name")],
+    name: Annotated[str, typer.Argument(help="the fault (`lab virtual faults`)")],
+    settings: Annotated[list[str] | None, typer.Argument(help="parameters, as NAME=VALUE")] = None,
+    cycles: Annotated[str, typer.Option(help="now, next, all, or power-ons such as 3, 2-4, 1,5-7")] = "next",
+    probability: Annotated[float, typer.Option(help="of striking in each of these cycles")] = 1.0,
+    seed: Annotated[int | None, typer.Option(help="of the fault's own chance [default: the board's]")] = None,
+    folder: Folder = None,
+) -> None:
+    """Make a simulated board misbehave."""
+    order = {"fault": name, "cycles": cycles, "probability": f"{probability:g}"}
+    if seed is not None:
+        order["seed"] = str(seed)
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigurationError(f"{setting!r}: expected NAME=VALUE; `lab virtual faults` lists the parameters")
+        order[key] = value
+    answer = _ask(folder, board, order)
+    typer.echo(
+        f"{board}: power-ons so far {answer['cycle']}, at work: {_names(answer['now'])}, planned: {_planned(answer)}"
+    )
+
+
+def clear(board: Annotated[str, typer.Argument(help="the board's name")], folder: Folder = None) -> None:
+    """Forget all faults of a simulated board, those of its scenario too."""
+    _ask(folder, board, {})
+    typer.echo(f"{board}: no faults; what they have done to it stays until its next power-on")
+
+
+def _ask(folder: Path | None, board: str, order: Mapping[str, str]) -> dict[str, list[dict[str, str]]]:
+    state = expect(folder.absolute() if folder else default_folder())
+    try:
+        answer = requests.put(f"http://{state.http}{PREFIX}{board}/faults", params=order, timeout=5)
+        body: dict[str, list[dict[str, str]]] = answer.json()
+    except (requests.RequestException, ValueError) as error:
+        raise LabTransientError(f"the bench (pid {state.pid}) does not answer at {state.http}: {error}") from error
+    if not answer.ok:
+        raise ConfigurationError(str(body.get("error", answer.status_code)))
+    return body
+
+
+def _names(names: list[dict[str, str]]) -> str:
+    return ", ".join(map(str, names)) or "none"
+
+
+def _planned(answer: dict[str, list[dict[str, str]]]) -> str:
+    return ", ".join(f"{words['fault']} (power-ons {words['cycles']})" for words in answer["planned"]) or "none"

@@ -1,0 +1,123 @@
+"""The computer on a simulated board: what its programs know and share, from power on to power off."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from attrs import define, field
+
+from virtual.sim.dice import dice
+from virtual.sim.machine import Machine, Task
+from virtual.sim.model import Model
+from virtual.sim.program import CpuResetError, Pause, Program, Say
+from virtual.sim.storage import Storage
+from virtual.sim.timing import Durations, draw
+from virtual.sim.trouble import Trouble
+
+PIECE_BYTES = 32  # what a process hands to the tty at once; the kernel's own lines may come between two of them
+
+
+@define(eq=False)
+class Computer:
+    """One power cycle of a board.
+
+    Attributes:
+        straps: the boot-mode pins as the ROM reads them.
+        cycle: number of this power on, from 1.
+        haste: factor on all waiting but that for the UARTs; 1 is the real board's pace.
+        troubles: the faults at work in this cycle.
+        main: the task of the board's own program.
+        note: takes a line for the truth log.
+        storage: what survives power cycles.
+        medium: what it boots from, once the ROM has decided.
+        missing_media: media that are not plugged in, or do not answer.
+        stage: where it is, in one word.
+        wakes_in_ns: how long it will sleep at most.
+        locked: nobody can log in.
+        wall_jump_s: by how much the wall clock was stepped.
+        sleep: the low-power mode that it enters or is in; a fault may change it on the way, or clear it to refuse.
+    """
+
+    model: Model
+    machine: Machine
+    storage: Storage
+    seed: int
+    cycle: int
+    straps: int
+    haste: float
+    troubles: Sequence[Trouble]
+    note: Callable[[str], None]
+    main: Task | None = field(default=None, init=False)
+    medium: str = field(default="", init=False)
+    missing_media: set[str] = field(factory=set, init=False)
+    stage: str = field(default="off", init=False)
+    sleep: str = field(default="", init=False)
+    wakes_in_ns: int | None = field(default=None, init=False)
+    locked: bool = field(default=False, init=False)
+    wall_jump_s: float = field(default=0.0, init=False)
+    durations: Durations = field(init=False)
+
+    @property
+    def console(self) -> str:
+        """The name of the console's UART."""
+        return self.model.board.console.name
+
+    @property
+    def now_ns(self) -> int:
+        """The machine's time."""
+        return self.machine.now_ns
+
+    def dice(self, *what: object) -> random.Random:
+        """A source of chance for one purpose in this cycle."""
+        return dice(self.seed, self.cycle, *what)
+
+    def select_medium(self) -> bool:
+        """Read the pins, and draw what this cycle's stages take. False: they select no medium."""
+        media = [name for name, medium in self.model.board.media.items() if medium.boot_mode == self.straps]
+        self.medium = media[0] if media else ""
+        for trouble in self.troubles:
+            self.medium = trouble.medium(self.medium, self)
+        if not self.medium:
+            return False
+        self.durations = draw(self.model.release, self.medium, self.model.profile, self.dice("durations"))
+        return True
+
+    def enter(self, stage: str, planned_ns: int | None = None) -> None:
+        """A new stage begins; `planned_ns` is how long it will take if nothing goes wrong."""
+        self.stage = stage
+        planned = "" if planned_ns is None else f" planned_ns={planned_ns}"
+        self.note(f"cycle={self.cycle} stage={stage}{planned}")
+
+    def reset(self) -> None:
+        """The processor resets, whatever it is doing (a watchdog)."""
+        if self.main is not None:
+            self.machine.interrupt(self.main, CpuResetError())
+
+    def at(self, point: str) -> Program[None]:
+        """A point at which faults may take over."""
+        for trouble in self.troubles:
+            yield from trouble.at(point, self)
+
+    def pause(self, ns: float) -> Program[None]:
+        """Work that long, as far as haste allows."""
+        yield Pause(round(ns * self.haste))
+
+    def say(self, text: str, uart: str | None = None) -> Program[None]:
+        """Print, with a carriage return before each line feed; waits until the UART has taken it."""
+        if text:
+            yield Say(uart or self.console, text.replace("\n", "\r\n").encode())
+
+    def set_speed(self, speed_bd: int) -> None:
+        """The console changes its speed, on both sides."""
+        self.machine.set_speed(self.console, speed_bd)
+
+    def echo(self, data: bytes) -> Program[None]:
+        """Send typed bytes back as they are."""
+        yield Say(self.console, data)
+
+    def write(self, data: bytes) -> Program[None]:
+        """What a process writes to the console: piece by piece, so that others can come between."""
+        data = data.replace(b"\n", b"\r\n")
+        for start in range(0, len(data), PIECE_BYTES):
+            yield Say(self.console, data[start : start + PIECE_BYTES])

@@ -1,0 +1,57 @@
+"""labgrid environments of simulated boards. The files envs/sim-*.yaml are made here too; a test holds them equal."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+import jinja2
+
+from lab import boards
+from virtual import pdudaemon
+from virtual.board import Place
+
+DEFAULT_SWITCH_PORT = 16422  # what envs/sim-*.yaml expect; pdudaemon's own is 16421
+_HEAD = "# The simulated board {name} of the bench in {folder}; written by `lab virtual up sim`.\n"
+_SHIPPED = (
+    "# The simulated {title} that `lab virtual up sim --type {board_type}` starts: as {real}, but for the resources\n"
+    "# and the board's name.\n"
+)
+
+
+def of_board(board_type: str, place: Place) -> str:
+    """The environment of a board of a bench."""
+    folder = place.folder
+    return _filled(
+        board_type,
+        head=_HEAD.format(name=folder.name, folder=folder.path.parent),
+        name=folder.name,
+        console=json.dumps(str(folder.uart(boards.load(board_type).console.name))),
+        outlet=place.outlet,
+        pdudaemon=place.pdudaemon,
+        switch=place.switch,
+        latency_timer_ms=place.latency_timer_ms,
+    )
+
+
+def shipped(board_type: str, real: str) -> str:
+    """The text of an envs/sim-*.yaml: the board that `up sim` brings up in a checkout, beside the real env `real`."""
+    board = boards.load(board_type)
+    name = f"{board_type}-1"
+    return _filled(
+        board_type,
+        head=_SHIPPED.format(title=board.title, board_type=board_type, real=real),
+        name=name,
+        console=f"!template $BASE/../.lab/virtual/{name}/{board.console.name}",
+        outlet=1,
+        pdudaemon=f"127.0.0.1:{pdudaemon.DEFAULT_PORT}",
+        switch=f"127.0.0.1:{DEFAULT_SWITCH_PORT}",
+        latency_timer_ms=0.0,
+    )
+
+
+def _filled(board_type: str, **values: object) -> str:
+    text = (resources.files("virtual.sim") / "data" / "env.yaml.j2").read_text(encoding="utf-8")
+    # YAML, not HTML:
+    template = jinja2.Template(text, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False)
+    return str(template.render(board=boards.load(board_type), **values)) + "\n"

@@ -1,0 +1,67 @@
+"""All faults by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from lab.errors import ConfigurationError
+from virtual.sim.faults import adapter, booting, line, session, sleeping, supply
+from virtual.sim.faults.base import Fault
+
+_KINDS: tuple[type[Fault], ...] = (
+    supply.NoPower,
+    supply.StuckRelay,
+    supply.SlowDischarge,
+    supply.PduError,
+    supply.PduTimeout,
+    supply.PduRefused,
+    supply.PduLies,
+    booting.HangSpl,
+    booting.HangUboot,
+    booting.HangKernel,
+    booting.HangBeforeLogin,
+    booting.KernelPanic,
+    booting.Oops,
+    booting.WatchdogReset,
+    booting.UbootAbort,
+    booting.WrongMedium,
+    booting.NoBootDevice,
+    booting.CorruptedMedium,
+    booting.MediumFallback,
+    booting.KeyNoise,
+    booting.AutobootMissed,
+    line.Dropped,
+    line.Duplicated,
+    line.Garbled,
+    line.WrongBaud,
+    line.NulStorm,
+    line.Flood,
+    line.SilentConsole,
+    line.PromptInterleaved,
+    line.PromptSplit,
+    line.InputLost,
+    adapter.AdapterLost,
+    adapter.AdapterRenumbered,
+    session.LoginRefused,
+    session.ShellSlow,
+    session.ClockJump,
+    sleeping.SuspendRefused,
+    sleeping.EarlyWake,
+    sleeping.HungResume,
+    sleeping.ModeRefused,
+)
+FAULTS: Mapping[str, type[Fault]] = {kind.name: kind for kind in _KINDS}
+
+
+def find(name: str) -> type[Fault]:
+    """The fault of that name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if name not in FAULTS:
+        close = difflib.get_close_matches(name, FAULTS, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise ConfigurationError(f"no fault {name!r}{hint}; there are: {', '.join(FAULTS)}")
+    return FAULTS[name]

@@ -1,0 +1,56 @@
+"""Faults of the running Linux: login, shell, clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import define, field, validators
+
+from virtual.sim.faults.base import Fault, Outcome
+from virtual.sim.program import NS_PER_S, Pause, Program
+
+if TYPE_CHECKING:
+    from virtual.sim.computer import Computer
+
+
+@define(kw_only=True, eq=False)
+class LoginRefused(Fault):
+    """Nobody can log in: the password file is damaged."""
+
+    name: ClassVar[str] = "login_refused"
+    outcome: ClassVar[Outcome] = Outcome(("login_failed",), "board", transient=True, trial="login")
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `Trouble`."""
+        if point == "login.password":
+            computer.locked = True
+        yield from ()
+
+
+@define(kw_only=True, eq=False)
+class ShellSlow(Fault):
+    """Every command in the shell takes long to begin."""
+
+    name: ClassVar[str] = "shell_slow"
+    outcome: ClassVar[Outcome] = Outcome(trial="login")
+    seconds: float = field(default=2.0, validator=validators.ge(0.0))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `Trouble`."""
+        if point == "shell.command":
+            yield Pause(round(self.seconds * NS_PER_S))
+
+
+@define(kw_only=True, eq=False)
+class ClockJump(Fault):
+    """The board's wall clock jumps while it boots, as it does when it first hears of the time."""
+
+    name: ClassVar[str] = "clock_jump"
+    outcome: ClassVar[Outcome] = Outcome()
+    seconds: float = field(default=1730.0)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `Trouble`."""
+        if point == "user.middle":
+            computer.wall_jump_s += self.seconds
+            yield from computer.say("[  OK  ] System clock was changed by the time server.\n")

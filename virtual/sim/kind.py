@@ -1,0 +1,44 @@
+"""The kind of virtual board behind every board type that can be simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lab import boards
+from lab.clock import Clock
+from virtual import straps
+from virtual.board import Backend, BoardFolder, Place
+from virtual.sim import config, environment
+from virtual.sim.backend import SimBackend
+from virtual.uart import UartAdapter
+
+
+class SimKind:
+    """A `virtual.board.BoardKind` for one board type.
+
+    Args:
+        told: what each board is told; None leaves what stands in its folder.
+    """
+
+    def __init__(self, board_type: str, told: config.SimConfig | None = None) -> None:
+        self._board_type = board_type
+        self._told = told
+
+    def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
+        """See `BoardKind`; the straps begin as the switches of a board that boots from its first medium."""
+        if self._told is not None:
+            config.save(folder.path, self._told)
+        board = boards.load(self._board_type)
+        first = next(iter(board.media.values())).boot_mode
+        if fresh or not straps.path(folder.straps, 0).exists():
+            straps.create(folder.straps, board.boot_mode_bits)
+            for bit in range(board.boot_mode_bits):
+                straps.write(folder.straps, bit, high=bool(first >> bit & 1))
+
+    def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
+        """See `BoardKind`."""
+        return SimBackend(self._board_type, config.load(folder.path), adapters, clock)
+
+    def environment(self, place: Place) -> str:
+        """See `BoardKind`."""
+        return environment.of_board(self._board_type, place)

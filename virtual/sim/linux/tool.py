@@ -1,0 +1,59 @@
+"""What Linux' commands have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from virtual.sim.editor import INTERRUPT
+from virtual.sim.program import Hear, Program
+from virtual.sim.sh.interpreter import Interpreter, InterruptedCommandError, Streams
+
+if TYPE_CHECKING:
+    from virtual.sim.linux.session import Session
+
+Tool: TypeAlias = Callable[["Session", Sequence[str], Streams, Interpreter], Program[int]]
+
+
+def say(streams: Streams, text: str) -> Program[None]:
+    """Print a line."""
+    yield from streams.out(text.encode() + b"\n")
+
+
+def complain(streams: Streams, text: str) -> Program[int]:
+    """Print a line to standard error, and fail."""
+    yield from streams.err(text.encode() + b"\n")
+    return 1
+
+
+def inputs(session: Session, paths: Sequence[str], streams: Streams, name: str) -> Program[list[tuple[str, bytes]]]:
+    """The named files, or standard input when none is named; says which do not exist."""
+    if not paths:
+        return [("-", streams.stdin or b"")]
+    found = []
+    for path in paths:
+        content = streams.stdin or b"" if path == "-" else session.files.read(session.path(path))
+        if content is None:
+            yield from complain(streams, f"{name}: {path}: No such file or directory")
+        else:
+            found.append((path, content))
+    return found
+
+
+def wait(session: Session, ns: float) -> Program[None]:
+    """A command works or sleeps; ctrl-C ends it.
+
+    Raises:
+        InterruptedCommandError: ctrl-C.
+    """
+    computer = session.computer
+    due_ns = computer.now_ns + round(ns * computer.haste)
+    ahead: list[int] = []
+    while computer.now_ns < due_ns:
+        typed = yield Hear((computer.console,), due_ns - computer.now_ns)
+        if typed is not None and typed.byte == INTERRUPT:
+            yield from computer.write(b"^C\n")
+            raise InterruptedCommandError
+        if typed is not None:
+            ahead.append(typed.byte)
+    computer.machine.unread(computer.console, bytes(ahead))

@@ -1,0 +1,111 @@
+"""What a simulated board is: a board type, a release, and what the simulation adds to them."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from typing import Any
+
+import cattrs
+from attrs import field, frozen
+
+from lab import boards
+from lab.boards import BoardType, Identity, Release
+from lab.boards.release import names_fields
+from lab.errors import ConfigurationError
+from virtual.sim.timing import Profile, profile
+
+
+@frozen
+class Family:
+    """What boards with the same kind of SoC have in common and no board type says.
+
+    Attributes:
+        profile: of `data/timing.toml`; also the prefix of the family's texts.
+        mmc: U-Boot's list of MMC hosts. net: its network line. core: its `Core:` line, from U-Boot 2023 on.
+        uart_base: address of the console's UART. earlycon: the kernel's parameter for it.
+        kernel: file name and size of the kernel, fdt: of its device tree.
+        soc_family: as the kernel's chip driver prints it.
+        assumed: fields without a public source.
+    """
+
+    profile: str
+    mmc: str
+    net: str
+    uart_base: str
+    earlycon: str
+    kernel_file: str
+    kernel_bytes: int
+    fdt_bytes: int
+    soc_family: str
+    core: str = ""
+    assumed: list[str] = field(factory=list, validator=names_fields)
+
+
+@frozen
+class Model:
+    """A board type in one release, ready to be simulated."""
+
+    board: BoardType
+    identity: Identity
+    release_name: str
+    release: Release
+    family: Family
+    profile: Profile
+
+    @property
+    def kernel_version(self) -> tuple[int, ...]:
+        """The first two numbers of the kernel's version."""
+        return tuple(int(part) for part in self.release.kernel.split("-")[0].split(".")[:2])
+
+    def facts(self) -> dict[str, Any]:
+        """What the texts are filled with."""
+        identity, release = self.identity, self.release
+        return {
+            "board": self.board,
+            "identity": identity,
+            "release": release,
+            "family": self.family,
+            "hostname": identity.hostname,
+            "tty": self.board.console.linux,
+            "year": int(release.uboot[:4]),
+            "kernel_version": self.kernel_version,
+        }
+
+    def said_by(self, source: str, medium: str) -> str:
+        """How a source of evidence (lab.boards.Evidence) calls a medium; empty when it never names it."""
+        for evidence in self.board.evidence:
+            if evidence.source == source:
+                return next((text for text, name in evidence.media.items() if name == medium), "")
+        return ""
+
+
+def model(board_type: str, release: str | None = None) -> Model:
+    """The model of a board type; the newest release unless told which.
+
+    Raises:
+        ConfigurationError: no such type or release, or the type says too little to be simulated.
+    """
+    board = boards.load(board_type)
+    if board.identity is None or not board.releases:
+        raise ConfigurationError(
+            f"board type {board_type!r} cannot be simulated: it has no identity and no releases; "
+            f"these can: {', '.join(simulated())}"
+        )
+    name = release or list(board.releases)[-1]
+    if name not in board.releases:
+        raise ConfigurationError(
+            f"board type {board_type!r} has no release {name!r}; there are: {', '.join(board.releases)}"
+        )
+    family = _families()[board.identity.chip.replace("-", " ").split()[0]]
+    return Model(board, board.identity, name, board.releases[name], family, profile(family.profile))
+
+
+def simulated() -> list[str]:
+    """The board types that can be simulated."""
+    return [name for name in boards.names() if (board := boards.load(name)).identity and board.releases]
+
+
+def _families() -> dict[str, Family]:
+    text = (resources.files("virtual.sim") / "data" / "families.toml").read_text(encoding="utf-8")
+    return cattrs.Converter(forbid_extra_keys=True).structure(tomllib.loads(text), dict[str, Family])

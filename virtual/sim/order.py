@@ -1,0 +1,64 @@
+"""From the options of `lab virtual up sim` to the boards of a bench."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from virtual.control import Wish
+from virtual.sim.config import SimConfig
+from virtual.sim.faults import scenario
+from virtual.sim.kind import SimKind
+from virtual.sim.model import model
+
+DEFAULT_TYPE = "am62xx_sk"
+MOST = 256  # boards in one process; see docs/performance.md for what a machine carries
+
+
+@frozen
+class SimOptions:
+    """What the boards are told.
+
+    Attributes:
+        types: board types; there are `count` boards of each.
+        seed: of the first board; each further one has the next number.
+        scenario: the file with the faults.
+    """
+
+    types: Sequence[str]
+    count: int
+    release: str
+    seed: int
+    haste: float
+    scenario: Path | None = None
+
+
+def wishes(options: SimOptions) -> tuple[Wish, ...]:
+    """The boards: `TYPE-1`, `TYPE-2` and so on for each type.
+
+    Raises:
+        ConfigurationError: an option is wrong.
+    """
+    types = options.types or [DEFAULT_TYPE]
+    if not 1 <= options.count * len(types) <= MOST:
+        raise ConfigurationError(f"--count {options.count}: 1 to {MOST} boards in all")
+    found: list[Wish] = []
+    plans = scenario.read(options.scenario) if options.scenario else None
+    for board_type in types:
+        model(board_type, options.release or None)  # a wrong type or release is named before anything starts
+        for number in range(1, options.count + 1):
+            name = f"{board_type}-{number}"
+            told = _config(options, name, len(found), plans)
+            found.append(Wish(name, board_type, SimKind(board_type, told)))
+    return tuple(found)
+
+
+def _config(options: SimOptions, name: str, index: int, plans: scenario.Scenario | None) -> SimConfig:
+    faults = plans.of(name) if plans else ()
+    try:
+        return SimConfig(release=options.release, seed=options.seed + index, haste=options.haste, faults=faults)
+    except ValueError as error:
+        raise ConfigurationError(f"--haste {options.haste}: above 0 and at most 10") from error

@@ -1,0 +1,78 @@
+"""What a processor does, as a program of effects: a generator that says, waits and listens.
+
+Programs know no clock and no file. A `Machine` carries their effects out, in real or in virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeAlias, TypeVar
+
+from attrs import frozen
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+T = TypeVar("T")
+
+
+@frozen
+class Pause:
+    """Do nothing for that long."""
+
+    ns: int
+
+
+@frozen
+class Say:
+    """Send bytes; the program goes on when the UART's FIFO has taken the last of them."""
+
+    uart: str
+    data: bytes
+
+
+@frozen
+class Drain:
+    """Wait until the UART has sent all that it was given."""
+
+    uart: str
+
+
+@frozen
+class Hear:
+    """Wait for a byte on any of these UARTs; the answer is a `Typed`, or None when the time is over.
+
+    Attributes:
+        timeout_ns: 0 takes only what is there already; None waits for ever.
+    """
+
+    uarts: tuple[str, ...]
+    timeout_ns: int | None = None
+
+
+@frozen
+class Typed:
+    """A byte that came in."""
+
+    uart: str
+    byte: int
+
+
+Effect: TypeAlias = Pause | Say | Drain | Hear
+Program: TypeAlias = Generator[Effect, Typed | None, T]
+
+
+class CpuResetError(Exception):
+    """The processor resets: its program begins again at the boot ROM. Power stays."""
+
+
+class PowerDownError(Exception):
+    """The board switched its supplies off by itself; only the power input brings it back.
+
+    Args:
+        wakes: UARTs and pins that still bring it back as a cold boot (partial I/O).
+    """
+
+    def __init__(self, *wakes: str) -> None:
+        super().__init__(*wakes)
+        self.wakes = wakes

@@ -1,0 +1,52 @@
+"""U-Boot's default environment: the variables and scripts that boot a board."""
+
+from __future__ import annotations
+
+from virtual.sim.model import Model
+
+_COMMON = {
+    "baudrate": "115200",
+    "bootdelay": "2",
+    "loadaddr": "0x82000000",
+    "fdtaddr": "0x88000000",
+    "bootenvfile": "uEnv.txt",
+    "loadbootscript": "fatload mmc ${mmcdev} ${loadaddr} boot.scr",
+    "loadbootenv": "fatload mmc ${mmcdev} ${loadaddr} ${bootenvfile}",
+    "importbootenv": "echo Importing environment from mmc${mmcdev} ...; env import -t ${loadaddr} ${filesize}",
+    "findmmc": "mmc dev ${mmcdev}; if mmc rescan; then echo SD/MMC found on device ${mmcdev}; "
+    "if run loadbootscript; then source ${loadaddr}; else if run loadbootenv; then "
+    "echo Loaded env from ${bootenvfile}; run importbootenv; fi; "
+    'if test -n "${uenvcmd}"; then echo Running uenvcmd ...; run uenvcmd; fi; fi; fi',
+    "load_mmc": "run findmmc; load mmc ${bootpart} ${loadaddr} /boot/${kernel} && "
+    "load mmc ${bootpart} ${fdtaddr} /boot/dtb/board.dtb",
+    "load_flash": "sf probe && ubi part ospi.rootfs && ubifsmount ubi0:rootfs && "
+    "ubifsload ${loadaddr} /boot/${kernel} && ubifsload ${fdtaddr} /boot/dtb/board.dtb",
+    "args": "setenv bootargs console=${console} ${earlycon} ${optargs} root=${root} rw ${rootargs}",
+    "bootcmd": "run load_${boot} && run args && ${bootkernel} ${loadaddr} - ${fdtaddr}",
+}
+_AM43XX = {
+    "load_nand": "nand read ${loadaddr} 0xa00000 0x600000 && nand read ${fdtaddr} 0x80000 0x20000",
+    "load_qspi": "sf probe && sf read ${loadaddr} 0x800000 0x600000 && sf read ${fdtaddr} 0x700000 0x20000",
+}
+
+
+def default(model: Model, medium: str) -> dict[str, str]:
+    """The environment of a board that booted from `medium`."""
+    zipped = model.family.kernel_file == "zImage"
+    device = {"sd": 0 if zipped else 1, "emmc": 0}.get(medium)
+    values = {
+        **_COMMON,
+        **(_AM43XX if zipped else {}),
+        "board_name": model.board.name,
+        "console": f"{model.board.console.linux},{model.board.console.speed_bd}n8",
+        "earlycon": f"earlycon={model.family.earlycon}" if model.kernel_version < (6, 6) else "",
+        "kernel": model.family.kernel_file,
+        "bootkernel": "bootz" if zipped else "booti",
+        "root": model.board.media[medium].root,
+        "rootargs": "rootfstype=ext4 rootwait",
+    }
+    if device is None:
+        values |= {"boot": medium if zipped else "flash", "rootargs": "rootfstype=ubifs ubi.mtd=ospi.rootfs"}
+    else:
+        values |= {"boot": "mmc", "mmcdev": str(device), "bootpart": f"{device}:2"}
+    return values

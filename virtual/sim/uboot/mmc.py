@@ -1,0 +1,199 @@
+"""U-Boot's commands for SD and eMMC: raw blocks and files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from virtual.sim.program import NS_PER_MS, Program
+from virtual.sim.sh.interpreter import Streams
+from virtual.sim.storage import BLOCK_BYTES, Content
+from virtual.sim.uboot.basics import FAILED, USAGE, Command, is_number, line, number
+from virtual.sim.uboot.transfer import speed, transfer
+
+if TYPE_CHECKING:
+    from virtual.sim.uboot.uboot import UBoot
+
+_UENV = b"# This file is imported by U-Boot on its way to the kernel.\nuenvcmd=echo Already setup.\n"
+
+
+def media_of(uboot: UBoot) -> dict[int, str]:
+    """MMC device -> medium, for the media that the board has."""
+    zipped = uboot.computer.model.family.kernel_file == "zImage"
+    devices = {0: "sd"} if zipped else {0: "emmc", 1: "sd"}
+    return {number: name for number, name in devices.items() if name in uboot.computer.model.board.media}
+
+
+def _mmc(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    match list(arguments[1:]):
+        case ["list" | "part" | "dev"]:
+            yield from line(streams, _about(uboot, arguments[1]))
+            return 0
+        case ["dev", device, *partition]:
+            return (yield from _dev(uboot, device, partition[0] if partition else "0", streams))
+        case ["rescan"]:
+            yield from uboot.computer.pause(30 * NS_PER_MS)
+            return 0 if (yield from _present(uboot, uboot.mmc_device, streams)) else FAILED
+        case ["info"]:
+            return (yield from _mmcinfo(uboot, arguments, streams))
+        case ["read" | "write", address, block, count] if all(map(is_number, (address, block, count))):
+            return (yield from _blocks(uboot, arguments, streams))
+    yield from line(streams, "mmc - MMC sub system\n\nUsage:\nmmc info|list|dev|part|rescan|read|write")
+    return USAGE
+
+
+def _about(uboot: UBoot, what: str) -> str:
+    if what == "list":
+        return uboot.computer.model.family.mmc.replace(", ", "\n")
+    if what == "dev":
+        return f"mmc{uboot.mmc_device} is current device"
+    return (
+        f"\nPartition Map for mmc device {uboot.mmc_device}  --   Partition Type: DOS\n\n"
+        "Part\tStart Sector\tNum Sectors\tUUID\t\tType\n"
+        "  1\t2048      \t262144    \t076c4a2a-01\t0c Boot\n"
+        "  2\t264192    \t16777216  \t076c4a2a-02\t83"
+    )
+
+
+def _present(uboot: UBoot, device: int, streams: Streams) -> Program[bool]:
+    medium = media_of(uboot).get(device)
+    if medium is None:
+        yield from line(streams, f"no mmc device at slot {device:x}")
+        return False
+    if medium in uboot.computer.missing_media:
+        yield from line(streams, "MMC: no card present")
+        return False
+    return True
+
+
+def _dev(uboot: UBoot, device: str, partition: str, streams: Streams) -> Program[int]:
+    if not is_number(device) or not (yield from _present(uboot, number(device), streams)):
+        return FAILED
+    uboot.mmc_device = number(device)
+    yield from uboot.computer.pause(25 * NS_PER_MS)
+    yield from line(streams, f"switch to partitions #{partition}, OK")
+    part = f"(part {partition})" if media_of(uboot)[uboot.mmc_device] == "emmc" else ""
+    yield from line(streams, f"mmc{uboot.mmc_device}{part} is current device")
+    return 0
+
+
+def _mmcinfo(uboot: UBoot, _arguments: Sequence[str], streams: Streams) -> Program[int]:
+    if not (yield from _present(uboot, uboot.mmc_device, streams)):
+        return FAILED
+    emmc = media_of(uboot)[uboot.mmc_device] == "emmc"
+    for name, value in {
+        "Device": uboot.computer.model.family.mmc.split(", ")[-1 if not emmc else 0].split(":")[0],
+        "Manufacturer ID": "13" if emmc else "3",
+        "OEM": "14e" if emmc else "5344",
+        "Name": "S0J56X" if emmc else "SR32G",
+        "Bus Speed": "200000000",
+        "Mode": "HS200 (200MHz)" if emmc else "UHS SDR104 (208MHz)",
+        "Rd Block Len": "512",
+        "High Capacity": "Yes",
+        "Capacity": "14.8 GiB" if emmc else "29.7 GiB",
+        "Bus Width": "8-bit" if emmc else "4-bit",
+    }.items():
+        yield from line(streams, f"{name}: {value}")
+    return 0
+
+
+def _blocks(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    what = arguments[1]
+    address, block, count = (number(argument) for argument in arguments[2:])
+    if not (yield from _present(uboot, uboot.mmc_device, streams)):
+        return FAILED
+    device, medium = uboot.mmc_device, media_of(uboot)[uboot.mmc_device]
+    yield from streams.out(f"\nMMC {what}: dev # {device}, block # {block}, count {count} ... ".encode())
+    size, offset = count * BLOCK_BYTES, block * BLOCK_BYTES
+    yield from transfer(uboot.computer, medium, size, write=what == "write", raw=True)
+    store = uboot.computer.storage.medium(medium)
+    if what == "read":
+        uboot.memory[address] = store.read_raw(offset, size, medium)
+    else:
+        store.raw[offset] = Content(uboot.content(address, size).name, size)
+    yield from line(streams, f"{count} blocks {'read' if what == 'read' else 'written'}: OK")
+    return 0
+
+
+def _load(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    """`fatload` and `load`: INTERFACE DEV:PART ADDRESS FILE."""
+    if len(arguments) < 5 or not is_number(arguments[3]):
+        return USAGE
+    device = arguments[2].partition(":")[0]
+    if arguments[1] != "mmc" or not is_number(device) or number(device) not in media_of(uboot):
+        yield from line(streams, f"** Bad device specification {arguments[1]} {arguments[2]} **")
+        return FAILED
+    medium, name, address = media_of(uboot)[number(device)], arguments[4], number(arguments[3])
+    if medium in uboot.computer.missing_media:
+        yield from line(streams, f"** Bad device specification mmc {arguments[2]} **")
+        return FAILED
+    yield from uboot.computer.at("uboot.load")
+    content = _find(uboot, medium, name)
+    if content is None:
+        yield from line(streams, f"Failed to load '{name}'")
+        return FAILED
+    ms = yield from transfer(uboot.computer, medium, content.size, published=arguments[0] == "fatload")
+    uboot.memory[address] = content
+    uboot.shell.variables |= {"filesize": f"{content.size:x}", "fileaddr": f"{address:x}"}
+    yield from line(streams, f"{content.size} bytes read in {ms} ms ({speed(content.size, ms)})")
+    return 0
+
+
+def _find(uboot: UBoot, medium: str, name: str) -> Content | None:
+    family = uboot.computer.model.family
+    shipped = {
+        f"/boot/{family.kernel_file}": Content("kernel", family.kernel_bytes),
+        "/boot/dtb/board.dtb": Content("fdt", family.fdt_bytes),
+        "uEnv.txt": Content("uenv", len(_UENV), _UENV),
+    }
+    return uboot.computer.storage.medium(medium).files.get(name) or shipped.get(name)
+
+
+def _fatwrite(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    """`fatwrite mmc DEV ADDRESS FILE SIZE`."""
+    if len(arguments) < 6 or not is_number(arguments[3]) or not is_number(arguments[5]):
+        return USAGE
+    device = arguments[2].partition(":")[0]
+    if arguments[1] != "mmc" or not is_number(device) or number(device) not in media_of(uboot):
+        yield from line(streams, f"** Bad device specification {arguments[1]} {arguments[2]} **")
+        return FAILED
+    medium, size = media_of(uboot)[number(device)], number(arguments[5])
+    ms = yield from transfer(uboot.computer, medium, size, write=True)
+    uboot.computer.storage.medium(medium).files[arguments[4]] = uboot.content(number(arguments[3]), size)
+    yield from line(streams, f"{size} bytes written in {ms} ms ({speed(size, ms)})")
+    return 0
+
+
+def _fatls(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    device = arguments[2].partition(":")[0] if len(arguments) > 2 else ""
+    if not is_number(device) or number(device) not in media_of(uboot):
+        return USAGE
+    files = uboot.computer.storage.medium(media_of(uboot)[number(device)]).files
+    sizes = {"uEnv.txt": len(_UENV)} | {name: content.size for name, content in files.items()}
+    for name in sorted(sizes):
+        yield from line(streams, f"{sizes[name]:9d}   {name}")
+    yield from line(streams, f"\n{len(sizes)} file(s), 0 dir(s)")
+    return 0
+
+
+def _compare(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    if len(arguments) != 4 or not all(is_number(argument) for argument in arguments[1:]):
+        return USAGE
+    left, right, size = (number(argument) for argument in arguments[1:])
+    yield from uboot.computer.pause(size)  # about 1 ns a byte
+    same = uboot.content(left, size).name == uboot.content(right, size).name
+    if not same:
+        yield from line(streams, f"byte at 0x{left:016x} (0x0) != byte at 0x{right:016x} (0xff)")
+    yield from line(streams, f"Total of {size if same else 0} byte(s) were the same")
+    return 0 if same else FAILED
+
+
+COMMANDS: Mapping[str, Command] = {
+    "cmp.b": _compare,
+    "fatload": _load,
+    "fatls": _fatls,
+    "fatwrite": _fatwrite,
+    "load": _load,
+    "mmc": _mmc,
+    "mmcinfo": _mmcinfo,
+}

@@ -1,0 +1,141 @@
+"""U-Boot from its banner to the kernel, or to its prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from virtual.sim import script
+from virtual.sim.computer import Computer
+from virtual.sim.editor import hear, read_line
+from virtual.sim.program import NS_PER_MS, NS_PER_S, Program
+from virtual.sim.sh.interpreter import Interpreter, InterruptedCommandError, Runner, Streams, execute_line
+from virtual.sim.sh.words import IncompleteError
+from virtual.sim.storage import Content
+from virtual.sim.uboot import basics, environment, flash, kernel, mmc
+
+PROMPT = "=> "
+_POLL_NS = 10 * NS_PER_MS  # common/autoboot.c looks for a key this often
+_COMMANDS: Mapping[str, basics.Command] = {**basics.COMMANDS, **mmc.COMMANDS, **flash.COMMANDS, **kernel.COMMANDS}
+
+
+class UBoot:
+    """U-Boot, running on a computer.
+
+    Attributes:
+        shell: hush; its variables are the environment.
+        memory: address -> what was last loaded there.
+        mmc_device: the MMC device that `mmc` works on.
+        flash_probed: `sf probe` was run.
+    """
+
+    def __init__(self, computer: Computer) -> None:
+        self.computer = computer
+        defaults = self.defaults()
+        saved = computer.storage.medium(computer.medium).environment
+        self.shell = Interpreter(self, variables=dict(defaults if saved is None else {**defaults, **saved}))
+        self.memory: dict[int, Content] = {}
+        self.mmc_device = int(defaults.get("mmcdev", "0"))
+        self.flash_probed = False
+        self.streams = Streams(self._write, self._write)
+
+    def run(self) -> Program[None]:
+        """Start up, count down, boot; or serve the prompt.
+
+        Raises:
+            StartKernelError: the kernel takes over.
+            CpuResetError: `reset`.
+        """
+        computer = self.computer
+        computer.enter("uboot", computer.durations.uboot_ns)
+        lines = script.load(f"{computer.model.family.profile}-uboot", **computer.model.facts())
+        computer.machine.forget_input()  # the driver empties the UART's FIFO
+        yield from script.play(computer, lines, computer.durations.uboot_ns)
+        yield from computer.at("uboot.autoboot")
+        if (yield from self._countdown()):
+            computer.enter("load")
+            yield from self._line("run bootcmd")
+        computer.enter("uboot-prompt")
+        while True:
+            yield from self._prompt()
+
+    def defaults(self) -> dict[str, str]:
+        """The environment as U-Boot was built with it."""
+        return environment.default(self.computer.model, self.computer.medium)
+
+    def content(self, address: int, size: int) -> Content:
+        """What stands in memory at an address."""
+        loaded = self.memory.get(address)
+        return Content(loaded.name if loaded else f"ram@{address:#x}", size, loaded.text if loaded else b"")
+
+    def _countdown(self) -> Program[bool]:
+        """Whether nobody stopped it."""
+        delay = self.shell.variables.get("bootdelay", "2")
+        if not delay.lstrip("-").isdigit() or int(delay) < 0:
+            return delay == "-2"
+        left = int(delay)
+        yield from self.computer.say(f"Hit any key to stop autoboot: {left:2d} ")
+        pressed = (yield from hear(self.computer, 0)) is not None
+        if pressed:
+            yield from self.computer.say("\b\b\b 0 ")
+        while left > 0 and not pressed:
+            left -= 1
+            due_ns = self.computer.now_ns + round(NS_PER_S * self.computer.haste)
+            while self.computer.now_ns < due_ns and not pressed:
+                if (yield from hear(self.computer, due_ns - self.computer.now_ns)) is not None:
+                    pressed = True
+                    yield from self.computer.pause(_POLL_NS / 2)
+            yield from self.computer.say(f"\b\b\b{left:2d} ")
+        yield from self.computer.say("\n")
+        return not pressed
+
+    def _prompt(self) -> Program[None]:
+        yield from self.computer.at("uboot.prompt")
+        yield from self.computer.say(PROMPT)
+        try:
+            line = yield from read_line(self.computer, interrupted="<INTERRUPT>\n")
+            while True:
+                try:
+                    yield from self._line(line)
+                except IncompleteError:
+                    yield from self.computer.say("> ")
+                    line += "\n" + (yield from read_line(self.computer, interrupted="<INTERRUPT>\n"))
+                else:
+                    return
+        except InterruptedCommandError:
+            self.shell.status = 1
+
+    def _line(self, text: str) -> Program[None]:
+        try:
+            yield from execute_line(self.shell, text, self.streams, "syntax error")
+        except InterruptedCommandError:
+            yield from self.computer.say("<INTERRUPT>\n")
+            self.shell.status = 1
+
+    def _write(self, data: bytes) -> Program[None]:
+        yield from self.computer.say(data.decode("latin-1"))
+
+    def runner(self, name: str) -> Runner | None:
+        """U-Boot's command of that name; unique beginnings do as well."""
+        names = [name] if name in _COMMANDS else [known for known in _COMMANDS if known.startswith(name)]
+        if len(names) != 1:
+            return None
+        command = _COMMANDS[names[0]]
+        return lambda arguments, streams, _shell: command(self, arguments, streams)
+
+    def unknown(self, name: str) -> str:
+        """What is said of a command that does not exist."""
+        return f"Unknown command '{name}' - try 'help'"
+
+    def read_file(self, path: str) -> Program[bytes | None]:
+        """hush in U-Boot redirects nothing."""
+        yield from ()
+        return None
+
+    def write_file(self, path: str, data: bytes, *, append: bool) -> Program[str]:
+        """hush in U-Boot redirects nothing."""
+        yield from ()
+        return f"{path}: redirection is not supported"
+
+    def matching(self, pattern: str) -> list[str]:
+        """hush in U-Boot matches no files."""
+        return []
