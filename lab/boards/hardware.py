@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from attrs import field, frozen, validators
 
-SLEEP_MODES = ("deep_sleep", "mcu_only", "partial_io")
-
 
 @frozen
 class Identity:

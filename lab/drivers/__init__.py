@@ -1,7 +1,17 @@
 """labgrid resources and drivers of boardlab. Importing this module registers them (`imports: [lab.drivers]`)."""
 
 from lab.drivers.bootmodedriver import BootModeDriver
+from lab.drivers.commandoutputdriver import CommandOutputDriver
 from lab.drivers.pdudriver import PDUDriver
+from lab.drivers.sideconsoledriver import SideConsoleDriver
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
+from lab.drivers.wakepinsdriver import WakePinsDriver
 
-__all__ = ["BootModeDriver", "PDUDriver", "StampedConsoleDriver"]
+__all__ = [
+    "BootModeDriver",
+    "CommandOutputDriver",
+    "PDUDriver",
+    "SideConsoleDriver",
+    "StampedConsoleDriver",
+    "WakePinsDriver",
+]
