@@ -20,7 +20,6 @@ from lab.boards import BoardType
 from lab.console.model import Chunk, LineTiming
 from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
-from strategies import partialio
 from strategies.lowpower import LowPower
 from strategies.status import Status
 
@@ -238,9 +237,7 @@ class BoardStrategy(Strategy):
         if shell.password is None:  # else labgrid gives up with a bare Exception when `login` asks for one
             shell.password = self.type.prompts.password
         if self.status is Status.partial_io:
-            self.target.deactivate(shell)
-            self.status = Status.unknown
-            partialio.cold_boot(self)
+            self.sleeping.cold_boot()
         elif self.status.asleep:
             self.sleeping.wake()
             self.sleeping.finish()

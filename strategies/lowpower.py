@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.lowpower.judge import Observed, judge
 from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.modes import (
@@ -152,6 +153,16 @@ class LowPower:
         result = judge(nap.watch, observed)
         self.board.status = Status.linux
         return result
+
+    def cold_boot(self) -> BootWatch:
+        """Wake the board out of partial I/O: a boot to the login prompt. Its status is `unknown` then: nobody logged in.
+
+        Raises:
+            BoardlabError: it did not boot.
+        """
+        self.board.status = Status.unknown
+        self.board.target.deactivate(self.board.shell)
+        return partialio.cold_boot(self.board)
 
     def forget(self) -> None:
         """The board was switched off: nothing that was found in it holds any more."""

@@ -13,6 +13,7 @@ class Flag(enum.StrEnum):
     """What could not be verified about a number, or what disturbed it. A flag never changes the value."""
 
     MEDIUM_UNVERIFIED = "medium_unverified"  # fewer than two sources named the medium, none another one
+    MODE_UNVERIFIED = "mode_unverified"  # nothing names the low-power mode that was reached, and nothing another one
     OFF_UNVERIFIED = "off_unverified"  # the board did not answer, but its silence was not long enough to be sure
     CLOCK_DISAGREES = "clock_disagrees"  # the kernel's printk times and the host's stamps drift apart
     CONSOLE_OVERRUN = "console_overrun"  # the kernel's tty driver counted lost bytes
