@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -131,6 +131,20 @@ class Misbehaving(Protocol):
 
     def clear(self) -> None:
         """Forget all faults, those of the scenario too."""
+        ...
+
+
+@runtime_checkable
+class Wakeable(Protocol):
+    """A backend with inputs that wake its board."""
+
+    @property
+    def pins(self) -> Sequence[str]:
+        """Their names."""
+        ...
+
+    def pulse(self, pin: str) -> None:
+        """Activity on a pin."""
         ...
 
 

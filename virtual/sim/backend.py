@@ -12,6 +12,7 @@ from virtual.sim.board import SimBoard
 from virtual.sim.config import SimConfig
 from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
+from virtual.sim.linux.sleep import CAN_PIN, GPIO_PIN
 from virtual.sim.model import model
 from virtual.sim.trouble import Switching
 from virtual.uart import UartAdapter
@@ -87,6 +88,16 @@ class SimBackend:
         self._plans.clear()
         self.board.clear_troubles()
         self._cleared.set()
+
+    @property
+    def pins(self) -> Sequence[str]:
+        """See `Wakeable`."""
+        return [pin for pin in (CAN_PIN, GPIO_PIN) if pin in self.board.model.board.low_power.wakes]
+
+    def pulse(self, pin: str) -> None:
+        """See `Wakeable`; the board's input goes active."""
+        self.board.receive(pin, b"\x01", self._clock.now_ns())
+        self._pacer.update(self)
 
     def _faults_for(self, cycle: int) -> Sequence[Fault]:
         return [planned.fault(cycle) for planned in self._plans if planned.strikes(cycle)]
