@@ -14,6 +14,7 @@ from lab.benchmarks.lowpower.preflight import Found
 # Each is followed by an exit status, which the echo of the typed line lacks.
 GOING, BACK, RESTORED = "boardlab: going", "boardlab: back", "boardlab: restored"
 _PRINTK = "/proc/sys/kernel/printk"
+_DEBUG = "/sys/power/pm_debug_messages"  # without it the kernel does not say when it left suspend-to-idle
 _SILENT = 1  # the console's log level: emergencies only
 
 
@@ -30,14 +31,17 @@ def commands(
     alarm = f"/sys/class/rtc/{rtc}/wakealarm"
     consoles = [f"/sys/class/tty/{tty}/console" for tty in found.consoles]
     level = found.printk.split()[0] if found.printk else "7"
+    debugged = entry.variant == "s2idle"
     steps = [
         f'echo "{GOING} $?"',
         f"echo {_SILENT} > {_PRINTK}",
         *(f"echo N > {console}" for console in consoles),
         f"echo 0 > {alarm}",
         f"echo +{alarm_s} > {alarm}",
+        *([f"echo 1 > {_DEBUG}"] if debugged else []),
         f"echo {entry.state} > /sys/power/state",
         f'echo "{BACK} $?"',
+        *([f"echo 0 > {_DEBUG}"] if debugged else []),
         f"echo 0 > {alarm}",
         *([f"echo {constraint.cleared} > {constraint.path}"] if constraint else []),
         *(f"echo {value} > {path}" for path, value in afterwards.items()),

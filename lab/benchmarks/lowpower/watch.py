@@ -71,7 +71,7 @@ class SuspendWatch:
     begun: bool = field(default=False, init=False)
     _text: str = field(default="", init=False)
     _last_ns: int = field(init=False)
-    _asleep_from_ns: int | None = field(default=None, init=False)
+    _silence_ns: int = field(default=0, init=False)
     _restored: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -84,17 +84,15 @@ class SuspendWatch:
 
     @property
     def asleep_s(self) -> float:
-        """How long the console was silent before the board came back."""
-        end = self.first_byte or self.answer
-        start_ns = self._asleep_from_ns
-        return 0.0 if end is None or start_ns is None else (end.t_ns - start_ns) / 1e9
+        """The longest silence of the console from the command to the answer."""
+        return self._silence_ns / 1e9
 
     def feed(self, data: bytes, t_ns: int) -> None:
         """Take the bytes of one read, stamped `t_ns`."""
         self._text = (self._text + data.decode("latin-1"))[-8192:]
+        if not self._restored:
+            self._silence_ns = max(self._silence_ns, t_ns - self._last_ns)
         self._last_ns = t_ns
-        if self.answer is None and self.edge is None:
-            self._asleep_from_ns = t_ns
 
     def moment(self, moment: MomentLike) -> None:
         """Take note of a moment of MOMENTS or ANY_BYTE."""
