@@ -2,6 +2,8 @@
 
 from lab.drivers.bootmodedriver import BootModeDriver
 from lab.drivers.pdudriver import PDUDriver
+from lab.drivers.railsdriver import RailsDriver
+from lab.drivers.railsensors import RailSensors
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 
-__all__ = ["BootModeDriver", "PDUDriver", "StampedConsoleDriver"]
+__all__ = ["BootModeDriver", "PDUDriver", "RailSensors", "RailsDriver", "StampedConsoleDriver"]

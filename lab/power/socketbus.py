@@ -6,9 +6,11 @@ bytes. The answer is `<Hi` (bytes of data that follow, 0 or the negative errno o
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from lab.errors import ConfigurationError
@@ -33,7 +35,11 @@ class SocketBus:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(_PATIENCE_S)
         try:
-            self._socket.connect(path)
+            folder = os.open(Path(path).parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:  # through /proc a path may be longer than the 107 bytes of a socket's address
+                self._socket.connect(f"/proc/self/fd/{folder}/{Path(path).name}")
+            finally:
+                os.close(folder)
         except OSError as error:
             self._socket.close()
             raise ConfigurationError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,14 @@ class _Connection(asyncio.Protocol):
 
 
 async def serve(path: Path, wires: Wires) -> asyncio.Server:
-    """Listen on a Unix socket; what an earlier bench left there is replaced."""
+    """Listen on a Unix socket; what an earlier bench left there is replaced.
+
+    The path goes through /proc, so that it may be longer than the 107 bytes of a socket's address.
+    """
     path.unlink(missing_ok=True)
-    return await asyncio.get_running_loop().create_unix_server(lambda: _Connection(wires), path)
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        address = f"/proc/self/fd/{folder}/{path.name}"
+        return await asyncio.get_running_loop().create_unix_server(lambda: _Connection(wires), address)
+    finally:
+        os.close(folder)

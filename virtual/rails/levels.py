@@ -52,6 +52,20 @@ def wired(board: BoardType) -> list[Wired]:
     return found
 
 
+def env_lines(board: BoardType) -> list[str]:
+    """The rails of a RailSensors resource, a line each; none for a type whose current monitors nobody has described.
+
+    The emulated shunts are exact, and the emulated sensors have no offset.
+    """
+    if not board.sleep and not any(rail.address for rail in board.rails):
+        return []
+    lines = [
+        f"{rail.rail}: {{address: {rail.address:#x}, shunt_mohm: {rail.shunt_mohm}, tolerance: 0.0, offset_uv: 0.0}}"
+        for rail in wired(board)
+    ]
+    return lines + [f"{rail}: {{shared_with: {feeder}}}" for rail, feeder in shared_rails(board).items()]
+
+
 def shared_rails(board: BoardType) -> dict[str, str]:
     """Rail -> the rail whose supply feeds it, where the guides have "n/a" for it: one of the same voltage before it."""
     published = [watts for release in board.releases.values() for watts in release.published.sleep_mw.values()]

@@ -10,6 +10,7 @@ import jinja2
 from lab import boards
 from virtual import pdudaemon
 from virtual.board import Place
+from virtual.rails.levels import env_lines
 
 DEFAULT_SWITCH_PORT = 16422  # what envs/sim-*.yaml expect; pdudaemon's own is 16421
 _HEAD = "# The simulated board {name} of the bench in {folder}; written by `lab virtual up sim`.\n"
@@ -27,6 +28,7 @@ def of_board(board_type: str, place: Place) -> str:
         head=_HEAD.format(name=folder.name, folder=folder.path.parent),
         name=folder.name,
         console=json.dumps(str(folder.uart(boards.load(board_type).console.name))),
+        rails=json.dumps(f"unix:{folder.rails}"),
         outlet=place.outlet,
         pdudaemon=place.pdudaemon,
         switch=place.switch,
@@ -43,6 +45,7 @@ def shipped(board_type: str, real: str) -> str:
         head=_SHIPPED.format(title=board.title, board_type=board_type, real=real),
         name=name,
         console=f"!template $BASE/../.lab/virtual/{name}/{board.console.name}",
+        rails=f"!template unix:$BASE/../.lab/virtual/{name}/rails.sock",
         outlet=1,
         pdudaemon=f"127.0.0.1:{pdudaemon.DEFAULT_PORT}",
         switch=f"127.0.0.1:{DEFAULT_SWITCH_PORT}",
@@ -54,4 +57,5 @@ def _filled(board_type: str, **values: object) -> str:
     text = (resources.files("virtual.sim") / "data" / "env.yaml.j2").read_text(encoding="utf-8")
     # YAML, not HTML:
     template = jinja2.Template(text, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False)
-    return str(template.render(board=boards.load(board_type), **values)) + "\n"
+    board = boards.load(board_type)
+    return str(template.render(board=board, sensors=env_lines(board), **values)) + "\n"
