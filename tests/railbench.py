@@ -13,7 +13,7 @@ from lab.power.chips import CHIPS
 from lab.power.i2c import NackError, Register
 from lab.power.ina import InaSensor
 from lab.power.recorder import Recorder
-from virtual.rails.levels import shared_rails, wired
+from virtual.rails.levels import IDLE, levels, shared_rails, wired
 from virtual.rails.sensors import Rails, RailTrouble
 
 S, MS = 1_000_000_000, 1_000_000
@@ -59,6 +59,7 @@ def config_of(board_type: str, port: str, board: str = "board-1") -> PowerConfig
             with_sensor[rail.name].shunt_mohm,
             tolerance=0.0,
             offset_uv=0.0,
+            most_w=4 * levels(board_data, "")[IDLE][rail.name],
         )
         for rail in board_data.rails
     ]
@@ -76,6 +77,7 @@ class RailBench:
     notes: list[str] = field(factory=list)
     rails: Rails = field(init=False)
     config: PowerConfig = field(init=False)
+    _due_ns: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         board = boards.load(self.board_type)
@@ -87,20 +89,29 @@ class RailBench:
 
     def record(self, path: Path, wanted: Range, *states: tuple[str, float]) -> list[tuple[str, int, int]]:
         """Record a board that goes through these states for so many seconds; (state, start_ns, end_ns) of each."""
+        recorder = self.recorder(path, wanted)
+        phases = self.play(recorder, *states)
+        recorder.close()
+        return phases
+
+    def recorder(self, path: Path, wanted: Range) -> Recorder:
+        """A started recorder of this board."""
         sensor = InaSensor(self.config, CHIPS["ina231"], RailBus(self))
-        recorder = Recorder(self.config, sensor, wanted, path, BenchClock(self), "virtual time")
+        self._due_ns = self.now_ns
+        return Recorder(self.config, sensor, wanted, path, BenchClock(self), "virtual time")
+
+    def play(self, recorder: Recorder, *states: tuple[str, float]) -> list[tuple[str, int, int]]:
+        """Let the board go through these states while it is recorded; (state, start_ns, end_ns) of each."""
         phases = []
-        due_ns = self.now_ns
         for state, seconds in states:
             start_ns, end_ns = self.now_ns, self.now_ns + round(seconds * S)
             self.rails.enter(state, start_ns)
             phases.append((state, start_ns, end_ns))
-            while due_ns <= end_ns:
-                self.now_ns = due_ns
+            while self._due_ns <= end_ns:
+                self.now_ns = self._due_ns
                 recorder.step()
-                due_ns += recorder.poll_ns
+                self._due_ns += recorder.poll_ns
             self.now_ns = end_ns
-        recorder.close()
         return phases
 
     def watts(self, state: str) -> dict[str, float]:

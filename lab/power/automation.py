@@ -33,7 +33,7 @@ _ROW: Final = re.compile(
 _ECHO_S: Final = 1.0
 _ITERATIONS: Final = {Range.ACTIVE: 1, Range.SLEEP: 20}
 _PAUSE_MS: Final = 10
-_GAIN: Final = 0.001
+_GAIN, _OFFSET_NV = 0.001, 10_000.0  # of the INA226 that the firmware drives
 _FAILED: Final = re.compile(r"ERROR: .*|Error: .*|Command .* not valid .*|auto set dut .* must be called first.*")
 
 
@@ -177,7 +177,17 @@ class AutomationSensor:
             shunt = rail.shunt_mohm or (row.shunt_uv / row.milliampere if row.milliampere else 10.0)
             self._shunts.append(shunt)
             channels.append(
-                Channel(rail.name, rail.volts, shunt, rail.tolerance, _GAIN, 1.0, 2500.0, offset_bound_nv=10_000.0)
+                Channel(
+                    rail=rail.name,
+                    volts=rail.volts,
+                    shunt_mohm=shunt,
+                    tolerance=rail.tolerance,
+                    gain=_GAIN,
+                    bus_lsb_uv=1.0,
+                    shunt_lsb_nv=2500.0,
+                    offset_bound_nv=_OFFSET_NV,
+                    most_w=rail.most_w,
+                )
             )
         text = f"auto measure power {self._iterations} {_PAUSE_MS}; averaging of the firmware"
         return Schedule(tuple(channels), period_ns, period_ns, period_ns, 0, text)

@@ -27,6 +27,7 @@ class RailConfig:
         address: I2C address; 0 where the backend has no addresses.
         shunt_mohm: in milliohm; 0 where the backend reports currents.
         tolerance: of the shunt, as a share; 1 % unless the board's parts list says better.
+        most_w: more than this it cannot take, e.g. the limit of its supply; 0: no limit is known.
         shared_with: the rail whose supply also feeds this one: it has no monitor of its own and stays n/a.
         offset_uv: the shunt voltage that is read at no current, which is subtracted (`lab power selftest --zero`).
         channel: how the backend calls the rail (an IIO device's id, a hwmon folder); empty: by the rail's name.
@@ -37,6 +38,7 @@ class RailConfig:
     address: int = field(default=0, validator=validators.in_(range(0x78)))
     shunt_mohm: float = field(default=0.0, validator=validators.ge(0.0))
     tolerance: float = field(default=0.01, validator=[validators.ge(0.0), validators.lt(1.0)])
+    most_w: float = field(default=0.0, validator=validators.ge(0.0))
     shared_with: str = ""
     offset_uv: float | None = None
     channel: str = ""

@@ -37,7 +37,7 @@ def of_rail(trace: Trace, number: int, start_ns: int, end_ns: int, volts_v: Floa
         yield Flag.SENSOR_RESET
     if marks & Mark.STALE or _repeats(trace, number, records) or _frozen(trace, number, start_ns, end_ns):
         yield Flag.POWER_STUCK
-    if marks & Mark.SATURATED or not _plausible(trace, number, volts_v, power_w):
+    if marks & Mark.SATURATED or _exceeds(trace, number) or not _plausible(trace, number, volts_v, power_w):
         yield Flag.POWER_IMPLAUSIBLE
 
 
@@ -52,6 +52,16 @@ def _plausible(trace: Trace, number: int, volts_v: Floats, power_w: Floats) -> b
     least_nv = -(2 * channel.shunt_lsb_nv + 4 * channel.noise_nv + channel.offset_bound_nv)
     least_w = channel.volts * least_nv * 1e-9 / (channel.shunt_mohm * 1e-3)
     return astray <= 0.02 and float(power_w.min()) >= least_w
+
+
+def _exceeds(trace: Trace, number: int) -> bool:
+    """Whether the rail took more than it can, anywhere in the trace: then its shunt or its sensor is another one."""
+    channel = trace.meta.channels[number]
+    if not channel.most_w:
+        return False
+    records = trace.records[trace.records["rail"] == number]
+    power_w = records["bus_uv"] * 1e-12 * records["shunt_nv"] / channel.shunt_mohm
+    return len(power_w) > 0 and float(power_w.max()) > channel.most_w
 
 
 def _repeats(trace: Trace, number: int, records: Records) -> bool:

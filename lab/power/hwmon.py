@@ -44,6 +44,7 @@ class HwmonSensor:
                 gain=GAIN,
                 bus_lsb_uv=1000,
                 shunt_lsb_nv=shunt * 1000,  # 1 mA
+                most_w=rail.most_w,
             )
             for rail, shunt in zip(self.rails, self._shunts, strict=True)
         )

@@ -77,6 +77,7 @@ class IioSensor:
                     shunt_lsb_nv=found.shunt_mv * 1e6,
                     offset_nv=(rail.offset_uv or 0.0) * 1000,
                     offset_bound_nv=chip.shunt_lsb_nv / 2 if rail.offset_uv is not None else chip.offset_nv,
+                    most_w=rail.most_w,
                 )
             )
         return Schedule(tuple(channels), period_ns, 0, period_ns, 0, "iio: raw and scale; averaging of the driver")

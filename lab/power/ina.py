@@ -15,7 +15,7 @@ from lab.power.timing import Setting, choose
 POLL_SHARE: Final = 0.8  # of a sample's time: the chips' oscillators are within 10 %, the host is late now and then
 SLOW_NS: Final = 20_000_000  # longer samples are looked for twenty times each
 STALE_PERIODS: Final = 4
-CHECK_NS: Final = 1_000_000_000  # each second the settings of one sensor are looked at
+CHECK_NS: Final = 200_000_000  # so often the settings of one sensor are looked at
 
 
 class InaSensor:
@@ -38,6 +38,7 @@ class InaSensor:
         self._configs = [bus.prepare([Register(rail.address, CONFIG)]) for rail in self.rails]
         self._setting = chip.settings[0]
         self._idle = [0] * len(self.rails)
+        self._reset: set[int] = set()  # sensors whose next sample says that they were
         self._round = 0
         self._polls = 1  # in one period
         self._check_every = 1
@@ -58,15 +59,16 @@ class InaSensor:
     def read(self) -> Sequence[Reading]:
         """See `RailSensor`."""
         self._round += 1
-        reset = self._checked() if self._round % self._check_every == 0 else -1
+        if self._round % self._check_every == 0:
+            self._check()
         try:
             values = self._all()
         except NackError:
-            return self._one_by_one(reset)
+            return self._one_by_one()
         width = self._width
         found = []
         for rail in range(len(self.rails)):
-            reading = self._reading(rail, values[rail * width : rail * width + width], reset == rail)
+            reading = self._reading(rail, values[rail * width : rail * width + width])
             if reading is not None:
                 found.append(reading)
         return found
@@ -75,7 +77,7 @@ class InaSensor:
         """See `RailSensor`."""
         self._bus.close()
 
-    def _reading(self, rail: int, values: Sequence[int], reset: bool) -> Reading | None:
+    def _reading(self, rail: int, values: Sequence[int]) -> Reading | None:
         chip = self._chip
         shunt, bus = values[-2], values[-1]
         ready = (bus if chip.ready[0] == BUS else values[0]) >> chip.ready[1] & 1
@@ -87,33 +89,35 @@ class InaSensor:
         self._idle[rail] = 0
         if shunt > 0x7FFF:
             shunt -= 0x10000
-        mark = Mark.RESET if reset else 0
+        mark = 0
+        if rail in self._reset:
+            self._reset.discard(rail)
+            mark = Mark.RESET
         if abs(shunt) >= chip.full_scale:
             mark |= Mark.SATURATED
         return Reading(rail, (bus >> chip.bus_shift) * chip.bus_lsb_uv, shunt * chip.shunt_lsb_nv, mark)
 
-    def _one_by_one(self, reset: int) -> list[Reading]:
+    def _one_by_one(self) -> list[Reading]:
         found = []
         for rail, fetch in enumerate(self._each):
             try:
-                reading = self._reading(rail, fetch(), reset == rail)
+                reading = self._reading(rail, fetch())
             except NackError:
                 reading = Reading(rail, 0, 0, Mark.NACK)
             if reading is not None:
                 found.append(reading)
         return found
 
-    def _checked(self) -> int:
-        """Look at the settings of the next sensor in turn; the index of one that had lost them and has them again."""
+    def _check(self) -> None:
+        """Look at the settings of the next sensor in turn; one that has lost them gets them again."""
         rail = self._round // self._check_every % len(self.rails)
         try:
             if self._configs[rail]()[0] != self._chip.config(self._setting):
                 self._bus.write(Register(self.rails[rail].address, CONFIG), self._chip.config(self._setting))
                 self._idle[rail] = 0
-                return rail
+                self._reset.add(rail)
         except NackError:
             pass  # it is marked when its values are read
-        return -1
 
     def _configure(self, rail: RailConfig) -> None:
         wanted = self._chip.config(self._setting)
@@ -148,4 +152,5 @@ class InaSensor:
             offset_nv=(rail.offset_uv or 0.0) * 1000,
             offset_bound_nv=self._chip.shunt_lsb_nv / 2 if zeroed else self._chip.offset_nv,
             noise_nv=setting.noise_nv,
+            most_w=rail.most_w,
         )

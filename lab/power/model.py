@@ -53,6 +53,7 @@ class Channel:
         bus_lsb_uv, shunt_lsb_nv: what one step of its registers is.
         offset_nv: what is subtracted from each shunt voltage. offset_bound_nv: how wrong the rest may be.
         noise_nv: standard deviation of one sample's shunt voltage.
+        most_w: more than this the rail cannot take; 0: no limit is known.
     """
 
     rail: str
@@ -65,6 +66,7 @@ class Channel:
     offset_nv: float = 0.0
     offset_bound_nv: float = 0.0
     noise_nv: float = 0.0
+    most_w: float = 0.0
 
 
 @frozen

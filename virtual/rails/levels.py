@@ -18,6 +18,7 @@ _OTHER_W: Final = 0.05  # of a rail that loads.toml does not know
 _FIRST_ADDRESS: Final = 0x40  # where no public document gives any
 _SHUNT_MOHM: Final = 10.0
 _CORE_MOHM: Final = 2.0
+_MOST: Final = 4.0  # times what it draws when Linux idles
 
 
 @frozen
@@ -59,8 +60,10 @@ def env_lines(board: BoardType) -> list[str]:
     """
     if not board.sleep and not any(rail.address for rail in board.rails):
         return []
+    most = {rail: watts * _MOST for rail, watts in levels(board, "")[IDLE].items()}
     lines = [
-        f"{rail.rail}: {{address: {rail.address:#x}, shunt_mohm: {rail.shunt_mohm}, tolerance: 0.0, offset_uv: 0.0}}"
+        f"{rail.rail}: {{address: {rail.address:#x}, shunt_mohm: {rail.shunt_mohm}, tolerance: 0.0, offset_uv: 0.0, "
+        f"most_w: {most[rail.rail]:.3g}}}"
         for rail in wired(board)
     ]
     return lines + [f"{rail}: {{shared_with: {feeder}}}" for rail, feeder in shared_rails(board).items()]

@@ -22,7 +22,6 @@ _HANG_S = 60.0  # longer than anybody waits for a PDU
 
 # The stages of a board as states of its rails (virtual/rails/levels.py); all others are stages of a boot.
 _STATES = {
-    "off": levels.OFF,
     "powered-down": levels.OFF,
     "partial-io": levels.PARTIAL_IO,
     "rom": levels.ROM,
@@ -149,10 +148,12 @@ class SimBackend:
     def _dark(self) -> None:
         for adapter in self._adapters.values():
             adapter.discard()
+        self.state_hook(levels.OFF, self._clock.now_ns())
 
     def _died(self) -> None:
         self.died_hook("it switched itself off")
 
     def _note(self, text: str) -> None:
         self._truth.note(self.board.now_ns, text)
-        self.state_hook(_STATES.get(self.board.stage, levels.BOOT), self.board.now_ns)
+        if self.board.stage != "off":
+            self.state_hook(_STATES.get(self.board.stage, levels.BOOT), self.board.now_ns)

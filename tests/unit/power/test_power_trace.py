@@ -134,7 +134,7 @@ def test_the_uncertainty_has_its_parts(tmp_path: Path) -> None:
     assert sure.parts.lsb_w == pytest.approx(2.5e-6 / 0.01)
     assert sure.parts.shunt_w == pytest.approx(0.002, rel=1e-3)
     assert sure.parts.sensor_w == pytest.approx(0.0002, rel=1e-3)
-    assert sure.parts.noise_w == 0
+    assert sure.parts.noise_w == pytest.approx(0, abs=1e-12)
     assert sure.parts.cut_w == 0
     unsure = trace.phase(0, 49 * MS, 0, 5 * MS).rail("core")
     assert unsure.parts is not None
