@@ -27,6 +27,7 @@ from virtual.http import Answer, Request, serve
 from virtual.outlet import Outlet
 from virtual.pacer import Pacer
 from virtual.pdudaemon import PduDaemon, find
+from virtual.rails.wiring import BoardRails
 from virtual.state import ENV, BenchState, BoardState, hold, publish, withdraw
 from virtual.truth import TruthLog
 from virtual.uart import UartAdapter
@@ -64,6 +65,7 @@ class Bench:
         self._clock = clock
         self._pacer = Pacer(clock, asyncio.get_running_loop())
         self._truths: list[TruthLog] = []
+        self.rails: list[BoardRails] = []
         self.outlets = [self._outlet(name, type_name) for name, type_name in wanted.boards]
         self.states = [
             BoardState(
@@ -73,8 +75,11 @@ class Bench:
                 uarts={uart: str(adapter.path) for uart, adapter in outlet.adapters.items()},
                 straps=str(outlet.folder.straps),
                 truth=str(outlet.folder.truth_log),
+                rails=rails.address,
             )
-            for number, ((name, type_name), outlet) in enumerate(zip(wanted.boards, self.outlets, strict=True), 1)
+            for number, ((name, type_name), outlet, rails) in enumerate(
+                zip(wanted.boards, self.outlets, self.rails, strict=True), 1
+            )
         ]
 
     async def answer(self, request: Request) -> Answer:
@@ -106,6 +111,8 @@ class Bench:
             await outlet.off()
             for adapter in outlet.adapters.values():
                 adapter.close()
+        for rails in self.rails:
+            rails.close()
         for truth in self._truths:
             truth.close()
         self._pacer.close()
@@ -126,6 +133,7 @@ class Bench:
         }
         straps.create(folder.straps, board_type.boot_mode_bits)
         backend = kinds.load(type_name).backend(folder, adapters, self._clock)
+        self.rails.append(BoardRails(board_type, folder, backend, truth, self._clock))
         return Outlet(
             folder,
             backend,
@@ -170,6 +178,8 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
     async with contextlib.AsyncExitStack() as stack:
         bench = Bench(wanted, MonotonicRaw())
         stack.push_async_callback(bench.close)
+        for rails in bench.rails:
+            await rails.start()
         server = await serve("127.0.0.1", wanted.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from attrs import frozen
 
 from lab.clock import Clock
+from virtual.rails.sensors import RailTrouble
 from virtual.uart import UartAdapter
 
 
@@ -54,6 +55,11 @@ class BoardFolder:
         return self.path / f"truth-{uart}.log"
 
     @property
+    def rails(self) -> Path:
+        """The socket of the I2C bus with the rails' sensors (`virtual.rails.i2cserver`)."""
+        return self.path / "rails.sock"
+
+    @property
     def qemu_log(self) -> Path:
         """What QEMU said."""
         return self.path / "qemu.log"
@@ -77,9 +83,18 @@ class Backend(Protocol):
 
     Attributes:
         died_hook: called with a reason when the board ends by itself.
+        state_hook: called with what the board does from an instant on, in the words of `virtual.rails.levels`.
+        release, seed: of a simulated board; "" and 0 for others.
     """
 
     died_hook: Callable[[str], None]
+    state_hook: Callable[[str, int], None]
+    release: str
+    seed: int
+
+    def troubles(self) -> Sequence[RailTrouble]:
+        """The faults at work."""
+        ...
 
     async def power_on(self, straps: int) -> int:
         """Reset the board and release it with these boot-mode straps.

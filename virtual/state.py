@@ -30,6 +30,7 @@ class BoardState:
         type: of lab/boards. outlet: its number on the power switch, from 1.
         uarts: name -> the link to its pty.
         straps: the folder with a file per boot-mode strap.
+        rails: the socket of the I2C bus with the rails' sensors; empty where it has none.
     """
 
     name: str
@@ -38,6 +39,7 @@ class BoardState:
     uarts: dict[str, str]
     straps: str
     truth: str
+    rails: str = ""
 
 
 @frozen

@@ -3,6 +3,8 @@
 from lab.drivers.bootmodedriver import BootModeDriver
 from lab.drivers.commandoutputdriver import CommandOutputDriver
 from lab.drivers.pdudriver import PDUDriver
+from lab.drivers.railsdriver import RailsDriver
+from lab.drivers.railsensors import RailSensors
 from lab.drivers.sideconsoledriver import SideConsoleDriver
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.drivers.wakepinsdriver import WakePinsDriver
@@ -11,6 +13,8 @@ __all__ = [
     "BootModeDriver",
     "CommandOutputDriver",
     "PDUDriver",
+    "RailSensors",
+    "RailsDriver",
     "SideConsoleDriver",
     "StampedConsoleDriver",
     "WakePinsDriver",

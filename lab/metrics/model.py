@@ -17,6 +17,12 @@ class Flag(enum.StrEnum):
     OFF_UNVERIFIED = "off_unverified"  # the board did not answer, but its silence was not long enough to be sure
     CLOCK_DISAGREES = "clock_disagrees"  # the kernel's printk times and the host's stamps drift apart
     CONSOLE_OVERRUN = "console_overrun"  # the kernel's tty driver counted lost bytes
+    POWER_GAP = "power_gap"  # samples of a rail are missing
+    POWER_NACK = "power_nack"  # a sensor did not answer now and then
+    POWER_STUCK = "power_stuck"  # a sensor repeats itself
+    POWER_IMPLAUSIBLE = "power_implausible"  # a voltage or current that the rail cannot have
+    POWER_FEW_SAMPLES = "power_few_samples"  # too short for the sensor's averaging
+    SENSOR_RESET = "sensor_reset"  # a sensor lost its settings on the way
     SIMULATED = "simulated"  # a virtual board; never compared with a real one
 
 

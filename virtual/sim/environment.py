@@ -10,6 +10,7 @@ import jinja2
 from lab import boards
 from virtual import pdudaemon
 from virtual.board import Place
+from virtual.rails.levels import env_lines
 
 MCU = "mcu"  # the UART, and the wake-up source by a key on it
 DEFAULT_SWITCH_PORT = 16422  # what envs/sim-*.yaml expect; pdudaemon's own is 16421
@@ -29,6 +30,7 @@ def of_board(board_type: str, place: Place) -> str:
         name=folder.name,
         console=json.dumps(str(folder.uart(boards.load(board_type).console.name))),
         mcu=json.dumps(str(folder.uart(MCU))) if _has_mcu(board_type) else "",
+        rails=json.dumps(f"unix:{folder.rails}"),
         outlet=place.outlet,
         pdudaemon=place.pdudaemon,
         switch=place.switch,
@@ -46,6 +48,7 @@ def shipped(board_type: str, real: str) -> str:
         name=name,
         console=f"!template $BASE/../.lab/virtual/{name}/{board.console.name}",
         mcu=f"!template $BASE/../.lab/virtual/{name}/{MCU}" if _has_mcu(board_type) else "",
+        rails=f"!template unix:$BASE/../.lab/virtual/{name}/rails.sock",
         outlet=1,
         pdudaemon=f"127.0.0.1:{pdudaemon.DEFAULT_PORT}",
         switch=f"127.0.0.1:{DEFAULT_SWITCH_PORT}",
@@ -62,4 +65,5 @@ def _filled(board_type: str, **values: object) -> str:
     text = (resources.files("virtual.sim") / "data" / "env.yaml.j2").read_text(encoding="utf-8")
     # YAML, not HTML:
     template = jinja2.Template(text, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False)
-    return str(template.render(board=boards.load(board_type), **values)) + "\n"
+    board = boards.load(board_type)
+    return str(template.render(board=board, sensors=env_lines(board), **values)) + "\n"
