@@ -52,6 +52,7 @@ class BoardStrategy(Strategy):
         "shell": {"ShellDriver", None},
         "mcu": {"SideConsoleDriver", None},
         "wake_pins": {"WakePinsDriver", None},
+        "rails": {"RailsDriver", None},
     }
 
     board_type: str = attr.ib(validator=attr.validators.instance_of(str))

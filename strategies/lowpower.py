@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -20,6 +23,7 @@ from lab.benchmarks.lowpower.modes import (
     constraint,
     release_of,
 )
+from lab.benchmarks.lowpower.power import asleep_ns
 from lab.benchmarks.lowpower.preflight import Found, Stats, arm, preflight, stats, write
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.script import commands
@@ -28,6 +32,7 @@ from lab.boards import Release
 from lab.console.model import Chunk
 from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError, ConfigurationError
+from lab.power import PhasePower, Range, Sampler
 from strategies import partialio
 from strategies.status import Status
 
@@ -61,28 +66,31 @@ class LowPower:
 
     Attributes:
         release: the name of the software's release; how a mode is selected depends on it.
-        power_mw: mean power of all rails while asleep, told by whoever measures them; None: nobody does.
     """
 
     board: BoardStrategy
     release: str = ""
-    power_mw: float | None = None
     _nap: _Nap | None = field(default=None, init=False)
+    _sampler: Sampler | None = field(default=None, init=False)
     _preflown: dict[str, tuple[Found, Release | None]] = field(factory=dict, init=False)
 
-    def cycle(self, plan: Plan) -> Suspended:
+    def cycle(self, plan: Plan, trace: Path | None = None) -> Suspended:
         """Linux, asleep for `plan.sleep_s`, awake again, and judged.
+
+        Args:
+            trace: where the power of the rails is written meanwhile; they are not sampled without it.
 
         Raises:
             BoardlabError: by whose fault it failed.
             ConfigurationError: the board, its release or the env cannot do this.
         """
-        self.enter(plan, plan.sleep_s if plan.wake == RTC else plan.sleep_s + SAFETY_S)
         try:
-            if plan.wake != RTC:
-                self._wait_asleep(plan.sleep_s)
-                self.wake()
-            return self.finish()
+            with self._sampling(trace):
+                self.enter(plan, plan.sleep_s if plan.wake == RTC else plan.sleep_s + SAFETY_S)
+                if plan.wake != RTC:
+                    self._wait_asleep(plan.sleep_s)
+                    self.wake()
+                return self.finish()
         except BaseException:
             self.board.status = Status.unknown
             raise
@@ -147,9 +155,8 @@ class LowPower:
         self._drain()
         shell, mcu = self.board.shell, self.board.mcu
         dmesg = shell.run("dmesg")[0]
-        observed = Observed(
-            nap.found, nap.before, stats(shell), dmesg, mcu.take() if mcu is not None else None, self.power_mw
-        )
+        mcu_text = mcu.take() if mcu is not None else None
+        observed = Observed(nap.found, nap.before, stats(shell), dmesg, mcu_text, self._power(nap.watch))
         result = judge(nap.watch, observed)
         self.board.status = Status.linux
         return result
@@ -227,6 +234,25 @@ class LowPower:
         self._drain()
         reason = read_log(self.board.shell.run("dmesg")[0], self.board.type).reason
         return BoardTransientError(f"{error}. The kernel: {reason!r}", failure=error.failure) if reason else error
+
+    @contextmanager
+    def _sampling(self, trace: Path | None) -> Iterator[None]:
+        """Sample the rails, where there are any and somebody wants their trace."""
+        rails = self.board.rails
+        if trace is None or rails is None:
+            yield
+            return
+        self.board.target.activate(rails)
+        with rails.sampling(trace, Range.SLEEP) as sampler:
+            self._sampler = sampler
+            try:
+                yield
+            finally:
+                self._sampler = None
+
+    def _power(self, watch: SuspendWatch) -> PhasePower | None:
+        span = asleep_ns(watch)
+        return self._sampler.trace().phase(*span) if self._sampler is not None and span is not None else None
 
     def _check_wiring(self, plan: Plan) -> None:
         if plan.wake == MCU and self.board.mcu is None:

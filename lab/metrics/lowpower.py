@@ -1,4 +1,4 @@
-"""The metrics of resuming from each low-power mode. Their two definitions are never mixed."""
+"""The metrics of each low-power mode: resume latency, whose two definitions are never mixed, and power."""
 
 from __future__ import annotations
 
@@ -19,16 +19,23 @@ class Resume:
 
     Attributes:
         kernel: the vendor's. first_byte, prompt: the host's.
+        rail, total: power while asleep, of one rail and of all.
     """
 
     kernel: Metric | None
     first_byte: Metric | None
     prompt: Metric
+    rail: Metric
+    total: Metric
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """All of them."""
-        return tuple(metric for metric in (self.kernel, self.first_byte, self.prompt) if metric is not None)
+        return tuple(
+            metric
+            for metric in (self.kernel, self.first_byte, self.prompt, self.rail, self.total)
+            if metric is not None
+        )
 
 
 def _resume(mode: str) -> Resume:
@@ -59,7 +66,19 @@ def _resume(mode: str) -> Resume:
         source="boardlab, docs/low-power.md",
     )
     suspends = mode in KERNEL_MODES
-    return Resume(kernel if suspends else None, first_byte if suspends else None, prompt)
+    powers = (_power(mode, "power_rail", "of one supply rail"), _power(mode, "power_total", "of all measured rails"))
+    return Resume(kernel if suspends else None, first_byte if suspends else None, prompt, *powers)
+
+
+def _power(mode: str, name: str, whose: str) -> Metric:
+    return Metric(
+        name=f"lpm.{mode}.{name}",
+        unit="mW",
+        better="lower",
+        definition=f"Mean power {whose} while the board sleeps, from 1.5 s after its console fell silent to the wake-up.",
+        resolution=1e-2,
+        source='Performance guide, "Power Performance"',
+    )
 
 
 RESUMES: Final[Mapping[str, Resume]] = {mode: _resume(mode) for mode in MODES}

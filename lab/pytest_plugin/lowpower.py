@@ -28,6 +28,7 @@ from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
 
 DEFAULT_WAKE, DEFAULT_SLEEP_S = "uart", 5
+POWER_SLEEP_S = 15  # with rails: their sensors average over more than a second, and some of that make a mean
 
 MODES_KEY = pytest.StashKey[list[str]]()
 RUN_KEY = pytest.StashKey["LowPowerMeasurer"]()
@@ -138,7 +139,7 @@ def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
         "cycles": config.option.cycles or DEFAULT_CYCLES,
         "modes": config.stash[MODES_KEY],
         "wake": config.option.wake or DEFAULT_WAKE,
-        "sleep_s": config.option.sleep or DEFAULT_SLEEP_S,
+        "sleep_s": config.option.sleep or (DEFAULT_SLEEP_S if strategy.rails is None else POWER_SLEEP_S),
         "medium": media[0] if media else strategy.medium,
     }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from attrs import asdict, define, field, frozen
@@ -17,11 +19,12 @@ from lab.boards import BoardType
 from lab.clock import Clock, utc_now
 from lab.metrics import Flag, Sample
 from lab.metrics.lowpower import RESUMES
-from lab.results import AttemptRecord, MomentRecord, Run, Store
+from lab.results import ArtifactRef, AttemptRecord, MomentRecord, Run, Store
 from lab.run.progress import Progress
 from lab.run.recorded import Console, base_of, port_flags, recording, sample_record
 
 KIND = "low_power"
+POWER_TRACE = "power-trace"
 
 
 class Sleeping(Protocol):
@@ -29,7 +32,7 @@ class Sleeping(Protocol):
 
     release: str
 
-    def cycle(self, plan: Plan) -> Suspended: ...
+    def cycle(self, plan: Plan, trace: Path | None = None) -> Suspended: ...
     def cold_boot(self) -> BootWatch: ...
 
 
@@ -71,6 +74,7 @@ class LowPowerRun:
     sleep: Callable[[float], None]
     retries: int
     _started: tuple[dt.datetime, int] = field(init=False)
+    _trace: Path = field(init=False)
 
     def plan(self, mode: str) -> Plan:
         """One suspend of this run."""
@@ -95,6 +99,7 @@ class LowPowerRun:
         def one(cycle: int, _number: int) -> Cycle:
             self._started = (utc_now(), self.clock.now_ns())
             self.board.console.capture = []
+            self._trace.unlink(missing_ok=True)
             return self._boot(plan, cycle) if mode == PARTIAL_IO else self._suspend(plan, cycle)
 
         def record(attempt: Attempt[Cycle]) -> None:
@@ -108,10 +113,12 @@ class LowPowerRun:
                 if attempt.result.suspended is not None and attempt.result.suspended.unverified:
                     self.progress.write(f"{mode:5} mode unverified: {attempt.result.suspended.unverified}")
 
-        run_cycles(self.pending(mode), one, record, retries=self.retries, sleep=self.sleep)
+        with TemporaryDirectory(prefix="boardlab-trace-") as folder:
+            self._trace = Path(folder) / "power.trace"
+            run_cycles(self.pending(mode), one, record, retries=self.retries, sleep=self.sleep)
 
     def _suspend(self, plan: Plan, cycle: int) -> Cycle:
-        done = self.board.sleeping.cycle(plan)
+        done = self.board.sleeping.cycle(plan, self._trace)
         console = self.board.console
         samples = of_suspend(done, cycle, self._flags(), console.captured(), base_of(console))
         return Cycle(samples, done, self._moments(done))
@@ -140,6 +147,12 @@ class LowPowerRun:
             )
         return tuple(marks)
 
+    def _power_trace(self) -> tuple[ArtifactRef, ...]:
+        """What the rails' sampler wrote in this attempt, where there is one."""
+        if not self._trace.exists():
+            return ()
+        return (self.store.artifacts.put(self._trace.read_bytes(), kind=POWER_TRACE),)
+
     def _flags(self) -> frozenset[Flag]:
         virtual = frozenset({Flag.SIMULATED}) if self.board.type.virtual else frozenset()
         return port_flags(self.board.console.info) | virtual
@@ -158,7 +171,7 @@ class LowPowerRun:
             started_at=started_at,
             duration_s=(self.clock.now_ns() - started_ns) / 1e9,
             samples=tuple(sample_record(s, base_of(console)) for s in cycle.samples) if cycle else (),
-            artifacts=recording(self.store, console),
+            artifacts=(*recording(self.store, console), *self._power_trace()),
             moments=cycle.moments if cycle else (),
             details={
                 "port": asdict(console.info.meta) if console.info else None,

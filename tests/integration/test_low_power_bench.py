@@ -76,7 +76,9 @@ def test_both_modes_are_measured_verified_and_true(sim: Lab) -> None:
         assert abs(prompt.value - (answer_ns - woken_ns) / 1e6) <= prompt.uncertainty
         assert kernel.value < first_byte.value < prompt.value
         assert kernel.flags == {"simulated"}, "the kernel and the MCU's UART name the mode"
-        assert attempt.details["suspend"]["mcu_uart"].count("MCU-only") == 2 * (attempt.params["mode"] == "mcu_only")
+        assert attempt.details["suspend"]["mcu_uart"].count("MCU-only mode received") == (
+            attempt.params["mode"] == "mcu_only"
+        )
 
 
 def test_the_evidence_of_a_latency_is_in_the_console_log(sim: Lab) -> None:

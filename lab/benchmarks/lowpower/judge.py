@@ -8,6 +8,7 @@ from attrs import frozen
 
 from lab.benchmarks.lowpower.evidence import KERNEL, Evidence, of_mcu, of_power, verify
 from lab.benchmarks.lowpower.kernellog import read_log
+from lab.benchmarks.lowpower.power import Power
 from lab.benchmarks.lowpower.preflight import Found, Stats
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.watch import SuspendWatch
@@ -22,7 +23,7 @@ class Observed:
         before, after: the kernel's counters.
         dmesg: the kernel's log since before the suspend, by lines.
         mcu_text: what the MCU's UART said meanwhile; None: nobody listened.
-        power_mw: mean power of all rails while asleep; None: nobody measured it.
+        power: of the rails while asleep; None: nobody measured it.
     """
 
     found: Found
@@ -30,7 +31,7 @@ class Observed:
     after: Stats
     dmesg: Sequence[str]
     mcu_text: str | None
-    power_mw: float | None
+    power: Power | None
 
 
 def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
@@ -57,7 +58,9 @@ def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
             failure="resume_lines_missing",
         )
     kernel = Evidence(KERNEL, log.mode, "" if log.mode else "they fit several modes")
-    evidence = (kernel, of_mcu(observed.mcu_text), of_power(observed.power_mw, board))
+    total_w = observed.power.total.mean_w if observed.power is not None else None
+    total_mw = None if total_w is None else total_w * 1e3
+    evidence = (kernel, of_mcu(observed.mcu_text), of_power(total_mw, board))
     return Suspended(
         plan=plan,
         log=log,
@@ -69,4 +72,5 @@ def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
         evidence=evidence,
         unverified=verify(plan.mode, evidence),
         mcu_text=observed.mcu_text or "",
+        power=observed.power,
     )

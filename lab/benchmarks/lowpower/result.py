@@ -8,6 +8,7 @@ from lab.benchmarks.boot import MomentLike
 from lab.benchmarks.lowpower.evidence import Evidence
 from lab.benchmarks.lowpower.kernellog import KernelLog
 from lab.benchmarks.lowpower.modes import Plan
+from lab.benchmarks.lowpower.power import Power
 from lab.benchmarks.lowpower.preflight import Found
 from lab.benchmarks.lowpower.watch import WakeEdge
 
@@ -27,6 +28,7 @@ class Suspended:
         found: the kernel's consoles and log level, as they were and are again.
         evidence: for the mode. unverified: what is missing where nobody names it; else empty.
         mcu_text: what the MCU's UART said meanwhile.
+        power: of the rails while asleep; None: nobody measured it.
     """
 
     plan: Plan
@@ -39,6 +41,7 @@ class Suspended:
     evidence: tuple[Evidence, ...]
     unverified: str
     mcu_text: str
+    power: Power | None
 
     @property
     def kernel_ms(self) -> tuple[float, float]:

@@ -59,6 +59,7 @@ class SuspendWatch:
         alarm_s: when the RTC wakes the board, if nothing else has.
         edge: the host's wake-up edge, once there was one.
         begun: whether the shell has taken the command.
+        silence: begin and end of the console's longest silence until everything was put back, in ns.
     """
 
     board: BoardType
@@ -71,11 +72,12 @@ class SuspendWatch:
     begun: bool = field(default=False, init=False)
     _text: str = field(default="", init=False)
     _last_ns: int = field(init=False)
-    _silence_ns: int = field(default=0, init=False)
+    silence: tuple[int, int] = field(init=False)
     _restored: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._last_ns = self.sent_ns
+        self.silence = (self.sent_ns, self.sent_ns)
 
     @property
     def done(self) -> bool:
@@ -85,13 +87,13 @@ class SuspendWatch:
     @property
     def asleep_s(self) -> float:
         """The longest silence of the console from the command to the answer."""
-        return self._silence_ns / 1e9
+        return (self.silence[1] - self.silence[0]) / 1e9
 
     def feed(self, data: bytes, t_ns: int) -> None:
         """Take the bytes of one read, stamped `t_ns`."""
         self._text = (self._text + data.decode("latin-1"))[-8192:]
-        if not self._restored:
-            self._silence_ns = max(self._silence_ns, t_ns - self._last_ns)
+        if not self._restored and t_ns - self._last_ns > self.silence[1] - self.silence[0]:
+            self.silence = (self._last_ns, t_ns)
         self._last_ns = t_ns
 
     def moment(self, moment: MomentLike) -> None:
