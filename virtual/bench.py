@@ -76,6 +76,8 @@ class Bench:
                 straps=str(outlet.folder.straps),
                 truth=str(outlet.folder.truth_log),
                 rails=rails.address,
+                iiod=rails.iiod,
+                automation=rails.automation,
             )
             for number, ((name, type_name), outlet, rails) in enumerate(
                 zip(wanted.boards, self.outlets, self.rails, strict=True), 1
@@ -178,8 +180,8 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
     async with contextlib.AsyncExitStack() as stack:
         bench = Bench(wanted, MonotonicRaw())
         stack.push_async_callback(bench.close)
-        for rails in bench.rails:
-            await rails.start()
+        for rails, outlet in zip(bench.rails, bench.outlets, strict=True):
+            await rails.start(outlet)
         server = await serve("127.0.0.1", wanted.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])

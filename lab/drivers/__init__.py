@@ -1,9 +1,19 @@
 """labgrid resources and drivers of boardlab. Importing this module registers them (`imports: [lab.drivers]`)."""
 
+from lab.drivers.automationdrivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver
 from lab.drivers.bootmodedriver import BootModeDriver
 from lab.drivers.pdudriver import PDUDriver
 from lab.drivers.railsdriver import RailsDriver
 from lab.drivers.railsensors import RailSensors
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 
-__all__ = ["BootModeDriver", "PDUDriver", "RailSensors", "RailsDriver", "StampedConsoleDriver"]
+__all__ = [
+    "AutomationBootModeDriver",
+    "AutomationPort",
+    "AutomationPowerDriver",
+    "BootModeDriver",
+    "PDUDriver",
+    "RailSensors",
+    "RailsDriver",
+    "StampedConsoleDriver",
+]
