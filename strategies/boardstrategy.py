@@ -47,7 +47,7 @@ class BoardStrategy(Strategy):
     bindings = {
         "power": "PowerProtocol",
         "console": "StampedConsoleDriver",
-        "boot_mode": {"BootModeDriver", None},
+        "boot_mode": {"BootModeDriver", "AutomationBootModeDriver", None},
         "uboot": {"UBootDriver", None},
         "shell": {"ShellDriver", None},
         "mcu": {"SideConsoleDriver", None},

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -76,6 +77,8 @@ class Bench:
                 straps=str(outlet.folder.straps),
                 truth=str(outlet.folder.truth_log),
                 rails=rails.address,
+                iiod=rails.iiod,
+                automation=rails.automation,
             )
             for number, ((name, type_name), outlet, rails) in enumerate(
                 zip(wanted.boards, self.outlets, self.rails, strict=True), 1
@@ -175,11 +178,12 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    _raise_file_limit()
     async with contextlib.AsyncExitStack() as stack:
         bench = Bench(wanted, MonotonicRaw())
         stack.push_async_callback(bench.close)
-        for rails in bench.rails:
-            await rails.start()
+        for rails, outlet in zip(bench.rails, bench.outlets, strict=True):
+            await rails.start(outlet)
         server = await serve("127.0.0.1", wanted.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
@@ -191,6 +195,12 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
         _log.info("ready: power switch %s, pdudaemon %s", switch, daemon.address)
         await stop.wait()
         _log.info("going down")
+
+
+def _raise_file_limit() -> None:
+    """A board with four UARTs and rails has a dozen descriptors, and the usual limit is 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _prefer_real_time() -> None:

@@ -60,6 +60,11 @@ class BoardFolder:
         return self.path / "rails.sock"
 
     @property
+    def automation(self) -> Path:
+        """The link to the pty of its Automation Interface (`virtual.rails.automation`)."""
+        return self.path / "automation"
+
+    @property
     def qemu_log(self) -> Path:
         """What QEMU said."""
         return self.path / "qemu.log"

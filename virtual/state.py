@@ -30,7 +30,8 @@ class BoardState:
         type: of lab/boards. outlet: its number on the power switch, from 1.
         uarts: name -> the link to its pty.
         straps: the folder with a file per boot-mode strap.
-        rails: the socket of the I2C bus with the rails' sensors; empty where it has none.
+        rails: the socket of the I2C bus with the rails' sensors; empty where it has none, as the next two.
+        iiod: host:port of an iiod with the same sensors. automation: the link to the pty of its Automation Interface.
     """
 
     name: str
@@ -40,6 +41,8 @@ class BoardState:
     straps: str
     truth: str
     rails: str = ""
+    iiod: str = ""
+    automation: str = ""
 
 
 @frozen

@@ -1,5 +1,6 @@
 """labgrid resources and drivers of boardlab. Importing this module registers them (`imports: [lab.drivers]`)."""
 
+from lab.drivers.automationdrivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver
 from lab.drivers.bootmodedriver import BootModeDriver
 from lab.drivers.commandoutputdriver import CommandOutputDriver
 from lab.drivers.pdudriver import PDUDriver
@@ -10,6 +11,9 @@ from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.drivers.wakepinsdriver import WakePinsDriver
 
 __all__ = [
+    "AutomationBootModeDriver",
+    "AutomationPort",
+    "AutomationPowerDriver",
     "BootModeDriver",
     "CommandOutputDriver",
     "PDUDriver",

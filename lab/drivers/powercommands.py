@@ -49,7 +49,7 @@ def trace(
     as_json: AsJson = False,
 ) -> None:
     """Sample a board's rails into a file, and say what they drew."""
-    config = _config(env)
+    config = config_of(env)
     try:
         with sampling(config, output, wanted) as sampler:
             end_s = time.monotonic() + seconds
@@ -78,7 +78,7 @@ def show(
 def watch(env: Env, *, wanted: Wanted = Range.ACTIVE) -> None:
     """Show what the rails draw, until Ctrl-C. Nothing is kept."""
     with Live(auto_refresh=False) as screen:
-        for rails in live.watch(_config(env), wanted, MonotonicRaw(), _REFRESH_S):
+        for rails in live.watch(config_of(env), wanted, MonotonicRaw(), _REFRESH_S):
             screen.update("\n".join(watch_lines(rails)), refresh=True)
 
 
@@ -92,7 +92,7 @@ def selftest_(
     as_json: AsJson = False,
 ) -> None:
     """Read every bus voltage: which address answers what, and which rails are swapped or missing. The board is on."""
-    config = _config(env)
+    config = config_of(env)
     if zero:
         offsets = selftest.zero(config, MonotonicRaw())
         lines = yaml.safe_dump({name: {"offset_uv": value} for name, value in offsets.items()}, sort_keys=False)
@@ -107,7 +107,7 @@ def selftest_(
         raise LabStableError(f"{len(bad)} of {len(config.measured)} rails cannot be measured: {', '.join(bad)}")
 
 
-def _config(env: str) -> PowerConfig:
+def config_of(env: str) -> PowerConfig:
     path = envfile.find(env, Path.cwd())
     envfile.check(path)
     sensors = envfile.arguments_of(path, "RailSensors", "resources")

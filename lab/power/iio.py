@@ -116,8 +116,8 @@ class IioSensor:
                     f"{self._port}: {wanted} has no voltage0 (shunt) and voltage1 (bus); is it a current monitor?"
                 )
             mohm = rail.shunt_mohm
-            if not mohm and "shunt_resistor" in device.attrs:
-                mohm = float(device.attrs["shunt_resistor"].value) * 1000
+            if not mohm and "in_shunt_resistor" in device.attrs:
+                mohm = float(device.attrs["in_shunt_resistor"].value) * 1000
             if not mohm:
                 raise ConfigurationError(
                     f"{self._port}: {wanted} does not know its shunt; add `shunt_mohm` to {rail.name}"

@@ -1,7 +1,8 @@
 """What a QEMU board does, as its rails shall show it: from its console, and from the CPU time that QEMU takes.
 
-A board that sleeps takes none at all, an idle one some thousandths of a core, since its timers go on. Which low-power mode
-it is in, only its words tell: the kernel's line, or the command that asked for it.
+A board that sleeps and one that idles take the same, next to nothing. So its words tell that it will sleep, and in which
+mode: the kernel's line, or the command that asked for it. It sleeps when it falls still after them, and it is awake when
+it says something or takes CPU time again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from virtual.rails.levels import BOOT, BUSY, DEEP_SLEEP, IDLE, MCU_ONLY, OFF
 
 LOOK_S: Final = 0.05
 _BUSY_SHARE: Final = 0.5  # of one core
-_ASLEEP_LOOKS: Final = 3  # without a microsecond of CPU time in between
+_STILL_NS: Final = 4_000_000  # between two looks; timers of an idle QEMU take up to 1.5 ms
+_ASLEEP_LOOKS: Final = 2
 _MODES: Final = {
     b"deep": DEEP_SLEEP,
     b"mem": DEEP_SLEEP,
@@ -46,7 +48,7 @@ class Activity:
         self._clock = clock
         self._tell = tell
         self._tasks = Path(f"/proc/{pid}/task")
-        self._said = b""
+        self._text = b""
         self._booted = False
         self._mode = ""  # that it was told to enter, and is in when it falls still
         self._still = 0
@@ -57,13 +59,15 @@ class Activity:
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def said(self, data: bytes) -> None:
-        """Bytes on the console, either way."""
-        self._said = (self._said + data)[-_KEPT_BYTES:]
-        self._booted = self._booted or _LOGIN.search(self._said) is not None
-        found = _ENTRY.search(self._said)
-        if found:
-            self._mode = _MODES[found[1] or found[2]]
-            self._said = b""
+        """The board speaks."""
+        if self._asleep:
+            self._awake()
+        self._look_for_mode(data)
+        self._booted = self._booted or _LOGIN.search(self._text) is not None
+
+    def typed(self, data: bytes) -> None:
+        """Somebody types."""
+        self._look_for_mode(data)
 
     def close(self) -> None:
         """The board has no power any more."""
@@ -79,12 +83,23 @@ class Activity:
             self._cpu_ns, self._looked_ns = cpu_ns, now_ns
             self._tell(self._state(taken_ns, share), now_ns)
 
+    def _look_for_mode(self, data: bytes) -> None:
+        self._text = (self._text + data)[-_KEPT_BYTES:]
+        found = _ENTRY.search(self._text)
+        if found:
+            self._mode, self._still = _MODES[found[1] or found[2]], 0
+            self._text = b""
+
+    def _awake(self) -> None:
+        self._asleep, self._mode = False, ""
+        self._tell(IDLE, self._clock.now_ns())
+
     def _state(self, taken_ns: int, share: float) -> str:
-        self._still = 0 if taken_ns else self._still + 1
+        self._still = self._still + 1 if taken_ns < _STILL_NS else 0
         if self._mode and self._still >= _ASLEEP_LOOKS:
             self._asleep = True
             return self._mode
-        if self._asleep and taken_ns:
+        if self._asleep:
             self._asleep, self._mode = False, ""
         return (BUSY if share > _BUSY_SHARE else IDLE) if self._booted else BOOT
 

@@ -107,7 +107,7 @@ class QemuVirt:
             ) from error
         self._events = asyncio.create_task(self._qmp.follow())
         self._activity = Activity(self._child.pid, self._clock, self.state_hook)
-        self._adapter.spy_hook = self._activity.said
+        self._adapter.said_hook, self._adapter.typed_hook = self._activity.said, self._activity.typed
         return released_ns
 
     async def power_off(self) -> None:

@@ -8,12 +8,11 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from railbench import config_of
-from virtual_bench import Bench, Console, lab_virtual, running_bench
+from virtual_bench import Bench, Console, lab_virtual
 
 from lab.clock import MonotonicRaw
 from lab.errors import ConfigurationError, LabTransientError
@@ -23,7 +22,6 @@ from virtual.truth import read_truth
 
 BOARD = "am62xx_sk-1"
 DEADLINE_S = 60.0
-HASTE = "0.02"
 PARENT = """
 import sys
 from pathlib import Path
@@ -32,12 +30,6 @@ with sampling(PowerConfig.loads(sys.argv[1]), Path(sys.argv[2])) as sampler:
     print(sampler.pid, flush=True)
     sys.stdin.read()
 """
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with running_bench(tmp_path_factory.mktemp("rails") / "bench", "sim", "--haste", HASTE) as running:
-        yield running
 
 
 @pytest.fixture
