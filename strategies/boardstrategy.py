@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,23 +15,17 @@ from pexpect import TIMEOUT
 
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
+from lab.benchmarks.lowpower.modes import Plan
 from lab.boards import BoardType
 from lab.console.model import Chunk, LineTiming
 from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
+from strategies.lowpower import LowPower
+from strategies.status import Status
 
 POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at
 OFF_ATTEMPTS = 2
 DRAIN_S = 5.0  # how long a board that was switched off may go on talking while supplies fall
-
-
-class Status(enum.Enum):
-    """What is known of the board. After any failure it is `unknown`, and the next transition power-cycles."""
-
-    unknown = 0
-    off = 1
-    bootloader = 2
-    linux = 3
 
 
 @target_factory.reg_driver
@@ -44,6 +37,9 @@ class BoardStrategy(Strategy):
         board_type (str): a type of lab/boards, e.g. "am62xx_sk"
         board (str): this board's own name, e.g. its serial number
         medium (str): what it boots from unless told otherwise; default the first of the board type
+        wake (str): what wakes it from a low-power state, of lab.boards.WAKE_SOURCES; default "uart"; "can" for partial I/O
+
+    Beside `off`, `bootloader` and `linux` its states are the low-power modes of its type; `sleeping` does more with them.
 
     It can be used again after a failure: nothing is remembered but that the state is unknown.
     """
@@ -51,20 +47,25 @@ class BoardStrategy(Strategy):
     bindings = {
         "power": "PowerProtocol",
         "console": "StampedConsoleDriver",
-        "boot_mode": {"BootModeDriver", None},
+        "boot_mode": {"BootModeDriver", "AutomationBootModeDriver", None},
         "uboot": {"UBootDriver", None},
         "shell": {"ShellDriver", None},
+        "mcu": {"SideConsoleDriver", None},
+        "wake_pins": {"WakePinsDriver", None},
+        "rails": {"RailsDriver", None},
     }
 
     board_type: str = attr.ib(validator=attr.validators.instance_of(str))
     board: str = attr.ib(validator=attr.validators.instance_of(str))
     medium: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    wake: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     status: Status = attr.ib(default=Status.unknown, init=False)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self.type: BoardType = boards.load(self.board_type)
         self._off_ns = 0
+        self.sleeping = LowPower(self)
         self.medium = self.medium or next(iter(self.type.media))
         self.select_medium(self.medium)
         self.sleep: Callable[[float], None] = time.sleep
@@ -111,7 +112,7 @@ class BoardStrategy(Strategy):
         Raises:
             BoardlabError: by whose fault it failed; the status is unknown then.
         """
-        status = _status(status)
+        status = Status.of(status)
         if status is Status.unknown:
             raise ConfigurationError("a board cannot be brought into the state 'unknown'")
         if status is self.status:
@@ -121,8 +122,10 @@ class BoardStrategy(Strategy):
                 self.off()
             elif status is Status.bootloader:
                 self._bootloader()
-            else:
+            elif status is Status.linux:
                 self._linux()
+            else:
+                self._asleep(status.name)
         except BaseException:
             self.status = Status.unknown
             raise
@@ -131,7 +134,7 @@ class BoardStrategy(Strategy):
     @step(args=["status"])
     def force(self, status: Status | str) -> None:
         """Believe that the board is in `status`, e.g. because a person brought it there."""
-        status = _status(status)
+        status = Status.of(status)
         self.target.activate(self.power)
         self.target.activate(self.console)
         if status is Status.bootloader:
@@ -148,6 +151,7 @@ class BoardStrategy(Strategy):
             LabStableError: the board is still there after the second try (a stuck relay, a second supply).
         """
         self.status = Status.unknown
+        self.sleeping.forget()
         for driver in (self.uboot, self.shell):
             if driver is not None:
                 self.target.deactivate(driver)
@@ -179,7 +183,7 @@ class BoardStrategy(Strategy):
         edge = self._power_on()
         watch = BootWatch(self.type, self.medium, edge)
         finder = MomentFinder(self.type.moments, self.timing())
-        self._follow(watch, finder)
+        self.follow(watch, finder)
         return watch
 
     def timing(self) -> LineTiming:
@@ -200,8 +204,9 @@ class BoardStrategy(Strategy):
         edge: PowerEdge = self.power.edge
         return edge
 
-    def _follow(self, watch: BootWatch, finder: MomentFinder) -> None:
-        taken = 0
+    def follow(self, watch: BootWatch, finder: MomentFinder) -> None:
+        """Feed a boot to its watch until it is done, or raises; only what comes from now on."""
+        taken = len(self.console.capture)
         while not watch.done:
             self.console.poll(POLL_S)
             for event in self.console.capture[taken:]:
@@ -224,11 +229,22 @@ class BoardStrategy(Strategy):
                 failure="autoboot_missed",
             ) from error
 
+    def _asleep(self, mode: str) -> None:
+        wake = self.wake or ("can" if mode == Status.partial_io.name else "uart")
+        self.sleeping.enter(Plan(mode, wake))
+
     def _linux(self) -> None:
         shell = self._bound("shell", "ShellDriver")
         if shell.password is None:  # else labgrid gives up with a bare Exception when `login` asks for one
             shell.password = self.type.prompts.password
-        self.boot()
+        if self.status is Status.partial_io:
+            self.sleeping.cold_boot()
+        elif self.status.asleep:
+            self.sleeping.wake()
+            self.sleeping.finish()
+            return
+        else:
+            self.boot()
         # The prompt has been read to time it; the shell driver must see it too.
         self.console.unread(self.console.captured().rsplit(b"\n", 1)[-1])
         try:
@@ -260,12 +276,3 @@ class BoardStrategy(Strategy):
 def _described(error: NoResourceFoundError) -> str:
     waiting = [(type(r).__name__, dict(getattr(r, "match", {}))) for r in error.filter or ()]
     return ", ".join(f"{name} {match}" for name, match in waiting) or str(error.msg)
-
-
-def _status(status: Status | str) -> Status:
-    if isinstance(status, Status):
-        return status
-    try:
-        return Status[status]
-    except KeyError as error:
-        raise ConfigurationError(f"no state {status!r}; there are: {', '.join(s.name for s in Status)}") from error

@@ -37,7 +37,7 @@ class Lab:
             "LAB_DB": f"sqlite:///{self.folder / 'results.db'}",
         }
 
-    def pytest(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def pytest(self, *arguments: str, measures: str = "test_boot.py") -> subprocess.Popen[bytes]:
         command = [
             sys.executable,
             "-m",
@@ -49,7 +49,7 @@ class Lab:
         ]
         with (self.folder / "pytest.log").open("ab") as log:
             return subprocess.Popen(
-                [*command, "tests_perf", "--retries", "5", *arguments],
+                [*command, f"tests_perf/{measures}", "--retries", "5", *arguments],
                 env=self.environ,
                 cwd=ROOT,
                 stdout=log,
@@ -62,10 +62,10 @@ class Lab:
         """What the sessions printed so far."""
         return (self.folder / "pytest.log").read_text()
 
-    def samples(self) -> list[StoredSample]:
+    def samples(self, metric: str = "boot.time") -> list[StoredSample]:
         with open_store(self.environ["LAB_DB"]) as store:
             runs = store.runs()
-            return store.samples(runs[0].id, metric="boot.time") if runs else []
+            return store.samples(runs[0].id, metric=metric) if runs else []
 
     def processes(self, name: str) -> list[psutil.Process]:
         """Processes of this lab: their command line or environment names its folder."""

@@ -54,6 +54,7 @@ class SimLab:
     release: str | None = None
     seed: int = 1
     haste: float = 1.0
+    adapter_latency_ns: int = 0
     now_ns: int = 1_000 * S
     notes: list[str] = field(factory=list)
     ports: dict[str, VirtualPort] = field(init=False)
@@ -63,7 +64,9 @@ class SimLab:
 
     def __attrs_post_init__(self) -> None:
         made = model(self.board_type, self.release)
-        self.ports = {uart.name: VirtualPort(self) for uart in made.board.uarts}
+        self.ports = {
+            uart.name: VirtualPort(self, Line(latency_ns=self.adapter_latency_ns)) for uart in made.board.uarts
+        }
         self.board = SimBoard(made, self.ports, seed=self.seed, haste=self.haste, note_hook=self.notes.append)
         self.board.dark_hook = self._dark
         self.console = made.board.console.name

@@ -11,6 +11,7 @@ from simlab import SimLab
 from simtarget import SimClock, strategy_on
 
 from lab.benchmarks.cycles import Attempt, run_cycles
+from lab.benchmarks.lowpower.modes import Plan
 from lab.errors import BoardlabError
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import Attempt as Recorded
@@ -18,7 +19,6 @@ from lab.results import Store, open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
 from strategies import BoardStrategy
-from strategies.suspending import suspend
 from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
 from virtual.truth import Truth
@@ -56,8 +56,8 @@ class Bench:
 
     def sleep(self, mode: str = "mcu_only", seconds: int = 5) -> list[Told]:
         """One cycle of: off, Linux, a suspend; with retries."""
-        release = self.lab.board.model.release
-        return self._told(lambda: suspend(self.strategy, release, mode, seconds))
+        self.strategy.sleeping.release = self.lab.board.model.release_name
+        return self._told(lambda: self.strategy.sleeping.cycle(Plan(mode, "rtc", seconds)))
 
     def bring(self, state: str) -> list[Told]:
         """One cycle of: off, then this state; with retries."""

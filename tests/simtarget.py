@@ -26,7 +26,7 @@ from simlab import SimLab
 from lab.console.index import RecordingMeta
 from lab.console.model import Chunk, Event, Gap, Kind
 from lab.console.status import PortInfo
-from lab.drivers import BootModeDriver, PDUDriver, StampedConsoleDriver
+from lab.drivers import BootModeDriver, PDUDriver, SideConsoleDriver, StampedConsoleDriver, WakePinsDriver
 from strategies import BoardStrategy
 from virtual.sim.trouble import Switching
 
@@ -39,6 +39,7 @@ class SimClient:
     """What the console driver needs of a `ConsoleClient`."""
 
     lab: SimLab
+    uart: str = ""
     position: int = 0
     _taken: int = 0
     _changes: int = 0
@@ -52,12 +53,12 @@ class SimClient:
         return self._waiting.popleft()
 
     def write(self, data: bytes) -> None:
-        self.lab.type(data.decode("latin-1"))
+        self.lab.type(data.decode("latin-1"), self.uart or None)
 
     def close(self) -> None: ...
 
     def _collect(self) -> bool:
-        port = self.lab.ports[self.lab.console]
+        port = self.lab.ports[self.uart or self.lab.console]
         found: list[tuple[int, Event]] = []
         for t_ns, data in port.chunks[self._taken :]:
             found.append((t_ns, Chunk(t_ns, self.position, data)))
@@ -80,9 +81,43 @@ class SimConsoleDriver(StampedConsoleDriver):
     def _connected(self) -> SimClient:
         if self._client is None:
             self._client = SimClient(self.lab)
-            meta = RecordingMeta(name="sim", device=self.port.port, speed_bd=115200)
+            meta = RecordingMeta("sim", self.port.port, 115200, adapter_latency_ns=self.lab.adapter_latency_ns)
             self.info = PortInfo(meta, "", 0)
         return self._client
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class SimMcuDriver(SideConsoleDriver):
+    """The driver of the MCU's UART, with a client in virtual time."""
+
+    lab: SimLab = attr.ib(default=None, repr=False)
+
+    def _connected(self) -> SimClient:
+        if self._client is None:
+            self._client = SimClient(self.lab, uart="mcu")
+        return self._client
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class SimPinDriver(Driver, DigitalOutputProtocol):
+    """A pin that wakes the board of a SimLab."""
+
+    lab: SimLab = attr.ib(default=None, repr=False)
+    pin: str = attr.ib(default="")
+    interruption: type[BaseException] | None = attr.ib(default=None)
+
+    @Driver.check_active
+    def set(self, status: bool) -> None:
+        if self.interruption is not None:
+            raise self.interruption
+        if status:
+            self.lab.board.receive(self.pin, b"\x01", self.lab.now_ns)
+
+    @Driver.check_active
+    def get(self) -> bool:
+        return False
 
 
 @target_factory.reg_driver
@@ -155,17 +190,27 @@ def pty() -> Iterator[str]:
 
 
 @contextmanager
-def strategy_on(lab: SimLab) -> Iterator[BoardStrategy]:
-    """The strategy of a target with all drivers of an env, on this board."""
+def strategy_on(lab: SimLab, *, mcu: bool = True) -> Iterator[BoardStrategy]:
+    """The strategy of a target with all drivers of an env, on this board; without `mcu` nobody hears the MCU's UART."""
     board = lab.board.model.board
     host = lab.board.model.identity.hostname
     with power_switch(lab) as address, pty() as device:
         target = Target("main")
         PDUDaemonPort(target, None, host=address, pdu="bench", index=1)
-        RawSerialPort(target, None, port=device, speed=115200)
+        RawSerialPort(target, "main0", port=device, speed=115200)
+        RawSerialPort(target, "mcu", port=device, speed=115200)
         power = PDUDriver(target, None, timeout=PDU_TIMEOUT_S)
         power.clock = SimClock(lab)
+        target.set_binding_map({"port": "main0"})
         SimConsoleDriver(target, None, lab=lab)
+        if mcu and "mcu" in board.low_power.wakes:
+            target.set_binding_map({"port": "mcu"})
+            SimMcuDriver(target, None, lab=lab)
+        pins = [pin for pin in ("gpio", "can") if pin in board.low_power.wakes]
+        for pin in pins:
+            SimPinDriver(target, pin, lab=lab, pin=pin)
+        if pins:
+            WakePinsDriver(target, None, pins={pin: pin for pin in pins}, pulse=0.0).clock = SimClock(lab)
         for bit in board.media_straps:
             SimStrapDriver(target, f"B{bit}", lab=lab, bit=bit)
         BootModeDriver(target, None, lines={bit: f"B{bit}" for bit in board.media_straps}, fixed=board.fixed_straps)

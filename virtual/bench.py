@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from virtual.http import Answer, Request, serve
 from virtual.outlet import Outlet
 from virtual.pacer import Pacer
 from virtual.pdudaemon import PduDaemon, find
+from virtual.rails.wiring import BoardRails
 from virtual.state import ENV, BenchState, BoardState, hold, publish, withdraw
 from virtual.tcp import TcpUart
 from virtual.truth import TruthLog
@@ -45,6 +47,7 @@ class Bench:
         self._pacer = Pacer(clock, asyncio.get_running_loop())
         self._truths: list[TruthLog] = []
         self._tcp: list[TcpUart] = []
+        self.rails: list[BoardRails] = []
         self.outlets = [self._outlet(name, type_name) for name, type_name in wanted.boards]
         self.states = [
             BoardState(
@@ -54,8 +57,13 @@ class Bench:
                 uarts={uart: str(adapter.path) for uart, adapter in outlet.adapters.items()},
                 straps=str(outlet.folder.straps),
                 truth=str(outlet.folder.truth_log),
+                rails=rails.address,
+                iiod=rails.iiod,
+                automation=rails.automation,
             )
-            for number, ((name, type_name), outlet) in enumerate(zip(wanted.boards, self.outlets, strict=True), 1)
+            for number, ((name, type_name), outlet, rails) in enumerate(
+                zip(wanted.boards, self.outlets, self.rails, strict=True), 1
+            )
         ]
 
     async def answer(self, request: Request) -> Answer:
@@ -105,6 +113,8 @@ class Bench:
             await outlet.off()
             for adapter in outlet.adapters.values():
                 adapter.close()
+        for rails in self.rails:
+            rails.close()
         for truth in self._truths:
             truth.close()
         self._pacer.close()
@@ -126,6 +136,7 @@ class Bench:
         }
         straps.create(folder.straps, board_type.boot_mode_bits)
         backend = kinds.load(type_name).backend(folder, adapters, self._clock)
+        self.rails.append(BoardRails(board_type, folder, backend, truth, self._clock))
         return Outlet(
             folder,
             backend,
@@ -169,10 +180,13 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    _raise_file_limit()
     async with contextlib.AsyncExitStack() as stack:
         bench = Bench(wanted, MonotonicRaw())
         stack.push_async_callback(bench.close)
         await bench.listen()
+        for rails, outlet in zip(bench.rails, bench.outlets, strict=True):
+            await rails.start(outlet)
         server = await serve("127.0.0.1", wanted.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
@@ -184,6 +198,12 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
         _log.info("ready: power switch %s, pdudaemon %s", switch, daemon.address)
         await stop.wait()
         _log.info("going down")
+
+
+def _raise_file_limit() -> None:
+    """A board with four UARTs and rails has a dozen descriptors, and the usual limit is 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _prefer_real_time() -> None:

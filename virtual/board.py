@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from attrs import frozen
 
 from lab.clock import Clock
+from virtual.rails.sensors import RailTrouble
 from virtual.uart import UartAdapter
 
 
@@ -54,6 +55,16 @@ class BoardFolder:
         return self.path / f"truth-{uart}.log"
 
     @property
+    def rails(self) -> Path:
+        """The socket of the I2C bus with the rails' sensors (`virtual.rails.i2cserver`)."""
+        return self.path / "rails.sock"
+
+    @property
+    def automation(self) -> Path:
+        """The link to the pty of its Automation Interface (`virtual.rails.automation`)."""
+        return self.path / "automation"
+
+    @property
     def qemu_log(self) -> Path:
         """What QEMU said."""
         return self.path / "qemu.log"
@@ -77,9 +88,18 @@ class Backend(Protocol):
 
     Attributes:
         died_hook: called with a reason when the board ends by itself.
+        state_hook: called with what the board does from an instant on, in the words of `virtual.rails.levels`.
+        release, seed: of a simulated board; "" and 0 for others.
     """
 
     died_hook: Callable[[str], None]
+    state_hook: Callable[[str, int], None]
+    release: str
+    seed: int
+
+    def troubles(self) -> Sequence[RailTrouble]:
+        """The faults at work."""
+        ...
 
     async def power_on(self, straps: int) -> int:
         """Reset the board and release it with these boot-mode straps.
@@ -131,6 +151,20 @@ class Misbehaving(Protocol):
 
     def clear(self) -> None:
         """Forget all faults, those of the scenario too."""
+        ...
+
+
+@runtime_checkable
+class Wakeable(Protocol):
+    """A backend with inputs that wake its board."""
+
+    @property
+    def pins(self) -> Sequence[str]:
+        """Their names."""
+        ...
+
+    def pulse(self, pin: str) -> None:
+        """Activity on a pin."""
         ...
 
 

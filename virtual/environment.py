@@ -7,12 +7,16 @@ import re
 from importlib import resources
 from pathlib import Path
 
+from lab import boards
 from virtual import pdudaemon
 from virtual.board import Place
+from virtual.rails.levels import env_lines
 
 DEFAULT_BOARD = "qemu-1"
 DEFAULT_LATENCY_TIMER_MS = 1.0  # of an FTDI adapter in low-latency mode
-_DEFAULT_FOLDER = "!template $BASE/../.lab/virtual"
+_TYPE = "qemu-virt"
+_TEMPLATE = "!template "
+_DEFAULT_FOLDER = f"{_TEMPLATE}$BASE/../.lab/virtual"
 _HEAD = "# The virtual board {board} of the bench in {folder}; written by `lab virtual up`.\n"
 
 
@@ -36,14 +40,22 @@ def of_board(place: Place) -> str:
 def _fill(folder: str | Path, board: str, address: str, latency_timer_ms: float, outlet: int = 1) -> str:
     template = (resources.files("virtual.qemu") / "data" / "env.yaml.in").read_text(encoding="utf-8")
 
-    def path(name: str) -> str:
-        whole = f"{folder}/{board}/{name}"
-        return whole if isinstance(folder, str) else json.dumps(whole, ensure_ascii=False)
+    def path(name: str, scheme: str = "") -> str:
+        where = str(folder)
+        if where.startswith(_TEMPLATE):
+            return f"{_TEMPLATE}{scheme}{where.removeprefix(_TEMPLATE)}/{board}/{name}"
+        return json.dumps(f"{scheme}{where}/{board}/{name}", ensure_ascii=False)
 
     values = {
         "outlet": str(outlet),
         "board": board,
         "pdudaemon": address,
         "latency_timer_ms": f"{latency_timer_ms:.1f}",
+        "rails": "\n          ".join(env_lines(boards.load(_TYPE))),
     }
-    return re.sub(r"@(path:)?([\w/]+)@", lambda match: path(match[2]) if match[1] else values[match[2]], template)
+
+    def filled(match: re.Match[str]) -> str:
+        scheme, name = match[1], match[2]
+        return values[name] if scheme is None else path(name, "" if scheme == "path:" else scheme)
+
+    return re.sub(r"@(path:|unix:)?([\w/.]+)@", filled, template)

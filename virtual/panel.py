@@ -1,6 +1,7 @@
 """The bench's panel: boot-mode straps as relays behind HTTP, and the faults of boards that can have some.
 
 GET|PUT /boards/NAME/straps/bitN     {"state": "on"} or "off"; a PUT's body is on or off (or 1 or 0)
+PUT     /boards/NAME/pins/PIN        on: activity on a pin that wakes the board; off: none
 GET     /boards/NAME/faults          what is wrong with the board now, and what is planned
 PUT     /boards/NAME/faults?fault=F&cycles=2-3&seed=7&...
 PUT     /boards/NAME/faults          clears them
@@ -13,7 +14,7 @@ from http import HTTPStatus
 
 from lab.errors import ConfigurationError, LabError
 from virtual import straps
-from virtual.board import Misbehaving
+from virtual.board import Misbehaving, Wakeable
 from virtual.http import Answer, Request
 from virtual.outlet import Outlet
 
@@ -28,6 +29,8 @@ def answer(request: Request, outlets: Mapping[str, Outlet]) -> Answer:
     try:
         if outlet is not None and rest.startswith("straps/bit"):
             return _strap(request, outlet, rest.removeprefix("straps/bit"))
+        if outlet is not None and rest.startswith("pins/"):
+            return _pin(request, outlet, rest.removeprefix("pins/"))
         if outlet is not None and rest == "faults":
             return _faults(request, outlet)
     except ConfigurationError as error:
@@ -51,6 +54,18 @@ def _strap(request: Request, outlet: Outlet, bit: str) -> Answer:
         straps.write(outlet.folder.straps, int(bit), high=_LEVELS[level])
     high = straps.read(outlet.folder.straps, int(bit) + 1) >> int(bit) & 1
     return Answer(HTTPStatus.OK, {"state": "on" if high else "off"})
+
+
+def _pin(request: Request, outlet: Outlet, pin: str) -> Answer:
+    name, backend = outlet.folder.name, outlet.backend
+    if not isinstance(backend, Wakeable) or pin not in backend.pins:
+        return Answer(HTTPStatus.NOT_FOUND, {"error": f"{name} has no pin {pin!r} that wakes it"})
+    level = (request.body or b"").decode("ascii", errors="replace").strip().lower()
+    if level not in _LEVELS:
+        return Answer(HTTPStatus.BAD_REQUEST, {"error": f"expected on or off, got {level!r}"})
+    if _LEVELS[level]:
+        backend.pulse(pin)
+    return Answer(HTTPStatus.OK, {"state": level})
 
 
 def _faults(request: Request, outlet: Outlet) -> Answer:

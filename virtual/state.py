@@ -31,6 +31,8 @@ class BoardState:
         uarts: name -> the link to its pty.
         straps: the folder with a file per boot-mode strap.
         tcp: UART -> host:port, where it also has a TCP port.
+        rails: the socket of the I2C bus with the rails' sensors; empty where it has none, as the next two.
+        iiod: host:port of an iiod with the same sensors. automation: the link to the pty of its Automation Interface.
     """
 
     name: str
@@ -40,6 +42,9 @@ class BoardState:
     straps: str
     truth: str
     tcp: dict[str, str] = field(factory=dict)
+    rails: str = ""
+    iiod: str = ""
+    automation: str = ""
 
 
 @frozen

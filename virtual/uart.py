@@ -38,6 +38,7 @@ class UartAdapter:
         tx_fifo_bytes: of the board's transmitter.
         room_hook: called when the transmitter has room again; a board with flow control refills it there.
         receive_hook: called with each byte from the host when it has arrived at the board.
+        said_hook, typed_hook: called with what the board sends, and with what reaches it; for who only looks on.
         overruns: bytes lost since nobody read the pty.
         pacer: what fires at the line's deadlines; a simulated board uses it for its own.
         active_ns: when a byte last went through, in either direction.
@@ -57,6 +58,8 @@ class UartAdapter:
         self.tx_fifo_bytes = TX_FIFO_BYTES
         self.room_hook: Callable[[], None] = _no_op
         self.receive_hook: Callable[[bytes], None] = _ignore
+        self.said_hook: Callable[[bytes], None] = _ignore
+        self.typed_hook: Callable[[bytes], None] = _ignore
         self.overruns = 0
         self.active_ns = 0
         self.truth = truth
@@ -82,6 +85,7 @@ class UartAdapter:
 
     def transmit(self, data: bytes) -> None:
         """The board sends `data`; the line takes more than its FIFO holds, `room` is for boards that care."""
+        self.said_hook(data)
         self._to_host.line.push(data, self.pacer.clock.now_ns())
         self.pacer.update(self._to_host)
 
@@ -125,7 +129,7 @@ class UartAdapter:
     def discard(self) -> None:
         """The board lost its power: bytes that have not left the UART are gone, and nobody receives any more."""
         self.room_hook = _no_op
-        self.receive_hook = _ignore
+        self.receive_hook = self.said_hook = self.typed_hook = _ignore
         now_ns = self.pacer.clock.now_ns()
         for direction in (self._to_host, self._to_board):
             direction.line.discard(now_ns)
@@ -160,6 +164,7 @@ class UartAdapter:
     def _receive(self) -> None:
         self.active_ns = self.pacer.clock.now_ns()
         for sent in self._to_board.line.take(self.active_ns):
+            self.typed_hook(sent.data)
             self.receive_hook(sent.data)
         if self._master >= 0 and not self._reading and self._to_board.line.queued < _HOST_BUFFER_BYTES:
             self._reading = True

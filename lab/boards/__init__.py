@@ -4,16 +4,21 @@ One TOML file per type in `types/`, read by `load`. Real environments and virtua
 """
 
 from lab.boards.hardware import Identity, Link, Rail
+from lab.boards.lowpower import SLEEP_MODES, WAKE_SOURCES, Blocker, LowPower, WakeSource
 from lab.boards.model import BoardType, Evidence, Medium, MomentPattern, Prompts, Timeouts, Uart
 from lab.boards.registry import load, load_file, names
 from lab.boards.release import Figure, Published, Release, Throughput
 
 __all__ = [
+    "SLEEP_MODES",
+    "WAKE_SOURCES",
+    "Blocker",
     "BoardType",
     "Evidence",
     "Figure",
     "Identity",
     "Link",
+    "LowPower",
     "Medium",
     "MomentPattern",
     "Prompts",
@@ -23,6 +28,7 @@ __all__ = [
     "Throughput",
     "Timeouts",
     "Uart",
+    "WakeSource",
     "load",
     "load_file",
     "names",

@@ -6,8 +6,6 @@ from attrs import field, frozen, validators
 
 from lab.boards.release import names_fields
 
-SLEEP_MODES = ("deep_sleep", "mcu_only", "partial_io")
-
 
 @frozen
 class Identity:

@@ -6,7 +6,8 @@ import re
 
 from attrs import Factory, field, frozen, validators
 
-from lab.boards.hardware import SLEEP_MODES, Identity, Link, Rail
+from lab.boards.hardware import Identity, Link, Rail
+from lab.boards.lowpower import SLEEP_MODES, LowPower
 from lab.boards.release import Release
 
 
@@ -135,7 +136,7 @@ class BoardType:
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
         identity: who the board says it is.
         rails, links: what it has of them.
-        sleep: the low-power modes that it supports, of lab.boards.hardware.SLEEP_MODES.
+        sleep: the low-power modes that it supports, of lab.boards.lowpower.SLEEP_MODES. low_power: how it sleeps and wakes.
         releases: by name, e.g. "11.01", oldest first.
     """
 
@@ -155,6 +156,7 @@ class BoardType:
     rails: list[Rail] = Factory(list)
     links: list[Link] = Factory(list)
     sleep: list[str] = Factory(list)
+    low_power: LowPower = Factory(LowPower)
     releases: dict[str, Release] = Factory(dict)
 
     def __attrs_post_init__(self) -> None:

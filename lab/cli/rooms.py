@@ -29,6 +29,7 @@ ROOMS: Final = (
     Room("boards", "lab.boards.commands", "The board types that boardlab knows."),
     Room("env", "lab.drivers.commands", "labgrid environments: which there are, and what is wrong with them."),
     Room("console", "lab.console.commands", "Serial consoles: server, live view, recordings and their replay."),
+    Room("power", "lab.drivers.powercommands", "Supply rails: sample them, watch them, test their sensors."),
     Room("results", "lab.results.commands", "What was measured, and the evidence behind each number."),
     Room("guide", "lab.guide.commands", "Performance guides: read, check, compare, write."),
     Room("report", "lab.report.commands", "Write a run as one HTML page that needs no network."),

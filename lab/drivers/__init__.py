@@ -1,7 +1,25 @@
 """labgrid resources and drivers of boardlab. Importing this module registers them (`imports: [lab.drivers]`)."""
 
+from lab.drivers.automationdrivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver
 from lab.drivers.bootmodedriver import BootModeDriver
+from lab.drivers.commandoutputdriver import CommandOutputDriver
 from lab.drivers.pdudriver import PDUDriver
+from lab.drivers.railsdriver import RailsDriver
+from lab.drivers.railsensors import RailSensors
+from lab.drivers.sideconsoledriver import SideConsoleDriver
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
+from lab.drivers.wakepinsdriver import WakePinsDriver
 
-__all__ = ["BootModeDriver", "PDUDriver", "StampedConsoleDriver"]
+__all__ = [
+    "AutomationBootModeDriver",
+    "AutomationPort",
+    "AutomationPowerDriver",
+    "BootModeDriver",
+    "CommandOutputDriver",
+    "PDUDriver",
+    "RailSensors",
+    "RailsDriver",
+    "SideConsoleDriver",
+    "StampedConsoleDriver",
+    "WakePinsDriver",
+]

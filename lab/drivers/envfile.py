@@ -86,15 +86,15 @@ def problems(path: Path) -> Iterator[str]:
         yield str(error)
 
 
-def arguments_of(path: Path, driver: str) -> dict[str, Any]:
-    """The arguments of the first driver of that class; none where there is no such driver.
+def arguments_of(path: Path, cls: str, room: str = "drivers") -> dict[str, Any]:
+    """The arguments of the first driver (or, in the room "resources", resource) of that class; none where there is none.
 
     Raises:
         ConfigurationError: the file cannot be understood.
     """
     for role, target in _targets(path, _parse(path)):
-        for _, item in _items(path, f"targets.{role}.drivers", target.get("drivers") or {}):
-            if item["cls"] == driver:
+        for _, item in _items(path, f"targets.{role}.{room}", target.get(room) or {}):
+            if item["cls"] == cls:
                 return item
     return {}
 

@@ -91,6 +91,11 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self._unread = b""
         self._expect.buffer = b""
 
+    def forget_input(self) -> None:
+        """What came so far is nobody's answer; `capture` keeps it."""
+        self._unread = b""
+        self._expect.buffer = b""
+
     def captured(self) -> bytes:
         """The bytes of `capture`."""
         return b"".join(event.data for event in self.capture if isinstance(event, Chunk))

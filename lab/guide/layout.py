@@ -15,7 +15,11 @@ from attrs import field, frozen
 # Second key columns that tell rows apart, and the parameter that each holds.
 SECOND_KEYS = {"Buffer Size (in bytes)": "buffer", "Format": "format"}
 
-_PRINTED = {"medium": {"sd": "MMCSD"}}  # how a guide spells a parameter that boardlab has another word for
+# How a guide spells a parameter that boardlab has another word for.
+_PRINTED = {
+    "medium": {"sd": "MMCSD"},
+    "mode": {"deepsleep": "Deep Sleep", "mcuonly": "MCU Only", "standby": "Standby"},
+}
 
 
 @frozen

@@ -12,6 +12,7 @@ from lab.guide import boards as names
 from lab.guide import reading, write_rst
 from lab.guide.entries import Entry, Evidence, Origin, Release
 from lab.guide.importing import GUIDE_CELLS, GUIDE_FILE, PUBLISHED
+from lab.guide.measured import guide_name
 from lab.guide.model import Guide, release_key
 from lab.guide.sheet import Sheet, of_guide
 from lab.metrics import Measurement, summarise
@@ -127,11 +128,13 @@ def _measured(store: Store, run: Overview, board: str) -> Iterator[Entry]:
     for measurement in run.measurements:
         summary = summarise(measurement.samples)
         attempts = attempts_of(run.attempts, measurement)
+        name = guide_name(measurement.metric.name, measurement.params, run.run.board_type)
         note = "virtual board; " * run.virtual + ", ".join(sorted(measurement.flags))
         yield Entry(
             board=board,
-            metric=measurement.metric.name,
-            params=measurement.params,
+            metric=name.metric,
+            params=name.params,
+            keys=name.keys,
             text=guide_cell(summary) if summary.n > 1 else f"{summary.mean:.2f}",
             value=summary.mean,
             evidence=Evidence(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lab.errors import TestStableError
+from lab.metrics.lowpower import RESUMES
 from lab.metrics.model import Metric
 from lab.metrics.published import published
 
@@ -35,7 +36,7 @@ BOOT_STAGE: Final = Metric(
     source="boardlab, docs/boot-time.md",
 )
 
-ALL: Final = (BOOT_TIME, BOOT_POWER_ON, BOOT_STAGE)
+ALL: Final = (BOOT_TIME, BOOT_POWER_ON, BOOT_STAGE, *(m for r in RESUMES.values() for m in r.metrics))
 
 
 def by_name(name: str) -> Metric:

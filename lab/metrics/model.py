@@ -13,9 +13,16 @@ class Flag(enum.StrEnum):
     """What could not be verified about a number, or what disturbed it. A flag never changes the value."""
 
     MEDIUM_UNVERIFIED = "medium_unverified"  # fewer than two sources named the medium, none another one
+    MODE_UNVERIFIED = "mode_unverified"  # nothing names the low-power mode that was reached, and nothing another one
     OFF_UNVERIFIED = "off_unverified"  # the board did not answer, but its silence was not long enough to be sure
     CLOCK_DISAGREES = "clock_disagrees"  # the kernel's printk times and the host's stamps drift apart
     CONSOLE_OVERRUN = "console_overrun"  # the kernel's tty driver counted lost bytes
+    POWER_GAP = "power_gap"  # samples of a rail are missing
+    POWER_NACK = "power_nack"  # a sensor did not answer now and then
+    POWER_STUCK = "power_stuck"  # a sensor repeats itself
+    POWER_IMPLAUSIBLE = "power_implausible"  # a voltage or current that the rail cannot have
+    POWER_FEW_SAMPLES = "power_few_samples"  # too short for the sensor's averaging
+    SENSOR_RESET = "sensor_reset"  # a sensor lost its settings on the way
     SIMULATED = "simulated"  # a virtual board; never compared with a real one
 
 

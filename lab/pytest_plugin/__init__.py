@@ -10,15 +10,27 @@ import importlib
 
 import pytest
 
+from lab.pytest_plugin.kinds import MEASURERS
+
 DEFAULT_RETRIES = 2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("boardlab")
-    group.addoption("--cycles", type=int, metavar="N", help="power cycles per medium (default 20)")
+    group.addoption("--cycles", type=int, metavar="N", help="cycles per medium, or per low-power mode (default 20)")
     group.addoption(
         "--medium", action="append", metavar="NAME", help="boot medium; repeatable (default: all of the board)"
     )
+    group.addoption(
+        "--mode",
+        action="append",
+        metavar="NAME",
+        help="low-power mode; repeatable (default: all that can be measured)",
+    )
+    group.addoption(
+        "--wake", metavar="SOURCE", help="what wakes the board: uart (default), rtc, mcu, gpio; partial I/O: can"
+    )
+    group.addoption("--sleep", type=int, metavar="S", help="seconds that the board sleeps in each cycle (default 5)")
     group.addoption("--release", metavar="R", help="release of the software on the board, e.g. 11.01")
     group.addoption("--lab-db", metavar="URL", help="results database (default: $LAB_DB, else in your data directory)")
     group.addoption("--resume", type=int, metavar="RUN", help="go on with an interrupted run at its next cycle")
@@ -34,10 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
         board = importlib.import_module("lab.pytest_plugin.board")
         board.configure(config)
         config.pluginmanager.register(board, "boardlab-board")
+        low_power = importlib.import_module("lab.pytest_plugin.lowpower")
+        config.pluginmanager.register(low_power, "boardlab-low-power")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    needs_board = [item for item in items if "boot_measurer" in getattr(item, "fixturenames", ())]
+    needs_board = [item for item in items if MEASURERS.keys() & set(getattr(item, "fixturenames", ()))]
     if needs_board and config.option.lg_env is None:
         raise pytest.UsageError(
             f"{needs_board[0].nodeid} measures a board: say which with --lg-env, e.g. `pytest --lg-env virtual.yaml` "

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,22 @@ from lab.boards import BoardType
 from lab.clock import MonotonicRaw
 from lab.drivers import envfile
 from lab.errors import BoardlabError, ConfigurationError
+from lab.pytest_plugin.kinds import MEASURERS
+from lab.pytest_plugin.runs import (
+    DEFAULT_CYCLES,
+    MEDIA_KEY,
+    STORE_KEY,
+    STRATEGY_KEY,
+    open_run,
+    record_samples,
+    summarise_run,
+    writer,
+)
 from lab.results import Run, Store, open_store, plan_differences
-from lab.results.format import summary_lines
 from lab.results.records import RunStatus
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from lab.run.provenance import collect
 
-DEFAULT_CYCLES = 20  # as the performance guide has it
-
-STRATEGY_KEY = pytest.StashKey[Any]()
-STORE_KEY = pytest.StashKey[Store]()
-MEDIA_KEY = pytest.StashKey[list[str]]()
 RUN_KEY = pytest.StashKey["BootMeasurer"]()
 
 
@@ -76,11 +79,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("boot_medium", [*metafunc.config.stash[MEDIA_KEY]], scope="session")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A run that is resumed goes on with what it measures; the tests of other kinds of runs are left out."""
+    if config.option.resume is None:
+        return
+    kind = config.stash[STORE_KEY].run(config.option.resume).kind
+    others = [item for item in items if (found := measures(item)) and found != kind]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
+
+
+def measures(item: pytest.Item) -> str:
+    """The kind of run that a test measures for; empty: it measures nothing."""
+    return next((kind for fixture, kind in MEASURERS.items() if fixture in getattr(item, "fixturenames", ())), "")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Look for the lab before the first board is touched: a missing adapter is one message, not a failure per test."""
     config = session.config
-    if config.option.collectonly or not any("boot_measurer" in getattr(i, "fixturenames", ()) for i in session.items):
+    if config.option.collectonly or not any(measures(item) for item in session.items):
         return
     try:
         config.stash[STRATEGY_KEY].check_lab()
@@ -136,94 +155,39 @@ def boot_measurer(
     except BoardlabError as error:
         pytest.exit(f"error: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
     config.stash[RUN_KEY] = measurer
-    write = _writer(config)
+    write = writer(config)
     write(f"run {measurer.run.id} on {strategy.board} ({strategy.type.title}), results in {measurer.store.url}")
     yield measurer
     try:
         if not config.option.leave_on:
             strategy.transition("off")
         measurer.finish()
-        record_testsuite_property("boardlab_run", measurer.run.id)
-        for measurement in measurer.store.measurements(measurer.run.id):
-            label = ",".join(f"{k}={v}" for k, v in measurement.params.items())
-            values = ";".join(f"{s.value:.6f}" for s in measurement.samples)
-            record_testsuite_property(f"{measurement.metric.name}[{label}] {measurement.metric.unit}", values)
+        record_samples(measurer.store, measurer.run.id, record_testsuite_property)
     except BoardlabError as error:
         write(f"error: {error}")
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     measurer = config.stash.get(RUN_KEY, None)
-    if measurer is None:
-        return
-    run_id = measurer.run.id
-    try:
-        run = measurer.store.run(run_id)
-        terminalreporter.section(f"boot time, run {run_id}: {run.status}")
-        for line in summary_lines(measurer.store, run_id):
-            terminalreporter.write_line(line)
-    except BoardlabError as error:
-        terminalreporter.write_line(f"error: {error}", red=True)
-        return
-    where = f" --db {config.option.lab_db}" if config.option.lab_db else ""
-    terminalreporter.write_line(f"report: lab report {run_id}{where}")
-    terminalreporter.write_line(f"evidence: lab results show {run_id} --log{where}")
-    if run.status != "completed":
-        where = f" --lab-db {config.option.lab_db}" if config.option.lab_db else ""
-        terminalreporter.write_line(f"go on with: pytest --lg-env {config.option.lg_env} --resume {run_id}{where}")
+    if measurer is not None:
+        summarise_run(terminalreporter, config, "boot time", measurer.run.id)
 
 
 def _begin(config: pytest.Config, strategy: Any) -> BootMeasurer:
-    store = config.stash[STORE_KEY]
-    media = config.stash[MEDIA_KEY]
-    env = config.stash[LABGRID_ENV_KEY]
-    clock = MonotonicRaw()
+    store, clock = config.stash[STORE_KEY], MonotonicRaw()
+    plan = {"cycles": config.option.cycles or DEFAULT_CYCLES, "media": config.stash[MEDIA_KEY]}
+    run = open_run(config, strategy, "boot", plan)
     if config.option.resume is not None:
-        run = store.reopen_run(config.option.resume)
-        _same_board(run, strategy)
         _same_plan(run, config)
-    else:
-        release = config.option.release or env.config.get_option("release", "unreleased")
-        images = {name: Path(env.config.get_image_path(name)) for name in env.config.get_images()}
-        run = store.begin_run(
-            kind="boot",
-            board_type=strategy.type.name,
-            board=strategy.board,
-            release=release,
-            plan={"cycles": config.option.cycles or DEFAULT_CYCLES, "media": media},
-            provenance=collect(
-                board_type=strategy.type,
-                board=strategy.board,
-                release=release,
-                env=Path(env.config_file),
-                images=images,
-                clock=clock,
-                console=strategy.console.port.port,
-            ),
-        )
-    progress = Progress(_writer(config), clock, total=0)
+    progress = Progress(writer(config), clock, total=0)
     boot_run = BootRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
     return BootMeasurer(boot_run)
 
 
-def _writer(config: pytest.Config) -> Callable[[str], None]:
-    """Writes a line to the terminal while a test runs, past pytest's capturing."""
-    terminal = config.pluginmanager.getplugin("terminalreporter")
-    capture = config.pluginmanager.getplugin("capturemanager")
-
-    def write(line: str) -> None:
-        with capture.global_and_fixture_disabled() if capture else nullcontext():
-            terminal.ensure_newline()
-            terminal.write_line(line)
-            terminal.flush()
-
-    return write
-
-
 def _media(config: pytest.Config, board_type: BoardType) -> list[str]:
     if config.option.resume is not None:
-        return list(config.stash[STORE_KEY].run(config.option.resume).plan["media"])
+        return list(config.stash[STORE_KEY].run(config.option.resume).plan.get("media", []))
     chosen = _chosen(config)
     for name in chosen:
         if name not in board_type.media:
@@ -234,14 +198,6 @@ def _media(config: pytest.Config, board_type: BoardType) -> list[str]:
 def _chosen(config: pytest.Config) -> list[str]:
     names = [name for given in config.option.medium or [] for name in given.split(",")]
     return list(dict.fromkeys(names))
-
-
-def _same_board(run: Run, strategy: Any) -> None:
-    if (run.board_type, run.board) != (strategy.type.name, strategy.board):
-        raise ConfigurationError(
-            f"run {run.id} is of board {run.board} ({run.board_type}), the env is of {strategy.board} "
-            f"({strategy.type.name}): resume it with that board's env"
-        )
 
 
 def _same_plan(run: Run, config: pytest.Config) -> None:

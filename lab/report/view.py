@@ -49,7 +49,12 @@ class Names:
     @property
     def kind(self) -> str:
         """What the run measured."""
-        return {"boot": "Boot time"}.get(self.run.kind, self.run.kind.capitalize())
+        return {"boot": "Boot time"}.get(self.run.kind, self.run.kind.replace("_", " ").capitalize())
+
+    @property
+    def rows(self) -> str:
+        """What distinguishes the numbers of a table."""
+        return "Boot medium" if self.run.kind == "boot" else "Measured"
 
     def of(self, params: Mapping[str, str]) -> str:
         """A title for what these parameters mean."""
@@ -85,15 +90,16 @@ class Table:
 
     @property
     def title(self) -> str:
-        """The metric's name for a reader: "boot.power_on_to_prompt" is "Power on to prompt", "boot.time" "Boot time"."""
+        """The metric's name for a reader: "boot.power_on_to_prompt" is "Power on to prompt", "boot.time" "Boot time",
+        "lpm.deep_sleep.resume_kernel" "Deep sleep, resume kernel"."""
         room, _, name = self.metric.name.partition(".")
         words = f"{room} {name}" if name == "time" else name
-        return words.replace("_", " ").capitalize()
+        return words.replace(".", ", ").replace("_", " ").capitalize()
 
     @property
     def unit(self) -> str:
         """The unit in a word."""
-        return {"s": "seconds"}.get(self.metric.unit, self.metric.unit)
+        return {"s": "seconds", "ms": "milliseconds", "mW": "milliwatts"}.get(self.metric.unit, self.metric.unit)
 
 
 @frozen
@@ -146,8 +152,9 @@ def tables(run: Overview, names: Names) -> list[Table]:
 
 
 def series(run: Overview, names: Names) -> list[Series]:
-    """The cycles of the run's first metric."""
-    first = next(iter(run.numbers.values()), [])
+    """The cycles of the run's first metric; where it has a mode in its name, those of the other modes beside it."""
+    kind = next(iter(run.numbers)).name.rpartition(".")[2] if run.numbers else ""
+    first = [m for metric, group in run.numbers.items() if metric.name.rpartition(".")[2] == kind for m in group]
     return [
         Series(
             title=names.of(m.params),

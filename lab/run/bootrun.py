@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
 from attrs import asdict, define, field, frozen
@@ -13,26 +12,17 @@ from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.boards import BoardType
 from lab.clock import Clock, utc_now
-from lab.console.model import Event, LineTiming
+from lab.console.model import LineTiming
 from lab.console.printk import PrintkFit, fit_printk
-from lab.console.recording import encode
-from lab.console.serialport import is_pty
 from lab.console.status import PortInfo
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_TIME
-from lab.results import ArtifactRef, AttemptRecord, MomentRecord, Run, SampleRecord, Store
-from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG
+from lab.results import AttemptRecord, MomentRecord, Run, Store
 from lab.run.progress import Progress
+from lab.run.recorded import Console, base_of, port_flags, recording, sample_record
 
 RATE_LIMIT_PPM = 500.0  # two crystals differ by at most 200 ppm; the rest is the fit over some seconds of boot
 MIN_FIT_S = 1.0
-
-
-class Console(Protocol):
-    """What a run needs of the console driver."""
-
-    capture: list[Event]
-    info: PortInfo | None
 
 
 class Board(Protocol):
@@ -95,7 +85,7 @@ class BootRun:
             self.board.console.capture = []
             watch = self.board.boot()
             fit = fit_printk(self.board.console.capture, self.board.timing())
-            return Boot(watch, watch.finish(cycle, _fit_flags(fit) | _port_flags(self.board.console.info)), fit)
+            return Boot(watch, watch.finish(cycle, _fit_flags(fit) | port_flags(self.board.console.info)), fit)
 
         def record(attempt: Attempt[Boot]) -> None:
             self.store.record_attempt(self.run.id, self._record(medium, attempt))
@@ -111,7 +101,7 @@ class BootRun:
         started_at, started_ns = self._started
         error, boot = attempt.error, attempt.result
         console = self.board.console
-        base = console.capture[0].position if console.capture else 0
+        base = base_of(console)
         return AttemptRecord(
             cycle=attempt.cycle,
             number=attempt.number,
@@ -122,8 +112,8 @@ class BootRun:
             message="" if error is None else str(error),
             started_at=started_at,
             duration_s=(self.clock.now_ns() - started_ns) / 1e9,
-            samples=tuple(_sample(s, base) for s in boot.samples) if boot else (),
-            artifacts=self._recording(),
+            samples=tuple(sample_record(s, base) for s in boot.samples) if boot else (),
+            artifacts=recording(self.store, console),
             moments=tuple(
                 MomentRecord(m.name, m.t_ns, m.uncertainty_ns, m.position - base, m.text) for m in boot.watch.moments
             )
@@ -132,39 +122,11 @@ class BootRun:
             details=_details(boot, console.info),
         )
 
-    def _recording(self) -> tuple[ArtifactRef, ...]:
-        console = self.board.console
-        if not console.capture or console.info is None:
-            return ()
-        log, index = encode(console.info.meta, console.capture)
-        return (
-            self.store.artifacts.put(log, kind=CONSOLE_LOG),
-            self.store.artifacts.put(index, kind=CONSOLE_INDEX),
-        )
-
-
-def _sample(sample: BootSample, base: int) -> SampleRecord:
-    return SampleRecord(
-        metric=sample.metric.name,
-        params=dict(sample.params),
-        value=sample.sample.value,
-        uncertainty=sample.sample.uncertainty,
-        flags=frozenset(str(flag) for flag in sample.sample.flags),
-        log_start=max(0, sample.log_start - base),
-        log_end=sample.log_end - base,
-    )
-
 
 def _fit_flags(fit: PrintkFit | None) -> frozenset[Flag]:
     if fit is not None and abs(fit.rate_ppm) > RATE_LIMIT_PPM:
         return frozenset({Flag.CLOCK_DISAGREES})
     return frozenset()
-
-
-def _port_flags(info: PortInfo | None) -> frozenset[Flag]:
-    """No real board hangs on a pseudo terminal."""
-    simulated = info is not None and is_pty(Path(info.meta.device))
-    return frozenset({Flag.SIMULATED}) if simulated else frozenset()
 
 
 def _details(boot: Boot | None, info: PortInfo | None) -> dict[str, object]:

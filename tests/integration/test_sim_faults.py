@@ -26,8 +26,11 @@ from virtual.sim.faults.catalogue import FAULTS
 PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
 WRITE = "BOARDLAB_WRITE_DOCS"
 BY_CHANCE_SEEDS = range(6)
-SURE = [name for name, kind in FAULTS.items() if not kind.outcome.may_succeed]
-BY_CHANCE = [name for name, kind in FAULTS.items() if kind.outcome.may_succeed]
+BOARD = {
+    name: kind for name, kind in FAULTS.items() if kind.outcome.trial != "rails"
+}  # the others: test_rail_faults.py
+SURE = [name for name, kind in BOARD.items() if not kind.outcome.may_succeed]
+BY_CHANCE = [name for name, kind in BOARD.items() if kind.outcome.may_succeed]
 KNOWN = {failure for kind in FAULTS.values() for failure in kind.outcome.failures} | {"ok"}
 
 
@@ -172,12 +175,17 @@ def settled(message: str) -> str:
 
 
 def page(observed: Observed) -> str:
-    rows = [row(FAULTS[name], observed.told[name]) for name in FAULTS]
-    return "\n".join([*_HEAD, *rows, ""])
+    rows = [row(BOARD[name], observed.told[name]) for name in BOARD]
+    rails = [kind for name, kind in FAULTS.items() if name not in BOARD]
+    flagged = [
+        f"| `{kind.name}` | {kind.does()} | {', '.join(f'`{flag}`' for flag in kind.outcome.flags)} |"
+        for kind in rails
+    ]
+    return "\n".join([*_HEAD, *rows, *_RAILS, *flagged, ""])
 
 
 def test_the_page_on_failures_says_what_was_observed(observed: Observed) -> None:
-    assert set(observed.told) == set(FAULTS), "run this module as a whole: the page comes from all of its tests"
+    assert set(observed.told) == set(BOARD), "run this module as a whole: the page comes from all of its tests"
     text = page(observed)
     if os.environ.get(WRITE):
         PAGE.write_text(text, encoding="utf-8")
@@ -199,4 +207,15 @@ _HEAD = (
     "",
     "| Fault | What goes wrong | Recorded as | Whose | Then | Message |",
     "|---|---|---|---|---|---|",
+)
+
+_RAILS = (
+    "",
+    "## Rails",
+    "",
+    "A fault of a rail's sensor spoils no boot. The power that is measured carries flags, see [Power](power.md); those of",
+    "this table are proven by `tests/unit/power/test_rail_faults.py`.",
+    "",
+    "| Fault | What goes wrong | Flags |",
+    "|---|---|---|",
 )

@@ -13,12 +13,15 @@ from virtual.images import EPOCH
 
 # program -> Debian's and Ubuntu's package of it
 PACKAGES = {
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
     "apt-cache": "apt",
     "apt-get": "apt",
     "cp": "coreutils",
     "cpio": "cpio",
     "debugfs": "e2fsprogs",
+    "dpkg": "dpkg",
     "dpkg-deb": "dpkg",
+    "make": "make",
     "mke2fs": "e2fsprogs",
     "mkenvimage": "u-boot-tools",
     "qemu-system-aarch64": "qemu-system-arm",

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lab.clock import Clock
@@ -14,8 +14,10 @@ from lab.errors import BoardlabError, LabTransientError
 from virtual.board import BoardFolder
 from virtual.process import Child
 from virtual.qemu import recipe
+from virtual.qemu.activity import Activity
 from virtual.qemu.qmp import Qmp
 from virtual.qemu.serial import Serial
+from virtual.rails.sensors import RailTrouble
 from virtual.uart import UartAdapter
 
 QEMU = "qemu-system-aarch64"
@@ -53,11 +55,16 @@ def _escaped(path: Path) -> str:
     return str(path).replace(",", ",,")
 
 
+def _no_rails(_state: str, _t_ns: int) -> None: ...
+
+
 class QemuVirt:
     """A `virtual.board.Backend` on QEMU."""
 
     def __init__(self, folder: BoardFolder, firmware: Path, adapters: Mapping[str, UartAdapter], clock: Clock) -> None:
         self.died_hook: Callable[[str], None] = _log.warning
+        self.state_hook: Callable[[str, int], None] = _no_rails
+        self.release, self.seed = "", 0
         self._folder = folder
         self._firmware = firmware
         self._adapter = adapters["uart0"]
@@ -67,6 +74,11 @@ class QemuVirt:
         self._serial: Serial | None = None
         self._qmp: Qmp | None = None
         self._events: asyncio.Task[None] | None = None
+        self._activity: Activity | None = None
+
+    def troubles(self) -> Sequence[RailTrouble]:
+        """See `Backend`: real software has no faults on request."""
+        return ()
 
     async def power_on(self, straps: int) -> int:
         """See `Backend`; the board's power-on is the "cont" that releases its CPU, QEMU's own start is before it."""
@@ -94,10 +106,13 @@ class QemuVirt:
                 f"{self._folder.name}: {reason}; {self._last_words()}", failure="virtual_board"
             ) from error
         self._events = asyncio.create_task(self._qmp.follow())
+        self._activity = Activity(self._child.pid, self._clock, self.state_hook)
+        self._adapter.said_hook, self._adapter.typed_hook = self._activity.said, self._activity.typed
         return released_ns
 
     async def power_off(self) -> None:
         """See `Backend`; QEMU is killed and reaped, bytes still in the UART are lost as on a real board."""
+        self._rest()
         if self._child is not None:
             await self._child.kill()
         if self._serial is not None:
@@ -110,9 +125,15 @@ class QemuVirt:
             self._qmp.close()
         self._child = self._serial = self._events = self._qmp = None
 
+    def _rest(self) -> None:
+        if self._activity is not None:
+            self._activity.close()
+            self._activity = None
+
     def _ended(self, status: int) -> None:
         if self._events is None:
             return  # it has not been released: that is power_on's to tell
+        self._rest()
         if self._serial is not None:
             self._serial.close()
         self.died_hook(f"QEMU ended by itself with status {status}; {self._last_words()}")

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
-from virtual.images import cache, debian, disk, flash, initramfs
+from virtual.images import cache, debian, disk, flash, initramfs, module, tools
 from virtual.images.tree import File, Folder, Link, Tree
 
 SUITE = "bookworm"
 ARCHITECTURE = "arm64"
 KERNEL_META = "linux-image-arm64"
+MODULE = "boardlab_lpm"  # gives the machine a deep and a shallow low-power state (virtual/qemu/data)
+_HEADERS = "headers-{}.deb"  # the packages that it is built against, beside the kernel
 
 STRAP_WORD = 0x4C00_0000  # in RAM, above all that U-Boot loads
 FLASH_BYTES = 64 << 20  # the machine's second flash bank (QEMU hw/arm/virt.c)
@@ -52,7 +54,7 @@ def sources(root: Path, report: cache.Report) -> Path:
     """
     return cache.obtain(
         f"debian-{SUITE}-{ARCHITECTURE}",
-        cache.recipe_hash(suite=SUITE, architecture=ARCHITECTURE, kernel=KERNEL_META),
+        cache.recipe_hash(suite=SUITE, architecture=ARCHITECTURE, kernel=KERNEL_META, headers=_HEADERS),
         lambda folder: _fetch(folder, report),
         root=root,
         report=report,
@@ -60,34 +62,49 @@ def sources(root: Path, report: cache.Report) -> Path:
 
 
 def _fetch(folder: Path, report: cache.Report) -> Mapping[str, object]:
-    """Download the packages and keep the three files that a board needs of them."""
+    """Download the packages; keep the three files that a board needs of them, and what modules are built against."""
     work = folder / "apt"
     apt = debian.AptRoot(work, SUITE, ARCHITECTURE)
     report(
-        f"Downloading U-Boot, a kernel and busybox of Debian {SUITE} ({ARCHITECTURE}, about 75 MB) from {apt.mirror}"
+        f"Downloading U-Boot, a kernel and busybox of Debian {SUITE} ({ARCHITECTURE}, about 90 MB) from {apt.mirror}"
     )
     apt.update()
     kernel = apt.resolve(KERNEL_META)
-    packages = apt.download("u-boot-qemu", kernel, "busybox-static")
+    headers = kernel.replace("linux-image-", "linux-headers-")
+    common = headers.removesuffix(ARCHITECTURE) + "common"
+    packages = apt.download("u-boot-qemu", kernel, "busybox-static", headers, common)
+    packages |= _kbuild(work / "host", kernel)
     debian.extract(packages["u-boot-qemu"], {"usr/lib/u-boot/qemu_arm64/u-boot.bin": folder / FIRMWARE})
     debian.extract(packages[kernel], {"boot/vmlinuz-.*": folder / "Image"})
     debian.extract(packages["busybox-static"], {"(usr/)?bin/busybox": folder / "busybox"})
+    for package in packages.values():
+        if package.name.startswith(("linux-headers-", "linux-kbuild-")):
+            package.deb.rename(folder / _HEADERS.format(package.name))
     apt.clean()
     return {"mirror": apt.mirror, "packages": {name: package.version for name, package in packages.items()}}
+
+
+def _kbuild(work: Path, kernel: str) -> dict[str, debian.Package]:
+    """The kernel's build programs, which run on this host."""
+    apt = debian.AptRoot(work, SUITE, tools.run(["dpkg", "--print-architecture"]).decode().strip())
+    apt.update()
+    version = ".".join(kernel.removeprefix("linux-image-").split(".")[:2])
+    return apt.download(f"linux-kbuild-{version}")
 
 
 def build(folder: Path, sources: Path) -> None:
     """Write U-Boot and one image per medium into `folder`, from the files of the packages in `sources`."""
     kernel = (sources / "Image").read_bytes()
     busybox = (sources / "busybox").read_bytes()
+    lpm = module.build(MODULE, _data(f"{MODULE}.c"), sorted(sources.glob(_HEADERS.format("*"))))
     (folder / FIRMWARE).write_bytes((sources / FIRMWARE).read_bytes())
     for medium, identity in DISKS.items():
         tree: Tree = {
             "boot/Image": File(kernel),
-            "boot/initrd.gz": File(initramfs.build(root_file_system(busybox, medium))),
+            "boot/initrd.gz": File(initramfs.build(root_file_system(busybox, lpm, medium))),
         }
         disk.build(folder / f"{medium}.img", tree, size_mib=_DISK_MIB, identity=identity)
-    initrd = initramfs.build(root_file_system(busybox, FLASH))
+    initrd = initramfs.build(root_file_system(busybox, lpm, FLASH))
     initrd_offset = _KERNEL_OFFSET + -(-len(kernel) // _ALIGN) * _ALIGN
     variables = environment(
         kernel_offset=_KERNEL_OFFSET, kernel_bytes=len(kernel), initrd_offset=initrd_offset, initrd_bytes=len(initrd)
@@ -108,7 +125,7 @@ def environment(*, kernel_offset: int, kernel_bytes: int, initrd_offset: int, in
     return flash.environment(_data("u-boot.env").decode(), values)
 
 
-def root_file_system(busybox: bytes, medium: str) -> Tree:
+def root_file_system(busybox: bytes, lpm: bytes, medium: str) -> Tree:
     """The root file system of a medium; /etc/medium says which."""
     return {
         **{name: Folder() for name in ("dev", "mnt", "proc", "run", "sys", "tmp")},
@@ -116,6 +133,7 @@ def root_file_system(busybox: bytes, medium: str) -> Tree:
         "init": Link("bin/busybox"),
         "bin/busybox": File(busybox, 0o755),
         "bin/sh": Link("busybox"),
+        f"lib/modules/{MODULE}.ko": File(lpm),
         "etc/hostname": File(b"qemu-virt\n"),
         "etc/inittab": File(_data("inittab")),
         "etc/init.d/sysinit": File(_data("sysinit"), 0o755),

@@ -8,19 +8,42 @@ from collections.abc import Callable, Mapping, Sequence
 
 from lab.clock import Clock
 from lab.errors import LabTransientError
+from virtual.rails import levels
 from virtual.sim.board import SimBoard
 from virtual.sim.config import SimConfig
 from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
+from virtual.sim.linux.sleep import CAN_PIN, GPIO_PIN
 from virtual.sim.machine import FIFO_BYTES
 from virtual.sim.model import model
-from virtual.sim.trouble import Switching
+from virtual.sim.trouble import Switching, Trouble
 from virtual.uart import UartAdapter
 
 _HANG_S = 60.0  # longer than anybody waits for a PDU
 
 
+# The stages of a board as states of its rails (virtual/rails/levels.py); all others are stages of a boot.
+_STATES = {
+    "powered-down": levels.OFF,
+    "partial-io": levels.PARTIAL_IO,
+    "rom": levels.ROM,
+    "rom-without-medium": levels.ROM,
+    "reset": levels.ROM,
+    "login": levels.IDLE,
+    "shell": levels.IDLE,
+    "bare-shell": levels.IDLE,
+    "uboot-prompt": levels.BUSY,
+    "suspend": levels.BUSY,
+    "resume": levels.BUSY,
+    levels.DEEP_SLEEP: levels.DEEP_SLEEP,
+    levels.MCU_ONLY: levels.MCU_ONLY,
+}
+
+
 def _nobody(_reason: str) -> None: ...
+
+
+def _no_rails(_state: str, _t_ns: int) -> None: ...
 
 
 class SimBackend:
@@ -28,6 +51,7 @@ class SimBackend:
 
     def __init__(self, board_type: str, config: SimConfig, adapters: Mapping[str, UartAdapter], clock: Clock) -> None:
         self.died_hook: Callable[[str], None] = _nobody
+        self.state_hook: Callable[[str, int], None] = _no_rails
         self._adapters = adapters
         self._clock = clock
         made = model(board_type, config.release or None)
@@ -37,7 +61,7 @@ class SimBackend:
         self._pacer, self._truth = console.pacer, console.truth
         self.board = SimBoard(made, adapters, seed=config.seed, haste=config.haste, troubles_for=self._faults_for)
         self._plans = [plan.read(words, config.seed) for words in config.faults]
-        self._seed = config.seed
+        self.release, self.seed = made.release_name, config.seed
         self._cleared = asyncio.Event()
         self.board.note_hook = self._note
         self.board.dark_hook = self._dark
@@ -69,6 +93,10 @@ class SimBackend:
         self._pacer.update(self)
         await self._answer(switching)
 
+    def troubles(self) -> Sequence[Trouble]:
+        """See `Backend`."""
+        return self.board.troubles
+
     def faults(self) -> Mapping[str, object]:
         """See `Misbehaving`."""
         at_work = [fault.name for fault in self.board.troubles if isinstance(fault, Fault)]
@@ -78,7 +106,7 @@ class SimBackend:
         """See `Misbehaving`; `cycles` may also be "next", which it is unless it is given, or "now"."""
         when = order.get("cycles", "next")
         cycles = str(self.board.cycle + 1) if when in {"next", "now"} else when
-        planned = plan.read({**order, "cycles": cycles}, self._seed)
+        planned = plan.read({**order, "cycles": cycles}, self.seed)
         if when == "now":
             self.board.add_trouble(planned.fault(self.board.cycle))
             self._pacer.update(self)
@@ -90,6 +118,16 @@ class SimBackend:
         self._plans.clear()
         self.board.clear_troubles()
         self._cleared.set()
+
+    @property
+    def pins(self) -> Sequence[str]:
+        """See `Wakeable`."""
+        return [pin for pin in (CAN_PIN, GPIO_PIN) if pin in self.board.model.board.low_power.wakes]
+
+    def pulse(self, pin: str) -> None:
+        """See `Wakeable`; the board's input goes active."""
+        self.board.receive(pin, b"\x01", self._clock.now_ns())
+        self._pacer.update(self)
 
     def _faults_for(self, cycle: int) -> Sequence[Fault]:
         return [planned.fault(cycle) for planned in self._plans if planned.strikes(cycle)]
@@ -124,9 +162,12 @@ class SimBackend:
     def _dark(self) -> None:
         for adapter in self._adapters.values():
             adapter.discard()
+        self.state_hook(levels.OFF, self._clock.now_ns())
 
     def _died(self) -> None:
         self.died_hook("it switched itself off")
 
     def _note(self, text: str) -> None:
         self._truth.note(self.board.now_ns, text)
+        if self.board.stage != "off":
+            self.state_hook(_STATES.get(self.board.stage, levels.BOOT), self.board.now_ns)

@@ -10,7 +10,9 @@ import jinja2
 from lab import boards
 from virtual import pdudaemon
 from virtual.board import Place
+from virtual.rails.levels import env_lines
 
+MCU = "mcu"  # the UART, and the wake-up source by a key on it
 DEFAULT_SWITCH_PORT = 16422  # what envs/sim-*.yaml expect; pdudaemon's own is 16421
 _HEAD = "# The simulated board {name} of the bench in {folder}; written by `lab virtual up sim`.\n"
 _SHIPPED = (
@@ -27,6 +29,8 @@ def of_board(board_type: str, place: Place) -> str:
         head=_HEAD.format(name=folder.name, folder=folder.path.parent),
         name=folder.name,
         console=json.dumps(str(folder.uart(boards.load(board_type).console.name))),
+        mcu=json.dumps(str(folder.uart(MCU))) if _has_mcu(board_type) else "",
+        rails=json.dumps(f"unix:{folder.rails}"),
         outlet=place.outlet,
         pdudaemon=place.pdudaemon,
         switch=place.switch,
@@ -43,6 +47,8 @@ def shipped(board_type: str, real: str) -> str:
         head=_SHIPPED.format(title=board.title, board_type=board_type, real=real),
         name=name,
         console=f"!template $BASE/../.lab/virtual/{name}/{board.console.name}",
+        mcu=f"!template $BASE/../.lab/virtual/{name}/{MCU}" if _has_mcu(board_type) else "",
+        rails=f"!template unix:$BASE/../.lab/virtual/{name}/rails.sock",
         outlet=1,
         pdudaemon=f"127.0.0.1:{pdudaemon.DEFAULT_PORT}",
         switch=f"127.0.0.1:{DEFAULT_SWITCH_PORT}",
@@ -50,8 +56,14 @@ def shipped(board_type: str, real: str) -> str:
     )
 
 
+def _has_mcu(board_type: str) -> bool:
+    """Whether its MCU's UART says something about its sleep."""
+    return MCU in boards.load(board_type).low_power.wakes
+
+
 def _filled(board_type: str, **values: object) -> str:
     text = (resources.files("virtual.sim") / "data" / "env.yaml.j2").read_text(encoding="utf-8")
     # YAML, not HTML:
     template = jinja2.Template(text, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False)
-    return str(template.render(board=boards.load(board_type), **values)) + "\n"
+    board = boards.load(board_type)
+    return str(template.render(board=board, sensors=env_lines(board), **values)) + "\n"

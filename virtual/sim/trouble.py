@@ -70,6 +70,26 @@ class Trouble:
         """The medium that the ROM finds; empty: none."""
         return medium
 
+    def nacks(self, rail: str) -> bool:
+        """Whether the sensor of a rail does not acknowledge now."""
+        return False
+
+    def sticks(self, rail: str) -> bool:
+        """Whether its registers are stuck."""
+        return False
+
+    def shunt_factor(self, rail: str) -> float:
+        """What its shunt really is, as a multiple of what it should be."""
+        return 1.0
+
+    def soldered_to(self, rail: str) -> str:
+        """The rail that it is really on."""
+        return rail
+
+    def loses_power(self, rail: str) -> bool:
+        """Whether it resets now."""
+        return False
+
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
         """What leaves the UART instead of `data`."""
         return data

@@ -13,6 +13,7 @@ from lab.drivers.commands import app
 
 ROOT = Path(__file__).parents[3]
 AM62 = (ROOT / "envs" / "am62x.yaml").read_text(encoding="utf-8")
+CONSOLE = "      - StampedConsoleDriver:\n          bindings: {port: main0}\n"
 DRIVERS = "      - HttpDigitalOutputDriver: {name: B3, bindings: {http: B3}}\n"
 
 
@@ -36,8 +37,8 @@ def problems(tmp_path: Path, old: str, new: str, text: str = AM62) -> list[str]:
         (DRIVERS, DRIVERS.replace("http: B3", "htpp: B3"), "it has no slot 'htpp'; its slots are: http"),
         (DRIVERS, DRIVERS * 2, "there are two called 'B3'"),
         (
-            "      - StampedConsoleDriver: {}\n",
-            "      - StampedConsoleDriver: {}\n      - SerialDriver: {}\n",
+            CONSOLE,
+            CONSOLE + "      - SerialDriver: {bindings: {port: mcu}}\n",
             "console may be any of: StampedConsoleDriver, SerialDriver",
         ),
         (
@@ -61,8 +62,7 @@ def test_a_raw_network_port_is_too_slow_for_a_console(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_comes_too_late_is_said_to_move_up(tmp_path: Path) -> None:
-    console = "      - StampedConsoleDriver: {}\n"
-    shell = AM62.replace(console, "", 1).replace("      - BoardStrategy:", console + "      - BoardStrategy:", 1)
+    shell = AM62.replace(CONSOLE, "", 1).replace("      - BoardStrategy:", CONSOLE + "      - BoardStrategy:", 1)
     found = problems(tmp_path, "targets:", "targets:", shell)
     assert any("UBootDriver: it needs a ConsoleProtocol; move StampedConsoleDriver above it" in p for p in found), (
         found

@@ -152,7 +152,7 @@ def test_the_boot_command_reads_the_straps_and_says_the_medium_in_one_line() -> 
 
 
 def test_each_medium_carries_its_own_name() -> None:
-    names = {medium: recipe.root_file_system(b"", medium)["etc/medium"] for medium in ("sd", "emmc", "ospi")}
+    names = {medium: recipe.root_file_system(b"", b"", medium)["etc/medium"] for medium in ("sd", "emmc", "ospi")}
     assert names == {medium: File(f"{medium}\n".encode()) for medium in names}
 
 

@@ -27,7 +27,9 @@ class Outcome:
         fault: whose fault it is said to be: "board", "lab" or "test".
         transient: whether the cycle is tried again.
         may_succeed: whether an attempt may also go well, since the fault strikes by chance.
-        trial: what shows it: "boot", "login" (a boot and a login), "off" (the power off after a boot), "bootloader".
+        trial: what shows it: "boot", "login" (a boot and a login), "off" (the power off after a boot), "bootloader",
+            "rails" (sampling the rails).
+        flags: what the power that is measured beside it may carry.
     """
 
     failures: tuple[str, ...] = ()
@@ -35,6 +37,7 @@ class Outcome:
     transient: bool = True
     may_succeed: bool = False
     trial: str = "boot"
+    flags: tuple[str, ...] = ()
 
 
 @define(kw_only=True, eq=False)

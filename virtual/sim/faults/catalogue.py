@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping
 
 from lab.errors import ConfigurationError
-from virtual.sim.faults import adapter, booting, line, session, sleeping, supply
+from virtual.sim.faults import adapter, booting, line, rails, session, sleeping, supply
 from virtual.sim.faults.base import Fault
 
 _KINDS: tuple[type[Fault], ...] = (
@@ -50,6 +50,11 @@ _KINDS: tuple[type[Fault], ...] = (
     sleeping.EarlyWake,
     sleeping.HungResume,
     sleeping.ModeRefused,
+    rails.SensorNack,
+    rails.SensorStuck,
+    rails.WrongShunt,
+    rails.SwappedRails,
+    rails.SensorReset,
 )
 FAULTS: Mapping[str, type[Fault]] = {kind.name: kind for kind in _KINDS}
 

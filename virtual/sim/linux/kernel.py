@@ -52,7 +52,7 @@ class Kernel:
 
     Attributes:
         parameters: its command line, by name.
-        log: what dmesg shows.
+        log: the ring of its lines; `shown` is what dmesg shows of it.
         console_level: lines at this level and above it are not printed.
         console_attached: False once the console was taken away from the kernel (`.../console` in sysfs).
         settings: what was written to sysfs, by a name of our own.
@@ -72,6 +72,7 @@ class Kernel:
         self.wall_offset_s = 1_736_360_573.0
         self.dice: random.Random = computer.dice("kernel")
         self._zero_ns: int | None = None
+        self._cleared: Record | None = None
         self._held: list[Record] | None = []  # until the console is there, and while it sleeps
 
     @property
@@ -91,6 +92,22 @@ class Kernel:
     def printk(self, text: str, level: int = 6) -> Program[None]:
         """Log a line, and print it unless the console is away or the level is too low."""
         yield from self._print(Record(self.clock_ns, text, level))
+
+    def shown(self) -> list[Record]:
+        """What dmesg shows: all since it was told to clear the log, which stays in the ring."""
+        records = list(self.log)
+        return records[records.index(self._cleared) + 1 :] if self._cleared in records else records
+
+    def clear(self) -> None:
+        """`dmesg -C`."""
+        self._cleared = self.log[-1] if self.log else None
+
+    def attach_console(self, *, attached: bool) -> Program[None]:
+        """Take the console away, or give it back: one that is registered prints the whole ring once more."""
+        again = attached and not self.console_attached
+        self.console_attached = attached
+        for record in list(self.log) if again else ():
+            yield from self._to_console(record)
 
     def suspend_console(self) -> None:
         """Lines wait until `resume_console`."""

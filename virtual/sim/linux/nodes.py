@@ -104,14 +104,14 @@ def _devices(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
     tty = model.board.console.linux
 
     def console(text: str) -> Program[str]:
-        yield from ()
-        kernel.console_attached = text.upper() in {"Y", "1"}
+        yield from kernel.attach_console(attached=text.upper() in {"Y", "1"})
         return ""
 
+    attached = Node(lambda: "Y\n" if kernel.console_attached else "N\n", console)
     nodes = {
-        f"{base}/{model.family.uart_base}.serial:0/tty/{tty}/console": Node(
-            lambda: "Y\n" if kernel.console_attached else "N\n", console
-        ),
+        **{f"/sys/class/tty/{uart.linux}/console": _fixed("N\n") for uart in model.board.uarts if uart.linux},
+        f"/sys/class/tty/{tty}/console": attached,
+        f"{base}/{model.family.uart_base}.serial:0/tty/{tty}/console": attached,
         f"{base}/power/wakeup": _setting(kernel.settings, "uart_wakeup", "disabled"),
         f"{base}/power/control": _setting(kernel.settings, "uart_control", "on"),
         f"{base}/power/autosuspend_delay_ms": _setting(kernel.settings, "uart_autosuspend", "-1"),

@@ -13,7 +13,7 @@ from virtual.sim.linux.kernel import Kernel
 from virtual.sim.program import NS_PER_MS, NS_PER_S, Hear, PowerDownError, Program, Typed
 
 DEEP_SLEEP, MCU_ONLY, PARTIAL_IO = "deep_sleep", "mcu_only", "partial_io"
-CAN_PIN = "can"  # the RX pins of the MCU's CAN, as an input of the machine
+CAN_PIN, GPIO_PIN = "can", "gpio"  # inputs of the machine: the RX pins of the MCU's CAN; a GPIO that the overlay arms
 RTC, MAIN_IO, WKUP_UART, MCU_IPC = 0x50, 0x80, 0x40, 0x60  # wake-up sources as the device manager reports them
 _FIRMWARE = Normal(62.0, 3.0)  # ms from the wake-up event until the kernel goes on; assumed, nobody publishes it
 _DEFAULT_RESUME_MS = {DEEP_SLEEP: 137.0, MCU_ONLY: 94.0}  # in the size of the guides' figures of other releases
@@ -91,10 +91,13 @@ class Sleeper:
         asleep_ns = computer.now_ns
         computer.enter(mode)
         woken_by = yield from self._asleep(mode)
+        computer.note(f"cycle={computer.cycle} woken source={woken_by:#x}")
         yield from computer.pause(_FIRMWARE.draw(kernel.dice) * NS_PER_MS)
         kernel.hold_clock_for(computer.now_ns - asleep_ns)
-        computer.enter("resume")
-        yield from self._up(mode, woken_by)
+        published = computer.model.release.published.resume_ms
+        work_ms = published.get(mode, _DEFAULT_RESUME_MS[mode]) * _SPREAD.draw(kernel.dice)
+        computer.enter("resume", round(work_ms * computer.haste * NS_PER_MS))
+        yield from self._up(mode, woken_by, work_ms)
         kernel.suspend_stats["success"] += 1
         kernel.settings["qos"] = "0"  # the device manager forgets the constraint
         self._alarm_s = None
@@ -133,8 +136,9 @@ class Sleeper:
         for device in (179, 178, 117):
             yield from self._log(1, _CONSTRAINT.format(what=f"device_constraint: device: {device}"))
         if mode == MCU_ONLY:
-            yield from self._log(1, "cpu cpu3: ti_sci_suspend: sending max CPU latency=100")
-            yield from self._log(1, _CONSTRAINT.format(what="latency_constraint: latency: 100"))
+            if self.computer.model.release.low_power != "wakeup_device":
+                yield from self._log(1, "cpu cpu3: ti_sci_suspend: sending max CPU latency=100")
+                yield from self._log(1, _CONSTRAINT.format(what="latency_constraint: latency: 100"))
             if "mcu" in self.computer.machine.speed_bd:
                 yield from self.computer.say(_MCU_SUSPENDED, "mcu")
         elif self.computer.model.identity.mcu:
@@ -151,14 +155,14 @@ class Sleeper:
         yield from computer.at("suspend.asleep")
         settings = self.kernel.settings
         key_wakes = settings.get("uart_wakeup") == settings.get("tty_wakeup") == "enabled"
-        sources = {"wkup": WKUP_UART}
+        sources = {"wkup": WKUP_UART, GPIO_PIN: MAIN_IO}
         if key_wakes:
             sources[computer.console] = MAIN_IO
         if mode == MCU_ONLY:
             sources["mcu"] = MCU_IPC
         uarts = [uart.name for uart in computer.model.board.uarts]
         while True:
-            typed = yield from self._next_event(uarts)
+            typed = yield from self._next_event([*uarts, GPIO_PIN])
             if typed is None:
                 early, computer.wakes_in_ns = computer.wakes_in_ns is not None, None
                 return MAIN_IO if early else RTC
@@ -176,9 +180,7 @@ class Sleeper:
             left_ns = self.computer.wakes_in_ns if left_ns is None else min(left_ns, self.computer.wakes_in_ns)
         return (yield Hear(tuple(uarts), left_ns))
 
-    def _up(self, mode: str, source: int) -> Program[None]:
-        published = self.computer.model.release.published.resume_ms
-        work_ms = published.get(mode, _DEFAULT_RESUME_MS[mode]) * _SPREAD.draw(self.kernel.dice)
+    def _up(self, mode: str, source: int, work_ms: float) -> Program[None]:
         lines = ["Enabling non-boot CPUs ..."]
         for cpu in range(1, self.computer.model.identity.cpus):
             lines += [

@@ -40,9 +40,9 @@ def _dmesg(session: Session, arguments: Sequence[str], streams: Streams, _shell:
         kernel.console_level = int(words[1])
         return 0
     if "-C" not in words:
-        yield from streams.out("".join(record.line + "\n" for record in kernel.log).encode())
+        yield from streams.out("".join(record.line + "\n" for record in kernel.shown()).encode())
     if "-C" in words or "-c" in words:
-        kernel.log.clear()
+        kernel.clear()
     return 0
 
 

@@ -1,0 +1,63 @@
+"""Which mode was reached: by the kernel's lines, the MCU's words and the power of the rails; never assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from lab.benchmarks.lowpower.modes import MCU_ONLY
+from lab.boards import BoardType
+from lab.errors import BoardTransientError
+
+KERNEL, MCU_UART, POWER = "the kernel's lines", "the MCU's UART", "the power of the rails"
+_MCU_SUSPENDED = "Suspend request to MCU-only mode received"
+
+
+@frozen
+class Evidence:
+    """What one source says about the mode.
+
+    Attributes:
+        source: who. says: the mode; empty: it does not say. why_not: why it does not say.
+    """
+
+    source: str
+    says: str
+    why_not: str = ""
+
+
+def of_mcu(text: str | None) -> Evidence:
+    """What the MCU's UART says; None: nobody listened. Its silence says nothing, for its firmware may be another."""
+    if text is None:
+        return Evidence(MCU_UART, "", "the env has no SideConsoleDriver for it")
+    said = _MCU_SUSPENDED in text
+    return Evidence(MCU_UART, MCU_ONLY if said else "", "" if said else "it said nothing of MCU-only")
+
+
+def of_power(total_mw: float | None, board: BoardType) -> Evidence:
+    """What the power of all rails says; None: it was not measured."""
+    if total_mw is None:
+        return Evidence(POWER, "", "no rails are measured")
+    fit = [mode for mode, (least, most) in board.low_power.total_mw.items() if least <= total_mw <= most]
+    why_not = "" if len(fit) == 1 else f"{total_mw:.1f} mW fits {', '.join(fit) or 'no mode'}"
+    return Evidence(POWER, fit[0] if len(fit) == 1 else "", why_not)
+
+
+def verify(mode: str, evidence: Sequence[Evidence]) -> str:
+    """Judge by all that speak; returns what is missing where nobody names the mode, and nothing where it is verified.
+
+    Raises:
+        BoardTransientError: somebody names another mode.
+    """
+    wrong = [each for each in evidence if each.says not in {"", mode}]
+    if wrong:
+        said = "; ".join(f"{each.source}: {each.says}" for each in wrong)
+        raise BoardTransientError(
+            f"{mode} was asked for and not reached ({said}): how the mode is selected depends on the release (--release; "
+            "lab/boards: releases.*.low_power), and the device manager's firmware has the last word",
+            failure="wrong_sleep_mode",
+        )
+    if any(each.says == mode for each in evidence):
+        return ""
+    return f"nothing says that {mode} was reached: " + "; ".join(f"{e.source}: {e.why_not}" for e in evidence)

@@ -1,0 +1,76 @@
+"""A suspend that came back: did it sleep, in which mode, and how long did the kernel take to resume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from lab.benchmarks.lowpower.evidence import KERNEL, Evidence, of_mcu, of_power, verify
+from lab.benchmarks.lowpower.kernellog import read_log
+from lab.benchmarks.lowpower.power import Power
+from lab.benchmarks.lowpower.preflight import Found, Stats
+from lab.benchmarks.lowpower.result import Suspended
+from lab.benchmarks.lowpower.watch import SuspendWatch
+from lab.errors import BoardTransientError, TestTransientError
+
+
+@frozen
+class Observed:
+    """What was seen of a suspend beside its console.
+
+    Attributes:
+        before, after: the kernel's counters.
+        dmesg: the kernel's log since before the suspend, by lines.
+        mcu_text: what the MCU's UART said meanwhile; None: nobody listened.
+        power: of the rails while asleep; None: nobody measured it.
+    """
+
+    found: Found
+    before: Stats
+    after: Stats
+    dmesg: Sequence[str]
+    mcu_text: str | None
+    power: Power | None
+
+
+def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
+    """The result of a suspend that is done.
+
+    Raises:
+        BoardTransientError: it did not suspend, or reached another mode.
+        TestTransientError: the kernel's log lacks what the latency is read from.
+    """
+    board, plan = watch.board, watch.plan
+    log = read_log(observed.dmesg, board)
+    successes = observed.after.success - observed.before.success
+    if successes != 1 or not log.variant:
+        raise BoardTransientError(
+            f"the board did not suspend: /sys/power/suspend_stats counts {successes} more successes and "
+            f"{observed.after.fail - observed.before.fail} more failures where 1 and 0 were expected, and the kernel's log "
+            f"{'has' if log.variant else 'lacks'} 'PM: suspend entry' ({log.reason or 'it gives no reason'})",
+            failure="did_not_suspend",
+        )
+    if log.latency_s is None or watch.answer is None:
+        raise TestTransientError(
+            f"the kernel's log lacks the first line of the resume ({' or '.join(board.low_power.resume_start)}) or "
+            "'PM: suspend exit': lines were lost, or low_power.resume_start of the board type does not fit this kernel",
+            failure="resume_lines_missing",
+        )
+    kernel = Evidence(KERNEL, log.mode, "" if log.mode else "they fit several modes")
+    total_w = observed.power.total.mean_w if observed.power is not None else None
+    total_mw = None if total_w is None else total_w * 1e3
+    evidence = (kernel, of_mcu(observed.mcu_text), of_power(total_mw, board))
+    return Suspended(
+        plan=plan,
+        log=log,
+        edge=watch.edge,
+        first_byte=watch.first_byte,
+        answer=watch.answer,
+        asleep_s=watch.asleep_s,
+        found=observed.found,
+        evidence=evidence,
+        unverified=verify(plan.mode, evidence),
+        mcu_text=observed.mcu_text or "",
+        power=observed.power,
+    )

@@ -1,0 +1,87 @@
+"""The kernel's lines of a suspend and its resume, out of dmesg."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from attrs import frozen
+
+from lab.benchmarks.lowpower.modes import DEEP_SLEEP, ENTRIES, MCU_ONLY
+from lab.boards import BoardType
+
+END = "PM: suspend exit"
+_STAMPED = re.compile(r"^\[ *(\d+\.\d{6})\] (.*)")
+_ENTRY = re.compile(r"PM: suspend entry \((\w+)\)")
+_SOURCE = re.compile(r"wakeup source: ?(0x[0-9a-f]+)(?:.*\bmode:(0x[0-9a-f]+))?")
+_REASON = re.compile(r"(failed to suspend|early wake event|[Ww]akeup (pending|event)|aborting suspend|returns -\d+)")
+
+
+@frozen
+class KernelLog:
+    """What the kernel logged of the last suspend.
+
+    Attributes:
+        variant: how the kernel called it: "deep", "shallow", "s2idle"; empty: it did not begin.
+        mode: which mode of the board its lines name; empty where they name none.
+        start_s, end_s: of the resume, on the kernel's clock; None where the line is missing.
+        start_text: the line that `start_s` is of.
+        wake_source: as the device manager reports it, e.g. "0x50" (RTC); empty where it does not.
+        reason: the first line that tells why it turned back; empty where none does.
+    """
+
+    variant: str = ""
+    mode: str = ""
+    start_s: float | None = None
+    start_text: str = ""
+    end_s: float | None = None
+    wake_source: str = ""
+    reason: str = ""
+
+    @property
+    def latency_s(self) -> float | None:
+        """The resume latency as the performance guide has it."""
+        return None if self.start_s is None or self.end_s is None else self.end_s - self.start_s
+
+
+def read_log(lines: Iterable[str], board: BoardType) -> KernelLog:
+    """The last suspend in these lines of dmesg."""
+    stamped = [(float(match[1]), match[2]) for line in lines if (match := _STAMPED.match(line.strip("\r\n")))]
+    entries = [number for number, (_, text) in enumerate(stamped) if _ENTRY.search(text)]
+    if not entries:
+        return KernelLog()
+    last = stamped[entries[-1] :]
+    match = _ENTRY.search(last[0][1])
+    variant = match[1] if match else ""
+    start = _start(last, board.low_power.resume_start)
+    source = next((found for _, text in reversed(last) if (found := _SOURCE.search(text))), None)
+    return KernelLog(
+        variant=variant,
+        mode=_mode(variant, [text for _, text in last], source, board),
+        start_s=start[0] if start else None,
+        start_text=start[1] if start else "",
+        end_s=next((t_s for t_s, text in last if text.startswith(END)), None),
+        wake_source=source[1] if source else "",
+        reason=next((text for _, text in last if _REASON.search(text)), ""),
+    )
+
+
+def _start(lines: list[tuple[float, str]], patterns: Iterable[str]) -> tuple[float, str] | None:
+    for pattern in patterns:
+        for t_s, text in lines:
+            if re.search(pattern, text):
+                return t_s, text
+    return None
+
+
+def _mode(variant: str, texts: list[str], source: re.Match[str] | None, board: BoardType) -> str:
+    """Deep sleep and MCU-only are the same to Linux: only what it says about the MCU and the wake-up tells them apart."""
+    modes = [mode for mode in board.sleep if mode in ENTRIES and ENTRIES[mode].variant == variant]
+    if MCU_ONLY not in modes:
+        return modes[0] if modes else ""
+    if source is not None and source[2]:
+        return MCU_ONLY if int(source[2], 16) == 1 else DEEP_SLEEP
+    mcu = board.identity.mcu if board.identity else ""
+    if mcu and any(f"stopped remote processor {mcu}" in text for text in texts):
+        return DEEP_SLEEP
+    return ""

@@ -1,0 +1,44 @@
+"""What the board drew while it slept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from lab.benchmarks.lowpower.watch import SuspendWatch
+from lab.metrics import Flag
+
+SETTLE_NS: Final = 1_500_000_000  # from the console's last byte until supplies and averages are those of sleep
+ALARM_NS: Final = (
+    1_500_000_000  # an alarm's instant is known to a second, and what follows until the first byte is not
+)
+
+
+class RailPower(Protocol):
+    """What this package needs of lab.power.RailPower."""
+
+    @property
+    def rail(self) -> str: ...
+    @property
+    def mean_w(self) -> float | None: ...
+    @property
+    def uncertainty_w(self) -> float | None: ...
+    @property
+    def flags(self) -> frozenset[Flag]: ...
+
+
+class Power(Protocol):
+    """What this package needs of lab.power.PhasePower."""
+
+    @property
+    def rails(self) -> Sequence[RailPower]: ...
+    @property
+    def total(self) -> RailPower: ...
+
+
+def asleep_ns(watch: SuspendWatch) -> tuple[int, int] | None:
+    """When the board surely slept, on the console's clock; None where that is too short to say."""
+    start_ns, end_ns = watch.silence
+    start_ns += SETTLE_NS
+    end_ns = min(end_ns, watch.edge.requested_ns) if watch.edge is not None else end_ns - ALARM_NS
+    return (start_ns, end_ns) if end_ns > start_ns else None

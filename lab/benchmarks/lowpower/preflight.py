@@ -1,0 +1,131 @@
+"""Before the first suspend: whether this kernel and this board can sleep at all, and how they were found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from attrs import frozen
+
+from lab.benchmarks.lowpower.modes import ENTRIES, Plan
+from lab.boards import BoardType, Release
+from lab.errors import BoardStableError, TestTransientError
+
+_STATE, _MEM_SLEEP, _PRINTK = "/sys/power/state", "/sys/power/mem_sleep", "/proc/sys/kernel/printk"
+_STATS: Final = "/sys/power/suspend_stats"
+
+
+class Shell(Protocol):
+    """The board's shell (labgrid's ShellDriver)."""
+
+    def run(self, cmd: str) -> tuple[Sequence[str], Sequence[str], int]:
+        """Run a command; its output by lines, nothing, and its exit status."""
+        ...
+
+
+@frozen
+class Found:
+    """How the kernel was found, so that it can be left the same.
+
+    Attributes:
+        printk: /proc/sys/kernel/printk; the first number is the console's log level.
+        consoles: the ttys of /sys/class/tty that the kernel prints to.
+    """
+
+    printk: str
+    consoles: tuple[str, ...]
+
+
+@frozen
+class Stats:
+    """/sys/power/suspend_stats: suspends since boot."""
+
+    success: int
+    fail: int
+
+
+def preflight(shell: Shell, board: BoardType, release: Release | None, plan: Plan) -> Found:
+    """Check that nothing stands in the way of a suspend.
+
+    Raises:
+        BoardStableError: the kernel has no such mode, or something is known to keep this board from it.
+        TestTransientError: the board's answer is not understood.
+    """
+    if "PREEMPT_RT" in _said(shell, "uname -v"):
+        raise BoardStableError(
+            "the kernel is a real-time one (PREEMPT_RT), whose SDK has no low-power modes: boot the default kernel",
+            failure="rt_kernel",
+        )
+    if plan.mode in ENTRIES:
+        _check_states(shell, plan)
+    for name, blocker in board.low_power.blockers.items():
+        concerned = not blocker.device or (release is not None and release.device == blocker.device)
+        if concerned and shell.run(blocker.check)[2] == 0:
+            raise BoardStableError(f"{name}: {blocker.says}", failure="sleep_blocked")
+    ttys = [uart.linux for uart in board.uarts if uart.linux]
+    attached = [tty for tty in ttys if _said(shell, f"cat /sys/class/tty/{tty}/console 2>/dev/null").strip() == "Y"]
+    return Found(" ".join(_said(shell, f"cat {_PRINTK}").split()), tuple(attached))
+
+
+def stats(shell: Shell) -> Stats:
+    """How many suspends went well and failed so far.
+
+    Raises:
+        TestTransientError: the board's answer is not understood.
+    """
+    said = _said(shell, f"cat {_STATS}/success {_STATS}/fail").split()
+    if len(said) != 2 or not all(number.isdigit() for number in said):
+        raise TestTransientError(
+            f"{_STATS}: expected two numbers, got {' '.join(said)!r}; does the kernel have CONFIG_PM_SLEEP?",
+            failure="no_suspend_stats",
+        )
+    return Stats(int(said[0]), int(said[1]))
+
+
+def arm(shell: Shell, board: BoardType, wake: str) -> None:
+    """Arm a wake-up source, and read back that it is armed.
+
+    Raises:
+        BoardStableError: it did not take.
+    """
+    source = board.low_power.wakes[wake]
+    for command in source.commands:
+        shell.run(command)
+    for path, value in source.settings.items():
+        write(shell, path, value, f"the wake-up source {wake!r} is not armed, and nothing would wake the board")
+
+
+def write(shell: Shell, path: str, value: str, otherwise: str) -> None:
+    """Write a file of sysfs and read it back.
+
+    Raises:
+        BoardStableError: it does not have the value; `otherwise` says what that means.
+    """
+    shell.run(f"echo {value} > {path}")
+    got = _said(shell, f"cat {path} 2>/dev/null").strip()
+    if got != value:
+        raise BoardStableError(
+            f"{path} was set to {value!r} and reads {got!r}: {otherwise}. Look at the device tree of this release",
+            failure="setting_refused",
+        )
+
+
+def _check_states(shell: Shell, plan: Plan) -> None:
+    entry = ENTRIES[plan.mode]
+    states = _said(shell, f"cat {_STATE}").split()
+    variants = _said(shell, f"cat {_MEM_SLEEP} 2>/dev/null").split()
+    if entry.state not in states or (
+        entry.state == "mem" and not {entry.variant, f"[{entry.variant}]"} & set(variants)
+    ):
+        raise BoardStableError(
+            f"the kernel cannot enter {plan.mode}: {_STATE} has {' '.join(states) or 'nothing'!r}, {_MEM_SLEEP} "
+            f"{' '.join(variants) or 'nothing'!r}, and {entry.state!r} as {entry.variant!r} is needed. Is it the SDK's "
+            "default kernel, and does the firmware have low power?",
+            failure="no_low_power",
+        )
+    if entry.state == "mem" and f"[{entry.variant}]" not in variants:
+        shell.run(f"echo {entry.variant} > {_MEM_SLEEP}")
+
+
+def _said(shell: Shell, command: str) -> str:
+    return "\n".join(shell.run(command)[0])

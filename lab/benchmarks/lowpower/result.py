@@ -1,0 +1,60 @@
+"""What a suspend gave."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from lab.benchmarks.boot import MomentLike
+from lab.benchmarks.lowpower.evidence import Evidence
+from lab.benchmarks.lowpower.kernellog import KernelLog
+from lab.benchmarks.lowpower.modes import Plan
+from lab.benchmarks.lowpower.power import Power
+from lab.benchmarks.lowpower.preflight import Found
+from lab.benchmarks.lowpower.watch import WakeEdge
+
+CLOCK_PPM = 100.0  # how far a board's crystal may be off
+STAMP_NS = 1_000  # printk's stamps are cut to microseconds: a difference of two is wrong by less than one
+
+
+@frozen
+class Suspended:
+    """A suspend and resume that went well.
+
+    Attributes:
+        log: the kernel's lines.
+        edge: the host's edge that woke the board; None where the RTC did.
+        first_byte, answer: of the console after the wake-up.
+        asleep_s: how long the console was silent, on the host's clock.
+        found: the kernel's consoles and log level, as they were and are again.
+        evidence: for the mode. unverified: what is missing where nobody names it; else empty.
+        mcu_text: what the MCU's UART said meanwhile.
+        power: of the rails while asleep; None: nobody measured it.
+    """
+
+    plan: Plan
+    log: KernelLog
+    edge: WakeEdge | None
+    first_byte: MomentLike | None
+    answer: MomentLike
+    asleep_s: float
+    found: Found
+    evidence: tuple[Evidence, ...]
+    unverified: str
+    mcu_text: str
+    power: Power | None
+
+    @property
+    def kernel_ms(self) -> tuple[float, float]:
+        """The vendor's resume latency and its ±, in milliseconds."""
+        latency_s = self.log.latency_s or 0.0
+        return latency_s * 1e3, STAMP_NS / 1e6 + latency_s * CLOCK_PPM / 1e3
+
+    def since_edge_ms(self, moment: MomentLike) -> tuple[float, float]:
+        """From the host's wake-up edge to a moment, and its ±, in milliseconds.
+
+        The edge came before its stamp, and the byte before its own: the interval is wrong by at most the larger bound.
+        """
+        if self.edge is None:
+            return 0.0, 0.0
+        bound_ns = max(self.edge.uncertainty_ns, moment.uncertainty_ns)
+        return (moment.t_ns - self.edge.t_ns) / 1e6, bound_ns / 1e6

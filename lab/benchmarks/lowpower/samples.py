@@ -1,0 +1,67 @@
+"""A good suspend, or a boot out of partial I/O -> the samples of its cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.benchmarks.boot import ENDS, BootSample, BootWatch
+from lab.benchmarks.lowpower.kernellog import END
+from lab.benchmarks.lowpower.modes import PARTIAL_IO, Plan
+from lab.benchmarks.lowpower.result import Suspended
+from lab.metrics import Flag, Metric, Sample
+from lab.metrics.lowpower import RESUMES
+
+
+def of_suspend(done: Suspended, cycle: int, flags: frozenset[Flag], log: bytes, base: int) -> list[BootSample]:
+    """The kernel's resume latency, and the host's where the host woke the board.
+
+    Args:
+        log: what the console said in this cycle. base: where in the console's stream it begins.
+    """
+    if done.unverified:
+        flags = flags | {Flag.MODE_UNVERIFIED}
+    metrics, samples = RESUMES[done.plan.mode], []
+
+    def add(metric: Metric | None, figure: tuple[float, float], window: tuple[int, int]) -> None:
+        if metric is not None:
+            samples.append(BootSample(metric, params(done.plan), Sample(*figure, cycle, flags), *window))
+
+    end = max(log.rfind(END.encode()), 0)
+    start = max(log.rfind(done.log.start_text.encode(), 0, end), 0)
+    add(metrics.kernel, done.kernel_ms, (base + log.rfind(b"\n", 0, start) + 1, base + end + len(END)))
+    if done.edge is not None:
+        first = done.first_byte or done.answer
+        window = (first.position - 1, done.answer.position)
+        add(metrics.first_byte, done.since_edge_ms(first), (window[0], first.position))
+        add(metrics.prompt, done.since_edge_ms(done.answer), window)
+    return [*samples, *_power(done, cycle, flags, done.answer.position)]
+
+
+def _power(done: Suspended, cycle: int, flags: frozenset[Flag], position: int) -> Iterator[BootSample]:
+    """A sample of each rail that has a mean, and of the total."""
+    if done.power is None:
+        return
+    metrics = RESUMES[done.plan.mode]
+    for metric, power in [*((metrics.rail, rail) for rail in done.power.rails), (metrics.total, done.power.total)]:
+        if power.mean_w is not None and power.uncertainty_w is not None:
+            reading = Sample(power.mean_w * 1e3, power.uncertainty_w * 1e3, cycle, flags | power.flags)
+            yield BootSample(metric, params(done.plan) | {"rail": power.rail}, reading, position, position)
+
+
+def of_boot(watch: BootWatch, plan: Plan, cycle: int, flags: frozenset[Flag]) -> list[BootSample]:
+    """From the wake-up edge to the login prompt.
+
+    Raises:
+        BoardTransientError: the boot's moments are not those of a boot.
+    """
+    flags = flags.union(*(sample.sample.flags for sample in watch.finish(cycle)))
+    end = next(moment for moment in watch.moments if moment.name in ENDS)
+    edge = watch.power
+    bound_ns = max(end.uncertainty_ns, edge.acknowledged_ns - edge.requested_ns)
+    reading = Sample((end.t_ns - edge.acknowledged_ns) / 1e6, bound_ns / 1e6, cycle, flags)
+    return [BootSample(RESUMES[PARTIAL_IO].prompt, params(plan), reading, 0, end.position)]
+
+
+def params(plan: Plan) -> dict[str, str]:
+    """What distinguishes the numbers of this suspend."""
+    return {"mode": plan.mode, "wake": plan.wake}

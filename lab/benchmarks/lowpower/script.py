@@ -1,0 +1,52 @@
+"""What the board's own shell runs to sleep: one line that also puts everything back, whatever becomes of the host.
+
+The consoles are detached, since printing would slow the resume down (the performance guide's own procedure), and the
+log level is lowered before they are attached again: a console that is registered prints the whole log once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lab.benchmarks.lowpower.modes import ENTRIES, Constraint, Plan
+from lab.benchmarks.lowpower.preflight import Found
+
+# Each is followed by an exit status, which the echo of the typed line lacks.
+GOING, BACK, RESTORED = "boardlab: going", "boardlab: back", "boardlab: restored"
+_PRINTK = "/proc/sys/kernel/printk"
+_DEBUG = "/sys/power/pm_debug_messages"  # without it the kernel does not say when it left suspend-to-idle
+_SILENT = 1  # the console's log level: emergencies only
+
+
+def commands(
+    plan: Plan, found: Found, constraint: Constraint | None, *, rtc: str, alarm_s: int, afterwards: Mapping[str, str]
+) -> str:
+    """The line.
+
+    Args:
+        alarm_s: when the RTC wakes the board, if nothing else has.
+        afterwards: file of sysfs -> value once the board is back.
+    """
+    entry = ENTRIES[plan.mode]
+    alarm = f"/sys/class/rtc/{rtc}/wakealarm"
+    consoles = [f"/sys/class/tty/{tty}/console" for tty in found.consoles]
+    level = found.printk.split()[0] if found.printk else "7"
+    debugged = entry.variant == "s2idle"
+    steps = [
+        f'echo "{GOING} $?"',
+        f"echo {_SILENT} > {_PRINTK}",
+        *(f"echo N > {console}" for console in consoles),
+        f"echo 0 > {alarm}",
+        f"echo +{alarm_s} > {alarm}",
+        *([f"echo 1 > {_DEBUG}"] if debugged else []),
+        f"echo {entry.state} > /sys/power/state",
+        f'echo "{BACK} $?"',
+        *([f"echo 0 > {_DEBUG}"] if debugged else []),
+        f"echo 0 > {alarm}",
+        *([f"echo {constraint.cleared} > {constraint.path}"] if constraint else []),
+        *(f"echo {value} > {path}" for path, value in afterwards.items()),
+        *(f"echo Y > {console}" for console in consoles),
+        f"echo {level} > {_PRINTK}",
+        f'echo "{RESTORED} $?"',
+    ]
+    return "; ".join(steps)

@@ -1,0 +1,169 @@
+"""Watches one suspend on the console: asleep, woken, back; or which way it failed."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from attrs import define, field, frozen
+
+from lab.benchmarks.boot import MomentLike
+from lab.benchmarks.consoletext import last_line
+from lab.benchmarks.lowpower.modes import RTC, Plan
+from lab.benchmarks.lowpower.script import BACK, GOING, RESTORED
+from lab.boards import BoardType, MomentPattern
+from lab.errors import BoardTransientError
+
+BEGUN, ANSWER, CLEAN, FIRST_BYTE = "going", "answer", "restored", "first_byte"
+MOMENTS: Final = (
+    MomentPattern(BEGUN, rf"{GOING} \d+"),
+    MomentPattern(ANSWER, rf"{BACK} \d+"),
+    MomentPattern(CLEAN, rf"{RESTORED} \d+"),
+)
+ANY_BYTE: Final = (MomentPattern(FIRST_BYTE, r"[^\n]"),)  # looked for from the wake-up edge on
+ENTRY_S = 10.0  # from the command until the shell has begun with it
+RESTORE_S = 30.0  # from the answer until everything is put back
+EARLY_S = 1.5  # an alarm counts whole seconds from one that has begun; a wake-up so long before it is none of its own
+
+
+@frozen
+class WakeEdge:
+    """The host woke the board somewhere between the request and its acknowledgement (ns, the console's clock).
+
+    Attributes:
+        acknowledged_ns: the latest instant at which the edge can have reached the board.
+    """
+
+    source: str
+    requested_ns: int
+    acknowledged_ns: int
+
+    @property
+    def t_ns(self) -> int:
+        """Its stamp; the edge did not come later."""
+        return self.acknowledged_ns
+
+    @property
+    def uncertainty_ns(self) -> int:
+        """How much earlier it may have come."""
+        return self.acknowledged_ns - self.requested_ns
+
+
+@define
+class SuspendWatch:
+    """Feed it every read and every moment in their order, tell it the wake-up edge, and ask. A board that answers is
+    judged once it has put everything back.
+
+    Attributes:
+        sent_ns: when the command was sent, on the clock of the stamps.
+        alarm_s: when the RTC wakes the board, if nothing else has.
+        edge: the host's wake-up edge, once there was one.
+        begun: whether the shell has taken the command.
+        silence: begin and end of the console's longest silence until everything was put back, in ns.
+    """
+
+    board: BoardType
+    plan: Plan
+    sent_ns: int
+    alarm_s: int
+    edge: WakeEdge | None = field(default=None, init=False)
+    first_byte: MomentLike | None = field(default=None, init=False)
+    answer: MomentLike | None = field(default=None, init=False)
+    begun: bool = field(default=False, init=False)
+    _text: str = field(default="", init=False)
+    _last_ns: int = field(init=False)
+    silence: tuple[int, int] = field(init=False)
+    _restored: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._last_ns = self.sent_ns
+        self.silence = (self.sent_ns, self.sent_ns)
+
+    @property
+    def done(self) -> bool:
+        """Whether the shell waits again, with everything put back."""
+        return self._restored and re.search(self.board.prompts.shell, self._text.rpartition(RESTORED)[2]) is not None
+
+    @property
+    def asleep_s(self) -> float:
+        """The longest silence of the console from the command to the answer."""
+        return (self.silence[1] - self.silence[0]) / 1e9
+
+    def feed(self, data: bytes, t_ns: int) -> None:
+        """Take the bytes of one read, stamped `t_ns`."""
+        self._text = (self._text + data.decode("latin-1"))[-8192:]
+        if not self._restored and t_ns - self._last_ns > self.silence[1] - self.silence[0]:
+            self.silence = (self._last_ns, t_ns)
+        self._last_ns = t_ns
+
+    def moment(self, moment: MomentLike) -> None:
+        """Take note of a moment of MOMENTS or ANY_BYTE."""
+        match moment.name:
+            case "first_byte":
+                self.first_byte = self.first_byte or moment
+            case "answer":
+                self.answer = self.answer or moment
+            case "going":
+                self.begun = True
+            case _:
+                self._restored = True
+
+    def asleep(self, now_ns: int) -> bool:
+        """Whether the board is taken to sleep: the console has been silent long enough since the command began."""
+        return self.begun and self.answer is None and now_ns - self._last_ns >= self.board.low_power.asleep_s * 1e9
+
+    def check(self, now_ns: int) -> None:
+        """Raise when the suspend has failed by now.
+
+        Raises:
+            BoardTransientError: did not suspend, woke early, hangs, or did not put its console back.
+        """
+        if self.answer is not None:
+            if self.done:
+                self._check_answer(self.answer)
+            elif now_ns - self.answer.t_ns > RESTORE_S * 1e9:
+                raise BoardTransientError(
+                    f"the board is back, and has not put its console back within {RESTORE_S:g} s; the last it said was "
+                    f"{last_line(self._text.encode('latin-1'))!r}",
+                    failure="console_not_restored",
+                )
+            return
+        if not self.begun and now_ns - self.sent_ns > ENTRY_S * 1e9:
+            raise BoardTransientError(
+                f"the shell did not take the command within {ENTRY_S:g} s; the last on the console was "
+                f"{last_line(self._text.encode('latin-1'))!r}. Characters were lost, or the shell does not listen",
+                failure="did_not_suspend",
+            )
+        limit_s = self.board.low_power.resume_s
+        if now_ns - self._due_ns > limit_s * 1e9:
+            raise BoardTransientError(
+                f"the board was woken ({self.plan.wake}) {(now_ns - self._due_ns) / 1e9:.0f} s ago and has not answered: "
+                "it hangs, or the wake-up did not reach it. It is power-cycled; look at its wake-up sources",
+                failure="hung_resume",
+            )
+
+    @property
+    def _due_ns(self) -> int:
+        """When the board is woken at the latest."""
+        if self.edge is not None:
+            return self.edge.t_ns
+        return self.sent_ns + round((self.alarm_s + ENTRY_S) * 1e9)
+
+    def _check_answer(self, answer: MomentLike) -> None:
+        status = answer.text.rpartition(" ")[2]
+        if status != "0":
+            raise BoardTransientError(
+                f"the board did not suspend: writing /sys/power/state failed (exit status {status}). A device refused, or "
+                "something woke it on the way; its kernel log is kept with the attempt",
+                failure="suspend_refused",
+            )
+        early_s = self.alarm_s - EARLY_S - (answer.t_ns - self.sent_ns) / 1e9
+        if self.plan.wake == RTC and early_s > 0:
+            raise BoardTransientError(
+                f"the board woke {early_s + EARLY_S:.1f} s before its alarm: something else woke it",
+                failure="early_wake",
+            )
+        if self.plan.wake != RTC and (self.edge is None or answer.t_ns < self.edge.requested_ns):
+            raise BoardTransientError(
+                f"the board woke by itself, before {self.plan.wake} did: something else woke it", failure="early_wake"
+            )

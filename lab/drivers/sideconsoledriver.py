@@ -1,0 +1,86 @@
+"""A UART beside the console: somebody else speaks there, e.g. the MCU's firmware."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attr
+from labgrid.driver import Driver
+from labgrid.factory import target_factory
+from labgrid.step import step
+
+from lab.console.client import ConsoleClient
+from lab.console.model import Chunk
+from lab.console.spawn import ensure_server
+from lab.errors import ConfigurationError, LabTransientError
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class SideConsoleDriver(Driver):
+    """SideConsoleDriver - a UART that is no console of U-Boot or Linux; the console server reads and records it too.
+
+    It is no ConsoleProtocol, so that no other driver takes it for the board's console.
+
+    Args:
+        runtime (str): the console server's runtime directory; default as `lab console` has it
+    """
+
+    bindings = {"port": {"SerialPort"}}
+    runtime: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._client: ConsoleClient | None = None
+
+    def on_activate(self) -> None:
+        if not self.port.port:
+            raise ConfigurationError(
+                f"{self.port.display_name}: no such serial port now; is the adapter plugged in, and does `match` fit it? "
+                "(udevadm info /dev/ttyUSB0)"
+            )
+        self._connected()
+
+    def on_deactivate(self) -> None:
+        self._disconnect()
+
+    @Driver.check_active
+    @step(result=True)
+    def take(self) -> str:
+        """What came since the last call."""
+        said = b""
+        try:
+            while (event := self._connected().read_event(0)) is not None:
+                if isinstance(event, Chunk):
+                    said += event.data
+        except LabTransientError:
+            self._disconnect()
+            raise
+        return said.decode("latin-1")
+
+    @Driver.check_active
+    @step(args=["data"])
+    def send(self, data: bytes) -> None:
+        """Send bytes; they are queued at the port when this returns."""
+        try:
+            self._connected().write(data)
+        except LabTransientError:
+            self._disconnect()
+            raise
+
+    def _connected(self) -> ConsoleClient:
+        if self._client is None:
+            client = ConsoleClient(ensure_server(Path(self.runtime) if self.runtime else None))
+            try:
+                info = client.open(self.port.port, speed_bd=self.port.speed)
+                client.attach(info.name, write=True)
+            except BaseException:
+                client.close()
+                raise
+            self._client = client
+        return self._client
+
+    def _disconnect(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = None

@@ -1,0 +1,62 @@
+"""Pins that wake the board, driven through labgrid's digital outputs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import attr
+from labgrid.driver import Driver
+from labgrid.factory import target_factory
+from labgrid.protocol import DigitalOutputProtocol
+from labgrid.step import step
+
+from lab.boards import WAKE_SOURCES
+from lab.clock import Clock, MonotonicRaw
+from lab.errors import ConfigurationError
+
+
+def _pins(_instance: object, _attribute: object, pins: object) -> None:
+    if not isinstance(pins, dict) or not pins:
+        raise ConfigurationError("WakePinsDriver: pins must map a wake-up source to a digital output's name")
+    for source, name in pins.items():
+        if source not in WAKE_SOURCES or not isinstance(name, str):
+            raise ConfigurationError(
+                f"WakePinsDriver: pins: {source!r}: {name!r} is not `source: output name`; sources: {', '.join(WAKE_SOURCES)}"
+            )
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class WakePinsDriver(Driver):
+    """WakePinsDriver - wakes the board by a pulse on a pin, one DigitalOutputProtocol per wake-up source.
+
+    Args:
+        pins (dict): wake-up source ("gpio", "can") -> name of the driver of its output
+        pulse (float): seconds until the output is deasserted again
+    """
+
+    pins: dict[str, str] = attr.ib(validator=_pins)
+    pulse: float = attr.ib(default=0.05, validator=attr.validators.instance_of(float))
+
+    def __attrs_post_init__(self) -> None:
+        self.bindings = {source: Driver.NamedBinding(DigitalOutputProtocol) for source in self.pins}
+        if self.target is not None:
+            self.target.set_binding_map(dict(self.pins))
+        super().__attrs_post_init__()
+        self.clock: Clock = MonotonicRaw()
+
+    @Driver.check_active
+    @step(args=["source"])
+    def press(self, source: str) -> tuple[int, int]:
+        """Assert the source's output, and deassert it after `pulse` seconds.
+
+        Returns: the clock just before the output was asked for, and when it had answered (ns).
+        """
+        output: Any = getattr(self, source)
+        requested_ns = self.clock.now_ns()
+        output.set(True)
+        acknowledged_ns = self.clock.now_ns()
+        time.sleep(self.pulse)
+        output.set(False)
+        return requested_ns, acknowledged_ns

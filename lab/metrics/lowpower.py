@@ -1,0 +1,84 @@
+"""The metrics of each low-power mode: resume latency, whose two definitions are never mixed, and power."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from attrs import frozen
+
+from lab.metrics.model import Metric
+
+KERNEL_MODES: Final = ("deep_sleep", "mcu_only", "standby", "s2idle")  # Linux suspends and resumes; else it boots
+MODES: Final = (*KERNEL_MODES, "partial_io")
+
+
+@frozen
+class Resume:
+    """The metrics of one mode; `kernel` and `first_byte` are None where leaving it is a boot.
+
+    Attributes:
+        kernel: the vendor's. first_byte, prompt: the host's.
+        rail, total: power while asleep, of one rail and of all.
+    """
+
+    kernel: Metric | None
+    first_byte: Metric | None
+    prompt: Metric
+    rail: Metric
+    total: Metric
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """All of them."""
+        return tuple(
+            metric
+            for metric in (self.kernel, self.first_byte, self.prompt, self.rail, self.total)
+            if metric is not None
+        )
+
+
+def _resume(mode: str) -> Resume:
+    kernel = Metric(
+        name=f"lpm.{mode}.resume_kernel",
+        unit="ms",
+        better="lower",
+        definition='From the kernel\'s "Enabling non-boot CPUs" (with one CPU or from s2idle: its first line of the resume) '
+        'to "PM: suspend exit", on its own clock, with the consoles detached. The firmware\'s share is not in it.',
+        resolution=1e-3,
+        source='Performance guide, "Resume Latency Performance"',
+    )
+    first_byte = Metric(
+        name=f"lpm.{mode}.resume_wake_to_first_byte",
+        unit="ms",
+        better="lower",
+        definition="From the edge with which the host wakes the board to the first byte on its console.",
+        resolution=1e-1,
+        source="boardlab, docs/low-power.md",
+    )
+    prompt = Metric(
+        name=f"lpm.{mode}.resume_wake_to_prompt",
+        unit="ms",
+        better="lower",
+        definition="From the edge with which the host wakes the board to the answer of its shell; from partial I/O, which "
+        "is left by a boot, to the login prompt.",
+        resolution=1e-1,
+        source="boardlab, docs/low-power.md",
+    )
+    suspends = mode in KERNEL_MODES
+    powers = (_power(mode, "power_rail", "of one supply rail"), _power(mode, "power_total", "of all measured rails"))
+    return Resume(kernel if suspends else None, first_byte if suspends else None, prompt, *powers)
+
+
+def _power(mode: str, name: str, whose: str) -> Metric:
+    return Metric(
+        name=f"lpm.{mode}.{name}",
+        unit="mW",
+        better="lower",
+        definition=f"Mean power {whose} while the board sleeps, from 1.5 s after its console fell silent to the wake-up.",
+        resolution=1e-2,
+        source='Performance guide, "Power Performance"',
+    )
+
+
+RESUMES: Final[Mapping[str, Resume]] = {mode: _resume(mode) for mode in MODES}

@@ -1,0 +1,64 @@
+"""The sampler's work without its process: from a sensor into a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.clock import Clock
+from lab.power.config import PowerConfig
+from lab.power.model import RailSensor, Range
+from lab.power.trace import TraceMeta, TraceWriter
+
+
+class Recorder:
+    """Records one sensor.
+
+    Attributes:
+        poll_ns: how often `step` wants to be called.
+    """
+
+    def __init__(
+        self, config: PowerConfig, sensor: RailSensor, wanted: Range, path: Path, clock: Clock, scheduling: str
+    ) -> None:
+        """Start the sensor and the trace.
+
+        Raises:
+            LabError: a sensor does not answer.
+            ConfigurationError: the trace cannot be written.
+        """
+        schedule = sensor.start(wanted)
+        self.poll_ns = schedule.poll_ns
+        self._sensor = sensor
+        self._clock = clock
+        self._writer = TraceWriter(
+            path,
+            TraceMeta(
+                board=config.board,
+                rails=config.rails,
+                channels=schedule.channels,
+                backend=config.backend,
+                port=config.port,
+                settings=schedule.text,
+                wanted=wanted.value,
+                period_ns=schedule.period_ns,
+                window_ns=schedule.window_ns,
+                late_ns=schedule.late_ns,
+                clock=clock.name,
+                scheduling=scheduling,
+            ),
+        )
+
+    def step(self) -> None:
+        """Look for new samples and append them.
+
+        Raises:
+            LabError: the sensor's backend is gone, or the disk is full.
+        """
+        readings = self._sensor.read()
+        if readings:
+            self._writer.add(self._clock.now_ns(), list(readings))
+
+    def close(self) -> None:
+        """The trace says that it is complete."""
+        self._writer.end(self._clock.now_ns())
+        self._sensor.close()

@@ -1,0 +1,101 @@
+"""The sampler's process: `python -m lab.power.sampler --trace FILE --range active`, with the configuration on stdin.
+
+It says `ready` on stdout when the sensors convert and the trace is there, and ends when its stdin is closed: by whoever started it,
+or by the kernel when that one died, however it died. It is in a session of its own, so that a Ctrl-C in the terminal
+reaches the one that measures, which then ends it. An error is one line on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from lab.clock import MonotonicRaw
+from lab.console.scheduling import raise_priority
+from lab.errors import BoardlabError, ConfigurationError
+from lab.power.config import PowerConfig
+from lab.power.model import Range
+from lab.power.recorder import Recorder
+from lab.power.sensors import open_sensor
+
+EXIT_LAB, EXIT_CONFIGURATION = 1, 2
+READY: Final = b"ready\n"
+_STDIN, _STDOUT = 0, 1
+
+
+class _Ending:
+    """Set by SIGTERM."""
+
+    def __init__(self) -> None:
+        self.now = False
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def _end(self, _number: int, _frame: FrameType | None) -> None:
+        self.now = True
+
+
+def record(config: PowerConfig, wanted: Range, path: Path) -> None:
+    """Sample until stdin is closed or SIGTERM comes.
+
+    Raises:
+        BoardlabError: it cannot go on.
+    """
+    ending = _Ending()
+    clock = MonotonicRaw()
+    sensor = open_sensor(config)
+    scheduling = raise_priority()
+    recorder = Recorder(config, sensor, wanted, path, clock, scheduling.text)
+    period_ns = recorder.poll_ns
+    due_ns = clock.now_ns()
+    told = False
+    while not ending.now:
+        recorder.step()
+        if not told:
+            os.write(_STDOUT, READY)
+            told = True
+        due_ns += period_ns
+        late_ns = clock.now_ns() - due_ns
+        if late_ns >= period_ns:
+            due_ns += late_ns // period_ns * period_ns  # what was missed is missing; the trace shows it
+        if _closed(max(0, -late_ns)):
+            break
+    recorder.close()
+
+
+def _line() -> str:
+    """The first line of stdin, read without a buffer, since the pipe is watched later."""
+    line = b""
+    while not line.endswith(b"\n") and (more := os.read(_STDIN, 1 << 16)):
+        line += more
+    return line.decode()
+
+
+def _closed(wait_ns: int) -> bool:
+    """Whether stdin has ended; waits so long for it."""
+    ready, _, _ = select.select([_STDIN], [], [], wait_ns / 1e9)
+    return bool(ready) and not os.read(_STDIN, 1)
+
+
+def main() -> int:
+    """The program."""
+    parser = argparse.ArgumentParser(prog="python -m lab.power.sampler", description="boardlab's power sampler")
+    parser.add_argument("--trace", type=Path, required=True)
+    parser.add_argument("--range", type=Range, default=Range.ACTIVE)
+    given = parser.parse_args()
+    try:
+        record(PowerConfig.loads(_line()), given.range, given.trace)
+    except BoardlabError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_CONFIGURATION if isinstance(error, ConfigurationError) else EXIT_LAB
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

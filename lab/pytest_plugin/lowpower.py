@@ -1,0 +1,167 @@
+"""What the pytest plugin does for low power: its options, the run in the store, and the summary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from attrs import define
+
+from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, Plan, check_plan
+from lab.clock import MonotonicRaw
+from lab.errors import BoardlabError, ConfigurationError
+from lab.pytest_plugin.runs import (
+    DEFAULT_CYCLES,
+    MEDIA_KEY,
+    STORE_KEY,
+    STRATEGY_KEY,
+    open_run,
+    record_samples,
+    summarise_run,
+    writer,
+)
+from lab.results import Run, Store, plan_differences
+from lab.results.records import RunStatus
+from lab.run.lowpowerrun import KIND, LowPowerRun
+from lab.run.progress import Progress
+
+DEFAULT_WAKE, DEFAULT_SLEEP_S = "uart", 5
+POWER_SLEEP_S = 15  # with rails: their sensors average over more than a second, and some of that make a mean
+
+MODES_KEY = pytest.StashKey[list[str]]()
+RUN_KEY = pytest.StashKey["LowPowerMeasurer"]()
+
+
+@pytest.hookimpl(trylast=True)  # the strategy and the store come first
+def pytest_sessionstart(session: pytest.Session) -> None:
+    config = session.config
+    try:
+        config.stash[MODES_KEY] = _modes(config, config.stash[STRATEGY_KEY])
+    except BoardlabError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "sleep_mode" not in metafunc.fixturenames:
+        return
+    modes: list[Any] = [*metafunc.config.stash[MODES_KEY]]
+    if not modes:
+        title = metafunc.config.stash[STRATEGY_KEY].type.title
+        modes = [pytest.param("none", marks=pytest.mark.skip(reason=f"{title} has no low-power modes"))]
+    metafunc.parametrize("sleep_mode", modes, scope="session")
+
+
+@define
+class LowPowerMeasurer:
+    """What a low-power test gets: measures the pending cycles of a mode, and fails without a traceback."""
+
+    low_power_run: LowPowerRun
+    failed: bool = False
+
+    @property
+    def store(self) -> Store:
+        """Where the run is kept."""
+        return self.low_power_run.store
+
+    @property
+    def run(self) -> Run:
+        """The run in the store."""
+        return self.low_power_run.run
+
+    def measure(self, mode: str) -> None:
+        """Measure the pending cycles of one mode; a failure fails the test with its class and message."""
+        try:
+            self.low_power_run.measure(mode)
+        except BoardlabError as error:
+            self.failed = True
+            pytest.fail(f"[{error.failure}, fault: {error.fault}] {error}", pytrace=False)
+
+    def pending(self, mode: str) -> list[int]:
+        """Cycles without a sample."""
+        return self.low_power_run.pending(mode)
+
+    def finish(self) -> RunStatus:
+        """Close the run in the store; returns its status."""
+        complete = not any(self.pending(mode) for mode in self.run.plan["modes"])
+        status: RunStatus = "completed" if complete else "failed" if self.failed else "interrupted"
+        self.store.finish_run(self.run.id, status)
+        return status
+
+
+@pytest.fixture(scope="session")
+def low_power_measurer(
+    request: pytest.FixtureRequest, strategy: Any, record_testsuite_property: Any
+) -> Iterator[LowPowerMeasurer]:
+    """The session's low-power run; the board is switched off at its end."""
+    config = request.config
+    try:
+        measurer = _begin(config, strategy)
+    except BoardlabError as error:
+        pytest.exit(f"error: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
+    config.stash[RUN_KEY] = measurer
+    write = writer(config)
+    write(f"run {measurer.run.id} on {strategy.board} ({strategy.type.title}), results in {measurer.store.url}")
+    yield measurer
+    try:
+        if not config.option.leave_on:
+            strategy.transition("off")
+        measurer.finish()
+        record_samples(measurer.store, measurer.run.id, record_testsuite_property)
+    except BoardlabError as error:
+        write(f"error: {error}")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    measurer = config.stash.get(RUN_KEY, None)
+    if measurer is not None:
+        summarise_run(terminalreporter, config, "low power", measurer.run.id)
+
+
+def _begin(config: pytest.Config, strategy: Any) -> LowPowerMeasurer:
+    store, clock = config.stash[STORE_KEY], MonotonicRaw()
+    plan = _plan(config, strategy)
+    run = open_run(config, strategy, KIND, plan)
+    asked = {key: value for key, value in plan.items() if _given(config, key)}
+    differences = plan_differences(run.plan, {**run.plan, **asked})
+    if differences:
+        raise ConfigurationError(f"--resume goes on with the run's own plan: {'; '.join(differences)}; leave it out")
+    progress = Progress(writer(config), clock, total=0)
+    low_power_run = LowPowerRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
+    progress.total = sum(len(low_power_run.pending(mode)) for mode in run.plan["modes"])
+    return LowPowerMeasurer(low_power_run)
+
+
+def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
+    media = config.stash[MEDIA_KEY]
+    return {
+        "cycles": config.option.cycles or DEFAULT_CYCLES,
+        "modes": config.stash[MODES_KEY],
+        "wake": config.option.wake or DEFAULT_WAKE,
+        "sleep_s": config.option.sleep or (DEFAULT_SLEEP_S if strategy.rails is None else POWER_SLEEP_S),
+        "medium": media[0] if media else strategy.medium,
+    }
+
+
+def _given(config: pytest.Config, key: str) -> bool:
+    options = {"cycles": "cycles", "modes": "mode", "wake": "wake", "sleep_s": "sleep", "medium": "medium"}
+    return config.getoption(options[key]) is not None
+
+
+def _modes(config: pytest.Config, strategy: Any) -> list[str]:
+    """The modes to measure: those asked for, which the board must have; else all that the env can wake it from."""
+    option = config.option
+    if option.resume is not None:
+        return list(config.stash[STORE_KEY].run(option.resume).plan.get("modes", []))
+    if option.sleep is not None and option.sleep < 1:
+        raise ConfigurationError(f"--sleep {option.sleep}: at least 1 second")
+    asked = list(dict.fromkeys(name for given in option.mode or [] for name in given.split(",")))
+    pins = strategy.wake_pins.pins if strategy.wake_pins is not None else {}
+    possible = [mode for mode in strategy.type.sleep if mode != PARTIAL_IO or CAN in pins]
+    for mode in asked or possible:
+        wake = CAN if mode == PARTIAL_IO else option.wake or DEFAULT_WAKE
+        check_plan(strategy.type, Plan(mode, wake))
+    if option.wake and not strategy.type.sleep:
+        raise ConfigurationError(f"--wake {option.wake}: {strategy.type.title} has no low-power modes")
+    return asked or possible

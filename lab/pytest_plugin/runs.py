@@ -1,0 +1,105 @@
+"""What sessions of all kinds have in common: the run in the store, its summary, and lines to the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
+
+from lab.clock import MonotonicRaw
+from lab.errors import BoardlabError, ConfigurationError
+from lab.results import Run, Store
+from lab.results.format import summary_lines
+from lab.run.provenance import collect
+
+DEFAULT_CYCLES = 20  # as the performance guide has it
+
+STRATEGY_KEY = pytest.StashKey[Any]()
+STORE_KEY = pytest.StashKey[Store]()
+MEDIA_KEY = pytest.StashKey[list[str]]()
+
+
+def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, object]) -> Run:
+    """The session's run: a new one of this kind and plan, or the one to be resumed.
+
+    Raises:
+        ConfigurationError: the run to be resumed is of another board.
+    """
+    store = config.stash[STORE_KEY]
+    env = config.stash[LABGRID_ENV_KEY]
+    if config.option.resume is not None:
+        run = store.reopen_run(config.option.resume)
+        _same_board(run, strategy)
+        return run
+    release = config.option.release or env.config.get_option("release", "unreleased")
+    images = {name: Path(env.config.get_image_path(name)) for name in env.config.get_images()}
+    return store.begin_run(
+        kind=kind,
+        board_type=strategy.type.name,
+        board=strategy.board,
+        release=release,
+        plan=plan,
+        provenance=collect(
+            board_type=strategy.type,
+            board=strategy.board,
+            release=release,
+            env=Path(env.config_file),
+            images=images,
+            clock=MonotonicRaw(),
+            console=strategy.console.port.port,
+        ),
+    )
+
+
+def summarise_run(terminalreporter: Any, config: pytest.Config, title: str, run_id: int) -> None:
+    """A run's numbers, and what can be done with it next."""
+    store = config.stash[STORE_KEY]
+    try:
+        run = store.run(run_id)
+        terminalreporter.section(f"{title}, run {run_id}: {run.status}")
+        for line in summary_lines(store, run_id):
+            terminalreporter.write_line(line)
+    except BoardlabError as error:
+        terminalreporter.write_line(f"error: {error}", red=True)
+        return
+    where = f" --db {config.option.lab_db}" if config.option.lab_db else ""
+    terminalreporter.write_line(f"report: lab report {run_id}{where}")
+    terminalreporter.write_line(f"evidence: lab results show {run_id} --log{where}")
+    if run.status != "completed":
+        where = f" --lab-db {config.option.lab_db}" if config.option.lab_db else ""
+        terminalreporter.write_line(f"go on with: pytest --lg-env {config.option.lg_env} --resume {run_id}{where}")
+
+
+def record_samples(store: Store, run_id: int, record: Callable[[str, object], None]) -> None:
+    """The run's samples as properties of the session, for JUnit's XML."""
+    record("boardlab_run", run_id)
+    for measurement in store.measurements(run_id):
+        label = ",".join(f"{k}={v}" for k, v in measurement.params.items())
+        values = ";".join(f"{s.value:.6f}" for s in measurement.samples)
+        record(f"{measurement.metric.name}[{label}] {measurement.metric.unit}", values)
+
+
+def writer(config: pytest.Config) -> Callable[[str], None]:
+    """Writes a line to the terminal while a test runs, past pytest's capturing."""
+    terminal = config.pluginmanager.getplugin("terminalreporter")
+    capture = config.pluginmanager.getplugin("capturemanager")
+
+    def write(line: str) -> None:
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            terminal.ensure_newline()
+            terminal.write_line(line)
+            terminal.flush()
+
+    return write
+
+
+def _same_board(run: Run, strategy: Any) -> None:
+    if (run.board_type, run.board) != (strategy.type.name, strategy.board):
+        raise ConfigurationError(
+            f"run {run.id} is of board {run.board} ({run.board_type}), the env is of {strategy.board} "
+            f"({strategy.type.name}): resume it with that board's env"
+        )

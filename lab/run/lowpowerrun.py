@@ -1,0 +1,191 @@
+"""A low-power run: modes × cycles on one board, resumable, every attempt in the store."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from attrs import asdict, define, field, frozen
+
+from lab.benchmarks.boot import BootSample, BootWatch
+from lab.benchmarks.cycles import Attempt, run_cycles
+from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, Plan
+from lab.benchmarks.lowpower.result import Suspended
+from lab.benchmarks.lowpower.samples import of_boot, of_suspend, params
+from lab.boards import BoardType
+from lab.clock import Clock, utc_now
+from lab.metrics import Flag, Sample
+from lab.metrics.lowpower import RESUMES
+from lab.results import ArtifactRef, AttemptRecord, MomentRecord, Run, Store
+from lab.run.progress import Progress
+from lab.run.recorded import Console, base_of, port_flags, recording, sample_record
+
+KIND = "low_power"
+POWER_TRACE = "power-trace"
+
+
+class Sleeping(Protocol):
+    """What a run needs of the board's low-power modes (strategies.lowpower.LowPower)."""
+
+    release: str
+
+    def cycle(self, plan: Plan, trace: Path | None = None) -> Suspended: ...
+    def cold_boot(self) -> BootWatch: ...
+
+
+class Board(Protocol):
+    """What a run needs of the board (strategies.BoardStrategy)."""
+
+    type: BoardType
+    board: str
+    console: Console
+    sleeping: Sleeping
+
+    def select_medium(self, medium: str) -> None: ...
+    def transition(self, status: str) -> None: ...
+
+
+@frozen
+class Cycle:
+    """One good cycle; `suspended` is None where it was a boot out of partial I/O."""
+
+    samples: list[BootSample]
+    suspended: Suspended | None
+    moments: tuple[MomentRecord, ...]
+
+
+@define
+class LowPowerRun:
+    """Measures a run's pending cycles.
+
+    Attributes:
+        run: as the store has it; `run.plan` holds `cycles`, `modes`, `wake`, `sleep_s` and `medium`.
+        retries: further attempts a cycle after a transient failure.
+    """
+
+    store: Store
+    run: Run
+    board: Board
+    progress: Progress
+    clock: Clock
+    sleep: Callable[[float], None]
+    retries: int
+    _started: tuple[dt.datetime, int] = field(init=False)
+    _trace: Path = field(init=False)
+
+    def plan(self, mode: str) -> Plan:
+        """One suspend of this run."""
+        return Plan(mode, CAN if mode == PARTIAL_IO else str(self.run.plan["wake"]), int(self.run.plan["sleep_s"]))
+
+    def pending(self, mode: str) -> list[int]:
+        """The cycles of this mode that have no sample yet."""
+        metric = RESUMES[mode].metrics[0]
+        done = {s.cycle for s in self.store.samples(self.run.id, metric=metric.name)}
+        return [cycle for cycle in range(1, int(self.run.plan["cycles"]) + 1) if cycle not in done]
+
+    def measure(self, mode: str) -> None:
+        """Measure the pending cycles of one mode.
+
+        Raises:
+            BoardlabError: a cycle could not be measured within its retries; earlier ones are in the store.
+        """
+        self.board.select_medium(str(self.run.plan["medium"]))
+        self.board.sleeping.release = self.run.release
+        cycles, plan = int(self.run.plan["cycles"]), self.plan(mode)
+
+        def one(cycle: int, _number: int) -> Cycle:
+            self._started = (utc_now(), self.clock.now_ns())
+            self.board.console.capture = []
+            self._trace.unlink(missing_ok=True)
+            return self._boot(plan, cycle) if mode == PARTIAL_IO else self._suspend(plan, cycle)
+
+        def record(attempt: Attempt[Cycle]) -> None:
+            self.store.record_attempt(self.run.id, self._record(plan, attempt))
+            if attempt.error is not None:
+                self.progress.bad(mode, attempt.cycle, cycles, attempt.number, attempt.error)
+            elif attempt.result is not None:
+                first = attempt.result.samples[0].sample
+                in_s = Sample(first.value / 1e3, first.uncertainty / 1e3, first.cycle, first.flags)
+                self.progress.good(mode, attempt.cycle, cycles, in_s)
+                if attempt.result.suspended is not None and attempt.result.suspended.unverified:
+                    self.progress.write(f"{mode:5} mode unverified: {attempt.result.suspended.unverified}")
+
+        with TemporaryDirectory(prefix="boardlab-trace-") as folder:
+            self._trace = Path(folder) / "power.trace"
+            run_cycles(self.pending(mode), one, record, retries=self.retries, sleep=self.sleep)
+
+    def _suspend(self, plan: Plan, cycle: int) -> Cycle:
+        done = self.board.sleeping.cycle(plan, self._trace)
+        console = self.board.console
+        samples = of_suspend(done, cycle, self._flags(), console.captured(), base_of(console))
+        return Cycle(samples, done, self._moments(done))
+
+    def _boot(self, plan: Plan, cycle: int) -> Cycle:
+        self.board.transition(PARTIAL_IO)
+        watch = self.board.sleeping.cold_boot()
+        base = base_of(self.board.console)
+        moments = tuple(
+            MomentRecord(m.name, m.t_ns, m.uncertainty_ns, m.position - base, m.text) for m in watch.moments
+        )
+        return Cycle(of_boot(watch, plan, cycle, self._flags()), None, moments)
+
+    def _moments(self, done: Suspended) -> tuple[MomentRecord, ...]:
+        base = base_of(self.board.console)
+        first = done.first_byte
+        marks = [
+            MomentRecord(m.name, m.t_ns, m.uncertainty_ns, m.position - base, m.text)
+            for m in (first, done.answer)
+            if m
+        ]
+        if done.edge is not None and first is not None:
+            edge = done.edge
+            marks.insert(
+                0, MomentRecord("wake_edge", edge.t_ns, edge.uncertainty_ns, first.position - 1 - base, edge.source)
+            )
+        return tuple(marks)
+
+    def _power_trace(self) -> tuple[ArtifactRef, ...]:
+        """What the rails' sampler wrote in this attempt, where there is one."""
+        if not self._trace.exists():
+            return ()
+        return (self.store.artifacts.put(self._trace.read_bytes(), kind=POWER_TRACE),)
+
+    def _flags(self) -> frozenset[Flag]:
+        virtual = frozenset({Flag.SIMULATED}) if self.board.type.virtual else frozenset()
+        return port_flags(self.board.console.info) | virtual
+
+    def _record(self, plan: Plan, attempt: Attempt[Cycle]) -> AttemptRecord:
+        started_at, started_ns = self._started
+        error, cycle, console = attempt.error, attempt.result, self.board.console
+        return AttemptRecord(
+            cycle=attempt.cycle,
+            number=attempt.number,
+            params=params(plan),
+            outcome="ok" if error is None else error.failure,
+            fault=None if error is None else error.fault,
+            transient=None if error is None else error.transient,
+            message="" if error is None else str(error),
+            started_at=started_at,
+            duration_s=(self.clock.now_ns() - started_ns) / 1e9,
+            samples=tuple(sample_record(s, base_of(console)) for s in cycle.samples) if cycle else (),
+            artifacts=(*recording(self.store, console), *self._power_trace()),
+            moments=cycle.moments if cycle else (),
+            details={
+                "port": asdict(console.info.meta) if console.info else None,
+                "suspend": _suspend_details(cycle.suspended) if cycle and cycle.suspended else None,
+            },
+        )
+
+
+def _suspend_details(done: Suspended) -> dict[str, object]:
+    return {
+        "kernel": asdict(done.log),
+        "found": asdict(done.found),
+        "asleep_s": done.asleep_s,
+        "evidence": [asdict(each) for each in done.evidence],
+        "unverified": done.unverified,
+        "mcu_uart": done.mcu_text,
+    }

@@ -1,0 +1,290 @@
+"""Sleep and wake-up of a board that runs Linux: enter a mode, wake the board, and judge what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from lab.benchmarks.boot import BootWatch
+from lab.benchmarks.lowpower.judge import Observed, judge
+from lab.benchmarks.lowpower.kernellog import read_log
+from lab.benchmarks.lowpower.modes import (
+    MCU,
+    MCU_ONLY,
+    PARTIAL_IO,
+    RTC,
+    UART,
+    Plan,
+    check_plan,
+    constraint,
+    release_of,
+)
+from lab.benchmarks.lowpower.power import asleep_ns
+from lab.benchmarks.lowpower.preflight import Found, Stats, arm, preflight, stats, write
+from lab.benchmarks.lowpower.result import Suspended
+from lab.benchmarks.lowpower.script import commands
+from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeEdge
+from lab.boards import Release
+from lab.console.model import Chunk
+from lab.console.moments import MomentFinder
+from lab.errors import BoardTransientError, ConfigurationError
+from lab.power import PhasePower, Range, Sampler
+from strategies import partialio
+from strategies.status import Status
+
+if TYPE_CHECKING:
+    from strategies.boardstrategy import BoardStrategy
+
+POLL_S = 0.05
+KEY = b" "  # harmless at a shell's prompt
+SAFETY_S = 60  # the alarm that wakes a board that the host was to wake, beyond its time asleep
+FOR_GOOD_S = 24 * 3600  # of a board that was told to sleep until somebody wakes it
+
+
+@define
+class _Nap:
+    """A suspend that is under way."""
+
+    plan: Plan
+    watch: SuspendWatch
+    finders: list[MomentFinder]
+    found: Found
+    before: Stats
+    taken: int  # of the console's capture
+
+
+@define(eq=False)
+class LowPower:
+    """The low-power modes of a board.
+
+    After whatever failure, also an interrupt, the board's status is unknown, and the next transition power-cycles it. The
+    board itself puts its consoles, log level and constraint back as soon as it is awake, whatever has become of the host.
+
+    Attributes:
+        release: the name of the software's release; how a mode is selected depends on it.
+    """
+
+    board: BoardStrategy
+    release: str = ""
+    _nap: _Nap | None = field(default=None, init=False)
+    _sampler: Sampler | None = field(default=None, init=False)
+    _preflown: dict[str, tuple[Found, Release | None]] = field(factory=dict, init=False)
+
+    def cycle(self, plan: Plan, trace: Path | None = None) -> Suspended:
+        """Linux, asleep for `plan.sleep_s`, awake again, and judged.
+
+        Args:
+            trace: where the power of the rails is written meanwhile; they are not sampled without it.
+
+        Raises:
+            BoardlabError: by whose fault it failed.
+            ConfigurationError: the board, its release or the env cannot do this.
+        """
+        try:
+            with self._sampling(trace):
+                self.enter(plan, plan.sleep_s if plan.wake == RTC else plan.sleep_s + SAFETY_S)
+                if plan.wake != RTC:
+                    self._wait_asleep(plan.sleep_s)
+                    self.wake()
+                return self.finish()
+        except BaseException:
+            self.board.status = Status.unknown
+            raise
+
+    def enter(self, plan: Plan, alarm_s: int = FOR_GOOD_S) -> None:
+        """Put the board to sleep; its status is then that of the mode, unless the RTC is to wake it.
+
+        Args:
+            alarm_s: when the RTC wakes the board, if nothing else has.
+
+        Raises:
+            BoardlabError: by whose fault it failed.
+        """
+        check_plan(self.board.type, plan)
+        self._check_wiring(plan)
+        self.board.transition(Status.linux)
+        self.board.status = Status.unknown
+        if plan.mode == PARTIAL_IO:
+            partialio.enter(self.board, plan)
+        else:
+            self._nap = nap = self._sent(plan, alarm_s)
+            while plan.wake != RTC and not nap.watch.asleep(self._now_ns()):
+                self._step(nap)
+        if plan.wake != RTC:
+            self.board.status = Status[plan.mode]
+
+    def wake(self) -> WakeEdge:
+        """Wake a board that `enter` has put to sleep, by the source of its plan.
+
+        Raises:
+            ConfigurationError: it does not sleep.
+            LabError: the key or the pin could not be pressed.
+        """
+        nap, timing = self._sleeping(), self.board.timing()
+        self.board.status = Status.unknown
+        source = nap.plan.wake
+        if source in {UART, MCU}:
+            requested_ns = self._now_ns()
+            if source == UART:
+                self.board.console.write(KEY)
+            else:
+                self.board.mcu.send(KEY)
+            # It leaves the adapter within its latency; the first bit of the key wakes some boards, the last one others.
+            out_ns = timing.adapter_latency_ns + timing.scheduling_ns + timing.bytes_ns(len(KEY))
+            acknowledged_ns = self._now_ns() + out_ns
+        else:
+            requested_ns, acknowledged_ns = self.board.wake_pins.press(source)
+        nap.watch.edge = WakeEdge(source, requested_ns, acknowledged_ns)
+        nap.finders.append(MomentFinder(ANY_BYTE, timing))
+        return nap.watch.edge
+
+    def finish(self) -> Suspended:
+        """Wait until the board is back, and judge the suspend; its status is `linux` then.
+
+        Raises:
+            BoardTransientError: it hangs, woke early, did not suspend or reached another mode.
+        """
+        nap = self._sleeping()
+        while not nap.watch.done:
+            self._step(nap)
+        self._nap = None
+        self._drain()
+        shell, mcu = self.board.shell, self.board.mcu
+        dmesg = shell.run("dmesg")[0]
+        mcu_text = mcu.take() if mcu is not None else None
+        observed = Observed(nap.found, nap.before, stats(shell), dmesg, mcu_text, self._power(nap.watch))
+        result = judge(nap.watch, observed)
+        self.board.status = Status.linux
+        return result
+
+    def cold_boot(self) -> BootWatch:
+        """Wake the board out of partial I/O: a boot to the login prompt. Its status is `unknown` then: nobody logged in.
+
+        Raises:
+            BoardlabError: it did not boot.
+        """
+        self.board.status = Status.unknown
+        self.board.target.deactivate(self.board.shell)
+        return partialio.cold_boot(self.board)
+
+    def forget(self) -> None:
+        """The board was switched off: nothing that was found in it holds any more."""
+        self._nap = None
+        self._preflown.clear()
+
+    def _sent(self, plan: Plan, alarm_s: int) -> _Nap:
+        """Arm, select and send the command that suspends the board."""
+        shell, type_, console = self.board.shell, self.board.type, self.board.console
+        found, release = self._preflight(plan)
+        selection = constraint(type_, release)
+        if plan.mode == MCU_ONLY and selection is None:
+            raise ConfigurationError(
+                f"{type_.name}: how MCU-only is selected in release {self.release or '(none named)'} is not known: add its "
+                f"`low_power` to lab/boards/types; known are {', '.join(type_.releases) or 'none'}"
+            )
+        arm(shell, type_, plan.wake)
+        before = stats(shell)
+        if selection is not None:
+            value = selection.value if plan.mode == MCU_ONLY else selection.cleared
+            write(shell, selection.path, value, f"{plan.mode} is not selected")
+        shell.run("dmesg -c > /dev/null")
+        if self.board.mcu is not None:
+            self.board.target.activate(self.board.mcu)
+            self.board.mcu.take()
+        afterwards = type_.low_power.wakes[plan.wake].afterwards
+        line = commands(plan, found, selection, rtc=type_.low_power.rtc, alarm_s=alarm_s, afterwards=afterwards)
+        taken = len(console.capture)
+        watch = SuspendWatch(type_, plan, self._now_ns(), alarm_s)
+        finders = [MomentFinder(MOMENTS, self.board.timing())]
+        console.sendline(line)
+        return _Nap(plan, watch, finders, found, before, taken)
+
+    def _preflight(self, plan: Plan) -> tuple[Found, Release | None]:
+        """Once per boot and mode: nothing of it changes while the board sleeps and wakes."""
+        if plan.mode not in self._preflown:
+            shell, type_ = self.board.shell, self.board.type
+            release = release_of(type_, self.release, "".join(shell.run("uname -r")[0]))
+            self._preflown[plan.mode] = (preflight(shell, type_, release, plan), release)
+        return self._preflown[plan.mode]
+
+    def _step(self, nap: _Nap) -> None:
+        """Take what the console says, and look whether the suspend has failed."""
+        self.board.console.poll(POLL_S)
+        capture = self.board.console.capture
+        for event in capture[nap.taken :]:
+            for finder in nap.finders:
+                for moment in finder.feed(event):
+                    nap.watch.moment(moment)
+            if isinstance(event, Chunk):
+                nap.watch.feed(event.data, event.t_ns)
+        nap.taken = len(capture)
+        try:
+            nap.watch.check(self._now_ns())
+        except BoardTransientError as error:
+            if nap.watch.done:
+                raise self._explained(error) from error
+            raise
+
+    def _explained(self, error: BoardTransientError) -> BoardTransientError:
+        """A failure of a board that answers, with what its kernel says."""
+        self._drain()
+        reason = read_log(self.board.shell.run("dmesg")[0], self.board.type).reason
+        return BoardTransientError(f"{error}. The kernel: {reason!r}", failure=error.failure) if reason else error
+
+    @contextmanager
+    def _sampling(self, trace: Path | None) -> Iterator[None]:
+        """Sample the rails, where there are any and somebody wants their trace."""
+        rails = self.board.rails
+        if trace is None or rails is None:
+            yield
+            return
+        self.board.target.activate(rails)
+        with rails.sampling(trace, Range.SLEEP) as sampler:
+            self._sampler = sampler
+            try:
+                yield
+            finally:
+                self._sampler = None
+
+    def _power(self, watch: SuspendWatch) -> PhasePower | None:
+        span = asleep_ns(watch)
+        return self._sampler.trace().phase(*span) if self._sampler is not None and span is not None else None
+
+    def _check_wiring(self, plan: Plan) -> None:
+        if plan.wake == MCU and self.board.mcu is None:
+            raise ConfigurationError(
+                "a key on the MCU's UART is to wake the board: add a SideConsoleDriver for that port to the env"
+            )
+        if plan.wake not in {RTC, UART, MCU}:
+            pins = self.board.wake_pins
+            if pins is None or plan.wake not in pins.pins:
+                raise ConfigurationError(
+                    f"the pin {plan.wake!r} is to wake the board: add a WakePinsDriver with `pins: {{{plan.wake}: OUTPUT}}` "
+                    "to the env"
+                )
+            self.board.target.activate(pins)
+
+    def _sleeping(self) -> _Nap:
+        if self._nap is None:
+            raise ConfigurationError("the board does not sleep: enter a low-power mode first")
+        return self._nap
+
+    def _drain(self) -> None:
+        """Whatever came so far is no answer to the next command."""
+        while self.board.console.poll(POLL_S):
+            pass
+        self.board.console.forget_input()
+
+    def _wait_asleep(self, seconds: float) -> None:
+        """Until that long after the command; at least until the board was seen to sleep, which `enter` has waited for."""
+        nap = self._sleeping()
+        while self._now_ns() < nap.watch.sent_ns + round(seconds * 1e9):
+            self._step(nap)
+
+    def _now_ns(self) -> int:
+        now_ns: int = self.board.power.clock.now_ns()
+        return now_ns

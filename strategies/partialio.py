@@ -1,0 +1,61 @@
+"""Partial I/O: Linux switches the board off but for its CAN pins, and activity on them is a cold boot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lab.benchmarks.boot import BootWatch, PowerEdge
+from lab.benchmarks.lowpower.modes import CAN, Plan
+from lab.benchmarks.lowpower.preflight import arm, preflight
+from lab.console.moments import MomentFinder
+from lab.errors import BoardTransientError
+
+if TYPE_CHECKING:
+    from strategies.boardstrategy import BoardStrategy
+
+POLL_S = 0.05
+_DOWN, _REACHED = b"reboot: Power down", b"Entering Partial-IO"
+
+
+def enter(board: BoardStrategy, plan: Plan) -> None:
+    """`poweroff` with an armed CAN pin; the kernel says whether it understood.
+
+    Raises:
+        BoardTransientError: it did not power down, or not into partial I/O.
+        BoardStableError: something is known to stand in the way.
+    """
+    preflight(board.shell, board.type, None, plan)
+    arm(board.shell, board.type, plan.wake)
+    board.shell.run("dmesg -n 8")  # its last lines are the evidence
+    console, clock = board.console, board.power.clock
+    from_ = len(console.captured())
+    sent_ns = last_ns = clock.now_ns()
+    console.sendline("poweroff")
+    silence_ns = round(board.type.low_power.asleep_s * 1e9)
+    while _DOWN not in console.captured()[from_:] or clock.now_ns() - last_ns < silence_ns:
+        if console.poll(POLL_S):
+            last_ns = clock.now_ns()
+        if clock.now_ns() - sent_ns > board.type.timeouts.hang_silence_s * 1e9:
+            raise BoardTransientError(
+                f"poweroff did not end in {_DOWN.decode()!r} within {board.type.timeouts.hang_silence_s:g} s; look at the "
+                "attempt's log for the service that does not stop",
+                failure="did_not_suspend",
+            )
+    if _REACHED not in console.captured()[from_:]:
+        raise BoardTransientError(
+            f"the board is off, and not in partial I/O: the kernel did not say {_REACHED.decode()!r}. No CAN pin was armed; "
+            "up to SDK 11.2 only the overlay k3-am62x-sk-lpm-wkup-sources does that",
+            failure="wrong_sleep_mode",
+        )
+
+
+def cold_boot(board: BoardStrategy) -> BootWatch:
+    """Wake a board out of partial I/O, which is a boot to the login prompt.
+
+    Raises:
+        BoardlabError: it did not boot.
+    """
+    requested_ns, acknowledged_ns = board.wake_pins.press(CAN)
+    watch = BootWatch(board.type, board.medium, PowerEdge(requested_ns, acknowledged_ns))
+    board.follow(watch, MomentFinder(board.type.moments, board.timing()))
+    return watch

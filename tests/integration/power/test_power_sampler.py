@@ -1,0 +1,201 @@
+"""The sampler's process on the rails of a bench: it measures what the board drew, and ends whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from railbench import config_of
+from virtual_bench import Bench, Console, lab_virtual
+
+from lab.clock import MonotonicRaw
+from lab.errors import ConfigurationError, LabTransientError
+from lab.metrics import Flag
+from lab.power import PowerConfig, Range, Trace, sampling
+from virtual.truth import read_truth
+
+BOARD = "am62xx_sk-1"
+DEADLINE_S = 60.0
+PARENT = """
+import sys
+from pathlib import Path
+from lab.power import PowerConfig, sampling
+with sampling(PowerConfig.loads(sys.argv[1]), Path(sys.argv[2])) as sampler:
+    print(sampler.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def config(bench: Bench) -> PowerConfig:
+    return config_of("am62xx_sk", f"unix:{bench.board.rails}", BOARD)
+
+
+def has(path: Path, samples: int) -> Trace:
+    """The trace once it has so many samples."""
+    clock = MonotonicRaw()
+    end_ns = clock.now_ns() + round(DEADLINE_S * 1e9)
+    while True:
+        with contextlib.suppress(ConfigurationError):
+            trace = Trace.open(path)
+            if len(trace.records) >= samples:
+                return trace
+        assert clock.now_ns() < end_ns, "no samples came"
+
+
+def ends(pid: int) -> bool:
+    """Whether a process that is not our child ends in time."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([fd], [], [], DEADLINE_S)[0])
+    finally:
+        os.close(fd)
+
+
+def levels(bench: Bench) -> list[tuple[int, str, dict[str, float]]]:
+    """When the load changed, to which state, and what each rail draws since, in watt."""
+    found = []
+    for note in read_truth(Path(bench.board.truth)).notes:
+        if note.text.startswith("rails="):
+            state, _, drawn = note.text.removeprefix("rails=").partition(" uw: ")
+            watts = dict(pair.split("=") for pair in drawn.split())
+            found.append((note.t_ns, state, {rail: float(value) / 1e6 for rail, value in watts.items()}))
+    return found
+
+
+def true_energy_j(bench: Bench, start_ns: int, end_ns: int) -> float:
+    """What the board drew in all between two instants."""
+    changes = [each for each in levels(bench) if each[0] < end_ns]
+    total = 0.0
+    for (t_ns, _, watts), after_ns in zip(changes, [*(each[0] for each in changes[1:]), end_ns], strict=True):
+        total += sum(watts.values()) * max(0, min(after_ns, end_ns) - max(t_ns, start_ns)) / 1e9
+    return total
+
+
+def test_a_boot_is_measured_with_its_true_energy(bench: Bench, config: PowerConfig, tmp_path: Path) -> None:
+    path = tmp_path / "boot.trace"
+    with sampling(config, path) as sampler:
+        console = Console(bench.board.uarts["main0"])
+        assert bench.power("on") == 200
+        console.until(rb"am62xx-evm login: ")
+        console.close()
+        has(path, len(sampler.trace().records) + 2000)
+        assert bench.power("off") == 200
+        has(path, len(sampler.trace().records) + 1000)
+    trace = Trace.open(path)
+    assert trace.ended
+    start_ns, end_ns = trace.span_ns
+    power = trace.phase(start_ns, end_ns)
+    assert {state for _, state, _ in levels(bench)} >= {"off", "rom", "boot", "idle"}
+    assert power.total.energy_j == pytest.approx(true_energy_j(bench, start_ns, end_ns), rel=0.01)
+    assert Flag.POWER_IMPLAUSIBLE not in power.flags
+
+
+def test_a_reader_sees_the_trace_grow_and_the_sampler_does_not_mind(config: PowerConfig, tmp_path: Path) -> None:
+    with sampling(config, tmp_path / "a.trace") as sampler:
+        first = has(sampler.path, 10)
+        more = has(sampler.path, len(first.records) + 500)
+        assert not more.ended
+        assert (more.records[: len(first.records)] == first.records).all()
+
+
+def test_a_killed_sampler_leaves_a_trace_up_to_its_last_sample_and_is_reported(
+    config: PowerConfig, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.trace"
+
+    def kill_it() -> None:
+        with sampling(config, path) as sampler:
+            has(path, 200)
+            os.kill(sampler.pid, signal.SIGKILL)
+            assert ends(sampler.pid)
+
+    with pytest.raises(LabTransientError, match="ended on the way"):
+        kill_it()
+    trace = Trace.open(path)
+    assert not trace.ended
+    assert len(trace.records) >= 200
+    assert trace.phase(*trace.span_ns).total.mean_w is not None
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_the_sampler_ends_with_whoever_started_it(config: PowerConfig, tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "a.trace"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, config.dumps(), str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    has(path, 50)
+    parent.send_signal(number)
+    parent.wait(DEADLINE_S)
+    assert ends(pid)
+    parent.communicate()
+    assert Trace.open(path).ended, "it ended by itself, and said so"
+
+
+def test_a_sensor_that_is_not_there_is_named_before_anything_is_measured(
+    config: PowerConfig, tmp_path: Path, bench: Bench
+) -> None:
+    wrong = PowerConfig.loads(config.dumps().replace('"address": 64', '"address": 79'))
+    silent = pytest.raises(LabTransientError, match=r"ina231 at 0x4f \(vdd_core\) does not answer")
+    with silent, sampling(wrong, tmp_path / "a.trace"):
+        pass
+    nowhere = PowerConfig.loads(config.dumps().replace(bench.board.rails, str(tmp_path / "nobody.sock")))
+    with pytest.raises(ConfigurationError, match="nobody listens"), sampling(nowhere, tmp_path / "a.trace"):
+        pass
+
+
+def test_the_self_test_finds_what_is_swapped(bench: Bench, tmp_path: Path) -> None:
+    lab = Path(sys.executable).with_name("lab")
+    env = bench.folder / BOARD / "env.yaml"
+    assert bench.power("on") == 200
+    good = subprocess.run([lab, "power", "selftest", env], check=False, capture_output=True, text=True)
+    assert good.returncode == 0, good.stderr
+    assert "0x40     vdd_core" in good.stdout
+    swapped = tmp_path / "env.yaml"
+    text = env.read_text()
+    swapped.write_text(text.replace("0x42", "0x4X").replace("0x43", "0x42").replace("0x4X", "0x43"))
+    bad = subprocess.run([lab, "power", "selftest", swapped], check=False, capture_output=True, text=True)
+    assert bad.returncode == 1
+    assert "swapped with soc_dvdd_1v8: exchange their addresses" in bad.stdout
+    assert "2 of 5 rails cannot be measured: soc_dvdd_1v8, soc_dvdd_3v3" in bad.stderr
+    assert bench.power("off") == 200
+    off = subprocess.run([lab, "power", "selftest", env], check=False, capture_output=True, text=True)
+    assert "no voltage: is the board on?" in off.stdout
+    assert off.returncode == 1
+
+
+def test_power_is_sampled_shown_and_drawn_from_the_command_line(bench: Bench, tmp_path: Path) -> None:
+    lab = Path(sys.executable).with_name("lab")
+    env = bench.folder / BOARD / "env.yaml"
+    trace, plot = tmp_path / "a.trace", tmp_path / "a.svg"
+    done = subprocess.run(
+        [lab, "power", "trace", env, "--seconds", "1", "-o", trace], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "vddr_core" in done.stdout
+    assert "n/a" in done.stdout
+    shown = subprocess.run(
+        [lab, "power", "show", trace, "--to", "0.5", "--plot", plot], check=False, capture_output=True, text=True
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert plot.read_text().startswith("<svg ")
+    assert lab_virtual("status", "--dir", bench.folder).returncode == 0
+
+
+def test_range_sleep_averages_in_the_sensor(config: PowerConfig, tmp_path: Path) -> None:
+    with sampling(config, tmp_path / "a.trace", Range.SLEEP) as sampler:
+        assert "average of 1024, shunt 1100 us" in sampler.trace().meta.settings

@@ -1,0 +1,182 @@
+"""Low power on real benches: simulated boards with a truth log, and QEMU, which really suspends and resumes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from labgrid.environment import Environment
+from measuring_lab import Lab, running_lab
+from virtual_bench import lab_virtual
+
+from lab.benchmarks.lowpower.modes import Plan
+from lab.results import Attempt, open_store
+from virtual.truth import Truth, read_truth
+
+DEADLINE_S = 240
+BOARD = "am62xx_sk-1"
+KERNEL, PROMPT = "lpm.deep_sleep.resume_kernel", "lpm.deep_sleep.resume_wake_to_prompt"
+
+
+@pytest.fixture(scope="module")
+def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    words = ("sim", "--type", "am62xx_sk", "--type", "am62xx_lp_sk", "--type", "am62xxsip_sk", "--haste", "0.05")
+    with running_lab(tmp_path_factory.mktemp("sim"), *words) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def qemu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with running_lab(tmp_path_factory.mktemp("qemu")) as lab:
+        yield lab
+
+
+def session(lab: Lab, *arguments: str, board: str = BOARD) -> subprocess.Popen[bytes]:
+    env = lab.bench.folder / board / "env.yaml"
+    where = ("--lg-env", str(env)) if env.exists() else ()
+    return lab.pytest(*where, "--sleep", "1", *arguments, measures="test_low_power.py")
+
+
+def attempts(lab: Lab) -> list[Attempt]:
+    """Of the newest run."""
+    with open_store(lab.environ["LAB_DB"]) as store:
+        return list(store.attempts(store.runs()[0].id))
+
+
+def truth_of(lab: Lab, board: str = BOARD) -> Truth:
+    return read_truth(Path(lab.bench.folder / board / "truth.log"))
+
+
+def wait_for_samples(lab: Lab, process: subprocess.Popen[bytes], more_than: int) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while len(lab.samples(KERNEL)) <= more_than:
+        assert process.poll() is None, lab.log
+        assert time.monotonic() < deadline, lab.log
+        time.sleep(0.1)
+
+
+def test_both_modes_are_measured_verified_and_true(sim: Lab) -> None:
+    assert session(sim, "--cycles", "2").wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
+    found = attempts(sim)
+    assert [(a.params["mode"], a.cycle, a.outcome) for a in found] == [
+        (mode, cycle, "ok") for mode in ("deep_sleep", "mcu_only") for cycle in (1, 2)
+    ]
+    truth = truth_of(sim)
+    woken = [note.t_ns for note in truth.notes if " woken " in note.text]
+    worked = [int(n.text.rpartition("planned_ns=")[2]) for n in truth.notes if "stage=resume " in n.text]
+    answers = truth.find(rb"boardlab: back \d")
+    for attempt, woken_ns, kernel_ns, answer_ns in zip(found, woken, worked, answers, strict=True):
+        kernel, first_byte, prompt = attempt.samples
+        assert abs(kernel.value - kernel_ns / 1e6) <= kernel.uncertainty
+        assert abs(prompt.value - (answer_ns - woken_ns) / 1e6) <= prompt.uncertainty
+        assert kernel.value < first_byte.value < prompt.value
+        assert kernel.flags == {"simulated"}, "the kernel and the MCU's UART name the mode"
+        assert attempt.details["suspend"]["mcu_uart"].count("MCU-only mode received") == (
+            attempt.params["mode"] == "mcu_only"
+        )
+
+
+def test_the_evidence_of_a_latency_is_in_the_console_log(sim: Lab) -> None:
+    with open_store(sim.environ["LAB_DB"]) as store:
+        for attempt in attempts(sim):
+            ref = attempt.artifact("console-log")
+            assert ref is not None
+            kernel, _, prompt = attempt.samples
+            log = store.artifacts.read(ref.sha256)
+            assert log[kernel.log_start : kernel.log_end].startswith(b"[")
+            assert b"Enabling non-boot CPUs" in log[kernel.log_start : kernel.log_end]
+            assert log[: kernel.log_end].endswith(b"PM: suspend exit")
+            assert log[: prompt.log_end].endswith(b"boardlab: back 0")
+
+
+def test_partial_io_is_measured_by_its_cold_boot(sim: Lab) -> None:
+    board = "am62xx_lp_sk-1"
+    done = session(sim, "--mode", "partial_io", "--cycles", "1", board=board)
+    assert done.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
+    (attempt,) = attempts(sim)
+    (sample,) = attempt.samples
+    assert (sample.metric, sample.params) == (
+        "lpm.partial_io.resume_wake_to_prompt",
+        {"mode": "partial_io", "wake": "can"},
+    )
+    prompt_ns = truth_of(sim, board).find(rb"-evm login: ")[-1]
+    edge_ns = next(m.t_ns for m in attempt.moments if m.name == "spl")
+    assert sample.value > (prompt_ns - edge_ns) / 1e6
+
+
+def test_a_board_without_low_power_says_so(sim: Lab) -> None:
+    assert session(sim, board="am62xxsip_sk-1").wait(DEADLINE_S) == pytest.ExitCode.OK
+    assert "AM62x SIP SK has no low-power modes" in sim.log
+    assert session(sim, "--mode", "deep_sleep", board="am62xxsip_sk-1").wait(DEADLINE_S) == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_hung_resume_is_an_attempt_without_samples_and_the_cycle_is_tried_again(sim: Lab) -> None:
+    told = lab_virtual("fault", BOARD, "hung_resume", "--dir", sim.bench.folder)
+    assert told.returncode == 0, told.stderr
+    done = session(sim, "--mode", "deep_sleep", "--cycles", "2")
+    assert done.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
+    assert [(a.cycle, a.number, a.outcome) for a in attempts(sim)] == [
+        (1, 1, "hung_resume"),
+        (1, 2, "ok"),
+        (2, 1, "ok"),
+    ]
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_session_that_is_ended_while_the_board_sleeps_is_resumed_at_the_next_cycle(sim: Lab, ended_by: int) -> None:
+    process = session(sim, "--mode", "deep_sleep", "--cycles", "3")
+    with open_store(sim.environ["LAB_DB"]) as store:
+        before = {run.id for run in store.runs()}
+    deadline = time.monotonic() + DEADLINE_S
+    while process.poll() is None and time.monotonic() < deadline:
+        found = attempts(sim)
+        if found and found[0].run_id not in before and len(found) == 1:
+            break
+        time.sleep(0.1)
+    process.send_signal(ended_by)
+    process.wait(DEADLINE_S)
+    run = attempts(sim)[0].run_id
+    resumed = session(sim, "--resume", str(run))
+    assert resumed.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
+    assert [(a.cycle, a.outcome) for a in attempts(sim)] == [(1, "ok"), (2, "ok"), (3, "ok")]
+    assert {a.run_id for a in attempts(sim)} == {run}
+
+
+def test_qemu_really_sleeps_in_two_modes_that_differ_and_wakes_by_its_uart_and_its_rtc(
+    qemu: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environ, "BOARDLAB_RUNTIME", qemu.environ["BOARDLAB_RUNTIME"])
+    env = Environment(config_file=str(qemu.bench.folder / "env.yaml"))
+    settings = "/sys/module/boardlab_lpm/parameters"
+    try:
+        strategy = env.get_target().get_strategy()
+        strategy.transition("linux")
+        for name, value in {"deep_kernel_ms": 300, "deep_firmware_ms": 100, "shallow_kernel_ms": 1}.items():
+            strategy.shell.run_check(f"echo {value} > {settings}/{name}")
+        deep = strategy.sleeping.cycle(Plan("deep_sleep", "uart", 1))
+        assert (deep.log.variant, deep.unverified) == ("deep", "")
+        assert deep.kernel_ms[0] >= 300
+        assert deep.since_edge_ms(deep.answer)[0] >= 400, "the firmware's share is in the host's latency"
+        shallow = strategy.sleeping.cycle(Plan("standby", "uart", 1))
+        assert (shallow.log.variant, shallow.unverified) == ("shallow", "")
+        assert shallow.kernel_ms[0] < deep.kernel_ms[0]
+        assert strategy.sleeping.cycle(Plan("s2idle", "rtc", 3)).log.start_text == "PM: resume from suspend-to-idle"
+        assert strategy.sleeping.cycle(Plan("deep_sleep", "rtc", 3)).edge is None
+        assert strategy.shell.run_check("cat /sys/class/tty/ttyAMA0/console") == ["Y"]
+        assert strategy.shell.run_check("cat /sys/power/suspend_stats/success") == ["4"]
+        strategy.transition("deep_sleep")
+        strategy.transition("off")
+    finally:
+        env.cleanup()
+
+
+def test_qemu_is_measured_in_each_of_its_modes(qemu: Lab) -> None:
+    assert session(qemu, "--cycles", "1").wait(DEADLINE_S) == pytest.ExitCode.OK, qemu.log
+    assert [(a.params["mode"], a.outcome) for a in attempts(qemu)][-3:] == [
+        (mode, "ok") for mode in ("deep_sleep", "standby", "s2idle")
+    ]

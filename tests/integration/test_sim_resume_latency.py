@@ -1,0 +1,28 @@
+"""Both resume latencies of a simulated board against the truth, over a thousand cycles in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+from napping import kernel_error, napper, prompt_error
+
+from lab.benchmarks.lowpower.modes import Plan
+
+CYCLES = 1000
+SEEDS = range(10)
+ADAPTER_NS = 1_000_000  # an FTDI adapter in low-latency mode
+PLANS = (Plan("deep_sleep", "uart", 1), Plan("mcu_only", "mcu", 1), Plan("deep_sleep", "gpio", 1))
+
+
+@pytest.mark.timeout(1200)
+def test_at_least_95_percent_of_the_latencies_are_within_their_uncertainty() -> None:
+    kernel, prompt = [], []
+    for seed in SEEDS:
+        with napper(seed=seed, adapter_latency_ns=ADAPTER_NS) as board:
+            done = [board.strategy.sleeping.cycle(PLANS[cycle % len(PLANS)]) for cycle in range(CYCLES // len(SEEDS))]
+            true = board.wakeups()
+        kernel += [kernel_error(one, woken) for one, woken in zip(done, true, strict=True)]
+        prompt += [prompt_error(one, woken) for one, woken in zip(done, true, strict=True)]
+        assert not any(one.unverified for one in done)
+    assert len(kernel) == len(prompt) == CYCLES
+    assert sum(error <= 1 for error in kernel) >= 0.95 * CYCLES, f"the worst: {max(kernel):.2f} of its ±"
+    assert sum(error <= 1 for error in prompt) >= 0.95 * CYCLES, f"the worst: {max(prompt):.2f} of its ±"

@@ -1,0 +1,45 @@
+"""boardlab's low-power numbers stand where guides have those of the same definition; the others do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.guide import layout
+from lab.guide.measured import guide_name
+from lab.metrics import by_name
+
+WOKEN = {"mode": "deep_sleep", "wake": "uart"}
+
+
+@pytest.mark.parametrize(
+    ("metric", "params", "row", "title"),
+    [
+        ("lpm.deep_sleep.resume_kernel", WOKEN, "Deep Sleep", "LPM Resume Latency Performance"),
+        (
+            "lpm.mcu_only.resume_kernel",
+            {"mode": "mcu_only", "wake": "mcu"},
+            "MCU Only",
+            "LPM Resume Latency Performance",
+        ),
+        ("lpm.deep_sleep.power_rail", {**WOKEN, "rail": "vdd_core"}, "vdd_core", "Deep Sleep Power Performance"),
+        ("lpm.deep_sleep.power_total", {**WOKEN, "rail": "total"}, "total", "Deep Sleep Power Performance"),
+    ],
+)
+def test_a_number_of_the_vendors_definition_has_its_row(
+    metric: str, params: dict[str, str], row: str, title: str
+) -> None:
+    name = guide_name(metric, params, "am62xx_sk")
+    place = layout.load().place(name.metric, name.params)
+    assert place is not None
+    assert (place.row, place.title) == (row, title)
+    assert by_name(name.metric).unit == by_name(metric).unit
+
+
+def test_a_rails_row_has_its_nominal_voltage() -> None:
+    name = guide_name("lpm.deep_sleep.power_rail", {**WOKEN, "rail": "vdd_core"}, "am62xx_sk")
+    assert name.keys == {"Rail voltage(V)": "0.85"}
+
+
+@pytest.mark.parametrize("metric", ["lpm.deep_sleep.resume_wake_to_prompt", "lpm.s2idle.resume_kernel", "boot.time"])
+def test_a_number_that_guides_do_not_have_keeps_its_name(metric: str) -> None:
+    assert guide_name(metric, WOKEN, "am62xx_sk").metric == metric

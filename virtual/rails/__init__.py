@@ -1,0 +1,1 @@
+"""The rails of virtual boards: a load that follows the board's state, and the sensors on it at the wire."""
