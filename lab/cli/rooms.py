@@ -32,6 +32,7 @@ ROOMS: Final = (
     Room("results", "lab.results.commands", "What was measured, and the evidence behind each number."),
     Room("guide", "lab.guide.commands", "Performance guides: read, check, compare, write."),
     Room("report", "lab.report.commands", "Write a run as one HTML page that needs no network."),
+    Room("exporter", "lab.farm.exporter", "Results and farm for Prometheus."),
     Room(
         "virtual",
         "virtual.commands",
