@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from lab.clock import utc_now
-from lab.errors import ConfigurationError, LabTransientError
+from lab.errors import ConfigurationError, LabStableError
 from lab.results.models import JobRow, RunRow
 from lab.results.store import Store
 
@@ -137,7 +137,7 @@ class JobBook:
         """Take the board for a job that waits; None while another has it, or waits longer.
 
         Raises:
-            LabTransientError: the job was taken from us meanwhile.
+            LabStableError: the job was taken from us meanwhile.
         """
 
         def take(session: Session) -> Job | None:
@@ -163,7 +163,7 @@ class JobBook:
         """Give a sign of life.
 
         Raises:
-            LabTransientError: the lease had run out, and the board was given to another.
+            LabStableError: the lease had run out, and the board was given to another.
         """
 
         def renew(session: Session) -> None:
@@ -216,7 +216,7 @@ class JobBook:
     def _own(self, session: Session, job_id: int, state: JobState) -> JobRow:
         row = _find(session, job_id)
         if row.holder != self.holder or row.state != state:
-            raise LabTransientError(
+            raise LabStableError(
                 f"job {job_id} was taken from us: it is {row.state} in {row.holder}. This host gave no sign of life for "
                 f"more than {LEASE_S:g} s; look why, then: lab run --resume {job_id}",
                 failure="lease_lost",
