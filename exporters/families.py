@@ -13,6 +13,7 @@ from prometheus_client.samples import Sample
 from exporters.figures import Figure, Group, Labels
 from exporters.results import View
 from exporters.totals import BUCKETS, CycleKey, Tallies
+from exporters.verdicts import changes
 from lab.metrics import by_name
 
 _BOARD: Final = ("board", "board_type", "release")
@@ -34,6 +35,7 @@ class Results(Collector):
             return
         yield from _figures(self.view.groups)
         yield from _of_groups(self.view.groups)
+        yield from _changes(self.view.groups)
         yield from _last_runs(self.view)
         yield _attempts(self.view.tallies)
         yield from _histograms(self.view.tallies)
@@ -78,6 +80,20 @@ def _of_groups(groups: Iterable[Group]) -> Iterator[Metric]:
             flagged.samples.append(Sample(flagged.name, labels, count))
         duration.samples.append(Sample(duration.name, _labels(group, ()), group.duration_s))
     yield from (flagged, duration)
+
+
+def _changes(groups: Iterable[Group]) -> Iterator[Metric]:
+    ratio = GaugeMetricFamily(
+        "boardlab_release_change_ratio", "Change of the average from the release before, relative to that.", labels=[]
+    )
+    regression = GaugeMetricFamily(
+        "boardlab_release_regression", "Whether the change makes it worse, by more than both ± and 2 %.", labels=[]
+    )
+    for change in changes(groups):
+        labels = {**_labels(change.group, change.figure.labels), "metric": change.figure.metric}
+        ratio.samples.append(Sample(ratio.name, {**labels, "against": change.against}, change.ratio))
+        regression.samples.append(Sample(regression.name, labels, float(change.regression)))
+    yield from (ratio, regression)
 
 
 def _labels(group: Group, more: Labels) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Final
 
 LONGEST_VALUE: Final = 100  # characters
 RESERVED: Final = frozenset(
-    {"board", "board_type", "medium", "release", "metric", "stat", "definition", "flag", "kind"}
+    {"board", "board_type", "medium", "release", "metric", "stat", "definition", "flag", "kind", "against"}
 )
 _TAKEN: Final = frozenset({"le", "quantile", "job", "instance"})  # by Prometheus
 _NO_NAME: Final = re.compile(r"[^a-z0-9_]+")

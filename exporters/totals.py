@@ -15,6 +15,8 @@ from lab.metrics import by_name
 from lab.results.watch import Look, RunHead
 
 OTHER: Final = "other"
+# Classes that alerts look for: there from a board's first attempt on, as Prometheus sees no increase from nothing to one.
+AWAITED: Final = (("silent", "board"), ("power_off_ineffective", "lab"), ("adapter_lost", "lab"))
 # Upper bounds in seconds. Boots of the published guides take 2 to 30 s, resumes 0.05 to 2 s.
 BUCKETS: Final = {
     "boot.time": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12.5, 15, 20, 25, 30, 45, 60, 120),
@@ -107,6 +109,8 @@ def count(look: Look, heads: Iterable[RunHead], classes: dict[str, set[str]], mo
         medium = clean(tally.params.get("medium", ""))
         key = AttemptKey(*_labels(head), medium, outcome, tally.fault or "")
         found.attempts[key] += tally.count
+        for awaited, fault in AWAITED:
+            found.attempts[AttemptKey(*_labels(head), medium, awaited, fault)] += 0
     for reading in look.readings(list(runs), list(BUCKETS)):
         head, bounds = runs[reading.run_id], BUCKETS[reading.metric]
         medium, mode = clean(reading.params.get("medium", "")), clean(reading.params.get("mode", ""))
