@@ -33,6 +33,9 @@ ROOMS: Final = (
     Room("results", "lab.results.commands", "What was measured, and the evidence behind each number."),
     Room("guide", "lab.guide.commands", "Performance guides: read, check, compare, write."),
     Room("report", "lab.report.commands", "Write a run as one HTML page that needs no network."),
+    Room("run", "lab.farm.run", "Measure a board: one job at a time, resumable after any interruption."),
+    Room("farm", "lab.farm.commands", "A lab host: farm.yaml, checked, and made into systemd units."),
+    Room("exporter", "lab.farm.exporter", "Results and farm for Prometheus."),
     Room(
         "virtual",
         "virtual.commands",

@@ -14,9 +14,12 @@ from labgrid.protocol import PowerProtocol
 from labgrid.step import step
 from labgrid.util.proxy import proxymanager
 
+from lab import statusfiles
 from lab.benchmarks.boot import PowerEdge
-from lab.clock import Clock, MonotonicRaw
+from lab.clock import Clock, MonotonicRaw, utc_now
+from lab.console.runtime import runtime_dir
 from lab.errors import LabStableError, LabTransientError
+from lab.statusfiles import OutletStatus
 
 DEFAULT_PORT = 16421  # pdudaemon's
 
@@ -72,6 +75,24 @@ class PDUDriver(Driver, PowerResetMixin, PowerProtocol):
         self.on()
 
     def _switch(self, command: str) -> None:
+        requested_ns, at = self.clock.now_ns(), utc_now().timestamp()
+        done = False
+        try:
+            self._ask(command)
+            done = True
+        finally:
+            self._tell(command, at, (self.clock.now_ns() - requested_ns) / 1e9, done=done)
+
+    def _tell(self, command: str, at: float, duration_s: float, *, done: bool) -> None:
+        """Tell who watches the lab's outlets (`lab exporter`)."""
+        folder, pdu, outlet = runtime_dir() / statusfiles.OUTLETS, str(self.port.pdu), str(self.port.index)
+        told = statusfiles.read_all(folder, OutletStatus)
+        before = next((o for o in told if (o.pdu, o.outlet) == (pdu, outlet)), None)
+        commands, failures = (before.commands, before.failures) if before else (0, 0)
+        status = OutletStatus(pdu, outlet, command, at, duration_s, commands + 1, failures + (not done))
+        statusfiles.write(folder, f"{pdu}/{outlet}", status)
+
+    def _ask(self, command: str) -> None:
         place = f"pdudaemon at {self._address}, pdu {self.port.pdu}, port {self.port.index}"
         requested_ns = self.clock.now_ns()
         try:

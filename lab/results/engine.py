@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -32,6 +33,21 @@ def create(location: Location, busy_timeout_s: float) -> Engine:
     return engine
 
 
+def watching(location: Location, timeout_s: float) -> Engine:
+    """An engine for who looks again and again: each look has a connection of its own, so that a database that was
+    moved away or replaced is noticed. It never makes a file, and cannot write.
+    """
+    if location.path is None:
+        arguments = {"connect_timeout": max(2, round(timeout_s)), "application_name": "boardlab watching"}
+        return reader(create_engine(location.url, poolclass=NullPool, connect_args=arguments))
+    url = URL.create("sqlite", database=f"file:{quote(str(location.path))}", query={"mode": "rw", "uri": "true"})
+    arguments = {"timeout": timeout_s, "isolation_level": None}
+    engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
+    event.listen(engine, "connect", _forbid_writing)
+    event.listen(engine, "begin", _begin)
+    return reader(engine)
+
+
 def reader(engine: Engine) -> Engine:
     """The same engine for transactions that only read: they wait for no writer, and see one instant."""
     if engine.dialect.name == "postgresql":
@@ -43,6 +59,12 @@ def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _forbid_writing(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA query_only=ON")
     cursor.close()
 
 

@@ -168,3 +168,38 @@ class AttemptArtifactRow(Base):
     kind: Mapped[str] = mapped_column(primary_key=True)
     sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256"), index=True)
     artifact: Mapped[ArtifactRow] = relationship()
+
+
+class JobRow(Base):
+    """A `lab run`: it waits for its board, holds it, and ends. At most one job holds a board at a time.
+
+    `heartbeat_at` is renewed by who waits or measures; `holder` says which process of which boot of which host that is.
+    """
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index(
+            "ix_jobs_board_running",
+            "board",
+            unique=True,
+            sqlite_where=text("state = 'running'"),
+            postgresql_where=text("state = 'running'"),
+        ),
+        Index("ix_jobs_state", "state"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    board_type: Mapped[str]
+    board: Mapped[str]
+    suites: Mapped[str]
+    done: Mapped[int]
+    env: Mapped[str]
+    release: Mapped[str]
+    cycles: Mapped[int | None]
+    state: Mapped[str]
+    holder: Mapped[str]
+    after_run: Mapped[int]
+    queued_at: Mapped[dt.datetime]
+    started_at: Mapped[dt.datetime | None]
+    heartbeat_at: Mapped[dt.datetime]
+    finished_at: Mapped[dt.datetime | None]

@@ -65,7 +65,7 @@ def _attempt(row: AttemptRow) -> Attempt:
     )
 
 
-def samples(session: Session, run_id: int, metric: str | None) -> list[StoredSample]:
+def samples(session: Session, run_id: int, name: str | None) -> list[StoredSample]:
     """The samples of a run, in the order they were recorded."""
     wanted = (
         select(SampleRow)
@@ -76,8 +76,8 @@ def samples(session: Session, run_id: int, metric: str | None) -> list[StoredSam
         )
         .order_by(SampleRow.id)
     )
-    if metric is not None:
-        wanted = wanted.where(MeasurementRow.metric == metric)
+    if name is not None:
+        wanted = wanted.where(MeasurementRow.metric == name)
     return [
         StoredSample(
             s.measurement.metric,
@@ -115,8 +115,8 @@ def measurements(session: Session, its_run: Run) -> list[Measurement]:
         .order_by(AttemptRow.cycle, SampleRow.id)
     )
     taken: dict[int, list[Sample]] = {}
-    for measurement_id, value, uncertainty, cycle, flags in session.execute(readings):
-        taken.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, _flags(flags)))
+    for measurement_id, value, uncertainty, cycle, names in session.execute(readings):
+        taken.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, flags(names)))
     rows = (
         select(MeasurementRow)
         .where(MeasurementRow.run_id == its_run.id)
@@ -124,12 +124,13 @@ def measurements(session: Session, its_run: Run) -> list[Measurement]:
         .order_by(MeasurementRow.id)
     )
     return [
-        Measurement(_metric(row.definition), row.params, tuple(taken[row.id]), provenance)
+        Measurement(metric(row.definition), row.params, tuple(taken[row.id]), provenance)
         for row in session.scalars(rows)
     ]
 
 
-def _metric(row: DefinitionRow) -> Metric:
+def metric(row: DefinitionRow) -> Metric:
+    """A metric as it was defined when it was measured."""
     return Metric(
         name=row.metric,
         unit=row.unit,
@@ -141,7 +142,12 @@ def _metric(row: DefinitionRow) -> Metric:
     )
 
 
-def _flags(names: frozenset[str]) -> frozenset[Flag]:
+def flags(names: frozenset[str]) -> frozenset[Flag]:
+    """The flags of these names.
+
+    Raises:
+        ConfigurationError: a newer boardlab wrote one that this program does not know.
+    """
     try:
         return frozenset(Flag(name) for name in names)
     except ValueError as error:

@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
 
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabTransientError
 from lab.results.engine import reader
 from lab.results.location import Location
 
@@ -26,8 +26,7 @@ def upgrade(engine: Engine, location: Location) -> None:
     Raises:
         ConfigurationError: the database belongs to a newer boardlab, or to something else.
     """
-    config = Config()
-    config.set_main_option("script_location", "lab.results:migrations")
+    config = _config()
     script = ScriptDirectory.from_config(config)
     with reader(engine).connect() as connection:
         if _is_current(connection, script, location):
@@ -38,6 +37,32 @@ def upgrade(engine: Engine, location: Location) -> None:
         if not _is_current(connection, script, location):
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+
+
+def newest() -> str:
+    """The revision that this program knows as the newest."""
+    return str(ScriptDirectory.from_config(_config()).get_current_head())
+
+
+def require(connection: Connection, revision: str, location: Location) -> None:
+    """Make sure that the database has that revision, and change nothing.
+
+    Raises:
+        LabTransientError: it has another one, perhaps since it is being migrated just now.
+    """
+    found = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    if found != revision:
+        raise LabTransientError(
+            f"{location.name} has schema {found or 'none'}, this program reads {revision}: an older one is migrated by "
+            "the next program that measures into it; for a newer one, update boardlab here",
+            failure="results",
+        )
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", "lab.results:migrations")
+    return config
 
 
 def _is_current(connection: Connection, script: ScriptDirectory, location: Location) -> bool:

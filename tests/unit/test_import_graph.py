@@ -16,11 +16,11 @@ PACKAGES = ("lab", "strategies", "virtual", "exporters")
 # A room imports only from lower floors, and from itself.
 FLOORS = (
     ("lab", "lab.clock", "lab.errors"),
-    ("lab.boards", "lab.metrics"),
+    ("lab.boards", "lab.metrics", "lab.statusfiles"),
     ("lab.console", "lab.results", "lab.benchmarks", "virtual"),
     ("lab.run", "lab.report", "lab.power", "lab.guide", "lab.judge", "exporters"),
     ("lab.drivers", "lab.web"),
-    ("strategies",),
+    ("strategies", "lab.farm"),
     ("lab.pytest_plugin", "lab.cli"),
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS, start=1) for room in rooms}

@@ -1,0 +1,81 @@
+"""Jobs (`lab run`): those that wait, those that measure, those that stopped giving signs of life; and what is due."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from attrs import field, frozen
+from prometheus_client import Metric
+
+from exporters.farm.build import gauge
+from lab.clock import utc_now
+from lab.results.jobs import LEASE_S
+from lab.results.watch import JobHead, Watcher
+
+
+@frozen
+class Due:
+    """What a timer starts again and again.
+
+    Attributes:
+        kind: the suite, which is the kind of its runs.
+        interval_s: between two starts.
+    """
+
+    board: str
+    kind: str
+    interval_s: float
+
+
+@frozen
+class Jobs:
+    """The jobs in a store."""
+
+    watcher: Watcher
+    due: Sequence[Due] = ()
+    now: Callable[[], datetime] = field(default=utc_now)
+
+    def read(self) -> list[Metric]:
+        """The jobs that have not ended.
+
+        Raises:
+            BoardlabError: the store cannot be read.
+        """
+        with self.watcher.look() as look:
+            jobs = look.jobs()
+        now = self.now()
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for job in jobs:
+            for state in ("queued", "running", "stuck"):
+                counts[job.board, job.board_type, state] += state_of(job, now) == state
+        running = [job for job in jobs if job.state == "running"]
+        return [
+            gauge(
+                "boardlab_jobs",
+                "Jobs of a board: queued (wait for it), running, stuck (hold it, but give no sign of life).",
+                ["board", "board_type", "state"],
+                list(counts.items()),
+            ),
+            gauge(
+                "boardlab_job_heartbeat_age_seconds",
+                "Since who holds the board last gave a sign of life.",
+                ["board", "board_type"],
+                [((job.board, job.board_type), (now - job.heartbeat_at).total_seconds()) for job in running],
+            ),
+            gauge(
+                "boardlab_schedule_interval_seconds",
+                "How often a board is to be measured.",
+                ["board", "kind"],
+                [((due.board, due.kind), due.interval_s) for due in self.due],
+            ),
+        ]
+
+
+def state_of(job: JobHead, now: datetime) -> str:
+    """The state as an operator sees it; a job that was killed while it waited is none."""
+    silent = (now - job.heartbeat_at).total_seconds() > LEASE_S
+    if silent:
+        return "stuck" if job.state == "running" else "gone"
+    return job.state

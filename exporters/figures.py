@@ -1,0 +1,116 @@
+"""The numbers of a run as they are exposed: statistics in base units, small enough to keep a thousand boards' in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from attrs import frozen
+
+from exporters.labels import clean, label_name
+from exporters.naming import DETAILED, Name, name_of
+from lab.metrics import Measurement, Summary, summarise
+from lab.metrics.catalogue import BOOT_STAGE
+
+STATS: Final = ("min", "avg", "median", "p95", "max")
+MEDIUM: Final = "medium"
+Labels = tuple[tuple[str, str], ...]
+
+
+@frozen
+class GroupKey:
+    """What has one latest run: its numbers replace those of earlier runs."""
+
+    board: str
+    board_type: str
+    release: str
+    kind: str
+    medium: str
+
+
+@frozen
+class Figure:
+    """One measurement.
+
+    Attributes:
+        labels: those that the group does not have: metric's definition and parameters.
+        values: by `stats`, in the base unit of `name`.
+    """
+
+    metric: str
+    name: Name
+    labels: Labels
+    samples: int
+    uncertainty: float
+    values: tuple[float, ...]
+
+    @property
+    def stats(self) -> tuple[str, ...]:
+        """What the values are."""
+        return STATS if len(self.values) == len(STATS) else ("avg",)
+
+
+@frozen
+class Group:
+    """The latest completed run of a board, type, release, kind and medium.
+
+    Attributes:
+        flagged: (metric, flag) -> how many samples have it.
+        left_out: how many figures were too many.
+    """
+
+    key: GroupKey
+    figures: tuple[Figure, ...]
+    flagged: Mapping[tuple[str, str], int]
+    duration_s: float
+    left_out: int
+
+
+class FigureMaker:
+    """Makes figures; equal names and labels are kept once."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str], Name] = {}
+        self._labels: dict[Labels, Labels] = {}
+
+    def figures(self, measurements: Iterable[Measurement], medium: str) -> tuple[Figure, ...]:
+        """The figures of this medium's measurements; a stage comes after what it is a part of."""
+        wanted = [m for m in measurements if m.params.get(MEDIUM, "") == medium and m.samples]
+        return tuple(self._figure(m) for m in sorted(wanted, key=lambda m: m.metric.name == BOOT_STAGE.name))
+
+    def _figure(self, measurement: Measurement) -> Figure:
+        metric = measurement.metric
+        name = self._names.setdefault((metric.name, metric.unit), name_of(metric.name, metric.unit))
+        summary = summarise(measurement.samples)
+        return Figure(
+            metric.name,
+            name,
+            self._labels_of(measurement),
+            summary.n,
+            summary.uncertainty * name.factor,
+            _values(summary, name.factor, detailed=metric.name in DETAILED),
+        )
+
+    def _labels_of(self, measurement: Measurement) -> Labels:
+        named = {label_name(key): clean(text) for key, text in measurement.params.items() if key != MEDIUM}
+        labels = (("definition", str(measurement.metric.version)), *sorted(named.items()))
+        return self._labels.setdefault(labels, labels)
+
+
+def flagged(measurements: Iterable[Measurement], medium: str) -> dict[tuple[str, str], int]:
+    """(metric, flag) -> how many samples of this medium's have the flag."""
+    found: dict[tuple[str, str], int] = {}
+    for measurement in measurements:
+        if measurement.params.get(MEDIUM, "") != medium:
+            continue
+        for sample in measurement.samples:
+            for flag in sample.flags:
+                key = (measurement.metric.name, str(flag))
+                found[key] = found.get(key, 0) + 1
+    return found
+
+
+def _values(summary: Summary, factor: float, *, detailed: bool) -> tuple[float, ...]:
+    if not detailed:
+        return (summary.mean * factor,)
+    return tuple(value * factor for value in (summary.min, summary.mean, summary.median, summary.p95, summary.max))

@@ -1,0 +1,135 @@
+"""Sources that are asked again and again, each in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+from attrs import define, field
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from lab.clock import Clock, utc_now
+from lab.errors import BoardlabError
+
+OVERDUE: Final = 3  # a source that gave nothing for so many intervals hangs
+LEAST_PATIENCE_S: Final = 60.0  # but not before so many seconds
+_log = logging.getLogger(__name__)
+
+Outcome = TypeVar("Outcome")
+
+
+@define(eq=False)
+class Poller(Generic[Outcome]):
+    """Asks one source.
+
+    Attributes:
+        name: the label `collector`.
+        read: asks the source; what it raises is logged, and the source is down until it answers again.
+        interval_s: between two questions.
+        latest: the last answer, which `fresh` says whether to believe; None before the first.
+    """
+
+    name: str
+    read: Callable[[], Outcome]
+    interval_s: float
+    clock: Clock
+    latest: Outcome | None = field(default=None, init=False)
+    answered_at: float = field(default=0.0, init=False)
+    duration_s: float = field(default=0.0, init=False)
+    _answered_ns: int = field(default=0, init=False)
+    _failure: str = field(default="", init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _stop: threading.Event = field(factory=threading.Event, init=False)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the last question was answered, and not too long ago."""
+        patience_s = max(OVERDUE * self.interval_s, LEAST_PATIENCE_S)
+        age_s = (self.clock.now_ns() - self._answered_ns) / 1e9
+        return self.latest is not None and not self._failure and age_s <= patience_s
+
+    def poll(self) -> None:
+        """Ask once."""
+        begun_ns = self.clock.now_ns()
+        try:
+            answer = self.read()
+        except BoardlabError as error:
+            if str(error) != self._failure:
+                _log.warning("collector %s is down: %s", self.name, error)
+            self._failure = str(error) or type(error).__name__
+            return
+        if self._failure:
+            _log.info("collector %s is up again", self.name)
+        self._failure = ""
+        self.latest, self._answered_ns = answer, self.clock.now_ns()
+        self.answered_at, self.duration_s = utc_now().timestamp(), (self._answered_ns - begun_ns) / 1e9
+
+    def start(self) -> None:
+        """Ask in a thread, at once and then at each interval, until `stop`."""
+        self._thread = threading.Thread(target=self._run, name=f"collector {self.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self, patience_s: float = 1.0) -> None:
+        """Ask no more."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(patience_s)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.poll()
+            self._stop.wait(self.interval_s)
+
+
+class Source(Protocol):
+    """What `Health` says of a source."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def fresh(self) -> bool: ...
+    @property
+    def answered_at(self) -> float: ...
+    @property
+    def duration_s(self) -> float: ...
+
+
+class FreshMetrics(Collector):
+    """The metrics of sources whose old answers mean nothing: those that are down have none."""
+
+    def __init__(self, registry: CollectorRegistry, sources: Sequence[Poller[list[Metric]]]) -> None:
+        self._sources = sources
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        for source in self._sources:
+            if source.fresh and source.latest is not None:
+                yield from source.latest
+
+
+class Health(Collector):
+    """How the sources are: one is never hidden by another."""
+
+    def __init__(self, registry: CollectorRegistry, sources: Sequence[Source]) -> None:
+        self._sources = sources
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        up = GaugeMetricFamily("boardlab_collector_up", "Whether this source answers.", labels=["collector"])
+        last = GaugeMetricFamily(
+            "boardlab_collector_last_success_timestamp_seconds",
+            "When this source last answered; 0: never.",
+            labels=["collector"],
+        )
+        took = GaugeMetricFamily(
+            "boardlab_collector_duration_seconds", "How long its last answer took.", labels=["collector"]
+        )
+        for source in self._sources:
+            up.add_metric([source.name], float(source.fresh))
+            last.add_metric([source.name], source.answered_at)
+            took.add_metric([source.name], source.duration_s)
+        yield from (up, last, took)

@@ -1,0 +1,166 @@
+"""The results of the store as Prometheus sees them: of each board, type, medium and release the latest completed run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from attrs import define, field, frozen
+
+from exporters.figures import FigureMaker, Group, GroupKey, flagged
+from exporters.labels import clean
+from exporters.totals import Tallies, count
+from lab.metrics import Measurement
+from lab.results.watch import Look, RunHead, Watcher
+
+PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide: nobody measured it here
+COMPLETED: Final = "completed"
+
+
+@frozen
+class Limits:
+    """What bounds the number of series; see docs/farm-metrics.md. What is left out is counted."""
+
+    boards: int = 2000
+    releases_per_board: int = 5
+    figures_per_group: int = 400
+    outcomes_per_board: int = 40
+
+
+@frozen
+class LastRun:
+    """When a board's runs of one kind and release last ended, and last ended well; None: never."""
+
+    board: str
+    board_type: str
+    release: str
+    kind: str
+    completion: float
+    success: float | None
+
+
+@frozen
+class View:
+    """What the store said.
+
+    Attributes:
+        left_out: what -> how many of it were too many.
+    """
+
+    groups: tuple[Group, ...]
+    last_runs: tuple[LastRun, ...]
+    tallies: Tallies
+    left_out: dict[str, int]
+
+
+@define
+class ResultsReader:
+    """Reads a store again and again; of a completed run, which never changes, only once."""
+
+    watcher: Watcher
+    limits: Limits = Limits()
+    _maker: FigureMaker = field(factory=FigureMaker, init=False)
+    _media: dict[int, set[str]] = field(factory=dict, init=False)  # of the completed runs
+    _groups: dict[GroupKey, tuple[int, Group]] = field(factory=dict, init=False)
+    _settled: Tallies = field(factory=Tallies, init=False)  # of the completed runs
+    _shown: Tallies = field(factory=Tallies, init=False)
+    _classes: dict[str, set[str]] = field(factory=dict, init=False)
+
+    def read(self) -> View:
+        """What the store says now.
+
+        Raises:
+            BoardlabError: it cannot be read.
+        """
+        with self.watcher.look() as look:
+            every = [head for head in look.heads() if head.kind != PUBLISHED]
+            if not self._media.keys() <= {head.id for head in every}:
+                self._forget()  # runs were deleted, or this is another store
+            heads, left_out = self._chosen(every)
+            completed = [head for head in heads if head.status == COMPLETED]
+            fresh = [head for head in completed if head.id not in self._media]
+            found = self._media_of(look, fresh)
+            taken = self._taken(look, completed, {**self._media, **found})
+            settled = count(look, fresh, self._classes, self.limits.outcomes_per_board)
+            unfinished = [head for head in heads if head.status != COMPLETED]
+            unsettled = count(look, unfinished, self._classes, self.limits.outcomes_per_board)
+        self._media.update(found)  # only now: a look that broke off is repeated from here
+        self._groups = taken
+        self._settled.add(settled)
+        now = Tallies()
+        now.add(self._settled)
+        now.add(unsettled)
+        self._shown.rise_to(now)
+        groups = tuple(group for _, group in taken.values())
+        left_out["figures"] = sum(group.left_out for group in groups)
+        kept = {(clean(head.board), clean(head.release)) for head in heads}
+        return View(groups, _last_runs(heads), self._shown.of(kept), left_out)
+
+    def _forget(self) -> None:
+        self._media, self._groups, self._settled = {}, {}, Tallies()
+
+    def _chosen(self, heads: Sequence[RunHead]) -> tuple[list[RunHead], dict[str, int]]:
+        """The runs of the boards and releases that were used last."""
+        boards: dict[str, dict[str, None]] = {}
+        too_many: set[str] = set()
+        for head in reversed(heads):
+            if head.board not in boards and len(boards) >= self.limits.boards:
+                too_many.add(head.board)
+                continue
+            boards.setdefault(head.board, {}).setdefault(head.release)
+        kept = {board: set(list(found)[: self.limits.releases_per_board]) for board, found in boards.items()}
+        releases = sum(len(found) - len(kept[board]) for board, found in boards.items())
+        left_out = {"boards": len(too_many), "releases": releases}
+        return [head for head in heads if head.release in kept.get(head.board, ())], left_out
+
+    def _media_of(self, look: Look, heads: Sequence[RunHead]) -> dict[int, set[str]]:
+        media: dict[int, set[str]] = {head.id: set() for head in heads}
+        for run_id, params in look.params(list(media)):
+            media[run_id].add(params.get("medium", ""))
+        return media
+
+    def _taken(
+        self, look: Look, heads: Sequence[RunHead], media: dict[int, set[str]]
+    ) -> dict[GroupKey, tuple[int, Group]]:
+        """The latest run of each group, read where it is another one than before."""
+        wanted: dict[GroupKey, tuple[RunHead, str]] = {}
+        for head in heads:  # the oldest first, so the latest one stays
+            for medium in media[head.id]:
+                labels = (clean(text) for text in (head.board, head.board_type, head.release, head.kind, medium))
+                wanted[GroupKey(*labels)] = head, medium
+        taken: dict[GroupKey, tuple[int, Group]] = {}
+        unread: dict[int, list[GroupKey]] = {}
+        for key, (head, _) in wanted.items():
+            if key in self._groups and self._groups[key][0] == head.id:
+                taken[key] = self._groups[key]
+            else:
+                unread.setdefault(head.id, []).append(key)
+        for run_id, measurements in look.measurements(list(unread)):
+            for key in unread[run_id]:
+                taken[key] = run_id, self._group(key, *wanted[key], measurements)
+        return taken
+
+    def _group(self, key: GroupKey, head: RunHead, medium: str, measurements: Sequence[Measurement]) -> Group:
+        figures = self._maker.figures(measurements, medium)
+        most = self.limits.figures_per_group
+        flags = flagged(measurements, medium)
+        return Group(key, figures[:most], flags, _duration_s(head), max(0, len(figures) - most))
+
+
+def _duration_s(head: RunHead) -> float:
+    return (head.finished_at - head.started_at).total_seconds() if head.finished_at else 0.0
+
+
+def _last_runs(heads: Iterable[RunHead]) -> tuple[LastRun, ...]:
+    found: dict[tuple[str, str, str, str], LastRun] = {}
+    for head in heads:
+        if head.finished_at is None:
+            continue
+        key = (clean(head.board), clean(head.board_type), clean(head.release), clean(head.kind))
+        at, before = head.finished_at.timestamp(), found.get(key)
+        success = at if head.status == COMPLETED else None
+        if before is not None:
+            at = max(at, before.completion)
+            success = max((t for t in (success, before.success) if t is not None), default=None)
+        found[key] = LastRun(*key, at, success)
+    return tuple(found.values())

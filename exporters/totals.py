@@ -1,0 +1,131 @@
+"""Counters and histograms over all runs of the store, which never go back while this process lives."""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from typing import Final
+
+from attrs import define, field, frozen
+
+from exporters.labels import clean
+from exporters.naming import BASE_UNITS
+from lab.metrics import by_name
+from lab.results.watch import Look, RunHead
+
+OTHER: Final = "other"
+# Classes that alerts look for: there from a board's first attempt on, as Prometheus sees no increase from nothing to one.
+AWAITED: Final = (("silent", "board"), ("power_off_ineffective", "lab"), ("adapter_lost", "lab"))
+# Upper bounds in seconds. Boots of the published guides take 2 to 30 s, resumes 0.05 to 2 s.
+BUCKETS: Final = {
+    "boot.time": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12.5, 15, 20, 25, 30, 45, 60, 120),
+    "power.resume_latency": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 5, 10),
+}
+
+
+@frozen
+class AttemptKey:
+    """What attempts are counted by."""
+
+    board: str
+    board_type: str
+    release: str
+    medium: str
+    outcome: str
+    fault: str
+
+
+@frozen
+class CycleKey:
+    """What cycles are sorted into buckets by."""
+
+    metric: str
+    board: str
+    board_type: str
+    release: str
+    medium: str
+    mode: str
+
+
+@define
+class Histogram:
+    """Counts per bucket of BUCKETS, the last for what is above all; and the sum, in seconds."""
+
+    counts: list[int]
+    total_s: float = 0.0
+
+    def add(self, other: Histogram) -> None:
+        """Count what the other has counted."""
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.total_s += other.total_s
+
+
+@define
+class Tallies:
+    """Counts of some runs."""
+
+    attempts: Counter[AttemptKey] = field(factory=Counter)
+    cycles: dict[CycleKey, Histogram] = field(factory=dict)
+
+    def add(self, other: Tallies) -> None:
+        """Count what the other has counted."""
+        self.attempts.update(other.attempts)
+        for key, histogram in other.cycles.items():
+            self.cycles.setdefault(key, Histogram([0] * len(histogram.counts))).add(histogram)
+
+    def of(self, kept: Container[tuple[str, str]]) -> Tallies:
+        """Those of these (board, release)."""
+        attempts = Counter({key: n for key, n in self.attempts.items() if (key.board, key.release) in kept})
+        return Tallies(attempts, {key: h for key, h in self.cycles.items() if (key.board, key.release) in kept})
+
+    def rise_to(self, other: Tallies) -> None:
+        """Take over what is higher in the other; a counter of Prometheus must not fall when runs are deleted."""
+        for key, count in other.attempts.items():
+            self.attempts[key] = max(self.attempts[key], count)
+        for cycle, histogram in other.cycles.items():
+            mine = self.cycles.get(cycle)
+            if mine is None or sum(histogram.counts) >= sum(mine.counts):
+                self.cycles[cycle] = histogram
+
+
+def count(look: Look, heads: Iterable[RunHead], classes: dict[str, set[str]], most_classes: int) -> Tallies:
+    """The counts of these runs.
+
+    Args:
+        classes: board -> the failure classes that are kept apart; those that are new join them.
+        most_classes: of a board; further ones are OTHER.
+    """
+    runs = {head.id: head for head in heads}
+    found = Tallies()
+    for tally in look.tallies(list(runs)):
+        head = runs[tally.run_id]
+        known = classes.setdefault(head.board, set())
+        outcome = clean(tally.outcome)
+        if outcome in known or len(known) < most_classes:
+            known.add(outcome)
+        else:
+            outcome = OTHER
+        medium = clean(tally.params.get("medium", ""))
+        key = AttemptKey(*_labels(head), medium, outcome, tally.fault or "")
+        found.attempts[key] += tally.count
+        for awaited, fault in AWAITED:
+            found.attempts[AttemptKey(*_labels(head), medium, awaited, fault)] += 0
+    for reading in look.readings(list(runs), list(BUCKETS)):
+        head, bounds = runs[reading.run_id], BUCKETS[reading.metric]
+        medium, mode = clean(reading.params.get("medium", "")), clean(reading.params.get("mode", ""))
+        cycle = CycleKey(reading.metric, *_labels(head), medium, mode)
+        histogram = found.cycles.setdefault(cycle, Histogram([0] * (len(bounds) + 1)))
+        seconds = reading.value * BASE_UNITS[by_name(reading.metric).unit][1]
+        histogram.counts[bucket(bounds, seconds)] += 1
+        histogram.total_s += seconds
+    return found
+
+
+def bucket(bounds: Sequence[float], value: float) -> int:
+    """Which bucket a value is counted in: the first whose upper bound it does not exceed."""
+    return bisect.bisect_left(bounds, value)
+
+
+def _labels(head: RunHead) -> tuple[str, str, str]:
+    return clean(head.board), clean(head.board_type), clean(head.release)

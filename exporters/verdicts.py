@@ -1,0 +1,75 @@
+"""What became of a number from one release to the next, on the same board.
+
+The change is from the newest release to the one before it, by their numbers (11.01 after 10.00); only numbers of the same
+definition and parameters are compared. It is a regression where the average is worse by more than LEAST_CHANGE and by more
+than both averages' ± (95 %) added in quadrature. One run is an observation: the alert wants the same of two.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from attrs import frozen
+
+from exporters.figures import Figure, Group, GroupKey
+from lab.metrics import Flag, Metric
+from lab.metrics.catalogue import ALL, BOOT_STAGE
+from lab.metrics.published import published
+
+LEAST_CHANGE: Final = 0.02  # relative; below it nobody acts
+_NUMBERS: Final = re.compile(r"\d+(\.\d+)*")
+_AVERAGE: Final = "avg"
+
+
+@frozen
+class Change:
+    """A number in the newest release, against the release before.
+
+    Attributes:
+        ratio: of the change to the old average; positive: the number grew. regression: whether it is one.
+    """
+
+    group: Group
+    figure: Figure
+    against: str
+    ratio: float
+    regression: bool
+
+
+def changes(groups: Iterable[Group]) -> Iterator[Change]:
+    """The changes of all numbers that have one."""
+    metrics = {metric.name: metric for metric in (*ALL, *published())}
+    by_place: dict[GroupKey, dict[tuple[int, ...], Group]] = {}
+    for group in groups:
+        if _NUMBERS.fullmatch(group.key.release):
+            place = GroupKey(group.key.board, group.key.board_type, "", group.key.kind, group.key.medium)
+            number = tuple(int(part) for part in group.key.release.split("."))
+            by_place.setdefault(place, {})[number] = group
+    for releases in by_place.values():
+        latest = [releases[number] for number in sorted(releases)][-2:]
+        if len(latest) == 2 and _simulated(latest[0]) == _simulated(latest[1]):
+            yield from _between(*latest, metrics)
+
+
+def _between(old: Group, new: Group, metrics: dict[str, Metric]) -> Iterator[Change]:
+    before = {(figure.metric, figure.labels): figure for figure in old.figures}
+    for figure in new.figures:
+        was = before.get((figure.metric, figure.labels))
+        if was is None or figure.metric == BOOT_STAGE.name or _average(was) == 0 or figure.metric not in metrics:
+            continue
+        difference = _average(figure) - _average(was)
+        ratio = difference / abs(_average(was))
+        worse = difference if metrics[figure.metric].better == "lower" else -difference
+        sure = worse > math.hypot(figure.uncertainty, was.uncertainty)
+        yield Change(new, figure, old.key.release, ratio, sure and abs(ratio) > LEAST_CHANGE)
+
+
+def _average(figure: Figure) -> float:
+    return figure.values[figure.stats.index(_AVERAGE)]
+
+
+def _simulated(group: Group) -> bool:
+    return any(flag == Flag.SIMULATED for _, flag in group.flagged)

@@ -1,0 +1,61 @@
+"""`lab farm`: a lab host's configuration, checked, and made into systemd units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.drivers import envfile
+from lab.errors import BoardlabError
+from lab.farm import units as unit_files
+from lab.farm.config import Farm, load
+from lab.farm.runner import Place
+
+app = typer.Typer(help="A lab host: farm.yaml, checked, and made into systemd units.", no_args_is_help=True)
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The host's farm.yaml.")]
+
+
+@app.command()
+def check(file: File) -> None:
+    """Find what is wrong with a farm.yaml: its own values, and environments and suites that it names."""
+    farm = load(file)
+    found = problems(farm)
+    for problem in found:
+        typer.echo(f"{file}: {problem}")
+    if found:
+        raise typer.Exit(2)
+    typer.echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
+
+
+@app.command()
+def units(
+    file: File,
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write them.")] = Path(),
+    installed: Annotated[
+        Path, typer.Option("--farm", metavar="FILE", help="Where the host keeps its farm.yaml.")
+    ] = Path("/etc/boardlab/farm.yaml"),
+) -> None:
+    """Write the systemd units of a farm.yaml; then: systemctl daemon-reload, and enable them."""
+    for path in unit_files.write(unit_files.units(load(file), str(installed)), output):
+        typer.echo(str(path))
+
+
+def problems(farm: Farm) -> list[str]:
+    """What a schedule names and is not there, or is another board's."""
+    place = Place(Path(farm.directory), Path(farm.directory) / "tests_perf", None)
+    found = []
+    for schedule in farm.schedules:
+        try:
+            for suite in schedule.suites:
+                place.suite(suite)
+            path = envfile.find(schedule.env, place.folder)
+            board = envfile.arguments_of(path, "BoardStrategy").get("board")
+        except BoardlabError as error:
+            found.append(f"schedules: {schedule.name}: {error}")
+            continue
+        if board != schedule.board:
+            found.append(f"schedules: {schedule.name}: {schedule.env} is of board {board!r}, not {schedule.board!r}")
+    return found

@@ -1,0 +1,163 @@
+"""farm.yaml: one file that says what a lab host runs and watches. docs/farm.md explains every key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import cattrs
+import yaml
+from attrs import Factory, field, frozen, validators
+from cattrs.v import format_exception
+
+from lab.errors import ConfigurationError
+
+PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def _name(_instance: object, attribute: Any, value: str) -> None:
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"{attribute.name}: {value!r}: small letters, digits and -, as it becomes a unit's name")
+
+
+def _time(_instance: object, attribute: Any, value: str) -> None:
+    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value):
+        raise ValueError(f"{attribute.name}: {value!r}: expected a time of day in quotes, e.g. '02:00'")
+
+
+def _absolute(_instance: object, attribute: Any, value: str) -> None:
+    if not value.startswith("/") or any(c.isspace() or c in "%\"'\\" for c in value):
+        raise ValueError(f"{attribute.name}: {value!r}: expected an absolute path without blanks, quotes and %")
+
+
+def _word(_instance: object, attribute: Any, value: str) -> None:
+    if any(c.isspace() or c in "%\"'\\$;" for c in value):
+        raise ValueError(f"{attribute.name}: {value!r}: no blanks, quotes, $, ; and %, as it stands in a unit file")
+
+
+@frozen
+class Exporter:
+    """`lab exporter`. listen: address:port. web_config: path; needed beyond loopback."""
+
+    listen: str = field(default="127.0.0.1:9870", validator=_word)
+    web_config: str = field(default="", validator=_word)
+
+
+@frozen
+class PduDaemon:
+    """pdudaemon. program: empty: boardlab starts none. address: where it listens."""
+
+    program: str = field(default="", validator=_word)
+    config: str = field(default="/etc/pdudaemon/pdudaemon.conf", validator=_absolute)
+    address: str = field(default="127.0.0.1:16421", validator=_word)
+
+
+@frozen
+class UsbEntry:
+    """A USB device that shall be there; see exporters.farm.usb."""
+
+    name: str
+    id_path: str
+    kind: str = "adapter"
+
+
+@frozen
+class Schedule:
+    """A run on a timer.
+
+    Attributes:
+        env: of the board. board: as the env names it. suite: what is measured, e.g. "boot" or "boot,power".
+        every: "day" or "week". at: time of day. day: of the week, for `every: week`.
+        spread_s: starts up to so much later, so that boards of many hosts do not start at once.
+    """
+
+    name: str = field(validator=_name)
+    env: str = field(validator=_word)
+    board: str = field(validator=_word)
+    suite: str = field(default="boot", validator=_word)
+    release: str = field(default="", validator=_word)
+    cycles: int = field(default=20, validator=validators.ge(1))
+    every: str = field(default="day", validator=validators.in_(PERIODS_S))
+    at: str = field(default="02:00", validator=_time)
+    day: str = field(default="Sun", validator=validators.in_(_DAYS))
+    spread_s: int = field(default=300, validator=validators.ge(0))
+
+    @property
+    def calendar(self) -> str:
+        """For systemd's OnCalendar=."""
+        return f"*-*-* {self.at}:00" if self.every == "day" else f"{self.day} *-*-* {self.at}:00"
+
+    @property
+    def interval_s(self) -> float:
+        """Between two runs."""
+        return PERIODS_S[self.every]
+
+    @property
+    def suites(self) -> tuple[str, ...]:
+        """What is measured."""
+        return tuple(self.suite.split(","))
+
+
+@frozen
+class Farm:
+    """A lab host.
+
+    Attributes:
+        user: who runs the services. directory: a folder with `envs/` and `tests_perf/`, where runs are started.
+        program: the command `lab`. database: as `--db`. state, runtime: names of folders under /var/lib and /run.
+        coordinator: labgrid's, host:port; empty: there is none.
+    """
+
+    user: str = field(default="boardlab", validator=_word)
+    directory: str = field(default="/srv/boardlab", validator=_absolute)
+    program: str = field(default="/srv/boardlab/.venv/bin/lab", validator=_absolute)
+    database: str = field(default="sqlite:////var/lib/boardlab/results.db", validator=_word)
+    state: str = field(default="boardlab", validator=_name)
+    runtime: str = field(default="boardlab", validator=_name)
+    coordinator: str = field(default="", validator=_word)
+    exporter: Exporter = Exporter()
+    pdudaemon: PduDaemon = PduDaemon()
+    usb: list[UsbEntry] = Factory(list)
+    schedules: list[Schedule] = Factory(list)
+
+    def __attrs_post_init__(self) -> None:
+        names = [schedule.name for schedule in self.schedules]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"schedules: two are called {name!r}")
+
+
+def load(path: Path) -> Farm:
+    """Read a farm.yaml.
+
+    Raises:
+        ConfigurationError: it cannot be read, or has an unknown key or a wrong value.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error}; start from farm/farm.yaml") from error
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise ConfigurationError(f"{path}: expected keys and values, as in farm/farm.yaml; got {type(data).__name__}")
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_structure_hook(str, _text)
+    try:
+        return converter.structure(data, Farm)
+    except cattrs.BaseValidationError as error:
+        reasons = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=_reason))
+        raise ConfigurationError(f"{path}: {reasons}") from error
+
+
+def _text(value: object, _type: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"expected text, got {value!r}; put it in quotes")
+
+
+def _reason(error: BaseException, kind: type | None) -> str:
+    return str(error) if isinstance(error, ValueError) and str(error) else format_exception(error, kind)

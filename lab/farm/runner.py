@@ -1,0 +1,208 @@
+"""A job: the board is taken, pytest measures suite by suite, signs of life are given, the board is given back.
+
+What measures is pytest, with its own run in the store; this only starts it, at most once at a time per board, and goes on
+with its run after an interruption.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from attrs import define, field, frozen
+
+from lab.errors import BoardlabError, ConfigurationError, LabStableError
+from lab.results.jobs import HEARTBEAT_S, Job, JobBook, JobState
+
+ALIASES: Final = {"power": "low_power"}  # suite -> the file's name where it is another
+BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
+INTERRUPTED: Final = 130
+USAGE: Final = 2
+QUEUE_POLL_S: Final = 2.0
+STOP_S: Final = 120.0  # pytest switches the board off at its end
+_OK, _FAILED, _USAGE, _NO_TESTS = 0, 1, 4, 5  # pytest's exit codes
+_log = logging.getLogger(__name__)
+
+
+@frozen
+class Place:
+    """Where pytest is started.
+
+    Attributes:
+        tests: the folder with the suites. database: as `--lab-db`, or None.
+    """
+
+    folder: Path
+    tests: Path
+    database: str | None
+
+    def suite(self, name: str) -> Path:
+        """The file of a suite.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        path = self.tests / f"test_{ALIASES.get(name, name)}.py"
+        if name and path.is_file():
+            return path
+        files = sorted(p.stem.removeprefix("test_") for p in self.tests.glob("test_*.py"))
+        short = {long: alias for alias, long in ALIASES.items()}
+        there = ", ".join(short.get(file, file) for file in files)
+        raise ConfigurationError(
+            f"no suite {name!r}; "
+            + (f"there are: {there}" if there else f"{self.tests} has none; start this where it is")
+        )
+
+
+@define
+class Runner:
+    """Measures one job.
+
+    Attributes:
+        say: tells a person a line.
+    """
+
+    book: JobBook
+    place: Place
+    say: Callable[[str], None]
+    heartbeat_s: float = HEARTBEAT_S
+    _stopping: bool = field(default=False, init=False)
+    _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def run(self, job: Job, wait_s: float) -> int:
+        """Wait for the board, measure, give it back; returns the exit code.
+
+        Args:
+            wait_s: how long to wait for a board that another job has.
+        """
+        with self._signals():
+            started = self._wait(job, wait_s)
+            if started is None:
+                self.book.finish(job.id, "interrupted" if self._stopping else "refused")
+                return INTERRUPTED if self._stopping else BUSY
+            try:
+                code = self._measure(started)
+            except BoardlabError:
+                self.book.finish(job.id, "interrupted")
+                raise
+            self.book.finish(job.id, _state(code))
+        if code != _OK:
+            self.say(f"go on with: lab run --resume {job.id}")
+        return code
+
+    def _wait(self, job: Job, wait_s: float) -> Job | None:
+        deadline = time.monotonic() + wait_s
+        told = False
+        while (started := self.book.start(job.id)) is None:
+            if self._stopping:
+                return None
+            other = self.book.holder_of(job.board)
+            who = f"job {other.id} ({','.join(other.suites)}, {other.holder})" if other else "an earlier job"
+            if time.monotonic() >= deadline:
+                self.say(f"{job.board} is busy: {who} has it. Wait for it with --wait SECONDS")
+                return None
+            if not told:
+                self.say(f"job {job.id} waits for {job.board}: {who} has it")
+                told = True
+            time.sleep(QUEUE_POLL_S)
+        return started
+
+    def _measure(self, job: Job) -> int:
+        worst = _OK
+        self.say(f"job {job.id} has {job.board}: {', '.join(job.suites[job.done :])}")
+        while job.done < len(job.suites):
+            code = self._pytest(job, job.suites[job.done])
+            if code in {INTERRUPTED, _USAGE}:
+                return INTERRUPTED if code == INTERRUPTED else USAGE
+            worst = max(worst, code)
+            if code != _OK and self.book.unfinished_run(job) is not None:
+                return worst  # so that the job goes on with this suite
+            job = self.book.next_suite(job.id)
+        return worst
+
+    def _pytest(self, job: Job, suite: str) -> int:
+        process = subprocess.Popen(
+            self._command(job, suite), cwd=self.place.folder, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        self._child = process
+        try:
+            code = self._attend(process, job)
+        except LabStableError:
+            process.send_signal(signal.SIGINT)  # the board is another's now
+            process.wait(STOP_S)
+            raise
+        finally:
+            self._child = None
+        if self._stopping:
+            return INTERRUPTED
+        return code if code in {_OK, _USAGE} else _USAGE if code == _NO_TESTS else _FAILED
+
+    def _attend(self, process: subprocess.Popen[bytes], job: Job) -> int:
+        """Give signs of life until pytest ends; one that was asked to end has STOP_S for it."""
+        asked_at: float | None = None
+        while True:
+            try:
+                return process.wait(self.heartbeat_s)
+            except subprocess.TimeoutExpired:
+                self._beat(job)
+            if self._stopping:
+                asked_at = time.monotonic() if asked_at is None else asked_at
+                if time.monotonic() - asked_at > STOP_S:
+                    process.kill()
+
+    def _beat(self, job: Job) -> None:
+        try:
+            self.book.beat(job.id)
+        except BoardlabError as error:
+            if error.failure == "lease_lost":
+                raise
+            _log.warning("no sign of life could be given: %s", error)  # the store is away; pytest has its own patience
+
+    def _command(self, job: Job, suite: str) -> list[str]:
+        # When this process is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
+        words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+        words += ["--lg-env", job.env, str(self.place.suite(suite))]
+        if self.place.database is not None:
+            words += ["--lab-db", self.place.database]
+        unfinished = self.book.unfinished_run(job)
+        if unfinished is not None:
+            self.say(f"going on with run {unfinished}")
+            return [*words, "--resume", str(unfinished)]
+        if job.release:
+            words += ["--release", job.release]
+        if job.cycles is not None:
+            words += ["--cycles", str(job.cycles)]
+        return words
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM and Ctrl-C end pytest first, which switches the board off."""
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            if self._child is not None and not self._stopping:
+                self._child.send_signal(signal.SIGINT)
+            self._stopping = True
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _state(code: int) -> JobState:
+    match code:
+        case 0:
+            return "completed"
+        case 130:
+            return "interrupted"
+    return "failed"

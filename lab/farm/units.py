@@ -1,0 +1,61 @@
+"""systemd units from farm.yaml: the exporter, the console server, pdudaemon, and a service and a timer per schedule."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import jinja2
+
+from lab.errors import LabStableError
+from lab.farm.config import Farm
+
+_TEMPLATES: Final = "lab.farm"
+
+
+def units(farm: Farm, path: str) -> dict[str, str]:
+    """File name -> text.
+
+    Args:
+        path: where the host keeps its farm.yaml.
+    """
+    found = {"boardlab-exporter.service": _text("boardlab-exporter.service", farm=farm, path=path)}
+    found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
+    if farm.pdudaemon.program:
+        found["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
+    for schedule in farm.schedules:
+        for kind in ("service", "timer"):
+            found[f"boardlab-{schedule.name}.{kind}"] = _text(f"boardlab-run.{kind}", farm=farm, schedule=schedule)
+    return found
+
+
+def write(found: dict[str, str], folder: Path) -> list[Path]:
+    """Write the units into a folder, and return their paths.
+
+    Raises:
+        LabStableError: the folder cannot be written.
+    """
+    paths = []
+    for name, text in found.items():
+        path = folder / name
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise LabStableError(
+                f"cannot write {path}: {error.strerror}; choose another folder with --output"
+            ) from error
+        paths.append(path)
+    return paths
+
+
+def _text(name: str, **values: object) -> str:
+    folder = str(resources.files(_TEMPLATES) / "templates")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,  # noqa: S701 - unit files, and every value is checked in lab.farm.config
+    )
+    return environment.get_template(f"{name}.j2").render(**values).strip() + "\n"

@@ -1,0 +1,254 @@
+"""Jobs: who waits for a board, who holds it, and how it is taken over from who died.
+
+A job holds its board by its row in the store, a lease that it renews. At most one job of a board is running; the
+database itself holds that (a partial unique index).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Final, Literal, cast
+
+from attrs import field, frozen
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from lab.clock import utc_now
+from lab.errors import ConfigurationError, LabStableError
+from lab.results.models import JobRow, RunRow
+from lab.results.store import Store
+
+LEASE_S: Final = 60.0  # without a sign of life; then another job may take the board
+HEARTBEAT_S: Final = 10.0
+JobState = Literal["queued", "running", "completed", "failed", "interrupted", "refused"]
+Gone = Callable[[str], bool | None]  # whether a holder has died; None: it cannot be told from here
+
+
+@frozen
+class Job:
+    """A `lab run`.
+
+    Attributes:
+        suites: what it measures, in this order; the first `done` of them are measured.
+        holder: which process waits or measures, see lab.farm.holder.
+        after_run: the suite that is being measured has a run with a higher id than this.
+    """
+
+    id: int
+    board_type: str
+    board: str
+    suites: tuple[str, ...]
+    done: int
+    env: str
+    release: str
+    cycles: int | None
+    state: JobState
+    holder: str
+    after_run: int
+    queued_at: dt.datetime
+    heartbeat_at: dt.datetime
+
+
+@frozen
+class Order:
+    """What a job is to measure."""
+
+    board_type: str
+    board: str
+    suites: tuple[str, ...]
+    env: str
+    release: str
+    cycles: int | None
+
+
+@frozen
+class JobBook:
+    """The jobs of a store.
+
+    Attributes:
+        holder: who asks; its own jobs are those that it may change.
+        gone: tells whether another holder has died.
+    """
+
+    store: Store
+    holder: str
+    gone: Gone
+    now: Callable[[], dt.datetime] = field(default=utc_now)
+
+    def enqueue(self, order: Order) -> Job:
+        """A new job, that waits for its board."""
+
+        def insert(session: Session) -> Job:
+            now = self.now()
+            row = JobRow(
+                board_type=order.board_type,
+                board=order.board,
+                suites=",".join(order.suites),
+                done=0,
+                env=order.env,
+                release=order.release,
+                cycles=order.cycles,
+                state="queued",
+                holder=self.holder,
+                after_run=_last_run(session, order.board),
+                queued_at=now,
+                started_at=None,
+                heartbeat_at=now,
+                finished_at=None,
+            )
+            session.add(row)
+            session.flush()
+            return _job(row)
+
+        return self.store._write(insert)
+
+    def take_up(self, job_id: int) -> Job:
+        """Have a job wait for its board again, which was interrupted or failed, or whose holder died.
+
+        Raises:
+            ConfigurationError: no such job, it is completed, or somebody waits or measures for it.
+        """
+
+        def requeue(session: Session) -> Job:
+            row = _find(session, job_id)
+            if row.state in {"completed", "refused"}:
+                raise ConfigurationError(f"job {job_id} is {row.state}, there is nothing to resume; start a new one")
+            if row.state in {"queued", "running"} and not self._dead(row):
+                raise ConfigurationError(f"job {job_id} is {row.state} in {row.holder}; let it end, or end it there")
+            row.state, row.holder, row.finished_at = "queued", self.holder, None
+            row.queued_at = row.heartbeat_at = self.now()
+            return _job(row)
+
+        return self.store._write(requeue)
+
+    def unfinished(self, order: Order) -> Job | None:
+        """The latest job with this order, where it was interrupted or its holder died."""
+        same = (JobRow.board == order.board, JobRow.suites == ",".join(order.suites), JobRow.env == order.env)
+        wanted = select(JobRow).where(*same).order_by(JobRow.id.desc()).limit(1)
+        with self.store._read() as session:
+            row = session.scalars(wanted).one_or_none()
+            if row is None or (row.release, row.cycles) != (order.release, order.cycles):
+                return None
+            died = row.state in {"queued", "running"} and self._dead(row)
+            return _job(row) if died or row.state == "interrupted" else None
+
+    def start(self, job_id: int) -> Job | None:
+        """Take the board for a job that waits; None while another has it, or waits longer.
+
+        Raises:
+            LabStableError: the job was taken from us meanwhile.
+        """
+
+        def take(session: Session) -> Job | None:
+            mine = self._own(session, job_id, "queued")
+            same_board = (JobRow.board == mine.board, JobRow.state.in_(("queued", "running")))
+            # FOR UPDATE makes PostgreSQL let one start at a time; SQLite's transactions do so anyway.
+            for row in session.scalars(select(JobRow).where(*same_board).order_by(JobRow.id).with_for_update()):
+                if row.id == job_id:
+                    continue
+                if self._dead(row):
+                    row.state, row.finished_at = "interrupted", row.heartbeat_at
+                elif row.state == "running" or (row.queued_at, row.id) < (mine.queued_at, mine.id):
+                    mine.heartbeat_at = self.now()
+                    return None
+            session.flush()  # who died gives the board back before we take it
+            mine.state, mine.started_at = "running", self.now()
+            mine.heartbeat_at = self.now()
+            return _job(mine)
+
+        return self.store._write(take)
+
+    def beat(self, job_id: int) -> None:
+        """Give a sign of life.
+
+        Raises:
+            LabStableError: the lease had run out, and the board was given to another.
+        """
+
+        def renew(session: Session) -> None:
+            self._own(session, job_id, "running").heartbeat_at = self.now()
+
+        self.store._write(renew)
+
+    def next_suite(self, job_id: int) -> Job:
+        """Note that a suite is measured; the next one's runs begin after those of now."""
+
+        def note(session: Session) -> Job:
+            row = self._own(session, job_id, "running")
+            row.done += 1
+            row.after_run, row.heartbeat_at = _last_run(session, row.board), self.now()
+            return _job(row)
+
+        return self.store._write(note)
+
+    def finish(self, job_id: int, state: JobState) -> None:
+        """Give the board back. A job that was taken from us meanwhile stays as it is."""
+
+        def end(session: Session) -> None:
+            row = _find(session, job_id)
+            if row.holder == self.holder and row.state in {"queued", "running"}:
+                row.state, row.finished_at = state, self.now()
+
+        self.store._write(end)
+
+    def holder_of(self, board: str) -> Job | None:
+        """The job that has a board."""
+        wanted = select(JobRow).where(JobRow.board == board, JobRow.state == "running")
+        with self.store._read() as session:
+            row = session.scalars(wanted).one_or_none()
+            return None if row is None else _job(row)
+
+    def unfinished_run(self, job: Job) -> int | None:
+        """The run that the job's current suite has begun and not completed."""
+        wanted = select(RunRow.id).where(
+            RunRow.board == job.board, RunRow.id > job.after_run, RunRow.status != "completed"
+        )
+        with self.store._read() as session:
+            return session.scalars(wanted.order_by(RunRow.id.desc()).limit(1)).one_or_none()
+
+    def _dead(self, row: JobRow) -> bool:
+        gone = self.gone(row.holder)
+        if gone is None:
+            return (self.now() - row.heartbeat_at).total_seconds() > LEASE_S
+        return gone
+
+    def _own(self, session: Session, job_id: int, state: JobState) -> JobRow:
+        row = _find(session, job_id)
+        if row.holder != self.holder or row.state != state:
+            raise LabStableError(
+                f"job {job_id} was taken from us: it is {row.state} in {row.holder}. This host gave no sign of life for "
+                f"more than {LEASE_S:g} s; look why, then: lab run --resume {job_id}",
+                failure="lease_lost",
+            )
+        return row
+
+
+def _find(session: Session, job_id: int) -> JobRow:
+    row = session.get(JobRow, job_id)
+    if row is None:
+        last = session.scalar(select(func.max(JobRow.id)))
+        raise ConfigurationError(f"no job {job_id}; " + (f"the latest is {last}" if last else "there are none yet"))
+    return row
+
+
+def _last_run(session: Session, board: str) -> int:
+    return session.scalar(select(func.max(RunRow.id)).where(RunRow.board == board)) or 0
+
+
+def _job(row: JobRow) -> Job:
+    return Job(
+        id=row.id,
+        board_type=row.board_type,
+        board=row.board,
+        suites=tuple(row.suites.split(",")),
+        done=row.done,
+        env=row.env,
+        release=row.release,
+        cycles=row.cycles,
+        state=cast(JobState, row.state),
+        holder=row.holder,
+        after_run=row.after_run,
+        queued_at=row.queued_at,
+        heartbeat_at=row.heartbeat_at,
+    )

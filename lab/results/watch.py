@@ -1,0 +1,184 @@
+"""Looking at a store that others write: each look is of one instant, and creates, migrates and locks nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from attrs import define, field, frozen
+from sqlalchemy import Engine, func, select
+from sqlalchemy.orm import Session
+
+from lab.errors import LabTransientError
+from lab.metrics import Measurement, Sample
+from lab.results import engine, readout, schema
+from lab.results.location import Location, locate
+from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, RunRow, SampleRow
+from lab.results.store import guarded
+
+LOCK_TIMEOUT_S: Final = 2.0
+_CHUNK: Final = 500  # ids in one query; databases bound the number of parameters
+_RUNS: Final = 20  # whose samples are in memory at once
+Params = Mapping[str, str]
+
+
+@frozen
+class RunHead:
+    """A run without its plan and provenance; see `lab.results.records.Run`."""
+
+    id: int
+    kind: str
+    board_type: str
+    board: str
+    release: str
+    status: str
+    started_at: dt.datetime
+    finished_at: dt.datetime | None
+
+
+@frozen
+class Tally:
+    """How many attempts of a run with these parameters had this outcome."""
+
+    run_id: int
+    params: Params
+    outcome: str
+    fault: str | None
+    count: int
+
+
+@frozen
+class Reading:
+    """One sample's value, in its metric's unit."""
+
+    run_id: int
+    metric: str
+    params: Params
+    value: float
+
+
+@frozen
+class JobHead:
+    """A job that waits or holds its board; see `lab.results.models.JobRow`."""
+
+    id: int
+    board_type: str
+    board: str
+    suites: str
+    state: str
+    queued_at: dt.datetime
+    heartbeat_at: dt.datetime
+
+
+@define
+class Look:
+    """The store at one instant."""
+
+    _session: Session
+
+    def heads(self) -> list[RunHead]:
+        """All runs, the oldest first."""
+        columns = (RunRow.id, RunRow.kind, RunRow.board_type, RunRow.board, RunRow.release, RunRow.status)
+        wanted = select(*columns, RunRow.started_at, RunRow.finished_at).order_by(RunRow.id)
+        return [RunHead(*row) for row in self._session.execute(wanted)]
+
+    def params(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Params]]:
+        """Run and parameters of everything that was measured in these runs."""
+        for ids in _chunks(run_ids):
+            wanted = select(MeasurementRow.run_id, MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
+            for row in self._session.execute(wanted.distinct()):
+                yield row.run_id, row.params
+
+    def measurements(self, run_ids: Sequence[int]) -> Iterator[tuple[int, list[Measurement]]]:
+        """The numbers of each of these runs, with their samples by cycle; no more than some runs' are in memory."""
+        definitions = {
+            (row.metric, row.version): readout.metric(row) for row in self._session.scalars(select(DefinitionRow))
+        }
+        rows = select(MeasurementRow.run_id, MeasurementRow.id, MeasurementRow.metric, MeasurementRow.version)
+        samples = select(
+            SampleRow.measurement_id, SampleRow.value, SampleRow.uncertainty, AttemptRow.cycle, SampleRow.flags
+        )
+        for ids in _chunks(run_ids, _RUNS):
+            taken: dict[int, list[Sample]] = {}
+            of_these = samples.join(SampleRow.attempt).where(AttemptRow.run_id.in_(ids))
+            for number, value, uncertainty, cycle, flags in self._session.execute(of_these.order_by(AttemptRow.cycle)):
+                taken.setdefault(number, []).append(Sample(value, uncertainty, cycle, readout.flags(flags)))
+            found: dict[int, list[Measurement]] = {run_id: [] for run_id in ids}
+            wanted = rows.add_columns(MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
+            for run_id, number, metric, version, params in self._session.execute(wanted.order_by(MeasurementRow.id)):
+                its_samples = tuple(taken.get(number, ()))
+                found[run_id].append(Measurement(definitions[metric, version], params, its_samples))
+            yield from found.items()
+
+    def tallies(self, run_ids: Sequence[int]) -> Iterator[Tally]:
+        """The outcomes of these runs' attempts."""
+        columns = (AttemptRow.run_id, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
+        for ids in _chunks(run_ids):
+            wanted = select(*columns, func.count()).where(AttemptRow.run_id.in_(ids)).group_by(*columns)
+            for row in self._session.execute(wanted):
+                yield Tally(*row)
+
+    def readings(self, run_ids: Sequence[int], metrics: Sequence[str]) -> Iterator[Reading]:
+        """All samples of these metrics in these runs."""
+        columns = (MeasurementRow.run_id, MeasurementRow.metric, MeasurementRow.params, SampleRow.value)
+        for ids in _chunks(run_ids):
+            wanted = select(*columns).join(SampleRow.measurement)
+            wanted = wanted.where(MeasurementRow.run_id.in_(ids), MeasurementRow.metric.in_(metrics))
+            for row in self._session.execute(wanted):
+                yield Reading(*row)
+
+    def jobs(self) -> list[JobHead]:
+        """The jobs that wait or run, the oldest first."""
+        columns = (JobRow.id, JobRow.board_type, JobRow.board, JobRow.suites, JobRow.state)
+        wanted = select(*columns, JobRow.queued_at, JobRow.heartbeat_at)
+        wanted = wanted.where(JobRow.state.in_(("queued", "running"))).order_by(JobRow.id)
+        return [JobHead(*row) for row in self._session.execute(wanted)]
+
+
+@define
+class Watcher:
+    """Looks at a store. Make one with `watch`; nothing needs to be there yet."""
+
+    location: Location
+    _engine: Engine
+    _revision: str = field(factory=schema.newest)
+
+    @contextmanager
+    def look(self) -> Iterator[Look]:
+        """One look; everything read from it is of the same instant.
+
+        Raises:
+            BoardlabError: the database is not there, locked, of another schema, or its server does not answer.
+        """
+        path = self.location.path
+        if path is not None and not path.is_file():
+            raise LabTransientError(
+                f"there are no results in {path}: the file does not exist (now); measure something, mount the disk, or "
+                "name another file with --db",
+                failure="results",
+            )
+        with guarded(self.location), Session(self._engine) as session:
+            schema.require(session.connection(), self._revision, self.location)
+            yield Look(session)
+
+
+def watch(url: str | None = None, *, timeout_s: float = LOCK_TIMEOUT_S) -> Watcher:
+    """A watcher of the results in `url`, else $LAB_DB, else the user's data directory.
+
+    Args:
+        timeout_s: how long a look waits for a lock of SQLite, or for PostgreSQL to answer.
+
+    Raises:
+        ConfigurationError: not a URL or path of a database that boardlab can use.
+    """
+    location = locate(url)
+    return Watcher(location, engine.watching(location, timeout_s))
+
+
+def _chunks(ids: Sequence[int], size: int = _CHUNK) -> Iterator[tuple[int, ...]]:
+    rest = iter(ids)
+    while chunk := tuple(itertools.islice(rest, size)):
+        yield chunk

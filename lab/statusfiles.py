@@ -1,0 +1,77 @@
+"""Small files by which one program tells others how something is: one JSON file a thing, replaced as a whole.
+
+Who switches an outlet or samples rails writes one, and forgets it; the exporter reads what is there. Nobody waits for
+anybody, and a file survives the program that wrote it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Final, TypeVar
+
+import cattrs
+from attrs import AttrsInstance, asdict, frozen
+
+OUTLETS: Final = "outlets"  # folders in the runtime folder
+RAILS: Final = "rails"
+
+Record = TypeVar("Record", bound=AttrsInstance)
+
+
+@frozen
+class OutletStatus:
+    """An outlet of a PDU, as pdudaemon names it.
+
+    Attributes:
+        command: the last one, "on" or "off". at: when it was given, seconds since 1970.
+        duration_s: until pdudaemon answered, or until we gave up.
+        commands, failures: how many so far.
+    """
+
+    pdu: str
+    outlet: str
+    command: str
+    at: float
+    duration_s: float
+    commands: int
+    failures: int
+
+
+@frozen
+class RailStatus:
+    """A sensor of one rail of a board.
+
+    Attributes:
+        rate_hz: samples per second, lately. samples, gaps: how many so far.
+        at: when this was written, seconds since 1970.
+    """
+
+    board: str
+    rail: str
+    rate_hz: float
+    samples: int
+    gaps: int
+    at: float
+
+
+def write(folder: Path, name: str, record: AttrsInstance) -> None:
+    """Tell how `name` is. A folder that cannot be written is no reason to fail: nobody is told, that is all."""
+    path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+    aside = path.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)  # not the runtime folder itself: who owns it makes it for one user
+        aside.write_text(json.dumps(asdict(record)), encoding="utf-8")
+        aside.replace(path)
+
+
+def read_all(folder: Path, kind: type[Record]) -> list[Record]:
+    """What was told in that folder, without files that are no such record."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        with contextlib.suppress(OSError, ValueError, cattrs.BaseValidationError):
+            found.append(cattrs.structure(json.loads(path.read_text(encoding="utf-8")), kind))
+    return found

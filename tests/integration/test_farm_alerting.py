@@ -1,0 +1,155 @@
+"""From a board to a webhook: board -> store -> exporter -> Prometheus -> alert -> Alertmanager; and what breaks on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import bcrypt
+import certificates
+import pytest
+from measuring_lab import Lab, running_lab
+from prometheus_server import Webhook, alertmanager, program, prometheus, until
+from virtual_bench import lab_virtual
+
+from virtual.ports import free_port
+
+LAB = Path(sys.executable).with_name("lab")
+DEADLINE_S = 180
+BOARD = "am62xx_sk-1"
+PASSWORD = "the-password-of-a-test"  # noqa: S105
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    words = ("sim", "--type", "am62xx_sk", "--haste", "0.05")
+    with running_lab(tmp_path_factory.mktemp("farm"), *words) as lab:
+        yield lab
+
+
+def measure(lab: Lab, *words: str) -> int:
+    env = lab.bench.folder / BOARD / "env.yaml"
+    return lab.pytest("--lg-env", str(env), "--medium", "sd", "--cycles", "1", *words).wait(DEADLINE_S)
+
+
+@contextlib.contextmanager
+def exporter(lab: Lab, folder: Path, *words: str) -> Iterator[str]:
+    """A running `lab exporter`; its host:port."""
+    address = f"127.0.0.1:{free_port()}"
+    farm = folder / "farm.yaml"
+    farm.write_text(
+        f"pdudaemon: {{address: '{lab.bench.state.pdudaemon}'}}\n"
+        f"schedules: [{{name: nightly, env: {BOARD}, board: {BOARD}}}]\n"
+    )
+    command = [LAB, "exporter", "--db", lab.environ["LAB_DB"], "--farm", farm, "--listen", address]
+    runtime = lab.environ["BOARDLAB_RUNTIME"]
+    command += ["--runtime", runtime, "--interval", "0.5"]
+    with program([*command, *words], f"http://{address}/-/healthy", folder / "exporter.log"):
+        yield address
+
+
+def test_a_relay_that_sticks_becomes_an_alert_at_the_webhook(lab: Lab, tmp_path: Path) -> None:
+    assert measure(lab) == 0, lab.log
+    with (
+        Webhook() as webhook,
+        alertmanager(tmp_path / "alertmanager", webhook.url) as manager,
+        exporter(lab, tmp_path) as address,
+        prometheus(tmp_path / "prometheus", address, manager) as server,
+    ):
+        until(lambda: server.query('boardlab_attempts_total{outcome="ok"} == 1'), "the store's results are scraped")
+        (boot,) = server.query(f'boardlab_boot_duration_seconds{{board="{BOARD}",stat="median"}}')
+        (sample,) = lab.samples()
+        assert float(boot["value"][1]) == sample.value
+        (target,) = server.targets()
+        assert (target["health"], target["lastError"]) == ("up", "")
+        until(lambda: server.query('boardlab_collector_up{collector="console"} == 1'), "the console server is seen")
+        (received,) = server.query("boardlab_console_received_bytes_total")
+        assert float(received["value"][1]) > 1000
+        (commands,) = server.query('boardlab_outlet_commands_total{pdu="bench",outlet="1"}')
+        assert float(commands["value"][1]) >= 2
+        assert webhook.told == []
+
+        assert lab_virtual("fault", BOARD, "stuck_relay", "--dir", lab.bench.folder).returncode == 0
+        assert measure(lab, "--cycles", "2") == 1
+        assert lab_virtual("clear", BOARD, "--dir", lab.bench.folder).returncode == 0
+        until(lambda: webhook.alert("BoardlabPowerOffIneffective"), "the alert reaches the webhook")
+        alert = webhook.alert("BoardlabPowerOffIneffective")
+        assert alert is not None
+        assert (alert["labels"]["board"], alert["labels"]["severity"]) == (BOARD, "page")
+        assert alert["annotations"]["runbook"] == "docs/runbooks.md#boardlabpoweroffineffective"
+
+
+def test_the_exporter_serves_on_while_the_store_is_locked_moved_and_migrated(lab: Lab, tmp_path: Path) -> None:
+    database = lab.folder / "results.db"
+    boot = f'boardlab_boot_duration_seconds{{board="{BOARD}",stat="avg"}}'
+    with exporter(lab, tmp_path) as address, prometheus(tmp_path / "prometheus", address) as server:
+        until(lambda: server.query("boardlab_results_stale == 0") and server.query(boot), "the results are scraped")
+        before = server.query(boot)[0]["value"][1]
+
+        locker = sqlite3.connect(database, isolation_level=None)
+        for statement in ("PRAGMA locking_mode=EXCLUSIVE", "BEGIN EXCLUSIVE", "COMMIT"):
+            locker.execute(statement)
+        until(lambda: server.query("boardlab_results_stale == 1"), "locked: stale")
+        assert server.query(boot)[0]["value"][1] == before
+        assert server.query('boardlab_collector_up{collector="disks"} == 1'), "others go on"
+        locker.close()
+        until(lambda: server.query("boardlab_results_stale == 0"), "unlocked")
+
+        away = database.rename(database.with_suffix(".away"))
+        until(lambda: server.query("boardlab_results_stale == 1"), "moved away: stale")
+        assert server.query(boot)[0]["value"][1] == before
+        away.rename(database)
+        until(lambda: server.query("boardlab_results_stale == 0"), "back")
+
+        with sqlite3.connect(database) as connection:
+            (revision,) = connection.execute("SELECT version_num FROM boardlab_schema").fetchone()
+            connection.execute("UPDATE boardlab_schema SET version_num = 'another'")
+        until(lambda: server.query("boardlab_results_stale == 1"), "of another schema: stale")
+        with sqlite3.connect(database) as connection:
+            connection.execute("UPDATE boardlab_schema SET version_num = ?", (revision,))
+        until(lambda: server.query("boardlab_results_stale == 0"), "migrated")
+    log = (tmp_path / "exporter.log").read_text()
+    assert "collector results is down: results in" in log
+    assert "locked" in log
+    assert "does not exist" in log
+    assert "collector results is up again" in log
+
+
+def test_prometheus_scrapes_over_tls_with_a_password(lab: Lab, tmp_path: Path) -> None:
+    certificates.make(tmp_path, "server")
+    secret = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+    tls = "tls_server_config: {cert_file: server.crt, key_file: server.key}"
+    (tmp_path / "web.yml").write_text(f"{tls}\nbasic_auth_users: {{prom: {secret}}}\n")
+    address = f"127.0.0.1:{free_port()}"
+    words = [LAB, "exporter", "--db", lab.environ["LAB_DB"], "--listen", address, "--web-config", tmp_path / "web.yml"]
+    scrape = {"scheme": "https", "tls_config": {"ca_file": str(tmp_path / "ca.crt")}}
+    users = {"basic_auth": {"username": "prom", "password": PASSWORD}}
+    log = tmp_path / "exporter.log"
+    with log.open("wb") as output, subprocess.Popen(words, stdout=output, stderr=output) as process:
+        try:
+            with prometheus(tmp_path / "let-in", address, **scrape, **users) as server:
+                until(lambda: server.query("boardlab_results_stale == 0"), "the scrape with a password")
+            with prometheus(tmp_path / "kept-out", address, **scrape) as server:
+                until(lambda: server.query('up{job="boardlab"} == 0'), "the scrape without one")
+                assert "401" in server.targets()[0]["lastError"]
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+    assert PASSWORD not in log.read_text()
+
+
+def test_it_refuses_to_listen_for_others_without_protection(lab: Lab) -> None:
+    done = subprocess.run(
+        [LAB, "exporter", "--db", lab.environ["LAB_DB"], "--listen", "0.0.0.0:0"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 2
+    assert "needs TLS and authentication" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

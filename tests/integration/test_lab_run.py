@@ -1,0 +1,147 @@
+"""`lab run` on simulated boards: one job at a time, killed, interrupted, resumed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from measuring_lab import ROOT, Lab, running_lab
+
+from lab.results import open_store
+from lab.results.watch import JobHead, watch
+
+LAB = Path(sys.executable).with_name("lab")
+DEADLINE_S = 180
+HASTE = "0.05"
+BUSY = 75
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    words = ("sim", "--type", "am62xx_sk", "--count", "2", "--haste", HASTE)
+    with running_lab(tmp_path_factory.mktemp("run"), *words) as lab:
+        yield lab
+
+
+def start(lab: Lab, *words: str, board: int = 1) -> subprocess.Popen[str]:
+    env = () if "--resume" in words else ("--env", str(lab.folder / "bench" / f"am62xx_sk-{board}" / "env.yaml"))
+    return subprocess.Popen(
+        [LAB, "run", *env, *words],
+        env=lab.environ,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    said, _ = process.communicate(timeout=DEADLINE_S)
+    return process.returncode, said
+
+
+def until(lab: Lab, holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert process.poll() is None, ended(process)
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def measured(lab: Lab) -> int:
+    """How many boots the latest run has."""
+    return len(lab.samples()) if Path(lab.folder / "results.db").exists() else 0
+
+
+def jobs(lab: Lab) -> list[JobHead]:
+    with watch(lab.environ["LAB_DB"]).look() as look:
+        return look.jobs()
+
+
+def pytests(lab: Lab) -> list[psutil.Process]:
+    return lab.processes("-m pytest")
+
+
+def test_a_job_measures_and_a_second_one_for_the_board_is_refused_or_waits(lab: Lab) -> None:
+    first = start(lab, "--cycles", "1", "--release", "11.01")
+    until(lab, lambda: measured(lab) > 0, first)
+    code, said = ended(start(lab, "--cycles", "1"))
+    assert code == BUSY
+    assert "am62xx_sk-1 is busy: job 1 (boot, " in said
+    waiting = start(lab, "--cycles", "1", "--wait", str(DEADLINE_S))
+    other_board = start(lab, "--cycles", "1", board=2)
+    assert ended(first)[0] == 0
+    assert ended(other_board)[0] == 0
+    assert ended(waiting)[0] == 0
+    with open_store(lab.environ["LAB_DB"]) as store:
+        runs = {run.id: run for run in store.runs()}
+        assert sorted((run.board, run.status, run.plan["cycles"]) for run in runs.values()) == [
+            ("am62xx_sk-1", "completed", 1),
+            ("am62xx_sk-1", "completed", 1),
+            ("am62xx_sk-2", "completed", 1),
+        ]
+        assert runs[1].release == "11.01"
+    assert jobs(lab) == []
+
+
+def test_a_killed_job_ends_its_pytest_and_is_resumed_at_its_next_cycle(lab: Lab) -> None:
+    job = start(lab, "--cycles", "1")
+    with open_store(lab.environ["LAB_DB"]) as store:
+        run_id = store.runs()[0].id
+        until(lab, lambda: store.runs()[0].id > run_id and measured(lab) > 0, job)
+        run = store.runs()[0].id
+        (ours,) = [head for head in jobs(lab) if head.board == "am62xx_sk-1"]
+        measuring = pytests(lab)
+        job.kill()
+        job.communicate(timeout=DEADLINE_S)
+        _, left = psutil.wait_procs(measuring, timeout=DEADLINE_S)
+        assert left == []
+        assert store.run(run).status == "interrupted"
+        kept = len(store.samples(run, "boot.time"))
+        assert 0 < kept < 3, "it was killed in the middle"
+        code, said = ended(start(lab, "--resume", str(ours.id)))
+        assert code == 0, said
+        assert f"going on with run {run}" in said
+        assert store.runs()[0].id == run
+        assert store.run(run).status == "completed"
+        assert len(store.samples(run, "boot.time")) == 3
+    assert "nothing to resume" in ended(start(lab, "--resume", str(ours.id)))[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_job_switches_the_board_off_and_goes_on_with_continue(lab: Lab, number: signal.Signals) -> None:
+    job = start(lab, "--cycles", "1")
+    with open_store(lab.environ["LAB_DB"]) as store:
+        last = store.runs()[0].id
+        until(lab, lambda: store.runs()[0].id > last and measured(lab) > 0, job)
+        job.send_signal(number)
+        code, said = ended(job)
+        assert code == 130
+        assert "go on with: lab run --resume" in said
+        assert lab.bench.status()["power"] == "off"
+        run = store.runs()[0]
+        assert run.status == "interrupted"
+        assert jobs(lab) == []
+        assert ended(start(lab, "--cycles", "1", "--continue"))[0] == 0
+        assert (store.runs()[0].id, store.run(run.id).status) == (run.id, "completed")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--suite", "sunspots"), "no suite 'sunspots'; there are: boot"),
+        (("--env", "nowhere.yaml"), "no environment 'nowhere.yaml'"),
+        (("--resume", "999"), "no job 999"),
+    ],
+)
+def test_a_wrong_order_is_refused_in_one_line(lab: Lab, words: tuple[str, ...], says: str) -> None:
+    code, said = ended(start(lab, *words))
+    assert code == 2
+    assert says in said
+    assert "Traceback" not in said

@@ -1,0 +1,173 @@
+"""The farm's sources, each by itself, and all of them on one page."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import attrs
+import farm_scrape
+import pytest
+import yaml
+from farm_scrape import PORT, SERVER, STATE, Plugs
+from prometheus_client import Metric
+
+from exporters.farm import consoles
+from exporters.farm.consoles import Consoles
+from exporters.farm.disks import Disks
+from exporters.farm.outlets import Outlets, PduDaemon
+from exporters.farm.places import Places
+from exporters.farm.usb import Usb, UsbDevice
+from exporters.labels import clean, label_name
+from exporters.naming import BASE_UNITS, name_of
+from lab import statusfiles
+from lab.errors import LabTransientError
+from lab.metrics.catalogue import ALL
+from lab.metrics.published import published
+from lab.statusfiles import OutletStatus
+
+ROOT = Path(__file__).resolve().parents[3]
+RULES = ROOT / "farm" / "prometheus" / "rules"
+
+
+def values(families: list[Metric]) -> dict[tuple[str, ...], float]:
+    """(name, values of the labels) -> value."""
+    return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
+
+
+def test_the_state_of_a_console_is_told() -> None:
+    found = values(consoles.families(SERVER))
+    assert found["boardlab_console_open", "ttyUSB0"] == 1
+    assert found["boardlab_console_received_bytes_total", "ttyUSB0"] == 5000
+    assert found["boardlab_console_last_byte_age_seconds", "ttyUSB0"] == 2.5
+    assert found["boardlab_console_line_errors_total", "ttyUSB0", "overrun"] == 2
+    assert found["boardlab_console_lateness_max_seconds", "ttyUSB0"] == 0.0003
+
+
+def test_a_lost_port_without_a_byte_and_without_counters_is_told_too() -> None:
+    lost = attrs.evolve(PORT, state="No such device", last_byte_age_s=None, line_errors=None, writer=None)
+    found = values(consoles.families(attrs.evolve(SERVER, ports=[lost])))
+    assert found["boardlab_console_open", "ttyUSB0"] == 0
+    assert not [key for key in found if "last_byte" in key[0] or "line_errors" in key[0]]
+
+
+def test_a_console_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LabTransientError):
+        Consoles(tmp_path).read()
+
+
+def test_an_outlet_is_told_by_who_switched_it_and_a_broken_file_is_nobodys(tmp_path: Path) -> None:
+    folder = tmp_path / statusfiles.OUTLETS
+    statusfiles.write(folder, "rack1/3", OutletStatus("rack1", "3", "on", 1000.0, 0.2, 40, 2))
+    statusfiles.write(folder, "rack1/3", OutletStatus("rack1", "3", "off", 1002.0, 0.5, 41, 3))
+    (folder / "broken.json").write_text("{")
+    found = values(Outlets(tmp_path).read())
+    assert found["boardlab_outlet_last_command_on", "rack1", "3"] == 0
+    assert found["boardlab_outlet_commands_total", "rack1", "3"] == 41
+    assert found["boardlab_outlet_failures_total", "rack1", "3"] == 3
+    assert len(found) == 5
+
+
+def test_a_pdudaemon_that_does_not_answer_is_an_error() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        with pytest.raises(LabTransientError, match="does not answer"):
+            PduDaemon(f"127.0.0.1:{closed.getsockname()[1]}").read()
+
+
+def test_a_disk_that_is_not_mounted_is_an_error(tmp_path: Path) -> None:
+    assert values(Disks({"results": tmp_path}).read())["boardlab_disk_size_bytes", "results"] > 0
+    with pytest.raises(LabTransientError, match="is its disk mounted"):
+        Disks({"results": tmp_path / "nowhere"}).read()
+
+
+def test_places_are_told_with_who_has_them() -> None:
+    found = values(Places(lambda: STATE).read())
+    assert found["boardlab_place_acquired", "am62x-sk-1"] == 1
+    assert found["boardlab_place_acquired_by", "am62x-sk-1", "ci1/alice"] == 1
+    assert found["boardlab_place_acquired", "am62x-sk-2"] == 0
+    assert found["boardlab_labgrid_exporter_up", "gone"] == 0
+    assert found["boardlab_reservations", "waiting"] == 1
+
+
+def test_usb_devices_are_counted_by_where_they_are_plugged_in() -> None:
+    plugs = Plugs("usb-0:2")
+    usb = Usb([UsbDevice("console", "adapter", "usb-0:2"), UsbDevice("card", "sdmux", "usb-0:3")], plugs)
+    assert values(usb.read())["boardlab_usb_device_present", "card", "sdmux", "usb-0:3"] == 0
+    plugs.plugged.add("usb-0:3")
+    plugs.new = ["usb-0:3", "usb-0:3", "usb-9:9"]
+    usb.read()
+    plugs.new = ["usb-0:3"]
+    found = values(usb.read())
+    assert found["boardlab_usb_device_present", "card", "sdmux", "usb-0:3"] == 1
+    assert found["boardlab_usb_device_enumerations_total", "card", "sdmux", "usb-0:3"] == 3
+    assert found["boardlab_usb_device_enumerations_total", "console", "adapter", "usb-0:2"] == 0
+
+
+@pytest.mark.parametrize("metric", [*ALL, *published()], ids=lambda metric: metric.name)
+def test_every_metric_of_the_catalogue_has_a_base_unit(metric: object) -> None:
+    name, unit = metric.name, metric.unit
+    assert unit in BASE_UNITS
+    assert re.fullmatch(r"boardlab_[a-z0-9_]+", name_of(name, unit).value)
+
+
+def test_no_two_metrics_have_one_name() -> None:
+    names = [n for m in (*ALL, *published()) for n in (name_of(m.name, m.unit).value, name_of(m.name, m.unit).samples)]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("size", "size"), ("Board", "param_board"), ("le", "param_le"), ("8 KiB", "param_8_kib"), ("", "param")],
+)
+def test_a_parameter_becomes_a_label(given: str, name: str) -> None:
+    assert label_name(given) == name
+
+
+@pytest.mark.parametrize(
+    ("given", "value"), [("a\tb\x00", "a?b?"), ("é ü", "é ü"), ("\udcff", "?"), ("x" * 101, "x" * 99 + "…")]
+)
+def test_a_value_of_a_label_is_cleaned(given: str, value: str) -> None:
+    assert clean(given) == value
+
+
+def expressions(text: str) -> set[str]:
+    """Names of our metrics in a text."""
+    return set(re.findall(r"(?<![\w:])boardlab_[a-z0-9_]+", text))
+
+
+def test_every_metric_of_a_rule_is_one_that_the_exporter_has(tmp_path: Path) -> None:
+    there = farm_scrape.everything(tmp_path).names
+    rules = [
+        rule
+        for path in RULES.iterdir()
+        for group in yaml.safe_load(path.read_text())["groups"]
+        for rule in group["rules"]
+    ]
+    assert len(rules) > 20
+    recorded = {rule["record"] for rule in rules if "record" in rule}
+    for rule in rules:
+        assert expressions(rule["expr"]) <= there, rule
+        assert set(re.findall(r"[a-z_]+:[\w:]+", rule["expr"])) <= recorded, rule
+
+
+def test_the_page_on_metrics_lists_every_family_but_the_benchmarks(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "farm-metrics.md").read_text(encoding="utf-8")
+    there = farm_scrape.everything(tmp_path).names
+    ours = {name_of(metric.name, metric.unit) for metric in (*ALL, *published())}
+    benchmarks = {text for name in ours for text in (name.value, name.uncertainty, name.samples)}
+    families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in there - benchmarks}
+    assert {name for name in families if f"`{name}`" not in page} == set()
+
+
+def test_every_alert_has_a_page_that_says_what_to_do() -> None:
+    page = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
+    rules = yaml.safe_load((RULES / "alerts.yml").read_text())["groups"][0]["rules"]
+    alerts = [rule for rule in rules if "alert" in rule]
+    for rule in alerts:
+        name = rule["alert"]
+        assert rule["annotations"]["runbook"] == f"docs/runbooks.md#{name.lower()}"
+        section = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
+        assert len(section.split()) > 25, name
+    assert set(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == {rule["alert"] for rule in alerts}

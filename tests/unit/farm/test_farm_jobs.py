@@ -1,0 +1,199 @@
+"""One job at a time per board; a board comes back from who died."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporters.farm.jobs import Due, Jobs
+from lab.errors import ConfigurationError, LabStableError
+from lab.farm import holder
+from lab.results import Store, open_store
+from lab.results.jobs import LEASE_S, Job, JobBook, Order
+from lab.results.watch import watch
+
+ORDER = Order("am62xx_sk", "b1", ("boot", "power"), "envs/am62x.yaml", "11.01", 20)
+START = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)
+
+
+class Wall:
+    """A wall clock that a test turns."""
+
+    def __init__(self) -> None:
+        self.at = START
+
+    def __call__(self) -> dt.datetime:
+        return self.at
+
+    def later(self, seconds: float) -> None:
+        self.at += dt.timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "results.db")) as store:
+        yield store
+
+
+@pytest.fixture
+def wall() -> Wall:
+    return Wall()
+
+
+def book(store: Store, wall: Wall, name: str, *, dead: set[str] | None = None) -> JobBook:
+    """The book as the process `name` has it, on a host that knows who of `dead` has died, or on another (None)."""
+    return JobBook(store, name, lambda who: None if dead is None else who in dead, wall)
+
+
+def started(jobs: JobBook, order: Order = ORDER) -> Job:
+    job = jobs.start(jobs.enqueue(order).id)
+    assert job is not None
+    return job
+
+
+def test_a_board_has_one_job_at_a_time_and_the_longest_waiting_one_is_next(store: Store, wall: Wall) -> None:
+    first, second, third = (book(store, wall, name) for name in ("one", "two", "three"))
+    running = started(first)
+    waiting = second.enqueue(ORDER)
+    wall.later(1)
+    later = third.enqueue(ORDER)
+    assert second.start(waiting.id) is None
+    first.finish(running.id, "completed")
+    assert third.start(later.id) is None
+    assert second.start(waiting.id) is not None
+    assert third.start(later.id) is None
+
+
+def test_other_boards_are_not_waited_for(store: Store, wall: Wall) -> None:
+    started(book(store, wall, "one"))
+    started(book(store, wall, "two"), Order("am62xx_sk", "b2", ("boot",), "e", "", None))
+
+
+def test_the_database_itself_refuses_a_second_holder(store: Store, wall: Wall) -> None:
+    jobs = [book(store, wall, f"process {n}") for n in range(8)]
+    ids = [job_book.enqueue(ORDER).id for job_book in jobs]
+    gate = threading.Barrier(len(jobs))
+    got: list[int] = []
+
+    def take(which: int) -> None:
+        gate.wait()
+        if jobs[which].start(ids[which]) is not None:
+            got.append(ids[which])
+
+    threads = [threading.Thread(target=take, args=(n,)) for n in range(len(jobs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == [ids[0]]
+
+
+def test_a_job_of_a_process_that_was_killed_gives_its_board_back_at_once(store: Store, wall: Wall) -> None:
+    killed = started(book(store, wall, "one"))
+    other = book(store, wall, "two", dead={"one"})
+    assert other.start(other.enqueue(ORDER).id) is not None
+    assert other.take_up(killed.id).state == "queued"
+
+
+def test_a_silent_job_of_another_host_keeps_its_board_until_the_lease_ends(store: Store, wall: Wall) -> None:
+    one, two = book(store, wall, "one"), book(store, wall, "two")
+    silent = started(one)
+    waiting = two.enqueue(ORDER)
+    wall.later(LEASE_S - 1)
+    assert two.start(waiting.id) is None
+    one.beat(silent.id)
+    wall.later(LEASE_S - 1)
+    assert two.start(waiting.id) is None
+    wall.later(2)
+    assert two.start(waiting.id) is not None
+    with pytest.raises(LabStableError, match="taken from us"):
+        one.beat(silent.id)
+    one.finish(silent.id, "completed")
+    assert two.holder_of("b1") is not None
+
+
+def test_a_job_that_died_waiting_holds_up_nobody(store: Store, wall: Wall) -> None:
+    book(store, wall, "one").enqueue(ORDER)
+    wall.later(LEASE_S + 1)
+    started(book(store, wall, "two"))
+
+
+def test_a_job_goes_on_with_its_suite_and_that_suites_run(store: Store, wall: Wall) -> None:
+    store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
+    jobs = book(store, wall, "one")
+    job = started(jobs)
+    assert jobs.unfinished_run(job) is None, "an older run is none of this job's"
+    boot = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={}).id
+    assert jobs.unfinished_run(job) == boot
+    store.finish_run(boot, "completed")
+    assert jobs.unfinished_run(job) is None
+    job = jobs.next_suite(job.id)
+    power = store.begin_run("power", "am62xx_sk", "b1", "11.01", plan={}, provenance={}).id
+    after = book(store, wall, "two", dead={"one"})
+    again = after.take_up(job.id)
+    assert again.suites[again.done] == "power"
+    assert after.unfinished_run(again) == power
+
+
+def test_a_job_that_is_finished_or_alive_is_not_resumed(store: Store, wall: Wall) -> None:
+    one = book(store, wall, "one")
+    job = started(one)
+    other = book(store, wall, "two", dead=set())
+    with pytest.raises(ConfigurationError, match="running in one"):
+        other.take_up(job.id)
+    one.finish(job.id, "completed")
+    with pytest.raises(ConfigurationError, match="nothing to resume"):
+        other.take_up(job.id)
+    with pytest.raises(ConfigurationError, match="no job 99; the latest is 1"):
+        other.take_up(99)
+
+
+def test_continue_takes_up_what_was_interrupted_and_nothing_else(store: Store, wall: Wall) -> None:
+    one = book(store, wall, "one")
+    job = started(one)
+    after = book(store, wall, "two", dead={"one"})
+    found = after.unfinished(ORDER)
+    assert found is not None
+    assert found.id == job.id
+    assert after.unfinished(Order("am62xx_sk", "b1", ("boot",), ORDER.env, "11.01", 20)) is None
+    assert book(store, wall, "three", dead=set()).unfinished(ORDER) is None
+    one.finish(job.id, "failed")
+    assert after.unfinished(ORDER) is None, "a board that failed is not measured on; the next timer begins anew"
+
+
+def test_the_metrics_tell_waiting_running_and_stuck_jobs_apart(store: Store, wall: Wall) -> None:
+    running = started(book(store, wall, "one"))
+    book(store, wall, "two").enqueue(ORDER)
+    stuck = started(book(store, wall, "three"), Order("am62xx_sk", "b2", ("boot",), "e", "", None))
+    wall.later(LEASE_S + 1)
+    book(store, wall, "one").beat(running.id)
+    families = Jobs(watch(store.url), [Due("b1", "boot", 86400.0)], wall).read()
+    values = {(s.name, *sorted(s.labels.items())): s.value for family in families for s in family.samples}
+    kind = ("board_type", "am62xx_sk")
+    assert values["boardlab_jobs", ("board", "b1"), kind, ("state", "running")] == 1
+    assert values["boardlab_jobs", ("board", "b1"), kind, ("state", "queued")] == 0, "it died while it waited"
+    assert values["boardlab_jobs", ("board", "b2"), kind, ("state", "stuck")] == 1
+    assert values["boardlab_job_heartbeat_age_seconds", ("board", "b2"), kind] == LEASE_S + 1
+    assert values["boardlab_schedule_interval_seconds", ("board", "b1"), ("kind", "boot")] == 86400
+    assert stuck.id != running.id
+
+
+def test_a_holder_is_gone_when_its_process_is_or_its_host_was_booted_again(tmp_path: Path) -> None:
+    mine = holder.me()
+    assert holder.gone(mine) is False
+    with subprocess.Popen(["sleep", "60"]) as child:
+        host, boot, _, _ = mine.rsplit("/", 3)
+        start = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        its = f"{host}/{boot}/{child.pid}/{start}"
+        assert holder.gone(its) is False
+        child.kill()
+    assert holder.gone(its) is True
+    assert holder.gone(mine.replace(boot, "another-boot")) is True
+    assert holder.gone(f"{host}/{boot}/{os.getpid()}/1") is True, "the number was given to another process"
+    assert holder.gone(f"elsewhere/{boot}/1/1") is None

@@ -1,0 +1,111 @@
+"""farm.yaml: checked, and made into units that systemd accepts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from typer.testing import CliRunner
+
+from lab.errors import ConfigurationError
+from lab.farm import commands
+from lab.farm.config import Exporter, Farm, PduDaemon, Schedule, UsbEntry, load
+from lab.farm.units import units, write
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "farm" / "farm.yaml"
+INSTALLED = "/etc/boardlab/farm.yaml"
+WORST_EXPOSURE = 2.5  # of 10; systemd calls up to 4 "ok", and an unprotected service has 9.6
+
+
+def test_the_units_in_the_repository_are_those_of_the_example() -> None:
+    found = {path.name: path.read_text() for path in (ROOT / "farm" / "systemd").iterdir()}
+    assert found == units(load(EXAMPLE), INSTALLED)
+
+
+def here(tmp_path: Path) -> Farm:
+    """The example on this host: its programs exist, its user too."""
+    program = tmp_path / "lab"
+    program.symlink_to(sys.executable)
+    example = load(EXAMPLE)
+    pdudaemon = attrs.evolve(example.pdudaemon, program=str(program))
+    return attrs.evolve(example, user="daemon", program=str(program), pdudaemon=pdudaemon)
+
+
+def test_systemd_finds_nothing_wrong_with_them(tmp_path: Path) -> None:
+    paths = write(units(here(tmp_path), INSTALLED), tmp_path)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *paths], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_they_are_hardened(tmp_path: Path) -> None:
+    for path in write(units(here(tmp_path), INSTALLED), tmp_path):
+        if path.suffix == ".service":
+            words = ["systemd-analyze", "security", "--offline=true", "--no-pager", path]
+            done = subprocess.run(words, check=True, capture_output=True, text=True)
+            (exposure,) = re.findall(r"exposure level for .*: ([\d.]+)", done.stdout)
+            assert float(exposure) <= WORST_EXPOSURE, path.name
+
+
+def test_the_timers_come_when_they_should(tmp_path: Path) -> None:
+    for schedule, expected in zip(load(EXAMPLE).schedules, ("*-*-* 02:00:00", "Sun *-*-* 04:00:00"), strict=True):
+        done = subprocess.run(
+            ["systemd-analyze", "calendar", schedule.calendar], check=True, capture_output=True, text=True
+        )
+        assert f"Normalized form: {expected}" in done.stdout
+        assert f"OnCalendar={schedule.calendar}" in units(load(EXAMPLE), INSTALLED)[f"boardlab-{schedule.name}.timer"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("usr: me", "usr"),
+        ("user: 7", "put it in quotes"),
+        ("directory: here", "expected an absolute path"),
+        ("user: 'a b'", "no blanks"),
+        ("schedules: [{name: 'Not a name', env: e, board: b}]", "small letters"),
+        ("schedules: [{name: n, env: e, board: b, at: '25:00'}]", "time of day"),
+        ("schedules: [{name: n, env: 'e; rm -rf /', board: b}]", "no blanks"),
+        ("schedules: [{name: n, env: e, board: b, every: month}]", "every"),
+        ("schedules: [{name: n, env: e, board: b}, {name: n, env: e, board: b}]", "two are called 'n'"),
+        ("- a list", "expected keys and values"),
+        ("a: [", "not YAML"),
+    ],
+)
+def test_a_wrong_farm_is_refused_with_its_key(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "farm.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load(path)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_check_names_what_a_schedule_does_not_find(tmp_path: Path) -> None:
+    path = tmp_path / "farm.yaml"
+    entries = (
+        "{name: a, env: sim-am62x.yaml, board: am62xx_sk-1}",
+        "{name: b, env: sim-am62x.yaml, board: another}",
+        "{name: c, env: nowhere.yaml, board: x}",
+        "{name: d, env: sim-am62x.yaml, board: am62xx_sk-1, suite: 'boot,sunspots'}",
+    )
+    path.write_text(f"directory: {ROOT}\nschedules: [{', '.join(entries)}]\n")
+    done = CliRunner().invoke(commands.app, ["check", str(path)])
+    assert done.exit_code == 2
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3
+    assert "b: sim-am62x.yaml is of board 'am62xx_sk-1', not 'another'" in lines[0]
+    assert "no environment 'nowhere.yaml'" in lines[1]
+    assert "no suite 'sunspots'; there are: boot" in lines[2]
+
+
+def test_the_page_on_the_farm_explains_every_key() -> None:
+    page = (ROOT / "docs" / "farm.md").read_text(encoding="utf-8")
+    keys = {f.name for record in (Farm, Exporter, PduDaemon, UsbEntry, Schedule) for f in attrs.fields(record)}
+    assert {key for key in keys if f"`{key}`" not in page} == set()
