@@ -27,7 +27,8 @@ class Outcome:
         fault: whose fault it is said to be: "board", "lab" or "test".
         transient: whether the cycle is tried again.
         may_succeed: whether an attempt may also go well, since the fault strikes by chance.
-        trial: what shows it: "boot", "login" (a boot and a login), "off" (the power off after a boot), "bootloader".
+        trial: what shows it: "boot", "login" (a boot and a login), "off" (the power off after a boot), "bootloader",
+            "suspend" (a boot, a login and a sleep). The test of all faults (tests/integration/test_sim_faults.py) does it.
     """
 
     failures: tuple[str, ...] = ()
