@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import frozen
-from stamps_compare import print_table, prepare, share, share_of_core, spread, truth_ns, watch
+from stamps_compare import prepare, print_table, share, share_of_core, spread, truth_ns, watch
 from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
 
 from lab.clock import MonotonicRaw

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attrs import frozen
-from stamps_compare import print_table, prepare, spread, truth_ns, watch
+from stamps_compare import prepare, print_table, spread, truth_ns, watch
 from stamps_line import FIFO_BYTES, MARKERS
 from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
 
