@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from stamps_compare import print_table
-from stamps_line import boot_text, stand_aside
+from stamps_line import boot_text
 
 from lab.clock import MonotonicRaw
 from virtual.line import BITS_PER_BYTE
@@ -74,10 +74,7 @@ def sent(adapters: list[UartAdapter], of: int) -> int:
 
 
 def read_all(paths: list[str]) -> None:
-    """Read and forget, at ordinary priority and off the pacing's core."""
-    core = min(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, set(range(os.cpu_count() or 1)) - {core} or {core})
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    """Read and forget."""
     poll = select.epoll()
     for path in paths:
         poll.register(os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK), select.EPOLLIN)
@@ -97,7 +94,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.read:
         read_all(options.read)
-    stand_aside(min(os.sched_getaffinity(0)))
+    with contextlib.suppress(PermissionError):  # as the virtual bench does
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     rows = [
         asyncio.run(measure(adapters, fifo, options.seconds)) for adapters in options.adapters for fifo in options.fifo
     ]

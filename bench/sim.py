@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import frozen
-from stamps_compare import print_table, reserve_core, share, share_of_core, spread, truth_ns, watch
+from stamps_compare import prepare, print_table, share, share_of_core, spread, truth_ns, watch
 from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
 
 from lab.clock import MonotonicRaw
@@ -89,7 +89,7 @@ def main() -> int:
     parser.add_argument("--board-type", default="am62xx_sk", help="one of the K3 boards")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     options = parser.parse_args()
-    core = reserve_core()
+    core = prepare()
     rows = []
     for boards in options.boards:
         with bench(options.board_type, boards, options.haste, core) as (folder, state):

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attrs import frozen
-from stamps_compare import print_table, reserve_core, spread, truth_ns, watch
+from stamps_compare import prepare, print_table, spread, truth_ns, watch
 from stamps_line import FIFO_BYTES, MARKERS
 from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
 
@@ -71,7 +71,7 @@ def main() -> int:
     parser.add_argument("--boots", type=int, default=500, help="for all consoles together")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     options = parser.parse_args()
-    line_core = reserve_core()
+    line_core = prepare()
     rows = []
     for consoles in options.consoles:
         for peer in options.peers:

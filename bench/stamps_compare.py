@@ -20,12 +20,9 @@ PRIORITY = 10  # the console server's own
 POLL_S = 0.02
 
 
-def reserve_core() -> int:
-    """Keep this program, and the peers that it starts, off the first core; returns that core, which is the line's.
-
-    They also get the default of SIGINT, which ends grabserial and which a background shell has them ignore.
-    """
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def prepare() -> int:
+    """Keep this program, and the peers that it starts, off the first core; returns that core, which is the line's."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # grabserial ends by it; background shells ignore it
     line_core = min(os.sched_getaffinity(0))
     os.sched_setaffinity(0, os.sched_getaffinity(0) - {line_core} or {line_core})
     return line_core

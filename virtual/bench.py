@@ -212,6 +212,12 @@ def _prefer_real_time() -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
+def _allow_open_files() -> None:
+    """Take what the host allows: a UART has up to four files, and shells begin with 1024 for a process."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def _announce(wanted: Wanted, state: BenchState) -> None:
     """Write each board's environment into its folder, the first one's into the bench's too, and tell of the bench."""
     for board in state.boards:
@@ -228,6 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bench as a process of its own; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     asked = wanted.read(arguments)
+    _allow_open_files()
     lock = hold(asked.folder, LOCK_PATIENCE_S)
     if lock is None:
         _log.error("another bench runs in %s", asked.folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +115,16 @@ def test_a_strap_is_a_relay_behind_http(lab: Lab) -> None:
     assert requests.get(panel(lab, "nobody/straps/bit0"), timeout=5).status_code == 404
 
 
+@pytest.fixture
+def _usual_limit_of_open_files() -> Iterator[None]:
+    """As a shell has it, whatever this session was given."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("_usual_limit_of_open_files")
 def test_sixty_four_boards_come_up_with_environments_a_pdu_outlet_and_tcp_ports_each(tmp_path: Path) -> None:
     words = ("--type", "am62xx_sk", "--count", "64", "--haste", HASTE, "--tcp-port", "0")
     with running_bench(tmp_path / "bench", "sim", *words) as bench:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -80,6 +81,7 @@ class Model:
         return ""
 
 
+@cache
 def model(board_type: str, release: str | None = None) -> Model:
     """The model of a board type; the newest release unless told which.
 
@@ -101,9 +103,10 @@ def model(board_type: str, release: str | None = None) -> Model:
     return Model(board, board.identity, name, board.releases[name], family, profile(family.profile))
 
 
-def simulated() -> list[str]:
+@cache
+def simulated() -> tuple[str, ...]:
     """The board types that can be simulated."""
-    return [name for name in boards.names() if (board := boards.load(name)).identity and board.releases]
+    return tuple(name for name in boards.names() if (board := boards.load(name)).identity and board.releases)
 
 
 def _families() -> dict[str, Family]:
