@@ -140,6 +140,8 @@ def test_a_session_that_is_ended_while_the_board_sleeps_is_resumed_at_the_next_c
         time.sleep(0.1)
     process.send_signal(ended_by)
     process.wait(DEADLINE_S)
+    if ended_by != signal.SIGKILL:
+        assert sim.bench.status()["power"] == "off"
     run = attempts(sim)[0].run_id
     resumed = session(sim, "--resume", str(run))
     assert resumed.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
