@@ -61,6 +61,13 @@ class Napper:
         ]
 
 
+def is_put_back(board: Napper) -> bool:
+    """Whether the console prints again, as loud as it was, and no constraint is left."""
+    kernel = board.kernel
+    cleared = kernel.settings.get("qos", "0") == "0" and kernel.settings.get("mcu_wakeup", "disabled") == "disabled"
+    return kernel.console_attached and cleared and kernel.console_level == 1
+
+
 def kernel_error(done: Suspended, true: Wakeup) -> float:
     """How far the kernel's latency is from the truth, in units of its ±."""
     value, bound = done.kernel_ms

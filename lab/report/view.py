@@ -16,7 +16,7 @@ from lab.report.excerpt import Gap, excerpt
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import guide_cell, label, number, with_uncertainty
 from lab.results.logs import LogLine, console_log, lines, plain, window
-from lab.results.overview import STAGE, Overview, attempts_of, tried
+from lab.results.overview import Overview, attempts_of, name_of, tried
 from lab.results.plots import Series
 from lab.results.records import CONSOLE_LOG, Attempt, Run
 
@@ -209,7 +209,7 @@ def _entry(run: Overview, attempt: Attempt, artifacts: ArtifactStore, names: Nam
     metrics = {m.metric.name: m.metric for m in run.measurements}
     numbers = tuple(
         (
-            s.params.get(STAGE, s.metric),
+            name_of(s),
             with_uncertainty(s.value, s.uncertainty, metrics[s.metric]),
             "" if s.log_start is None else f"{s.log_start}–{s.log_end}",
         )

@@ -54,7 +54,7 @@ def _attempt(attempt: Attempt, run: Overview, artifacts: ArtifactStore, metric: 
     numbers = [
         [
             f"  {s.metric}",
-            s.params.get("stage", ""),
+            s.params.get("stage") or s.params.get("rail", ""),
             with_uncertainty(s.value, s.uncertainty, units[s.metric]),
             "-" if s.log_start is None else f"bytes {s.log_start}..{s.log_end}",
         ]

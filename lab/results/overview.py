@@ -8,7 +8,7 @@ from attrs import define, frozen
 
 from lab.metrics import Flag, Measurement, Metric, Summary, summarise
 from lab.metrics.catalogue import BOOT_STAGE
-from lab.results.records import Attempt, Run
+from lab.results.records import Attempt, Run, SampleRecord
 from lab.results.store import Store
 
 STAGE = "stage"  # the parameter that tells the samples of boot.stage apart
@@ -115,6 +115,13 @@ def overview(store: Store, run_id: int) -> Overview:
 def attempts_of(attempts: list[Attempt], measurement: Measurement) -> list[Attempt]:
     """The attempts, good and failed, that gave or would have given a measurement's samples."""
     return [a for a in attempts if measurement.params.items() >= a.params.items()]
+
+
+def name_of(sample: SampleRecord) -> str:
+    """How a sample is called among those of its attempt: by its stage or rail where it has one."""
+    if STAGE in sample.params:
+        return sample.params[STAGE]
+    return f"{sample.metric} {sample.params.get('rail', '')}".strip()
 
 
 def tried(attempts: list[Attempt]) -> int:

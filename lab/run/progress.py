@@ -9,7 +9,7 @@ from attrs import define, field
 
 from lab.clock import Clock
 from lab.errors import BoardlabError
-from lab.metrics import Sample, summarise
+from lab.metrics import Sample, Summary, summarise
 
 
 @define
@@ -40,8 +40,7 @@ class Progress:
         elapsed_s = (self.clock.now_ns() - self._start_ns) / 1e9
         eta_s = elapsed_s / self.done * (self.total - self.done)
         self.write(
-            f"{medium:5} {cycle:3}/{cycles}  {sample.value:7.3f} s ± {sample.uncertainty * 1e3:.1f} ms"
-            f"   mean {figures.mean:.3f} (min {figures.min:.3f}, max {figures.max:.3f})"
+            f"{medium:5} {cycle:3}/{cycles}  {_figures(sample, figures)}"
             f"   elapsed {_clock(elapsed_s)}  ETA {_clock(eta_s)}"
         )
 
@@ -51,6 +50,19 @@ class Progress:
         self.write(
             f"{medium:5} {cycle:3}/{cycles}  attempt {number} FAILED [{error.failure}, {error.fault}]: {error} -> {what_next}"
         )
+
+
+def _figures(sample: Sample, figures: Summary) -> str:
+    """The cycle's value and those of all so far; below a second in milliseconds."""
+    if figures.mean >= 1:
+        return (
+            f"{sample.value:7.3f} s ± {sample.uncertainty * 1e3:.1f} ms"
+            f"   mean {figures.mean:.3f} (min {figures.min:.3f}, max {figures.max:.3f})"
+        )
+    return (
+        f"{sample.value * 1e3:7.2f} ms ± {sample.uncertainty * 1e3:.3f} ms"
+        f"   mean {figures.mean * 1e3:.2f} (min {figures.min * 1e3:.2f}, max {figures.max * 1e3:.2f})"
+    )
 
 
 def _clock(seconds: float) -> str:

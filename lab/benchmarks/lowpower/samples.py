@@ -34,18 +34,19 @@ def of_suspend(done: Suspended, cycle: int, flags: frozenset[Flag], log: bytes, 
         window = (first.position - 1, done.answer.position)
         add(metrics.first_byte, done.since_edge_ms(first), (window[0], first.position))
         add(metrics.prompt, done.since_edge_ms(done.answer), window)
-    return [*samples, *_power(done, cycle, flags, done.answer.position)]
+    return [*samples, *_power(done, cycle, flags)]
 
 
-def _power(done: Suspended, cycle: int, flags: frozenset[Flag], position: int) -> Iterator[BootSample]:
+def _power(done: Suspended, cycle: int, flags: frozenset[Flag]) -> Iterator[BootSample]:
     """A sample of each rail that has a mean, and of the total."""
     if done.power is None:
         return
-    metrics = RESUMES[done.plan.mode]
+    metrics, end = RESUMES[done.plan.mode], done.answer.position
+    window = (end - len(done.answer.text), end)  # the board slept until it said this
     for metric, power in [*((metrics.rail, rail) for rail in done.power.rails), (metrics.total, done.power.total)]:
         if power.mean_w is not None and power.uncertainty_w is not None:
             reading = Sample(power.mean_w * 1e3, power.uncertainty_w * 1e3, cycle, flags | power.flags)
-            yield BootSample(metric, params(done.plan) | {"rail": power.rail}, reading, position, position)
+            yield BootSample(metric, params(done.plan) | {"rail": power.rail}, reading, *window)
 
 
 def of_boot(watch: BootWatch, plan: Plan, cycle: int, flags: frozenset[Flag]) -> list[BootSample]:

@@ -22,6 +22,7 @@ MOMENTS: Final = (
 )
 ANY_BYTE: Final = (MomentPattern(FIRST_BYTE, r"[^\n]"),)  # looked for from the wake-up edge on
 ENTRY_S = 10.0  # from the command until the shell has begun with it
+FLOOD_BYTES = 65_536  # from the command on, without an answer; a board that suspends says nothing
 RESTORE_S = 30.0  # from the answer until everything is put back
 EARLY_S = 1.5  # an alarm counts whole seconds from one that has begun; a wake-up so long before it is none of its own
 
@@ -74,6 +75,7 @@ class SuspendWatch:
     _last_ns: int = field(init=False)
     silence: tuple[int, int] = field(init=False)
     _restored: bool = field(default=False, init=False)
+    _unanswered_bytes: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._last_ns = self.sent_ns
@@ -95,6 +97,7 @@ class SuspendWatch:
         if not self._restored and t_ns - self._last_ns > self.silence[1] - self.silence[0]:
             self.silence = (self._last_ns, t_ns)
         self._last_ns = t_ns
+        self._unanswered_bytes += len(data) if self.answer is None else 0
 
     def moment(self, moment: MomentLike) -> None:
         """Take note of a moment of MOMENTS or ANY_BYTE."""
@@ -128,6 +131,12 @@ class SuspendWatch:
                     failure="console_not_restored",
                 )
             return
+        if self._unanswered_bytes > FLOOD_BYTES:
+            raise BoardTransientError(
+                f"the console does not fall silent: {self._unanswered_bytes} bytes since the board was told to sleep. The last "
+                f"line: {last_line(self._text.encode('latin-1'))!r}",
+                failure="log_flood",
+            )
         if not self.begun and now_ns - self.sent_ns > ENTRY_S * 1e9:
             raise BoardTransientError(
                 f"the shell did not take the command within {ENTRY_S:g} s; the last on the console was "

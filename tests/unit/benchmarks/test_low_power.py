@@ -1,4 +1,4 @@
-"""A suspend is judged by its console, the kernel's log, its counters, and whoever names the mode."""
+"""Low power: what the kernel's log says, who names the mode, how it is selected, and what stands in the way."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from attrs import evolve, frozen
 
 from lab import boards
 from lab.benchmarks.lowpower.evidence import KERNEL, Evidence, of_mcu, of_power, verify
-from lab.benchmarks.lowpower.judge import Observed, judge
 from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.modes import Constraint, Plan, constraint, release_of
-from lab.benchmarks.lowpower.preflight import Found, Stats, arm, preflight, stats
+from lab.benchmarks.lowpower.preflight import Found, arm, preflight, stats
 from lab.benchmarks.lowpower.script import commands
-from lab.benchmarks.lowpower.watch import SuspendWatch, WakeEdge
 from lab.boards import LowPower
-from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError, TestTransientError
+from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, TestTransientError
 
 S = 1_000_000_000
 AM62 = boards.load("am62xx_sk")
@@ -48,15 +46,6 @@ def without_mode(lines: Sequence[str], *more: str) -> list[str]:
     return [re.sub(r"ti_sci: wakeup source:0x50.*", "ti_sci_resume: wakeup source: 0x50", line) for line in lines] + [
         *more
     ]
-
-
-@frozen
-class Marker:
-    name: str
-    t_ns: int
-    text: str = ""
-    position: int = 0
-    uncertainty_ns: int = 1_000_000
 
 
 @frozen
@@ -224,75 +213,3 @@ def test_a_wake_up_source_that_does_not_take_is_an_error() -> None:
 def test_counters_that_are_not_there_are_an_error() -> None:
     with pytest.raises(TestTransientError, match="CONFIG_PM_SLEEP"):
         stats(Shell({}))
-
-
-# --- the watch ---------------------------------------------------------------------------------------------------------
-
-
-def watched(plan: Plan = WOKEN, alarm_s: int = 65) -> SuspendWatch:
-    watch = SuspendWatch(AM62, plan, 0, alarm_s)
-    watch.feed(b"boardlab: going 0\r\n", S // 10)
-    watch.moment(Marker("going", S // 10))
-    return watch
-
-
-def answered(watch: SuspendWatch, at_ns: int, status: int = 0) -> SuspendWatch:
-    watch.feed(b"boardlab: back", at_ns)
-    watch.moment(Marker("answer", at_ns, f"boardlab: back {status}"))
-    watch.feed(b"boardlab: restored 0\r\n" + PROMPT.encode(), at_ns + S // 100)
-    watch.moment(Marker("restored", at_ns))
-    return watch
-
-
-def failure(watch: SuspendWatch, now_ns: int) -> str:
-    with pytest.raises(BoardlabError) as raised:
-        watch.check(now_ns)
-    assert len(str(raised.value)) > 40
-    return raised.value.failure
-
-
-def test_a_board_that_was_woken_and_answers_is_done() -> None:
-    watch = watched()
-    assert not watch.asleep(3 * S)
-    assert watch.asleep(4 * S)
-    watch.edge = WakeEdge("uart", 5 * S, 5 * S + 1_000_000)
-    answered(watch, 6 * S).check(7 * S)
-    assert watch.done
-    assert watch.asleep_s == pytest.approx(5.9)
-
-
-def test_each_way_to_fail_has_its_class() -> None:
-    assert failure(SuspendWatch(AM62, Plan("deep_sleep"), 0, 5), 11 * S) == "did_not_suspend"
-    assert failure(answered(watched(), 2 * S, status=1), 3 * S) == "suspend_refused"
-    assert failure(answered(watched(), 4 * S), 5 * S) == "early_wake"
-    assert failure(answered(watched(Plan("deep_sleep", "rtc", 5), 5), 2 * S), 3 * S) == "early_wake"
-    assert failure(watched(Plan("deep_sleep", "rtc", 5), 5), 31 * S) == "hung_resume"
-    woken = watched()
-    woken.edge = WakeEdge("uart", 5 * S, 5 * S)
-    woken.check(19 * S)
-    assert failure(woken, 21 * S) == "hung_resume"
-    half = watched()
-    half.moment(Marker("answer", 6 * S, "boardlab: back 0"))
-    assert failure(half, 40 * S) == "console_not_restored"
-
-
-def test_a_board_that_woke_by_itself_just_before_the_key_woke_early() -> None:
-    watch = watched()
-    watch.edge = WakeEdge("uart", 5 * S, 5 * S + 1_000_000)
-    assert failure(answered(watch, 5 * S - 1), 6 * S) == "early_wake"
-
-
-def test_a_suspend_that_the_kernel_did_not_count_is_none() -> None:
-    done = answered(watched(Plan("deep_sleep", "rtc", 5), 5), 5 * S)
-    observed = Observed(FOUND, Stats(3, 0), Stats(3, 0), DEEP, None, None)
-    with pytest.raises(BoardTransientError, match="counts 0 more successes") as raised:
-        judge(done, observed)
-    assert raised.value.failure == "did_not_suspend"
-    assert judge(done, evolve(observed, after=Stats(4, 0))).kernel_ms[0] == pytest.approx(354.951)
-
-
-def test_a_log_without_the_lines_of_the_resume_gives_no_number() -> None:
-    done = answered(watched(Plan("deep_sleep", "rtc", 5), 5), 5 * S)
-    lines = [line for line in DEEP if "Enabling" not in line]
-    with pytest.raises(TestTransientError, match="Enabling non-boot CPUs"):
-        judge(done, Observed(FOUND, Stats(0, 0), Stats(1, 0), lines, None, None))

@@ -107,6 +107,7 @@ def _devices(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
         yield from kernel.attach_console(attached=text.upper() in {"Y", "1"})
         return ""
 
+    clock = f"/sys/class/rtc/{model.board.low_power.rtc}"
     attached = Node(lambda: "Y\n" if kernel.console_attached else "N\n", console)
     nodes = {
         **{f"/sys/class/tty/{uart.linux}/console": _fixed("N\n") for uart in model.board.uarts if uart.linux},
@@ -116,9 +117,9 @@ def _devices(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
         f"{base}/power/control": _setting(kernel.settings, "uart_control", "on"),
         f"{base}/power/autosuspend_delay_ms": _setting(kernel.settings, "uart_autosuspend", "-1"),
         f"/sys/class/tty/{tty}/power/wakeup": _setting(kernel.settings, "tty_wakeup", "disabled"),
-        "/sys/class/rtc/rtc0/name": _fixed("rtc-ti-k3 2b1f0000.rtc\n"),
-        "/sys/class/rtc/rtc0/since_epoch": Node(lambda: f"{int(sleeper.wall_s)}\n"),
-        "/sys/class/rtc/rtc0/wakealarm": Node(lambda: sleeper.alarm_text, sleeper.set_alarm),
+        f"{clock}/name": _fixed("rtc-ti-k3 2b1f0000.rtc\n"),
+        f"{clock}/since_epoch": Node(lambda: f"{int(sleeper.wall_s)}\n"),
+        f"{clock}/wakealarm": Node(lambda: sleeper.alarm_text, sleeper.set_alarm),
         "/sys/class/thermal/thermal_zone0/temp": _fixed("45312\n"),
     }
     if model.identity.mcu:
