@@ -49,9 +49,11 @@ def changes(groups: Iterable[Group]) -> Iterator[Change]:
             number = tuple(int(part) for part in group.key.release.split("."))
             by_place.setdefault(place, {})[number] = group
     for releases in by_place.values():
-        latest = [releases[number] for number in sorted(releases)][-2:]
-        if len(latest) == 2 and _simulated(latest[0]) == _simulated(latest[1]):
-            yield from _between(*latest, metrics)
+        if len(releases) < 2:
+            continue
+        old, new = (releases[number] for number in sorted(releases)[-2:])
+        if _simulated(old) == _simulated(new):
+            yield from _between(old, new, metrics)
 
 
 def _between(old: Group, new: Group, metrics: dict[str, Metric]) -> Iterator[Change]:

@@ -1,0 +1,88 @@
+"""The farm at a glance: what runs, what is late, what fails, what got worse."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import dashboard as builders
+
+from boardlab_dashboards.parts import (
+    BOARD,
+    FOR_BOARDS,
+    HOST,
+    NUMBER,
+    bars,
+    dashboard,
+    filled,
+    lines,
+    number,
+    regressions,
+    rows,
+)
+
+
+def build() -> builders.Dashboard:
+    """The dashboard."""
+    made = dashboard(
+        "overview", "boardlab: farm overview", "What runs, what is late, what fails, what got worse.", FOR_BOARDS
+    )
+    made.annotation(regressions())
+    panels = (
+        number(
+            "Boards",
+            "Boards with results.",
+            "short",
+            (f"count(count by (board) (boardlab_attempts_total{{{BOARD}}}))", ""),
+        ),
+        number(
+            "Jobs",
+            "Jobs that wait, measure, or gave no sign of life for a minute.",
+            "short",
+            (f"sum by (state) (boardlab_jobs{{{BOARD}}})", "{{state}}"),
+        ),
+        number(
+            "Sources that are down",
+            "Collectors of the exporter without an answer.",
+            "short",
+            (f"count(boardlab_collector_up{{{HOST}}}) - sum(boardlab_collector_up{{{HOST}}})", ""),
+        ),
+        number(
+            "Stale",
+            "1: the store cannot be read, and results are as of before.",
+            "short",
+            (f"max(boardlab_results_stale{{{HOST}}})", ""),
+        ),
+        number(
+            "Regressions",
+            "Numbers that are worse in a board's newest release than in the one before.",
+            "short",
+            (f"sum(boardlab_release_regression{{{NUMBER}}})", ""),
+        ),
+        number(
+            "Failed attempts of one day",
+            "Share of the attempts of one day.",
+            "percentunit",
+            (
+                f'sum(increase(boardlab_attempts_total{{{NUMBER},outcome!="ok"}}[1d]))'
+                f" / sum(increase(boardlab_attempts_total{{{NUMBER}}}[1d]))",
+                "",
+            ),
+        ),
+        lines(
+            "Boot time, median",
+            "From Starting kernel to the prompt, latest completed run.",
+            "s",
+            (f'boardlab_boot_duration_seconds{{{NUMBER},stat="median"}}', "{{board}} {{medium}} {{release}}"),
+        ),
+        bars(
+            "Failed attempts by class, seven days",
+            "Whose fault each class is stands in docs/failures.md.",
+            "short",
+            (f'sum by (outcome) (increase(boardlab_attempts_total{{{NUMBER},outcome!="ok"}}[7d]))', "{{outcome}}"),
+        ),
+        rows(
+            "Since the last success",
+            "Of each board and kind of run.",
+            "s",
+            (f"time() - max by (board, board_type, kind) (boardlab_last_success_timestamp_seconds{{{BOARD}}})", ""),
+        ),
+    )
+    return filled(made, panels)

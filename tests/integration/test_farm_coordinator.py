@@ -1,0 +1,100 @@
+"""A real labgrid coordinator, exporter and client, as the farm's collector sees them; and the real udev."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_server import until
+from virtual_bench import wait_for_listener
+
+from exporters.farm.places import Places
+from exporters.farm.usb import RealUdev, Usb, UsbDevice
+from lab.drivers.coordinator import Coordinator
+from lab.errors import LabTransientError
+from virtual.ports import free_port
+
+PROGRAMS = Path(sys.executable).parent
+DEADLINE_S = 60
+
+
+@contextlib.contextmanager
+def running(*words: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with (
+        (folder / f"{words[0]}.log").open("ab") as log,
+        subprocess.Popen([PROGRAMS / words[0], *words[1:]], cwd=folder, stdout=log, stderr=log) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(DEADLINE_S)
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[str]:
+    address = f"127.0.0.1:{free_port()}"
+    with running("labgrid-coordinator", "-l", address, folder=tmp_path):
+        wait_for_listener(address)
+        yield address
+
+
+def client(address: str, *words: str) -> None:
+    environ = {**os.environ, "LG_COORDINATOR": address, "LG_USERNAME": "alice", "LG_HOSTNAME": "ci1"}
+    done = subprocess.run(
+        [PROGRAMS / "labgrid-client", *words],
+        env=environ,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def values(places: Places) -> dict[tuple[str, ...], float]:
+    return {(s.name, *s.labels.values()): s.value for family in places.read() for s in family.samples}
+
+
+def test_places_reservations_and_exporters_of_a_real_coordinator(coordinator: str, tmp_path: Path) -> None:
+    places = Places(Coordinator(coordinator).state)
+    assert not [key for key in values(places) if key[0] == "boardlab_place_acquired"]
+    resources = tmp_path / "exporter.yaml"
+    resources.write_text("b1:\n  NetworkService: {address: 127.0.0.1, username: root}\n")
+    words = ("-c", coordinator, "-n", "labhost", "--hostname", "127.0.0.1", str(resources))
+    for name in ("b1", "b2"):
+        client(coordinator, "-p", name, "create")
+    client(coordinator, "-p", "b1", "add-match", "labhost/b1/*")
+    client(coordinator, "-p", "b2", "add-match", "away/b2/*")
+    client(coordinator, "-p", "b2", "set-tags", "board=am62")
+    with running("labgrid-exporter", *words, folder=tmp_path):
+        until(lambda: values(places)["boardlab_labgrid_exporter_up", "labhost"] == 1, "the exporter is seen")
+        client(coordinator, "-p", "b1", "acquire")
+        client(coordinator, "reserve", "board=am62")
+        found = values(places)
+        assert found["boardlab_place_acquired", "b1"] == 1
+        assert found["boardlab_place_acquired_by", "b1", "ci1/alice"] == 1
+        assert found["boardlab_place_acquired", "b2"] == 0
+        assert found["boardlab_place_changed_timestamp_seconds", "b1"] > 1.7e9
+        assert sum(value for key, value in found.items() if key[0] == "boardlab_reservations") == 1
+        assert found["boardlab_labgrid_exporter_up", "away"] == 0
+        assert found["boardlab_labgrid_exporter_resources", "labhost"] == 1
+        client(coordinator, "-p", "b1", "release")
+        assert values(places)["boardlab_place_acquired", "b1"] == 0
+    until(lambda: values(places)["boardlab_labgrid_exporter_up", "labhost"] == 0, "the exporter is gone")
+
+
+def test_a_coordinator_that_is_not_there_is_one_clear_error() -> None:
+    with pytest.raises(LabTransientError, match="does not answer"):
+        Coordinator(f"127.0.0.1:{free_port()}").state()
+
+
+def test_the_hosts_udev_knows_of_no_device_that_is_not_there() -> None:
+    usb = Usb([UsbDevice("console", "adapter", "pci-0000:ff:1f.7-usb-0:99")], RealUdev())
+    (present,) = [s for f in usb.read() for s in f.samples if s.name == "boardlab_usb_device_present"]
+    assert present.value == 0

@@ -1,0 +1,126 @@
+"""Every query of every dashboard, put to a real Prometheus that scraped the real exporter.
+
+The boots are a real run's, on a simulated board. No suite here measures power or benchmarks on virtual boards; numbers
+of these kinds are recorded through the store as a suite would. The rail sensor is a status file as a sampler writes it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dashboards
+import pytest
+import recorded_run
+from dashboards import Query
+from measuring_lab import running_lab
+from prometheus_server import Prometheus, program, prometheus, until
+from virtual_bench import wait_for_listener
+
+from lab import statusfiles
+from lab.farm import holder
+from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results.jobs import JobBook, Order
+from lab.statusfiles import RailStatus
+from virtual.ports import free_port
+
+PROGRAMS = Path(sys.executable).parent
+DEADLINE_S = 180
+TYPE, BOARD = "am62xx_sk", "am62xx_sk-1"
+QUERIES = [query for name in dashboards.ALL for query in dashboards.queries(name)]
+
+
+def record(store: Store, release: str, samples: tuple[SampleRecord, ...], kind: str) -> None:
+    """A completed run."""
+    run = store.begin_run(kind, TYPE, BOARD, release, plan={}, provenance={})
+    params = {"medium": "sd"} if kind == "boot" else {}
+    store.record_attempt(run.id, AttemptRecord(1, 1, params, "ok", None, None, "", recorded_run.START, 1.0, samples))
+    store.finish_run(run.id, "completed")
+
+
+def numbers(factor: float) -> tuple[SampleRecord, ...]:
+    """Power and a benchmark."""
+    mode = {"mode": "deep_sleep"}
+    return (
+        SampleRecord("power.rail", {**mode, "rail": "VDD_CORE"}, 12.0 * factor, 0.1),
+        SampleRecord("power.total", mode, 15.0 * factor, 0.1),
+        SampleRecord("power.resume_latency", mode, 140.0 * factor, 1.0),
+        SampleRecord("lmbench.bw_mem", {"size": "8m"}, 2000.0 / factor, 1.0),
+    )
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    folder = tmp_path_factory.mktemp("live")
+    coordinator, exporter = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    with (
+        running_lab(folder / "lab", "sim", "--type", TYPE, "--haste", "0.05") as lab,
+        (folder / "coordinator.log").open("wb") as log,
+        subprocess.Popen(
+            [PROGRAMS / "labgrid-coordinator", "-l", coordinator], cwd=folder, stdout=log, stderr=log
+        ) as labgrid,
+    ):
+        try:
+            wait_for_listener(coordinator)
+            for words in (
+                ("-p", BOARD, "create"),
+                ("-p", BOARD, "acquire"),
+                ("-p", "another", "create"),
+                ("-p", "another", "add-match", "labhost/x/*"),
+                ("reserve", "board=x"),
+            ):
+                command = [PROGRAMS / "labgrid-client", "-x", coordinator, *words]
+                subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_S)
+            env = str(lab.bench.folder / BOARD / "env.yaml")
+            arguments = ("--lg-env", env, "--medium", "sd", "--cycles", "2", "--release", "11.01")
+            assert lab.pytest(*arguments).wait(DEADLINE_S) == 0, lab.log
+            url, runtime = lab.environ["LAB_DB"], Path(lab.environ["BOARDLAB_RUNTIME"])
+            with open_store(url) as store:
+                boots = (SampleRecord("boot.time", {"medium": "sd"}, 0.5, 0.001, frozenset({"simulated"})),)
+                record(store, "10.00", boots, "boot")
+                record(store, "10.00", numbers(1.0), "suite")
+                record(store, "11.01", numbers(1.2), "suite")
+                jobs = JobBook(store, holder.me(), holder.gone)
+                jobs.start(jobs.enqueue(Order(TYPE, BOARD, ("boot",), env, "", None)).id)
+            status = RailStatus(BOARD, "VDD_CORE", 1000.0, 5000, 1, 1000.0)
+            statusfiles.write(runtime / statusfiles.RAILS, "rail", status)
+            (folder / "farm.yaml").write_text(
+                f"pdudaemon: {{address: '{lab.bench.state.pdudaemon}'}}\ncoordinator: {coordinator}\n"
+                "usb: [{name: console, id_path: 'pci-0:ff'}]\n"
+                f"schedules: [{{name: nightly, env: e, board: {BOARD}}}]\n"
+            )
+            words = ["--db", url, "--runtime", str(runtime), "--farm", str(folder / "farm.yaml"), "--interval", "1"]
+            serve = [PROGRAMS / "lab", "exporter", "--listen", exporter, *words]
+            with (
+                program(serve, f"http://{exporter}/-/healthy", folder / "exporter.log"),
+                prometheus(folder / "prometheus", exporter) as started,
+            ):
+                until(lambda: started.query('sum(boardlab_collector_up{job="boardlab"}) == 9'), "all sources answer")
+                assert lab.pytest(*arguments).wait(DEADLINE_S) == 0, lab.log  # while it is watched: counters rise
+                until(
+                    lambda: started.query("boardlab_boot_cycle_duration_seconds_count == 4"), "its boots are scraped"
+                )
+                yield started
+        finally:
+            labgrid.terminate()
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.where)
+def test_a_query_finds_something(server: Prometheus, query: Query) -> None:
+    found = server.query(query.expression)
+    if "annotation" in query.where:
+        found = server.query(query.expression.replace("offset 5m", ""))
+        assert found == [], "what is a regression already is not marked again"
+        found = server.query(query.expression)
+    assert [one for one in found if one["value"][1] != "NaN"], query.expression
+
+
+def test_the_target_is_healthy_and_every_source_is_seen(server: Prometheus) -> None:
+    (target,) = server.targets()
+    assert (target["health"], target["lastError"]) == ("up", "")
+    sources = {one["metric"]["collector"] for one in server.query("boardlab_collector_up == 1")}
+    assert sources == {
+        "results", "jobs", "console", "outlets", "rails", "disks", "pdudaemon", "coordinator", "usb"
+    }  # fmt: skip
