@@ -49,7 +49,7 @@ class Lab:
         ]
         with (self.folder / "pytest.log").open("ab") as log:
             return subprocess.Popen(
-                [*command, "tests_perf", "--retries", "5", *arguments],
+                [*command, "tests_perf/test_boot.py", "--retries", "5", *arguments],
                 env=self.environ,
                 cwd=ROOT,
                 stdout=log,

@@ -3,5 +3,6 @@
 from lab.drivers.bootmodedriver import BootModeDriver
 from lab.drivers.pdudriver import PDUDriver
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
+from lab.drivers.testerdriver import TesterDriver
 
-__all__ = ["BootModeDriver", "PDUDriver", "StampedConsoleDriver"]
+__all__ = ["BootModeDriver", "PDUDriver", "StampedConsoleDriver", "TesterDriver"]

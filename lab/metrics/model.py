@@ -16,6 +16,10 @@ class Flag(enum.StrEnum):
     OFF_UNVERIFIED = "off_unverified"  # the board did not answer, but its silence was not long enough to be sure
     CLOCK_DISAGREES = "clock_disagrees"  # the kernel's printk times and the host's stamps drift apart
     CONSOLE_OVERRUN = "console_overrun"  # the kernel's tty driver counted lost bytes
+    GOVERNOR = "governor"  # the processor's clock was not fixed at its highest (cpufreq governor `performance`)
+    CLOCK_DIFFERS = "clock_differs"  # the processor does not run at the clock of its board type
+    SETUP_CHANGED = "setup_changed"  # another SD card, or another version of a tool, than in the board's run before
+    NOT_MONOTONIC = "not_monotonic"  # packets were lost at a rate below one that lost none
     SIMULATED = "simulated"  # a virtual board; never compared with a real one
 
 
@@ -31,6 +35,9 @@ class Metric:
         version: of the definition; numbers of different versions are never compared.
         resolution: smallest difference that the method can show, in `unit`.
         source: where the definition comes from.
+        quantum: why only few values are possible; empty where nothing but the resolution limits them.
+        vendor: how the vendor's guides form their number, where it is not the one defined here. The corrected number is
+            what is stored; the vendor's is made of stored ones when a guide is written.
     """
 
     name: str
@@ -40,6 +47,8 @@ class Metric:
     resolution: float = field(validator=validators.ge(0))
     source: str
     version: int = 1
+    quantum: str = ""
+    vendor: str = ""
 
 
 @frozen

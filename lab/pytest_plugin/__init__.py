@@ -25,6 +25,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--retries", type=int, default=DEFAULT_RETRIES, metavar="N", help="further attempts per cycle (default 2)"
     )
+    group.addoption(
+        "--lab-destructive",
+        action="store_true",
+        help="also measure what overwrites the scratch media that the env names",
+    )
     group.addoption("--leave-on", action="store_true", help="do not switch the board off at the end")
 
 
@@ -34,10 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
         board = importlib.import_module("lab.pytest_plugin.board")
         board.configure(config)
         config.pluginmanager.register(board, "boardlab-board")
+        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.sections"), "boardlab-sections")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    needs_board = [item for item in items if "boot_measurer" in getattr(item, "fixturenames", ())]
+    measuring = {"boot_measurer", "section_measurer"}
+    needs_board = [item for item in items if measuring & set(getattr(item, "fixturenames", ()))]
     if needs_board and config.option.lg_env is None:
         raise pytest.UsageError(
             f"{needs_board[0].nodeid} measures a board: say which with --lg-env, e.g. `pytest --lg-env virtual.yaml` "

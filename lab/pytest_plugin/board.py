@@ -26,7 +26,7 @@ from lab.results.format import summary_lines
 from lab.results.records import RunStatus
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from lab.run.provenance import collect
+from lab.run.provenance import collect, is_simulated
 
 DEFAULT_CYCLES = 20  # as the performance guide has it
 
@@ -80,7 +80,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Look for the lab before the first board is touched: a missing adapter is one message, not a failure per test."""
     config = session.config
-    if config.option.collectonly or not any("boot_measurer" in getattr(i, "fixturenames", ()) for i in session.items):
+    measuring = {"boot_measurer", "section_measurer"}
+    if config.option.collectonly or not any(measuring & set(getattr(i, "fixturenames", ())) for i in session.items):
         return
     try:
         config.stash[STRATEGY_KEY].check_lab()
@@ -136,7 +137,7 @@ def boot_measurer(
     except BoardlabError as error:
         pytest.exit(f"error: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
     config.stash[RUN_KEY] = measurer
-    write = _writer(config)
+    write = writer(config)
     write(f"run {measurer.run.id} on {strategy.board} ({strategy.type.title}), results in {measurer.store.url}")
     yield measurer
     try:
@@ -180,7 +181,7 @@ def _begin(config: pytest.Config, strategy: Any) -> BootMeasurer:
     clock = MonotonicRaw()
     if config.option.resume is not None:
         run = store.reopen_run(config.option.resume)
-        _same_board(run, strategy)
+        same_board(run, strategy)
         _same_plan(run, config)
     else:
         release = config.option.release or env.config.get_option("release", "unreleased")
@@ -191,22 +192,25 @@ def _begin(config: pytest.Config, strategy: Any) -> BootMeasurer:
             board=strategy.board,
             release=release,
             plan={"cycles": config.option.cycles or DEFAULT_CYCLES, "media": media},
-            provenance=collect(
-                board_type=strategy.type,
-                board=strategy.board,
-                release=release,
-                env=Path(env.config_file),
-                images=images,
-                clock=clock,
-            ),
+            provenance={
+                **collect(
+                    board_type=strategy.type,
+                    board=strategy.board,
+                    release=release,
+                    env=Path(env.config_file),
+                    images=images,
+                    clock=clock,
+                ),
+                "virtual": is_simulated(strategy),
+            },
         )
-    progress = Progress(_writer(config), clock, total=0)
+    progress = Progress(writer(config), clock, total=0)
     boot_run = BootRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
     return BootMeasurer(boot_run)
 
 
-def _writer(config: pytest.Config) -> Callable[[str], None]:
+def writer(config: pytest.Config) -> Callable[[str], None]:
     """Writes a line to the terminal while a test runs, past pytest's capturing."""
     terminal = config.pluginmanager.getplugin("terminalreporter")
     capture = config.pluginmanager.getplugin("capturemanager")
@@ -222,7 +226,7 @@ def _writer(config: pytest.Config) -> Callable[[str], None]:
 
 def _media(config: pytest.Config, board_type: BoardType) -> list[str]:
     if config.option.resume is not None:
-        return list(config.stash[STORE_KEY].run(config.option.resume).plan["media"])
+        return list(config.stash[STORE_KEY].run(config.option.resume).plan.get("media", []))
     chosen = _chosen(config)
     for name in chosen:
         if name not in board_type.media:
@@ -235,7 +239,12 @@ def _chosen(config: pytest.Config) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _same_board(run: Run, strategy: Any) -> None:
+def same_board(run: Run, strategy: Any) -> None:
+    """A run goes on with its own board.
+
+    Raises:
+        ConfigurationError: the strategy has another one.
+    """
     if (run.board_type, run.board) != (strategy.type.name, strategy.board):
         raise ConfigurationError(
             f"run {run.id} is of board {run.board} ({run.board_type}), the env is of {strategy.board} "

@@ -9,9 +9,12 @@ import socket
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Protocol
 
 from lab.boards import BoardType
 from lab.clock import Clock
+from lab.console.serialport import is_pty
+from lab.console.status import PortInfo
 from lab.errors import ConfigurationError
 
 _BLOCK = 1 << 20
@@ -46,6 +49,28 @@ def collect(
         "env_sha256": sha256_of(env),
         "images_sha256": {name: sha256_of(path) for name, path in images.items()},
     }
+
+
+class SomeBoard(Protocol):
+    """What tells a real board from another one (strategies.BoardStrategy)."""
+
+    @property
+    def type(self) -> BoardType: ...
+    @property
+    def console(self) -> SomeConsole: ...
+
+
+class SomeConsole(Protocol):
+    """A console driver."""
+
+    @property
+    def info(self) -> PortInfo | None: ...
+
+
+def is_simulated(board: SomeBoard) -> bool:
+    """Whether it is no real board: its type says so, or its console is a pseudo terminal."""
+    info = board.console.info
+    return board.type.virtual or (info is not None and is_pty(Path(info.meta.device)))
 
 
 def sha256_of(path: Path) -> str:

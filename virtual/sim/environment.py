@@ -54,4 +54,16 @@ def _filled(board_type: str, **values: object) -> str:
     text = (resources.files("virtual.sim") / "data" / "env.yaml.j2").read_text(encoding="utf-8")
     # YAML, not HTML:
     template = jinja2.Template(text, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False)
-    return str(template.render(board=boards.load(board_type), **values)) + "\n"
+    board = boards.load(board_type)
+    has_emmc = "emmc" in board.media
+    scratch = {
+        "emmc": "/dev/mmcblk0p3",
+        "sd": "/dev/mmcblk1p3" if has_emmc else "/dev/mmcblk0p3",
+        "nand": "/dev/mtd9",
+        "ospi": "0x1000000",
+        "emmc_blocks": "0x0",
+        "sd_fat": "1:1" if has_emmc else "0:1",
+    }
+    there = {name: place for name, place in scratch.items() if name.partition("_")[0] in board.media}
+    module = "sa2ul" if has_emmc else "omap-aes-driver"
+    return str(template.render(board=board, scratch=there, crypto_module=module, **values)) + "\n"
