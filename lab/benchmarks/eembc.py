@@ -71,6 +71,7 @@ def _coremark(contexts: int) -> Section:
         command=command.format("EEMBC"),
         fits=lambda board: board.identity is None or board.identity.cpus >= contexts,
         duration_s=300,
+        params=_params(contexts),
     )
 
 

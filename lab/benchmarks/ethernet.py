@@ -116,7 +116,12 @@ def _paced(bench: Bench) -> Iterator[Reading]:
     yield from bench.read(parser, _tcp_command(bench), timeout_s=2 * LONG_S + 60)
 
 
+def _netserver(bench: Bench) -> None:
+    bench.run("killall -q netserver", check=False)
+
+
 def _unpaced(bench: Bench) -> None:
+    _netserver(bench)
     bench.run(f"ethtool -C {bench.site.interface} rx-usecs 0 tx-usecs 0", check=False)
 
 
@@ -168,10 +173,6 @@ def _iperf3(bench: Bench) -> Iterator[Reading]:
     yield from bench.read(partial(iperf3_tcp, params=_params(bench)), command, timeout_s=LONG_S + 60)
 
 
-def _netserver(bench: Bench) -> None:
-    bench.run("killall -q netserver", check=False)
-
-
 def _serving(measure: Callable[[Bench], Iterator[Reading]]) -> Callable[[Bench], Iterator[Reading]]:
     """With netserver on both ends."""
 
@@ -199,6 +200,7 @@ def _section(
     *more: Need,
     seconds: float,
     restore: Callable[[Bench], None] = _netserver,
+    **params: str,
 ) -> Section:
     return Section(
         name=name,
@@ -211,6 +213,7 @@ def _section(
         command=command,
         fits=has_link("eth0", "eth1"),
         duration_s=seconds,
+        params=params,
     )
 
 
@@ -225,6 +228,7 @@ SECTIONS = (
         needs.tool("ethtool"),
         seconds=65,
         restore=_unpaced,
+        pacing="interrupt pacing",
     ),
     _section(
         "udp-egress",
@@ -234,6 +238,8 @@ SECTIONS = (
         f"{_COMMAND} UDP_STREAM -b BURST -w 10",
         needs.netperf_options(on_tester=False),
         seconds=1000,
+        direction="egress",
+        loss="0 loss",
     ),
     _section(
         "udp-ingress",
@@ -244,6 +250,8 @@ SECTIONS = (
         needs.tool_of_tester("netperf"),
         needs.netperf_options(on_tester=True),
         seconds=1000,
+        direction="ingress",
+        loss="0 loss",
     ),
     _section(
         "udp-ingress-loss",
@@ -253,6 +261,8 @@ SECTIONS = (
         "tester: netperf -H BOARD -j -C -l 60 -t UDP_STREAM",
         needs.tool_of_tester("netperf"),
         seconds=310,
+        direction="ingress",
+        loss="possible loss",
     ),
     Section(
         name="iperf3",

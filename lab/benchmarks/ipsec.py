@@ -142,6 +142,7 @@ def _section(engine: str) -> Section:
         command="ip xfrm …; iperf -c 192.168.0.1 -d -t 60",
         fits=has_link("eth0"),
         duration_s=210,
+        params={"engine": engine},
     )
 
 

@@ -3,7 +3,8 @@
 The RFC asks for the fastest rate at which the device loses nothing in a trial of 60 s, and leaves the search free. This
 one halves the bracket between the fastest rate that lost nothing and the slowest that lost something, with short trials,
 until the bracket is narrower than the tolerance or than the sender's own step; then a long trial has to confirm the
-rate. Where it does not, the rate counts as lossy and the search goes on below it.
+rate. Where it does not, the rate counts as lossy and the search goes on below it; where that happens twice, short trials
+do not tell (buffers hide their losses), and the search begins again with long ones only.
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ class _Search:
     passed: list[float]
     failed: float
     trials: list[Trial] = field(factory=list)
+    only_long: bool = False
 
     def holds(self, rate: float, *, is_long: bool = False) -> bool:
+        is_long = is_long or self.only_long
         if len(self.trials) >= MOST_TRIALS:
             raise BoardTransientError(
                 f"no stable rate without loss after {MOST_TRIALS} trials, between {self.passed[-1]:g} and {self.failed:g}: "
@@ -118,14 +121,18 @@ def search(
             failure="link_lossy",
         )
     state.passed = [lowest]
+    unconfirmed = 0
     while True:
         state.narrow()
         rate = state.passed[-1]
         if state.holds(rate, is_long=True):
             break
+        unconfirmed += 1
         state.failed = rate
         if len(state.passed) > 1:
             state.passed.pop()
+        if unconfirmed == 2:
+            state.passed, state.only_long = [lowest], True
     return Throughput(rate, state.width, tuple(state.trials), _monotonic(state.trials, tolerance))
 
 

@@ -119,7 +119,7 @@ class Section:
     Attributes:
         name: unique, e.g. "lmbench". title: for people.
         chapter: the heading of the guides' chapter that it belongs to.
-        metrics: the names of all that it can read.
+        metrics: the names of all that it can read. params: those that all its numbers have.
         measure: runs it; yields readings as they come.
         needs: in the order in which they are checked.
         where: the prompt that it runs at.
@@ -142,6 +142,7 @@ class Section:
     restore: Callable[[Bench], None] = _nothing
     fits: Callable[[BoardType], bool] = _always
     duration_s: float = 30.0
+    params: Mapping[str, str] = Factory(dict)
 
 
 @frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from lab.benchmarks import (
@@ -45,6 +46,12 @@ def of_chapter(chapter: str, board: BoardType) -> list[Section]:
     """The sections of a chapter that fit a board type, those that destroy nothing first, those of U-Boot together."""
     fitting = [section for section in ALL if section.chapter == chapter and section.fits(board)]
     return sorted(fitting, key=order)
+
+
+def of_number(metric: str, params: Mapping[str, str]) -> Section | None:
+    """The section that measures a number of a guide; None where none does."""
+    fitting = [s for s in ALL if metric in s.metrics and s.params.items() <= params.items()]
+    return max(fitting, key=lambda section: len(section.params), default=None)
 
 
 def order(section: Section) -> tuple[bool, bool]:

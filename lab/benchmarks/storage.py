@@ -178,6 +178,7 @@ def _file_section(medium: str, filesystem: str) -> Section:
         overwrites=medium,
         fits=has_medium(medium),
         duration_s=120,
+        params={"medium": medium, "filesystem": filesystem},
     )
 
 
@@ -201,6 +202,7 @@ def _fio_section(medium: str) -> Section:
         overwrites=medium,
         fits=has_medium(medium),
         duration_s=500,
+        params={"medium": medium, "filesystem": "ext4"},
     )
 
 

@@ -133,6 +133,7 @@ def _section(name: str, title: str, chapter: str, medium: str, scratch: str, com
         command=command,
         fits=has_medium(medium),
         duration_s=60,
+        params={"medium": medium},
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
 
 from attrs import evolve
@@ -106,5 +107,6 @@ def _aliases(entries: Sequence[Entry]) -> Iterator[Entry]:
 def _pair(value: float, other: float | None) -> str:
     if other is None:
         return f"{value:.2f}"
-    low, high = sorted((value, other))
-    return f"{(low + high) / 2:.2f} (min {low:.2f}, max {high:.2f})"
+    low, high = sorted(Decimal(f"{one:.2f}") for one in (value, other))
+    mean = ((low + high) / 2).quantize(Decimal("0.01"), ROUND_HALF_UP)  # as the vendor's database rounds
+    return f"{mean} (min {low}, max {high})"

@@ -43,8 +43,9 @@ def files(kernel: Kernel) -> dict[str, Callable[[], str]]:
         found["/dev/mtd9"] = lambda: ""
     interfaces = ["can0", *(["enp1s0"] if model.board.name.startswith("am654") else [])]
     found |= {f"/sys/class/net/{name}/operstate": lambda: "up\n" for name in interfaces}
-    found["/sys/class/net/eth0/statistics/tx_packets"] = lambda: kernel.settings.get("packets", "1000") + "\n"
-    found["/sys/class/net/eth0/statistics/rx_packets"] = lambda: "0\n"
+    for link in ("eth0", "eth1"):
+        found[f"/sys/class/net/{link}/statistics/tx_packets"] = lambda: kernel.settings.get("packets", "1000") + "\n"
+        found[f"/sys/class/net/{link}/statistics/rx_packets"] = lambda: "0\n"
     return found
 
 
