@@ -93,8 +93,8 @@ class SectionMeasurer:
 
     def measure(self, section: Section) -> None:
         """Measure a section unless the run has it already."""
+        self.eta.done(section.name)  # what is said from now on is about the others
         if self.section_run.done(section):
-            self.eta.done(section.name)
             return
         try:
             failed = self.section_run.preflight(section).failed
@@ -103,15 +103,14 @@ class SectionMeasurer:
         except BoardlabError as error:
             self.failed = True
             pytest.fail(f"[{error.failure}, fault: {error.fault}] {error}", pytrace=False)
-        finally:
-            self.eta.done(section.name)
         for name, problem in failed.items():
             self.skipped.append(section.name)
             pytest.skip(f"preflight `{name}`: {problem}")
 
     def finish(self) -> RunStatus:
         """Close the run in the store; returns its status."""
-        whole = not self.failed and not self.eta.left
+        planned = set(self.run.plan["sections"]) - set(self.skipped)
+        whole = planned <= {a.params["section"] for a in self.section_run.store.attempts(self.run.id) if a.ok}
         status: RunStatus = "completed" if whole else "failed" if self.failed else "interrupted"
         self.section_run.store.finish_run(self.run.id, status)
         return status
@@ -157,7 +156,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.write_line(
         f"{len(good)} sections, {numbers} numbers, {len(measurer.skipped)} skipped by preflight"
     )
-    terminalreporter.write_line(f"guide: lab guide write {run.release} -o FOLDER")
+    terminalreporter.write_line(f"guide: lab guide write --release {run.release} -o FOLDER")
 
 
 def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> SectionMeasurer:
