@@ -7,7 +7,7 @@ import pytest
 from lab.pytest_plugin.board import BootMeasurer
 
 
-@pytest.mark.chapter("Boot-time Measurement")
+@pytest.mark.chapter(name="Boot-time Measurement")
 def test_boot_time(boot_measurer: BootMeasurer, boot_medium: str) -> None:
     """Every planned cycle has its sample."""
     boot_measurer.measure(boot_medium)

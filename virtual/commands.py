@@ -20,6 +20,7 @@ from virtual.qemu import recipe
 from virtual.sim import commands as sim_commands
 from virtual.sim.environment import DEFAULT_SWITCH_PORT
 from virtual.sim.order import SimOptions, wishes
+from virtual.sim.tester import answer
 from virtual.state import ENV, default_folder, expect, running
 from virtual.wanted import DEFAULT_FIFO_BYTES
 
@@ -161,6 +162,7 @@ def images() -> None:
 app.command()(sim_commands.faults)
 app.command()(sim_commands.fault)
 app.command()(sim_commands.clear)
+app.command("tester")(answer)
 
 
 def _folder(given: Path | None) -> Path:

@@ -8,6 +8,7 @@ from lab.drivers.railsdriver import RailsDriver
 from lab.drivers.railsensors import RailSensors
 from lab.drivers.sideconsoledriver import SideConsoleDriver
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
+from lab.drivers.testerdriver import TesterDriver
 from lab.drivers.wakepinsdriver import WakePinsDriver
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "RailsDriver",
     "SideConsoleDriver",
     "StampedConsoleDriver",
+    "TesterDriver",
     "WakePinsDriver",
 ]

@@ -187,6 +187,9 @@ def write(
         list[str] | None, typer.Option(help="A board; may be repeated. Default: all with numbers.")
     ] = None,
     form: Annotated[Format | None, typer.Option("--format", help="Default: both.")] = None,
+    view: Annotated[
+        str, typer.Option(help="corrected: as each metric is defined; vendor: as the vendor's guides form it.")
+    ] = "corrected",
     folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where the files go.")] = Path(),
     db: Database = None,
 ) -> None:
@@ -194,7 +197,10 @@ def write(
     from lab.guide import stored, writing  # noqa: PLC0415 - the database and matplotlib take a while to import
 
     with stored.open_existing(db) as store:
-        for path in writing.write(store, release, board or [], folder, [form] if form else list(Format)):
+        if view not in list(writing.View):
+            raise ConfigurationError(f"--view {view}: there are: {', '.join(writing.View)}")
+        forms = [form] if form else list(Format)
+        for path in writing.write(store, release, board or [], folder, forms, writing.View(view)):
             typer.echo(path)
 
 

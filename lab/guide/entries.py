@@ -20,6 +20,7 @@ class Evidence:
         excerpt: the lines that the number was read from; empty where there are none.
         note: why the number is to be taken with care, or its own value where the printed one mixes two.
         is_broken: the number is no result.
+        is_simulated: no real board gave it.
     """
 
     source: str
@@ -30,6 +31,7 @@ class Evidence:
     excerpt: str = ""
     note: str = ""
     is_broken: bool = False
+    is_simulated: bool = False
 
 
 @frozen

@@ -50,7 +50,7 @@ def release(store: Store, name: str, boards: Sequence[str]) -> Release:
         raise ConfigurationError(
             f"{store.url} has no numbers of release {name}; there are: {', '.join(known) or 'none'}; import a guide or measure"
         )
-    wanted = tuple(boards) or tuple(sorted({_header(kept, run.board_type) for run in runs}))
+    wanted = tuple(boards) or tuple(sorted({_header(kept, run) for run in runs}))
     entries: list[Entry] = []
     modules: list[tuple[str, str]] = []
     conditions: dict[str, dict[str, None]] = {}
@@ -74,8 +74,18 @@ def release(store: Store, name: str, boards: Sequence[str]) -> Release:
 
 
 def is_of(run: Run, board: str) -> bool:
-    """Whether a run is of a board, named by itself, its type, or as guides spell it."""
+    """Whether a run is of a board, named by itself, its type, or as guides spell it.
+
+    A simulated board answers to its own name only, so that its numbers never stand among those of a real one.
+    """
+    if is_virtual(run):
+        return board == run.board
     return board in {run.board, run.board_type} or run.board_type == names.type_of(board)
+
+
+def is_virtual(run: Run) -> bool:
+    """Whether no real board was measured, by the run's provenance."""
+    return run.provenance.get("virtual") is True
 
 
 def sheet(store: Store, name: str) -> Sheet:
@@ -99,11 +109,17 @@ def _published_guide(store: Store, run: Run, name: str) -> Guide:
     return evolve(reading.read(store.artifacts.path(ref.sha256)), path=label, release=name)
 
 
-def _header(kept: Sequence[Run], board_type: str) -> str:
-    """The name that a board type has in every release: the vendor's if a guide spells it, else the only board's."""
-    published = sorted({run.board for run in kept if run.board_type == board_type and run.kind == PUBLISHED})
-    measured = {run.board for run in kept if run.board_type == board_type}
-    return published[0] if published else measured.pop() if len(measured) == 1 else board_type
+def _header(kept: Sequence[Run], run: Run) -> str:
+    """The name that a run's board type has in every release: the vendor's if a guide spells it, else the only board's.
+
+    A simulated board has its own.
+    """
+    if is_virtual(run):
+        return run.board
+    same = [other for other in kept if other.board_type == run.board_type and not is_virtual(other)]
+    published = sorted({other.board for other in same if other.kind == PUBLISHED})
+    measured = {other.board for other in same}
+    return published[0] if published else measured.pop() if len(measured) == 1 else run.board_type
 
 
 def releases(store: Store, board: str) -> list[str]:
@@ -145,6 +161,7 @@ def _measured(store: Store, run: Overview, board: str) -> Iterator[Entry]:
                 values=tuple(sample.value for sample in measurement.samples),
                 excerpt=_excerpt(store, attempts, measurement),
                 note=note.strip("; "),
+                is_simulated=run.virtual,
             ),
         )
 

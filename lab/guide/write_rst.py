@@ -20,6 +20,9 @@ def write(release: Release) -> str:
     title = f"Linux {release.name} Performance Guide"
     bar = "=" * (len(title) + 2)
     lines = [bar, f" {title}", bar, "", ".. rubric:: Read This First", "", _READ_FIRST, ""]
+    simulated = sorted({entry.board for entry in release.entries if entry.evidence.is_simulated})
+    if simulated:
+        lines += [".. warning::", "", f"   {markup.escaped(_simulated(simulated))}", ""]
     if release.modules:
         lines += [
             ".. list-table:: Evaluation Modules",
@@ -40,8 +43,13 @@ def write(release: Release) -> str:
         lines += _table(table)
         following = composed[number + 1].chapter[:1] if number + 1 < len(composed) else ()
         if following != chapter[:1]:
-            lines += _conditions(release.conditions.get(chapter[0] if chapter else "", ()))
+            statements = release.conditions.get(chapter[0] if chapter else "", ())
+            lines += _conditions((*statements, *([_simulated(simulated)] if simulated else [])))
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _simulated(boards: Sequence[str]) -> str:
+    return f"Simulated, and no measurement of a real board: all numbers of {', '.join(boards)}."
 
 
 def _headings(before: Sequence[str], now: Sequence[str], about: Mapping[str, str]) -> Iterator[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 
 from lab.errors import ConfigurationError
-from lab.guide import figures, page, stored, write_rst
+from lab.guide import figures, page, stored, vendor, write_rst
 from lab.guide.entries import Release
 from lab.guide.importing import PUBLISHED
 from lab.guide.model import release_key
@@ -17,13 +18,29 @@ from lab.results.store import Store
 _NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
 
 
-def write(store: Store, name: str, boards: Sequence[str], folder: Path, forms: Iterable[str]) -> Iterator[Path]:
+class View(StrEnum):
+    """How numbers are formed that the vendor forms in another way than they are defined here."""
+
+    CORRECTED = "corrected"
+    VENDOR = "vendor"
+
+
+def write(
+    store: Store,
+    name: str,
+    boards: Sequence[str],
+    folder: Path,
+    forms: Iterable[str],
+    view: View = View.CORRECTED,
+) -> Iterator[Path]:
     """Write the files and return their paths as they are done.
 
     Raises:
         ConfigurationError: no such release or board, or the folder cannot be written.
     """
     release = stored.release(store, name, boards)
+    if view is View.VENDOR:
+        release = vendor.view(release)
     for form in forms:
         text = write_rst.write(release) if form == "rst" else _page(store, release)
         path = folder / f"performance-guide-{_NOT_IN_NAMES.sub('-', name)}.{form}"

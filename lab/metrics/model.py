@@ -23,6 +23,10 @@ class Flag(enum.StrEnum):
     POWER_IMPLAUSIBLE = "power_implausible"  # a voltage or current that the rail cannot have
     POWER_FEW_SAMPLES = "power_few_samples"  # too short for the sensor's averaging
     SENSOR_RESET = "sensor_reset"  # a sensor lost its settings on the way
+    GOVERNOR = "governor"  # the processor's clock was not fixed at its highest (cpufreq governor `performance`)
+    CLOCK_DIFFERS = "clock_differs"  # the processor does not run at the clock of its board type
+    SETUP_CHANGED = "setup_changed"  # another SD card, or another version of a tool, than in the board's run before
+    NOT_MONOTONIC = "not_monotonic"  # packets were lost at a rate below one that lost none
     SIMULATED = "simulated"  # a virtual board; never compared with a real one
 
 
@@ -38,6 +42,9 @@ class Metric:
         version: of the definition; numbers of different versions are never compared.
         resolution: smallest difference that the method can show, in `unit`.
         source: where the definition comes from.
+        quantum: why only few values are possible; empty where nothing but the resolution limits them.
+        vendor: how the vendor's guides form their number, where it is not the one defined here. The corrected number is
+            what is stored; the vendor's is made of stored ones when a guide is written.
     """
 
     name: str
@@ -47,6 +54,8 @@ class Metric:
     resolution: float = field(validator=validators.ge(0))
     source: str
     version: int = 1
+    quantum: str = ""
+    vendor: str = ""
 
 
 @frozen

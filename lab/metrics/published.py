@@ -1,4 +1,4 @@
-"""The metrics of the vendor's performance guides, from published.toml."""
+"""The metrics of the vendor's performance guides and of the sections beside them, from published.toml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRINTED_STEP: Final = 0.01  # the guides print two decimals
 
 @functools.cache
 def published() -> tuple[Metric, ...]:
-    """Every metric that only the guides define; read once."""
+    """Every metric of the file; read once."""
     text = (resources.files("lab.metrics") / "published.toml").read_text(encoding="utf-8")
     return tuple(
         Metric(
@@ -22,8 +22,10 @@ def published() -> tuple[Metric, ...]:
             unit=entry["unit"],
             better=entry["better"],
             definition=entry["definition"],
-            resolution=PRINTED_STEP,
-            source="Performance guide",
+            resolution=entry.get("resolution", PRINTED_STEP),
+            source=entry.get("source", "Performance guide"),
+            quantum=entry.get("quantum", ""),
+            vendor=entry.get("vendor", ""),
         )
         for entry in tomllib.loads(text)["metric"]
     )

@@ -37,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--retries", type=int, default=DEFAULT_RETRIES, metavar="N", help="further attempts per cycle (default 2)"
     )
+    group.addoption(
+        "--lab-destructive",
+        action="store_true",
+        help="also measure what overwrites the scratch media that the env names",
+    )
     group.addoption("--leave-on", action="store_true", help="do not switch the board off at the end")
 
 
@@ -48,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(board, "boardlab-board")
         low_power = importlib.import_module("lab.pytest_plugin.lowpower")
         config.pluginmanager.register(low_power, "boardlab-low-power")
+        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.sections"), "boardlab-sections")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

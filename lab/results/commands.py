@@ -21,6 +21,7 @@ from lab.results.records import OK
 from lab.results.store import open_store
 
 LAST_ID: Final = 2**31 - 1  # of the databases' integers
+_MOST_AVERAGES: Final = 4  # in a line of the list; a run of sections has hundreds
 
 app = typer.Typer(help="What was measured, and the evidence behind each number.", no_args_is_help=True)
 
@@ -144,5 +145,7 @@ def _headline(measurements: list[Measurement]) -> str:
     metric = next((m.metric for m in measurements if m.metric.name != BOOT_STAGE.name), None)
     if metric is None:
         return "-"
-    averages = [f"{label(m.params)} {summarise(m.samples).mean:.2f}" for m in measurements if m.metric == metric]
-    return f"{metric.name} [{metric.unit}] {', '.join(averages)}"
+    own = [m for m in measurements if m.metric == metric]
+    averages = [f"{label(m.params)} {summarise(m.samples).mean:.2f}".strip() for m in own[:_MOST_AVERAGES]]
+    more = f" and {len(own) - len(averages)} more" if len(own) > len(averages) else ""
+    return f"{metric.name} [{metric.unit}] {', '.join(averages)}{more}"

@@ -113,8 +113,15 @@ def overview(store: Store, run_id: int) -> Overview:
 
 
 def attempts_of(attempts: list[Attempt], measurement: Measurement) -> list[Attempt]:
-    """The attempts, good and failed, that gave or would have given a measurement's samples."""
-    return [a for a in attempts if measurement.params.items() >= a.params.items()]
+    """The attempts, good and failed, that gave or would have given a measurement's samples.
+
+    An attempt at a section gives many numbers, whose parameters are not its own; it is known by its samples.
+    """
+    return [a for a in attempts if measurement.params.items() >= a.params.items() or _gave(a, measurement)]
+
+
+def _gave(attempt: Attempt, measurement: Measurement) -> bool:
+    return any(s.metric == measurement.metric.name and s.params == measurement.params for s in attempt.samples)
 
 
 def name_of(sample: SampleRecord) -> str:

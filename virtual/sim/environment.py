@@ -66,4 +66,17 @@ def _filled(board_type: str, **values: object) -> str:
     # YAML, not HTML:
     template = jinja2.Template(text, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False)
     board = boards.load(board_type)
-    return str(template.render(board=board, sensors=env_lines(board), **values)) + "\n"
+    has_emmc = "emmc" in board.media
+    scratch = {
+        "emmc": "/dev/mmcblk0p3",
+        "sd": "/dev/mmcblk1p3" if has_emmc else "/dev/mmcblk0p3",
+        "nand": "/dev/mtd9",
+        "ospi": "0x1000000",
+        "emmc_blocks": "0x0",
+        "sd_fat": "1:1" if has_emmc else "0:1",
+    }
+    there = {name: place for name, place in scratch.items() if name.partition("_")[0] in board.media}
+    module = "sa2ul" if has_emmc else "omap-aes-driver"
+    interface = next((link.name for link in board.links if "ICSSG" in link.title), "eth0")  # what the guides measure
+    site = {"scratch": there, "crypto_module": module, "interface": interface}
+    return str(template.render(board=board, sensors=env_lines(board), **site, **values)) + "\n"

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from virtual.sim.linux.kernel import Kernel
 from virtual.sim.linux.sleep import Sleeper
+from virtual.sim.played import image
 from virtual.sim.program import NS_PER_S, Program
 
 Write: TypeAlias = Callable[[str], Program[str]]
@@ -28,7 +29,14 @@ class Node:
 
 def make(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
     """All nodes of a running kernel."""
-    return {**_proc(kernel), **_processors(kernel), **_devices(kernel, sleeper), **_power(kernel, sleeper)}
+    return {
+        **{path: Node(read) for path, read in image.files(kernel).items()},
+        "/proc/sys/vm/drop_caches": _setting(kernel.settings, "drop_caches", "0"),
+        **_proc(kernel),
+        **_processors(kernel),
+        **_devices(kernel, sleeper),
+        **_power(kernel, sleeper),
+    }
 
 
 def _fixed(text: str) -> Node:

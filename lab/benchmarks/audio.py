@@ -1,0 +1,56 @@
+"""ALSA capture and playback, by sampling rate: bits a second and CPU load."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from lab.benchmarks import needs
+from lab.benchmarks.output import number, read, rule
+from lab.benchmarks.section import Bench, Need, Reading, Section
+
+RATES_HZ = (8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000, 88200, 96000)
+PERIOD_FRAMES = 256
+_JIFFIES = {"capture": "Read", "playback": "[Ww]rite"}
+
+
+def parse(output: bytes, direction: str, rate_hz: str) -> list[Reading]:
+    """One run of the vendor's alsa_perf_tests; it says the rate that it was asked for."""
+    params = {"rate_hz": rate_hz, "direction": direction}
+    start = rf"^\|TRACE LOG\|{_JIFFIES[direction]}: "
+
+    def load(match: re.Match[str]) -> list[Reading]:
+        return [Reading("audio.cpu_load", float(match[1]), params)]
+
+    rules = [
+        rule(start + r"No\. of bits/Sec *\| *(\d+)\|$", number("audio.throughput", params)),
+        rule(start + r"percentage cpu load *\| *(\d+(?:\.\d+)?)%\|$", load),
+        rule(r"^\|TEST (?:START|END|RESULT)\||^\|TRACE LOG\|"),
+    ]
+    return read(output, f"alsa_perf_tests {direction} {rate_hz}", rules, expected=2)
+
+
+def _measure(bench: Bench) -> Iterator[Reading]:
+    for direction, option in (("capture", "-record"), ("playback", "-playback")):
+        for rate in RATES_HZ:
+            command = f"run_alsa_perf.sh {option} 0 -rate {rate} -periodsize {PERIOD_FRAMES} -performance"
+            yield from bench.read(partial(parse, direction=direction, rate_hz=str(rate)), command, timeout_s=400)
+
+
+def _card() -> Need:
+    return needs.path(
+        "/proc/asound/card0", "sound card", "enable its codec in the kernel (CONFIG_SND_SOC_TLV320AIC3X)"
+    )
+
+
+SECTION = Section(
+    name="alsa",
+    title="Audio capture and playback",
+    chapter="ALSA SoC Audio Driver",
+    metrics=("audio.throughput", "audio.cpu_load"),
+    measure=_measure,
+    needs=(needs.tool("run_alsa_perf.sh", "ltp-ddt"), _card()),
+    command="run_alsa_perf.sh -record 0 -rate 48000 -periodsize 256 -performance",
+    duration_s=900,
+)

@@ -1,0 +1,61 @@
+"""CAN loopback: frames a second through one controller. The vendor publishes no such number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lab.benchmarks import needs
+from lab.benchmarks.output import read, rule
+from lab.benchmarks.section import Bench, Reading, Section
+from lab.boards import BoardType
+
+FRAMES = 20_000
+BITRATE = 1_000_000
+INTERFACE = "can0"
+
+
+def parse(output: bytes) -> list[Reading]:
+    """`time -p cangen`: frames of eight bytes over the time that it took."""
+
+    def real(match: re.Match[str]) -> list[Reading]:
+        seconds = float(match[1])
+        if seconds <= 0:
+            return []
+        value = FRAMES / seconds
+        return [Reading("can.throughput", value, {"bitrate": str(BITRATE)}, quantum=value * 0.01 / seconds)]
+
+    return read(output, "cangen", [rule(r"^real +(\d+\.\d+)$", real), rule(r"^(?:user|sys) ")])
+
+
+def _measure(bench: Bench) -> Iterator[Reading]:
+    bench.run(f"ip link set {INTERFACE} down", check=False)
+    bench.run(f"ip link set {INTERFACE} type can bitrate {BITRATE} loopback on")
+    bench.run(f"ip link set {INTERFACE} up")
+    yield from bench.read(parse, f"env time -p cangen {INTERFACE} -g 0 -p 1 -n {FRAMES} -L 8 2>&1", timeout_s=120)
+
+
+def _restore(bench: Bench) -> None:
+    bench.run(f"ip link set {INTERFACE} down; ip link set {INTERFACE} type can loopback off", check=False)
+
+
+def _has_can(board: BoardType) -> bool:
+    return board.name.startswith(("am62", "am43", "am65"))
+
+
+SECTION = Section(
+    name="can",
+    title="CAN loopback",
+    chapter="DCAN Driver",
+    metrics=("can.throughput",),
+    measure=_measure,
+    restore=_restore,
+    needs=(
+        needs.path(f"/sys/class/net/{INTERFACE}", "CAN controller", "enable it in the device tree and the kernel"),
+        needs.tool("cangen", "can-utils"),
+        needs.tool("time"),
+    ),
+    command="cangen can0 -g 0 -n 20000 -L 8",
+    fits=_has_can,
+    duration_s=10,
+)

@@ -1,0 +1,278 @@
+"""Ethernet between the board and the tester: TCP in both directions, UDP without loss and with possible loss.
+
+netperf as the guides have it. A UDP sender is limited by bursts every 10 ms, so its rate has steps of 100 packets a
+second. Throughput counts the bits of whole frames, as guides from 10.00 on do; the packets are not rounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from attrs import evolve
+
+from lab.benchmarks import needs, netperf, rfc2544
+from lab.benchmarks.netperf import KEYS
+from lab.benchmarks.output import missing, read, rule
+from lab.benchmarks.section import Bench, Need, Reading, Section, has_link
+from lab.boards import BoardType
+from lab.metrics import Flag
+
+CHAPTER = "Ethernet"
+FRAMES = {64: 18, 128: 82, 256: 210, 1024: 978, 1518: 1472}  # frame -> UDP payload, bytes
+GAP_BYTES = 20  # preamble and gap between frames
+BURST_MS = 10  # the shortest wait of the tester's netperf
+LONG_S, SHORT_S = 60, 10  # RFC 2544, section 24, asks for 60 s; short trials only narrow the search
+LOWEST_PPS = 100.0
+_OUT = "/tmp/netperf"  # noqa: S108 - on the board
+
+
+def tcp(output: bytes, params: dict[str, str]) -> list[Reading]:
+    """Both directions at once: their sum, and the board's load."""
+    there, back = netperf.parse(output, "TCP STREAM", "TCP MAERTS")
+    loads = [test.local_cpu for test in (there, back) if test.local_cpu is not None]
+    if not loads:
+        raise missing("netperf", "LOCAL_CPU_UTIL (option -c)", "LOCAL_CPU_UTIL=-1.00")
+    values = {"throughput": there.mbit_s + back.mbit_s, "cpu_load": sum(loads) / len(loads)}
+    end = max(there.end, back.end)
+    return [
+        Reading(f"ethernet.tcp.{name}", value, params, start=there.start, end=end) for name, value in values.items()
+    ]
+
+
+def udp(output: bytes, frame: int, params: dict[str, str], *, seconds: float = LONG_S, loss: bool) -> list[Reading]:
+    """One UDP stream, by the packets that arrived."""
+    (test,) = netperf.parse(output, "UDP STREAM")
+    pps = test.received_bytes / FRAMES[frame] / seconds
+    load = test.remote_cpu if params["direction"] == "ingress" else test.local_cpu
+    if load is None:
+        raise missing("netperf", "the board's CPU load (option -c or -C)", "CPU_UTIL=-1.00")
+    own = {**params, "frame_bytes": str(frame)}
+    found = {
+        "datagram": test.datagram_bytes,
+        "throughput": pps * frame * 8 / 1e6,
+        "packets": pps / 1000,
+        "cpu_load": load,
+    } | ({"loss": 100 * test.loss} if loss else {})
+    return [
+        Reading(f"ethernet.udp.{name}", value, own, start=test.start, end=test.end) for name, value in found.items()
+    ]
+
+
+def iperf3_tcp(output: bytes, params: dict[str, str]) -> list[Reading]:
+    """`iperf3 --bidir`: what the receivers of both directions got."""
+
+    def receiver(match: re.Match[str]) -> list[Reading]:
+        return [Reading("ethernet.iperf3.throughput", float(match[2]), {**params, "direction": _WAYS[match[1]]})]
+
+    rules = [
+        rule(r"^\[ *\d+\]\[([TR]X)-C\] .*? (\d+(?:\.\d+)?) Mbits/sec +(?:\d+ +)?receiver$", receiver),
+        rule(r"^\[|^Connecting|^- -|^iperf Done|^$"),
+    ]
+    return read(output, "iperf3", rules, expected=2)
+
+
+_WAYS = {"TX": "egress", "RX": "ingress"}
+
+
+def burst(pps: float) -> int:
+    """Packets in a burst every 10 ms."""
+    return max(1, round(pps * BURST_MS / 1000))
+
+
+def _limited(pps: float, frame: int, seconds: int, address: str, load: str) -> str:
+    rate = f"-b {burst(pps)} -w {BURST_MS} " if pps else ""
+    return f"netperf -H {address} -j {load} -l {seconds} -t UDP_STREAM {rate}-- -m {FRAMES[frame]} -k {KEYS}"
+
+
+def _tcp_command(bench: Bench) -> str:
+    def one(test: str) -> str:
+        return f"netperf -H {bench.site.tester} -j -c -l {LONG_S} -t {test} -- -k {KEYS} > {_OUT}.{test} 2>&1"
+
+    tests = "TCP_STREAM", "TCP_MAERTS"
+    files = " ".join(f"{_OUT}.{test}" for test in tests)
+    return f"{one(tests[0])} & {one(tests[1])} & wait; cat {files}; rm -f {files}"
+
+
+def _params(bench: Bench) -> dict[str, str]:
+    return {"port": port(bench.board, bench.site.interface)}
+
+
+def port(board: BoardType, interface: str) -> str:
+    """What the guides call the port behind an interface."""
+    title = next((link.title for link in board.links if link.name == interface), "")
+    return "icssg" if "ICSSG" in title else "cpsw"
+
+
+def _tcp(bench: Bench) -> Iterator[Reading]:
+    yield from bench.read(partial(tcp, params=_params(bench)), _tcp_command(bench), timeout_s=2 * LONG_S + 60)
+
+
+def _paced(bench: Bench) -> Iterator[Reading]:
+    parser = partial(tcp, params={**_params(bench), "pacing": "interrupt pacing"})
+    microseconds = bench.site.pacing_us
+    bench.run(f"ethtool -C {bench.site.interface} rx-usecs {microseconds} tx-usecs {microseconds}")
+    yield from bench.read(parser, _tcp_command(bench), timeout_s=2 * LONG_S + 60)
+
+
+def _netserver(bench: Bench) -> None:
+    bench.run("killall -q netserver", check=False)
+
+
+def _unpaced(bench: Bench) -> None:
+    _netserver(bench)
+    bench.run(f"ethtool -C {bench.site.interface} rx-usecs 0 tx-usecs 0", check=False)
+
+
+def _one_udp(bench: Bench, direction: str, frame: int, loss: str, pps: float, seconds: int) -> list[Reading]:
+    params = {**_params(bench), "direction": direction, "loss": loss}
+    parser = partial(udp, frame=frame, params=params, seconds=seconds, loss=True)
+    ingress = direction == "ingress"
+    address = bench.site.board if ingress else bench.site.tester
+    command = _limited(pps, frame, seconds, address, "-C" if ingress else "-c")
+    return bench.read(parser, command, timeout_s=seconds + 60, on_tester=ingress)
+
+
+def _without_loss(bench: Bench, direction: str) -> Iterator[Reading]:
+    line_mbit_s = next((link.mbit_s for link in bench.board.links if link.name == bench.site.interface), 1000.0)
+    for frame in FRAMES:
+        last: list[Reading] = []
+
+        def send(pps: float, is_long: bool, size: int = frame, kept: list[Reading] = last) -> float:
+            found = _one_udp(bench, direction, size, "0 loss", pps, LONG_S if is_long else SHORT_S)
+            lost = next(reading.value for reading in found if reading.metric == "ethernet.udp.loss")
+            if is_long and not lost:
+                kept[:] = [reading for reading in found if reading.metric != "ethernet.udp.loss"]
+            return lost / 100
+
+        found = rfc2544.search(
+            send,
+            lowest=LOWEST_PPS,
+            highest=line_mbit_s * 1e6 / 8 / (frame + GAP_BYTES),
+            step=1000 / BURST_MS,
+        )
+        yield from (_uncertain(reading, found, frame) for reading in last)
+
+
+def _uncertain(reading: Reading, found: rfc2544.Throughput, frame: int) -> Reading:
+    """The truth may be faster by what the search left open."""
+    quanta = {"ethernet.udp.packets": 1e-3, "ethernet.udp.throughput": frame * 8e-6}
+    flags = frozenset() if found.is_monotonic else frozenset({Flag.NOT_MONOTONIC})
+    return evolve(reading, quantum=2 * found.tolerance * quanta.get(reading.metric, 0.0), flags=flags)
+
+
+def _with_loss(bench: Bench) -> Iterator[Reading]:
+    for frame in FRAMES:
+        yield from _one_udp(bench, "ingress", frame, "possible loss", 0.0, LONG_S)
+
+
+def _iperf3(bench: Bench) -> Iterator[Reading]:
+    bench.tester("iperf3 -s -1 -D", check=False)
+    command = f"iperf3 -c {bench.site.tester} -t {LONG_S} --bidir -f m"
+    yield from bench.read(partial(iperf3_tcp, params=_params(bench)), command, timeout_s=LONG_S + 60)
+
+
+def _serving(measure: Callable[[Bench], Iterator[Reading]]) -> Callable[[Bench], Iterator[Reading]]:
+    """With netserver on both ends."""
+
+    def served(bench: Bench) -> Iterator[Reading]:
+        for start in (bench.run, bench.tester):
+            start("netserver > /dev/null 2>&1", check=False)  # one that runs already answers as well
+        yield from measure(bench)
+
+    return served
+
+
+_LINK = (needs.link_speed(), needs.private_link())
+_NETPERF = (*_LINK, needs.tool("netperf"), needs.tool_of_tester("netserver", "netperf"))
+_UDP = ("datagram", "throughput", "packets", "cpu_load")
+_TCP = ("ethernet.tcp.throughput", "ethernet.tcp.cpu_load")
+_COMMAND = "netperf -H 192.168.0.1 -j -c -l 60 -t"
+
+
+def _section(
+    name: str,
+    title: str,
+    measure: Callable[[Bench], Iterator[Reading]],
+    metrics: tuple[str, ...],
+    command: str,
+    *more: Need,
+    seconds: float,
+    restore: Callable[[Bench], None] = _netserver,
+    **params: str,
+) -> Section:
+    return Section(
+        name=name,
+        title=title,
+        chapter=CHAPTER,
+        metrics=metrics,
+        measure=_serving(measure),
+        restore=restore,
+        needs=(*_NETPERF, *more),
+        command=command,
+        fits=has_link("eth0", "eth1"),
+        duration_s=seconds,
+        params=params,
+    )
+
+
+SECTIONS = (
+    _section("tcp", "TCP bidirectional", _tcp, _TCP, f"{_COMMAND} TCP_STREAM & … TCP_MAERTS", seconds=65),
+    _section(
+        "tcp-pacing",
+        "TCP bidirectional with interrupt pacing",
+        _paced,
+        _TCP,
+        "ethtool -C eth0 rx-usecs N tx-usecs N",
+        needs.tool("ethtool"),
+        seconds=65,
+        restore=_unpaced,
+        pacing="interrupt pacing",
+    ),
+    _section(
+        "udp-egress",
+        "UDP egress without loss",
+        partial(_without_loss, direction="egress"),
+        tuple(f"ethernet.udp.{name}" for name in _UDP),
+        f"{_COMMAND} UDP_STREAM -b BURST -w 10",
+        needs.netperf_options(on_tester=False),
+        seconds=1000,
+        direction="egress",
+        loss="0 loss",
+    ),
+    _section(
+        "udp-ingress",
+        "UDP ingress without loss",
+        partial(_without_loss, direction="ingress"),
+        tuple(f"ethernet.udp.{name}" for name in _UDP),
+        "tester: netperf -H BOARD -j -C -l 60 -t UDP_STREAM -b BURST -w 10",
+        needs.tool_of_tester("netperf"),
+        needs.netperf_options(on_tester=True),
+        seconds=1000,
+        direction="ingress",
+        loss="0 loss",
+    ),
+    _section(
+        "udp-ingress-loss",
+        "UDP ingress with possible loss",
+        _with_loss,
+        tuple(f"ethernet.udp.{name}" for name in (*_UDP, "loss")),
+        "tester: netperf -H BOARD -j -C -l 60 -t UDP_STREAM",
+        needs.tool_of_tester("netperf"),
+        seconds=310,
+        direction="ingress",
+        loss="possible loss",
+    ),
+    Section(
+        name="iperf3",
+        title="TCP bidirectional by iperf3",
+        chapter=CHAPTER,
+        metrics=("ethernet.iperf3.throughput",),
+        measure=_iperf3,
+        needs=(*_LINK, needs.tool("iperf3"), needs.tool_of_tester("iperf3")),
+        command="iperf3 -c 192.168.0.1 -t 60 --bidir",
+        fits=has_link("eth0", "eth1"),
+        duration_s=65,
+    ),
+)

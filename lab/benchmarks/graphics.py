@@ -1,0 +1,155 @@
+"""glmark2 on DRM and Wayland, GFXBench, and GLBenchmark 2.5. A display is connected, or its connector is forced on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from lab.benchmarks import needs
+from lab.benchmarks.output import missing, number, read, rule
+from lab.benchmarks.section import Bench, Need, Reading, Section
+from lab.boards import BoardType
+
+CHAPTER = "Graphics SGX/RGX Driver"
+GLMARK2 = {
+    "glmark2-drm": "systemctl stop weston; glmark2-es2-drm",
+    "glmark2-wayland": "systemctl start weston; glmark2-es2-wayland",
+    "glmark2-wayland 1920x1080": "systemctl start weston; glmark2-es2-wayland --size 1920x1080",
+}
+GFXBENCH = {
+    "gl_manhattan_off": "gfxbench 3.x gl_manhattan_off",
+    "gl_trex_off": "gfxbench 3.x gl_trex_off",
+    "gl_5_high_off": "gfxbench 5.x gl_5_high_off",
+}
+
+
+def glmark2(output: bytes, test: str) -> list[Reading]:
+    """The score: mean frames a second over all scenes."""
+    rules = [
+        rule(r"glmark2 Score: (\d+)", number("glmark2.score", {"test": test})),
+        rule(r"^=+$|^ *glmark2 \d|^ *(?:GL_|OpenGL|Surface)|^\[[\w-]+\] "),
+    ]
+    return read(output, "glmark2", rules)
+
+
+def gfxbench(output: bytes, test: str) -> list[Reading]:
+    """Frames and frames a second from the JSON that the test prints."""
+    rules = [
+        rule(r'"fps": *(\d+(?:\.\d+)?) *,', number("gfxbench.rate", {"test": test})),
+        rule(r'"score": *(\d+(?:\.\d+)?) *,', number("gfxbench.score", {"test": test})),
+        rule(r'^\[INFO ?\]|^ *[{}\]]|^ *"'),
+    ]
+    return read(output, "GFXBench", rules, expected=2)
+
+
+def glbenchmark_tests(output: bytes) -> dict[str, str]:
+    """Number -> name of every test that GLBenchmark2 lists."""
+    text = output.decode("utf-8", "replace")
+    found = dict(re.findall(r"Log:.*?(\d{7})\s*\|\s*(GLB\w+)", text))
+    if not found:
+        raise missing("GLBenchmark2", "a list of tests", text.partition("\n")[0])
+    return found
+
+
+def glbenchmark(output: bytes, test: str) -> list[Reading]:
+    """One test: the mean of its frame rates, and triangles or texels a second where it counts those.
+
+    A frame rate comes several times in one run, and each is the vendor's sample; here they are one number. It is whole
+    when the test says that it has finished.
+    """
+    rates: list[float] = []
+    name = f"{test.lower()} test"
+
+    def frames(match: re.Match[str]) -> list[Reading]:
+        if rates[-1:] != [float(match[1])]:  # a line that came twice is one sample
+            rates.append(float(match[1]))
+        return []
+
+    def end(match: re.Match[str]) -> list[Reading]:
+        if not rates:
+            return []
+        mean = Reading("glbenchmark.rate", sum(rates) / len(rates), {"test": name, "what": "fps"})
+        counted = [Reading("glbenchmark.rate", float(match[1]), {"test": name, "what": "rate"})] if match[1] else []
+        return [*counted, mean]
+
+    rules = [
+        rule(r"FinishCurrentTest\(\w+: (?:(\d+(?:\.\d+)?) (?:triangles|texels?)/s)?", end),
+        rule(r"FPS = (\d+(?:\.\d+)?)$", frames),
+        rule(r"^Log:"),
+    ]
+    return read(output, "GLBenchmark2", rules)
+
+
+def _glmark2(bench: Bench) -> Iterator[Reading]:
+    for test, command in GLMARK2.items():
+        yield from bench.read(partial(glmark2, test=test), command, timeout_s=900)
+
+
+def _gfxbench(bench: Bench) -> Iterator[Reading]:
+    for option, test in GFXBENCH.items():
+        command = f"cd {bench.site.gfxbench} && ./testfw_app --gfx egl --gl_api gles -w 1920 -h 1080 -t {option}"
+        yield from bench.read(partial(gfxbench, test=test), command, timeout_s=600)
+
+
+def _glbenchmark(bench: Bench) -> Iterator[Reading]:
+    ahead = f"cd {bench.site.glbenchmark} &&"
+    for number_, name in glbenchmark_tests(bench.run(f"{ahead} ./GLBenchmark2 2>&1", timeout_s=120)).items():
+        command = f"{ahead} ./GLBenchmark2 -t {number_} -d ./data 2>&1"
+        yield from bench.read(partial(glbenchmark, test=name), command, timeout_s=600)
+
+
+def _is_am437x(board: BoardType) -> bool:
+    return board.name.startswith("am43")
+
+
+def _has_graphics(board: BoardType) -> bool:
+    return board.name.startswith(("am62xx", "am43", "am654", "qemu"))
+
+
+def _folder(field: str, program: str) -> Need:
+    return needs.path(
+        f"{{site.{field}}}/{program}", field, f"install the suite there, or set `benchmarks: {{{field}: ...}}`"
+    )
+
+
+def _weston(bench: Bench) -> None:
+    bench.run("systemctl start weston", check=False)
+
+
+SECTIONS = (
+    Section(
+        name="gfxbench",
+        title="GFXBench",
+        chapter=CHAPTER,
+        metrics=("gfxbench.score", "gfxbench.rate"),
+        measure=_gfxbench,
+        needs=(_folder("gfxbench", "testfw_app"),),
+        command="testfw_app --gfx egl --gl_api gles -w 1920 -h 1080 -t gl_manhattan_off",
+        fits=lambda board: _has_graphics(board) and not _is_am437x(board),
+        duration_s=240,
+    ),
+    Section(
+        name="glmark2",
+        title="glmark2",
+        chapter=CHAPTER,
+        metrics=("glmark2.score",),
+        measure=_glmark2,
+        restore=_weston,
+        needs=(needs.tool("glmark2-es2-drm"), needs.tool("glmark2-es2-wayland")),
+        command="glmark2-es2-drm; glmark2-es2-wayland --size 1920x1080",
+        fits=_has_graphics,
+        duration_s=900,
+    ),
+    Section(
+        name="glbenchmark",
+        title="GLBenchmark 2.5",
+        chapter=CHAPTER,
+        metrics=("glbenchmark.rate",),
+        measure=_glbenchmark,
+        needs=(_folder("glbenchmark", "GLBenchmark2"),),
+        command="GLBenchmark2 -t NUMBER -d ./data",
+        fits=_is_am437x,
+        duration_s=600,
+    ),
+)

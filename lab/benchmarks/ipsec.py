@@ -1,0 +1,149 @@
+"""An IPSec tunnel between the board and the tester: throughput, packets and the board's load.
+
+The keys are set by hand (`ip xfrm`), so that nothing but the kernel's ESP is measured. The vendor's own runner is not
+public; its ancestor sums both directions of iperf, as is done here. Packets are those that the interface counted; the
+vendor prints thousands, cut off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from lab.benchmarks import cpuload, needs
+from lab.benchmarks.output import missing, read, rule
+from lab.benchmarks.section import Bench, Need, Reading, Section, has_link
+from lab.errors import BoardStableError
+
+SECONDS = 60
+KEY_BYTES = {"aes128": 16, "aes192": 24, "aes256": 32, "3des": 24}
+_CIPHERS = {"aes128": "cbc(aes)", "aes192": "cbc(aes)", "aes256": "cbc(aes)", "3des": "cbc(des3_ede)"}
+_AUTH = "auth-trunc 'hmac(sha1)' 0x" + "5a" * 20 + " 96"
+_OUT = "/tmp/boardlab.iperf"  # noqa: S108 - on the board
+_COUNT = re.compile(rb"^packets (before|after) (\d+) (\d+)\r?$", re.MULTILINE)
+
+
+def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) -> list[Reading]:
+    """iperf's rates of both directions, the interface's packets before and after, and mpstat's average."""
+    params = {"algorithm": algorithm, "engine": engine}
+    rates: dict[str, float] = {}
+
+    def rate(match: re.Match[str]) -> list[Reading]:
+        rates[match[1]] = float(match[2])
+        return []
+
+    rules = [
+        rule(r"^\[ *(\d+)\] +0\.0+-\d+\.\d+ sec .*? (\d+(?:\.\d+)?) Mbits/sec$", rate),
+        rule(r"^packets |^-+$|^Client|^Server|^TCP window|^\[|^Linux |^[\d:]+ |^Average|^WARNING"),
+    ]
+    read(output, "iperf", rules, expected=0)
+    counts = {when: int(sent) + int(got) for when, sent, got in _COUNT.findall(output)}
+    if len(rates) != 2 or counts.keys() != {b"before", b"after"}:
+        raise missing("the tunnel test", "two rates of iperf, and the packets before and after it", _first(output))
+    packets = (counts[b"after"] - counts[b"before"]) / seconds / 1000
+    return [
+        Reading("ipsec.throughput", sum(rates.values()), params, end=len(output)),
+        Reading("ipsec.packets", packets, params, end=len(output)),
+        Reading("ipsec.cpu_load", cpuload.parse(output).percent, params, end=len(output)),
+    ]
+
+
+def _first(output: bytes) -> str:
+    return next((line for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
+
+
+def tunnel(algorithm: str, here: str, there: str) -> list[str]:
+    """The commands that make one end of the tunnel."""
+    key = "0x" + "a5" * KEY_BYTES[algorithm]
+    states = [
+        f"ip xfrm state add src {a} dst {b} proto esp spi {spi:#x} mode tunnel enc '{_CIPHERS[algorithm]}' {key} {_AUTH}"
+        for a, b, spi in ((here, there, 0x100), (there, here, 0x200))
+    ]
+    policies = [
+        f"ip xfrm policy add src {a} dst {b} dir {way} tmpl src {a} dst {b} proto esp mode tunnel"
+        for a, b, way in ((here, there, "out"), (there, here, "in"))
+    ]
+    return states + policies
+
+
+def _swapped(commands: list[str]) -> list[str]:
+    """The other end's: the same states by their numbers."""
+    return [
+        c.replace(" dir out ", " dir X ").replace(" dir in ", " dir out ").replace(" dir X ", " dir in ")
+        for c in commands
+    ]
+
+
+def _measure(bench: Bench, engine: str) -> Iterator[Reading]:
+    site = bench.site
+    if site.crypto_module:
+        bench.run(f"modprobe {'' if engine == 'hardware' else '-r '}{site.crypto_module}")
+    if problem := _wrong_engine(bench, engine):
+        raise BoardStableError(problem, failure="wrong_engine")
+    for algorithm in ("aes128", "aes192", "aes256"):
+        commands = tunnel(algorithm, site.board, site.tester)
+        for command in ("ip xfrm state flush", "ip xfrm policy flush", *commands):
+            bench.run(command)
+        for command in ("ip xfrm state flush", "ip xfrm policy flush", *_swapped(commands)):
+            bench.tester(command)
+        bench.tester("iperf -s -D > /dev/null", check=False)
+        folder = f"/sys/class/net/{site.interface}/statistics"
+        count = f"cat {folder}/tx_packets {folder}/rx_packets"
+        command = (
+            f"echo packets before $({count}); iperf -c {site.tester} -d -f m -t {SECONDS} > {_OUT} 2>&1 & sleep 5; "
+            f"mpstat -P ALL {SECONDS - 10} 1; wait; echo packets after $({count}); cat {_OUT}; rm -f {_OUT}"
+        )
+        yield from bench.read(partial(parse, algorithm=algorithm, engine=engine), command, timeout_s=SECONDS + 120)
+
+
+def _restore(bench: Bench) -> None:
+    bench.run("ip xfrm state flush; ip xfrm policy flush", check=False)
+    bench.tester("ip xfrm state flush; ip xfrm policy flush", check=False)
+
+
+def _wrong_engine(bench: Bench, engine: str) -> str:
+    """ESP uses the driver of the highest priority in /proc/crypto; what is wrong with it, or nothing."""
+    said = bench.run("cat /proc/crypto", check=False).decode("utf-8", "replace")
+    drivers = re.findall(r"^name +: cbc\(aes\)\ndriver +: (\S+)\n(?:.*\n)*?priority +: (\d+)", said, re.MULTILINE)
+    if not drivers:
+        return "the kernel has no cbc(aes) (/proc/crypto); load its module (modprobe aes_generic)"
+    driver = max(drivers, key=lambda pair: int(pair[1]))[0]
+    accelerated = re.search(r"sa2ul|omap|caam|dthe|qce", driver) is not None
+    if accelerated == (engine == "hardware"):
+        return ""
+    return f"ESP would use {driver}, which is not the {engine} engine; set `benchmarks: {{crypto_module: ...}}` in the env"
+
+
+def _engine(engine: str) -> Need:
+    def check(bench: Bench) -> str:
+        return "" if bench.site.crypto_module else _wrong_engine(bench, engine)
+
+    return Need(f"{engine} engine", check)
+
+
+def _section(engine: str) -> Section:
+    return Section(
+        name=f"ipsec-{engine}",
+        title=f"IPSec in {engine}",
+        chapter="CRYPTO Driver",
+        metrics=("ipsec.throughput", "ipsec.packets", "ipsec.cpu_load"),
+        measure=partial(_measure, engine=engine),
+        restore=_restore,
+        needs=(
+            needs.link_speed(),
+            needs.private_link(),
+            needs.tool("ip", "iproute2"),
+            needs.tool("iperf"),
+            needs.tool("mpstat", "sysstat"),
+            needs.tool_of_tester("iperf"),
+            _engine(engine),
+        ),
+        command="ip xfrm …; iperf -c 192.168.0.1 -d -t 60",
+        fits=has_link("eth0"),
+        duration_s=210,
+        params={"engine": engine},
+    )
+
+
+SECTIONS = (_section("software"), _section("hardware"))

@@ -1,0 +1,150 @@
+"""Preflights: what a section needs, checked on the board and the tester before anything is run. Each says its mend."""
+
+from __future__ import annotations
+
+import re
+
+from lab.benchmarks.section import Bench, Need
+
+
+def tool(name: str, package: str = "") -> Need:
+    """A program on the board."""
+
+    def check(bench: Bench) -> str:
+        if bench.status(f"command -v {name}") == 0:
+            return ""
+        return f"the board has no program {name}; install {package or name}, or put it on the PATH"
+
+    return Need(f"tool {name}", check)
+
+
+def tool_of_tester(name: str, package: str = "") -> Need:
+    """A program on the tester."""
+
+    def check(bench: Bench) -> str:
+        if bench.tester(f"command -v {name}", check=False).strip():
+            return ""
+        return f"the tester has no program {name}; install {package or name} there"
+
+    return Need(f"tester tool {name}", check)
+
+
+def path(name: str, what: str, mend: str) -> Need:
+    """A file, folder or device on the board; `{field}` is filled from the site."""
+
+    def check(bench: Bench) -> str:
+        where = name.format(site=bench.site)
+        return "" if bench.status(f"test -e {where}") == 0 else f"the board has no {where} ({what}); {mend}"
+
+    return Need(what, check)
+
+
+def scratch(medium: str) -> Need:
+    """A partition or range that may be overwritten, named by the environment."""
+
+    def check(bench: Bench) -> str:
+        if medium in bench.site.scratch:
+            return ""
+        return (
+            f"the env names nothing that may be overwritten for {medium}; add `benchmarks: {{scratch: {{{medium}: ...}}}}` "
+            "to the target's options"
+        )
+
+    return Need(f"scratch {medium}", check)
+
+
+def unmounted(medium: str) -> Need:
+    """The scratch partition is there, and nobody uses it."""
+
+    def check(bench: Bench) -> str:
+        device = bench.site.scratch[medium]
+        if bench.status(f"test -e {device}") != 0:
+            return f"{device} is not there; look at the medium, or mend `scratch` in the env"
+        root = re.search(rb"\S+ / ", bench.run("cat /proc/mounts", check=False))
+        if root and root[0].split()[0].decode() == device:
+            return f"{device} is the root file system; name another partition as `scratch` in the env"
+        return ""
+
+    return Need(f"scratch {medium} usable", check)
+
+
+def filesystem(kind: str) -> Need:
+    """A file system that the kernel has, built in or as a module."""
+
+    def check(bench: Bench) -> str:
+        has = bench.status(f"grep -qw {kind} /proc/filesystems || modprobe -q {kind}") == 0
+        return "" if has else f"the kernel has no {kind}; configure it (CONFIG_{kind.upper()}_FS or its module)"
+
+    return Need(f"kernel {kind}", check)
+
+
+def uboot_time() -> Need:
+    """U-Boot's command `time`."""
+
+    def check(bench: Bench) -> str:
+        return (
+            "" if bench.status("help time") == 0 else "U-Boot has no command `time`; build it with CONFIG_CMD_TIME=y"
+        )
+
+    return Need("U-Boot time", check)
+
+
+def link_speed() -> Need:
+    """The link runs at the speed that the board type has it at."""
+
+    def check(bench: Bench) -> str:
+        name = bench.site.interface
+        wanted = next((link.mbit_s for link in bench.board.links if link.name == name), None)
+        text = bench.run(f"cat /sys/class/net/{name}/speed", check=False).strip()
+        if not re.fullmatch(rb"\d+", text):
+            return f"{name} has no link; is its cable plugged in, and the tester's port up?"
+        if wanted is not None and float(text) != wanted:
+            return (
+                f"{name} runs at {text.decode()} Mbit/s, {bench.board.title} has it at {wanted:g}: look at the cable, the "
+                "tester's port, and `ethtool` for what was negotiated"
+            )
+        return ""
+
+    return Need("link speed", check)
+
+
+def private_link() -> Need:
+    """No NFS goes over the link that is measured."""
+
+    def check(bench: Bench) -> str:
+        mounts = bench.run("cat /proc/mounts", check=False).decode("utf-8", "replace")
+        servers = re.findall(r"^\S+ \S+ nfs\d? .*?\baddr=([\w.:]+)", mounts, re.MULTILINE)
+        here = bench.site.interface
+        for server in servers:
+            route = bench.run(f"ip route get {server}", check=False).decode("utf-8", "replace")
+            if server == bench.site.tester or re.search(rf"\bdev {re.escape(here)}\b", route):
+                return (
+                    f"the board has mounted NFS from {server} over {here}, the link to be measured; boot from another "
+                    "medium, or use another interface"
+                )
+        return ""
+
+    return Need("private link", check)
+
+
+def netperf_options(on_tester: bool) -> Need:
+    """A netperf that can limit its rate: `-b` and `-w` are silently ignored by builds without them."""
+    where = "tester" if on_tester else "board"
+
+    def check(bench: Bench) -> str:
+        command = "netperf -b 1 -w 10 -V 2>&1"
+        said = bench.tester(command, check=False) if on_tester else bench.run(command, check=False)
+        if b"not compiled in" in said:
+            return (
+                f"the {where}'s netperf ignores -b and -w ({_line(said)}): it would send without a limit. Install one "
+                "built with --enable-intervals --enable-burst"
+            )
+        return ""
+
+    return Need(f"netperf intervals on the {where}", check)
+
+
+def _line(said: bytes) -> str:
+    return next(
+        (text for text in said.decode("utf-8", "replace").splitlines() if "not compiled in" in text), ""
+    ).strip()

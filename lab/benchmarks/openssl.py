@@ -1,0 +1,72 @@
+"""OpenSSL: `openssl speed` on the six block sizes, and the share of one core that it got."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from lab.benchmarks import needs
+from lab.benchmarks.output import Rule, lines, missing, number, read, rule
+from lab.benchmarks.section import Bench, Reading, Section
+
+ALGORITHMS = (
+    *(f"aes-{bits}-{mode}" for bits in (128, 192, 256) for mode in ("cbc", "ecb")),
+    *("des3", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"),
+)
+BLOCKS = ("16", "64", "256", "1024", "8192", "16384")
+
+
+def parse(output: bytes, algorithm: str) -> list[Reading]:
+    """The output of `time -v openssl speed -elapsed -evp ALGORITHM`; k is 1000 bytes a second.
+
+    Raises:
+        TestTransientError: the table or the share of the processor is missing.
+    """
+    blocks = _blocks(output)
+
+    def row(match: re.Match[str]) -> list[Reading]:
+        values = re.findall(r"(\d+\.\d\d)k", match[1])
+        if len(values) != len(blocks):
+            return []
+        return [
+            Reading("openssl.throughput", float(value), {"algorithm": algorithm, "buffer": block})
+            for block, value in zip(blocks, values, strict=True)
+        ]
+
+    rules: list[Rule] = [
+        rule(r"^You have chosen to measure elapsed time|^Doing |^version:|^built on:|^options:|^compiler:|^CPUINFO:"),
+        rule(r"^The 'numbers' are in 1000s of bytes|^type "),
+        rule(r"^\S+((?: +\d+\.\d\dk){2,}) *$", row),
+        rule(r"^\tPercent of CPU this job got: (\d+)%$", number("openssl.cpu_load", {"algorithm": algorithm})),
+        rule(r"^\t[A-Z][^:]+: "),
+    ]
+    return read(output, f"openssl speed -evp {algorithm}", rules, expected=len(BLOCKS) + 1)
+
+
+def _blocks(output: bytes) -> list[str]:
+    """The block sizes of the table's header, as it was printed: other versions have others."""
+    for line in lines(output):
+        if line.text.startswith("type "):
+            return re.findall(r"(\d+) bytes", line.text)
+    raise missing(
+        "openssl speed", "the table's header (`type 16 bytes …`)", output.decode("utf-8", "replace").partition("\n")[0]
+    )
+
+
+def _measure(bench: Bench) -> Iterator[Reading]:
+    for algorithm in ALGORITHMS:
+        command = f"env time -v openssl speed -elapsed -evp {algorithm} 2>&1"
+        yield from bench.read(partial(parse, algorithm=algorithm), command, timeout_s=60)
+
+
+SECTION = Section(
+    name="openssl",
+    title="OpenSSL speed and CPU load",
+    chapter="CRYPTO Driver",
+    metrics=("openssl.throughput", "openssl.cpu_load"),
+    measure=_measure,
+    needs=(needs.tool("openssl"), needs.tool("time")),
+    command="time -v openssl speed -elapsed -evp aes-128-cbc",
+    duration_s=260,
+)

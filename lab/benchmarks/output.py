@@ -1,0 +1,133 @@
+"""Reading a program's output as it came over a console: kernel lines between it, carriage returns, lost ends.
+
+A reader takes every line that its rules know. It never invents a number: what is missing is an error that shows the
+first line that no rule knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from attrs import evolve, frozen
+
+from lab.benchmarks.section import Reading
+from lab.errors import TestTransientError
+
+FAILURE = "unreadable_output"
+_KERNEL_LINE = re.compile(rb"\[ *\d+\.\d{6}\] .*")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@frozen
+class Line:
+    """A whole line of an output, without its end and without what the kernel printed into it.
+
+    Attributes:
+        start, end: its bytes in the output.
+    """
+
+    text: str
+    start: int
+    end: int
+
+
+@frozen
+class Rule:
+    """What a line says.
+
+    Attributes:
+        pattern: searched in a line.
+        make: readings of a match; none where the line is known and says nothing.
+    """
+
+    pattern: re.Pattern[str]
+    make: Callable[[re.Match[str]], Iterable[Reading]]
+
+
+def lines(output: bytes) -> list[Line]:
+    """The whole lines; a last one without its end may have lost a part, and is left out.
+
+    A kernel line that came in the middle of another one is taken out, and the two halves are one line again.
+    """
+    found = []
+    text, start, at = b"", 0, 0
+    while (newline := output.find(b"\n", at)) >= 0:
+        part = output[at:newline]
+        start = start if text else at
+        kernel = _KERNEL_LINE.search(part)
+        if kernel:
+            text += part[: kernel.start()]
+        else:
+            whole = _ESCAPES.sub("", (text + part).decode("utf-8", "replace").replace("\r", ""))
+            found.append(Line(whole, start, newline + 1))
+            text = b""
+        at = newline + 1
+    return found
+
+
+def number(
+    metric: str, params: Mapping[str, str] | None = None, *, group: int = 1, factor: float = 1.0
+) -> Callable[[re.Match[str]], list[Reading]]:
+    """For a rule: the number in a group of the match."""
+    return lambda match: [Reading(metric, float(match[group]) * factor, dict(params or {}))]
+
+
+def ignore(_match: re.Match[str]) -> list[Reading]:
+    """For a rule: a line that is known and says nothing."""
+    return []
+
+
+def rule(pattern: str, make: Callable[[re.Match[str]], Iterable[Reading]] = ignore) -> Rule:
+    """A rule from the text of its pattern."""
+    return Rule(re.compile(pattern), make)
+
+
+def read(output: bytes, program: str, rules: Sequence[Rule], *, expected: int = 1) -> list[Reading]:
+    """All readings of an output.
+
+    Args:
+        program: whose output it is, for the message.
+        expected: how many readings a complete output has at least.
+
+    Raises:
+        TestTransientError: fewer readings than that, or two that contradict each other.
+    """
+    found: dict[object, Reading] = {}
+    unknown: Line | None = None
+    for line in lines(output):
+        matched = next(((r, m) for r in rules if (m := r.pattern.search(line.text))), None)
+        if matched is None:
+            unknown = unknown or (line if line.text.strip() else None)
+            continue
+        used, match = matched
+        for reading in used.make(match):
+            known = found.setdefault(reading.key, evolve(reading, start=line.start, end=line.end))
+            if known.value != reading.value:
+                raise TestTransientError(
+                    f"{program} says {_named(reading)} twice, {known.value:g} and {reading.value:g}: its output is damaged, "
+                    "or two programs wrote at once. Measure once more",
+                    failure=FAILURE,
+                )
+    if len(found) < expected:
+        raise missing(program, f"{expected} numbers, found {len(found)}", unknown.text if unknown else _first(output))
+    return list(found.values())
+
+
+def missing(program: str, wanted: str, line: str) -> TestTransientError:
+    """The error of an output that does not say what it should."""
+    shown = f"the first line that is not understood is {line.strip()!r}" if line.strip() else "there is no whole line"
+    return TestTransientError(
+        f"{program}: expected {wanted}; {shown}. Look at the kept output: the program may have failed, or its version "
+        "writes another format",
+        failure=FAILURE,
+    )
+
+
+def _first(output: bytes) -> str:
+    return next((line for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
+
+
+def _named(reading: Reading) -> str:
+    params = ", ".join(f"{name} {value}" for name, value in reading.params.items())
+    return f"{reading.metric} ({params})" if params else reading.metric

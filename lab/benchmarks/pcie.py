@@ -1,0 +1,57 @@
+"""iperf over a PCIe network card, by TCP window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from lab.benchmarks import needs
+from lab.benchmarks.output import number, read, rule
+from lab.benchmarks.section import Bench, Reading, Section
+from lab.boards import BoardType
+
+WINDOWS_KIB = (8, 16, 32, 64, 128, 256)
+SECONDS = 60
+INTERFACE = "enp1s0"
+
+
+def parse(output: bytes, window: str) -> list[Reading]:
+    """iperf 2 with `-f m`; a line of the whole interval."""
+    rules = [
+        rule(
+            r"^\[ *\d+\] +0\.0+-\d+\.\d+ sec .*?(\d+(?:\.\d+)?) Mbits/sec$",
+            number("pcie.ethernet.throughput", {"window": window}),
+        ),
+        rule(r"^-+$|^Client connecting|^TCP window|^\[|^WARNING"),
+    ]
+    return read(output, "iperf", rules)
+
+
+def _measure(bench: Bench) -> Iterator[Reading]:
+    bench.tester("iperf -s -D", check=False)
+    for window in WINDOWS_KIB:
+        command = f"iperf -c {bench.site.tester} -m -f m -t {SECONDS} -w {window}K"
+        yield from bench.read(partial(parse, window=str(window)), command, timeout_s=SECONDS + 60)
+
+
+def _has_pcie(board: BoardType) -> bool:
+    return board.name.startswith("am654")
+
+
+SECTION = Section(
+    name="pcie-ethernet",
+    title="Ethernet over PCIe",
+    chapter="PCIe Driver",
+    metrics=("pcie.ethernet.throughput",),
+    measure=_measure,
+    needs=(
+        needs.path(
+            f"/sys/class/net/{INTERFACE}", "PCIe network card", "plug a card in that the kernel has a driver for"
+        ),
+        needs.tool("iperf"),
+        needs.tool_of_tester("iperf"),
+    ),
+    command="iperf -c 192.168.0.1 -m -f M -d -t 60 -w 8K",
+    fits=_has_pcie,
+    duration_s=390,
+)

@@ -1,0 +1,91 @@
+"""cyclictest: wake-up latencies with their histogram, which the performance guides of the RT kernels consist of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lab.benchmarks import needs
+from lab.benchmarks.output import lines, missing
+from lab.benchmarks.section import Bench, Reading, Section
+
+SECONDS = 60
+HIGHEST_US = 400
+COMMAND = f"cyclictest -m -S -p 80 -i 200 -h {HIGHEST_US} -D {SECONDS} -q"
+QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.99": 0.9999}
+_BIN = re.compile(r"^(\d{6})((?:[ \t]\d{6,})+)\s*$")
+_TOTALS = re.compile(r"^# (Min Latencies|Avg Latencies|Max Latencies|Total|Histogram Overflows): ((?:\d+ ?)+)$")
+
+
+def parse(output: bytes) -> list[Reading]:
+    """Minimum, mean, quantiles and maximum of each processor, in microseconds.
+
+    Raises:
+        TestTransientError: a part is missing, or the histogram does not add up to the total that the program says.
+    """
+    bins: dict[int, list[int]] = {}
+    totals: dict[str, list[int]] = {}
+    unknown, start, end = "", 0, 0
+    for line in lines(output):
+        if found := _BIN.match(line.text):
+            bins[int(found[1])] = [int(word) for word in found[2].split()]
+        elif found := _TOTALS.match(line.text.strip()):
+            totals[found[1]] = [int(word) for word in found[2].split()]
+        elif line.text.strip() and not line.text.startswith("#"):
+            unknown = unknown or line.text
+            continue
+        start, end = start or line.start, line.end
+    wanted = ("Total", "Min Latencies", "Avg Latencies", "Max Latencies", "Histogram Overflows")
+    absent = next((name for name in wanted if name not in totals), None)
+    if absent or not bins:
+        raise missing("cyclictest", f"the line {absent!r}" if absent else "a histogram", unknown or _first(output))
+    found_readings: list[Reading] = []
+    for cpu, total in enumerate(totals["Total"]):
+        column = {latency: counts[cpu] for latency, counts in bins.items() if cpu < len(counts)}
+        seen = sum(column.values()) + totals["Histogram Overflows"][cpu]
+        if seen != total:
+            raise missing(
+                "cyclictest", f"{total} wake-ups of processor {cpu}, its histogram has {seen}", _first(output)
+            )
+        values = {
+            "min": totals["Min Latencies"][cpu],
+            "mean": totals["Avg Latencies"][cpu],
+            "max": totals["Max Latencies"][cpu],
+        } | {name: _quantile(column, total, share) for name, share in QUANTILES.items()}
+        found_readings += [
+            Reading(
+                "rt.latency", float(value), {"statistic": name, "cpu": str(cpu)}, quantum=1.0, start=start, end=end
+            )
+            for name, value in values.items()
+        ]
+    return found_readings
+
+
+def _quantile(column: dict[int, int], total: int, share: float) -> int:
+    """The smallest latency that so many wake-ups did not exceed; the histogram's end where they overflow it."""
+    seen = 0
+    for latency in sorted(column):
+        seen += column[latency]
+        if seen >= share * total:
+            return latency
+    return max(column) + 1
+
+
+def _first(output: bytes) -> str:
+    return next((line for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
+
+
+def _measure(bench: Bench) -> Iterator[Reading]:
+    yield from bench.read(parse, COMMAND, timeout_s=SECONDS + 60)
+
+
+SECTION = Section(
+    name="cyclictest",
+    title="Wake-up latency (cyclictest)",
+    chapter="Real-time",
+    metrics=("rt.latency",),
+    measure=_measure,
+    needs=(needs.tool("cyclictest", "rt-tests"),),
+    command=COMMAND,
+    duration_s=SECONDS + 2,
+)

@@ -1,0 +1,180 @@
+"""What a benchmark is: a section of a guide's chapter, what it needs, what it runs, and what its output says.
+
+A section is data and one function. The function runs commands on a `Bench` and yields readings; the reading of an
+output is left to pure functions from bytes to readings, so that recorded output can be read again years later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, Protocol, TypeAlias
+
+from attrs import Factory, field, frozen
+
+from lab.benchmarks.site import Site
+from lab.boards import BoardType
+from lab.metrics import Flag
+
+Place: TypeAlias = Literal["linux", "uboot"]
+
+
+@frozen
+class Reading:
+    """One number that an output says.
+
+    Attributes:
+        metric: its name in `lab.metrics`.
+        value: in the metric's unit.
+        params: what distinguishes it from the metric's other numbers.
+        quantum: the smallest step between two values of this program here, in the metric's unit; half of it is the
+            sample's uncertainty. 0 where the metric's resolution says it all.
+        start, end: the bytes of the output that it was read from.
+        flags: what is doubtful about it.
+    """
+
+    metric: str
+    value: float
+    params: Mapping[str, str] = field(factory=dict)
+    quantum: float = 0.0
+    start: int = 0
+    end: int = 0
+    flags: frozenset[Flag] = frozenset()
+
+    @property
+    def key(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """What tells it from other readings of the same output."""
+        return self.metric, tuple(sorted(self.params.items()))
+
+
+Parser: TypeAlias = Callable[[bytes], "list[Reading]"]
+
+
+class Bench(Protocol):
+    """A board at its prompt, and the PC at the other end of its links. Everything that is run is kept."""
+
+    @property
+    def board(self) -> BoardType:
+        """What kind of board it is."""
+        ...
+
+    @property
+    def site(self) -> Site:
+        """What the environment says about the lab around it."""
+        ...
+
+    def run(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
+        """Run a command on the board; its output, whole lines.
+
+        Raises:
+            BoardTransientError: it failed (unless `check` is off) or did not end in time.
+        """
+        ...
+
+    def status(self, command: str, *, timeout_s: float = 30.0) -> int:
+        """Run a command on the board; its exit status."""
+        ...
+
+    def tester(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
+        """Run a command on the tester.
+
+        Raises:
+            LabTransientError: it failed or did not end in time.
+            ConfigurationError: the environment has no tester.
+        """
+        ...
+
+    def read(self, parser: Parser, command: str, *, timeout_s: float = 30.0, on_tester: bool = False) -> list[Reading]:
+        """Run a command and read its output; the readings know their bytes in what is kept.
+
+        Raises:
+            TestTransientError: the output does not say what it should.
+        """
+        ...
+
+
+@frozen
+class Need:
+    """Something that must hold before a section is measured.
+
+    Attributes:
+        name: of the preflight, as a skipped section shows it, e.g. "tool openssl".
+        check: what is wrong and how to mend it; empty where it holds.
+    """
+
+    name: str
+    check: Callable[[Bench], str]
+
+
+def _always(_board: BoardType) -> bool:
+    return True
+
+
+def _nothing(_bench: Bench) -> None: ...
+
+
+@frozen
+class Section:
+    """A benchmark.
+
+    Attributes:
+        name: unique, e.g. "lmbench". title: for people.
+        chapter: the heading of the guides' chapter that it belongs to.
+        metrics: the names of all that it can read. params: those that all its numbers have.
+        measure: runs it; yields readings as they come.
+        needs: in the order in which they are checked.
+        where: the prompt that it runs at.
+        overwrites: the scratch medium of the site that it destroys; empty for a section that leaves everything as it was.
+        restore: puts back what `measure` changed, whether it ended well or not.
+        fits: whether a board type has what is measured.
+        duration_s: about how long it takes, until there is a history.
+        command: the vendor's command, for docs/benchmarks.md.
+    """
+
+    name: str
+    title: str
+    chapter: str
+    metrics: tuple[str, ...]
+    measure: Callable[[Bench], Iterator[Reading]]
+    command: str
+    needs: tuple[Need, ...] = ()
+    where: Place = "linux"
+    overwrites: str = ""
+    restore: Callable[[Bench], None] = _nothing
+    fits: Callable[[BoardType], bool] = _always
+    duration_s: float = 30.0
+    params: Mapping[str, str] = Factory(dict)
+
+
+@frozen
+class Preflight:
+    """What the checks of a section found.
+
+    Attributes:
+        failed: name of the need -> what is wrong and how to mend it; empty where all hold.
+    """
+
+    failed: Mapping[str, str] = Factory(dict)
+
+
+def preflight(section: Section, bench: Bench) -> Preflight:
+    """Check the needs of a section until one does not hold; those behind it may depend on it."""
+    for need in section.needs:
+        problem = need.check(bench)
+        if problem:
+            return Preflight({need.name: problem})
+    return Preflight()
+
+
+def has_link(*names: str) -> Callable[[BoardType], bool]:
+    """Boards with one of these links."""
+    return lambda board: any(link.name in names for link in board.links)
+
+
+def has_medium(medium: str) -> Callable[[BoardType], bool]:
+    """Boards with this medium."""
+    return lambda board: medium in board.media
+
+
+def named(sections: Iterable[Section]) -> dict[str, Section]:
+    """Sections by name."""
+    return {section.name: section for section in sections}

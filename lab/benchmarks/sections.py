@@ -1,0 +1,59 @@
+"""All sections, in the order of the guides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from lab.benchmarks import (
+    audio,
+    can,
+    eembc,
+    ethernet,
+    graphics,
+    ipsec,
+    lmbench,
+    openssl,
+    pcie,
+    processor,
+    realtime,
+    storage,
+    uboottransfer,
+    usbdevice,
+)
+from lab.benchmarks.section import Section
+from lab.boards import BoardType
+
+ALL: Final[tuple[Section, ...]] = (
+    lmbench.SECTION,
+    *processor.SECTIONS,
+    *eembc.SECTIONS,
+    audio.SECTION,
+    *graphics.SECTIONS,
+    *ethernet.SECTIONS,
+    pcie.SECTION,
+    *storage.SECTIONS,
+    *uboottransfer.SECTIONS,
+    usbdevice.SECTION,
+    openssl.SECTION,
+    *ipsec.SECTIONS,
+    can.SECTION,
+    realtime.SECTION,
+)
+
+
+def of_chapter(chapter: str, board: BoardType) -> list[Section]:
+    """The sections of a chapter that fit a board type, those that destroy nothing first, those of U-Boot together."""
+    fitting = [section for section in ALL if section.chapter == chapter and section.fits(board)]
+    return sorted(fitting, key=order)
+
+
+def of_number(metric: str, params: Mapping[str, str]) -> Section | None:
+    """The section that measures a number of a guide; None where none does."""
+    fitting = [s for s in ALL if metric in s.metrics and s.params.items() <= params.items()]
+    return max(fitting, key=lambda section: len(section.params), default=None)
+
+
+def order(section: Section) -> tuple[bool, bool]:
+    """For sorting: what destroys nothing first; among equals Linux before U-Boot, so that each is booted once."""
+    return bool(section.overwrites), section.where == "uboot"

@@ -1,0 +1,230 @@
+"""File systems and raw flash under Linux: files of 100 MB, fio, and dd on OSPI.
+
+The sections of files format the scratch partition that the environment names. MB are 10^6 bytes, but for the OSPI's raw
+reads, whose MB the vendor counts as 2^20 (MiB here).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from lab.benchmarks import cpuload, needs
+from lab.benchmarks.output import lines, missing, read, rule
+from lab.benchmarks.section import Bench, Reading, Section, has_medium
+
+MOUNT = "/mnt/boardlab"
+SOURCE = "/dev/shm/boardlab.src"  # noqa: S108 - on the board
+BUFFERS = (102400, 262144, 524288, 1048576, 5242880)
+WRITES = 5  # as the vendor: a cell of writing has the average, minimum and maximum of five
+FIO_SIZES = ("4m", "1m", "256k", "4k")
+FIO_S, LOAD_AFTER_S, LOAD_S = 60, 5, 50
+FIO_OUT = "/tmp/boardlab.fio"  # noqa: S108 - on the board
+OSPI_BYTES = 52_428_800
+CHAPTERS = {"emmc": "EMMC Driver", "sd": "MMCSD", "nand": "NAND Driver"}
+_MAKE = {"ext2": "mkfs.ext2 -F", "ext3": "mkfs.ext3 -F", "ext4": "mkfs.ext4 -F", "vfat": "mkfs.vfat"}
+_UNITS = {"kB": 1e-3, "MB": 1.0, "GB": 1e3, "B": 1e-6}
+
+
+def file_test(output: bytes, params: dict[str, str]) -> list[Reading]:
+    """A line of the vendor's filesystem_tests."""
+
+    def perf(match: re.Match[str]) -> list[Reading]:
+        own = {**params, "buffer": match[1], "direction": match[2]}
+        return [
+            Reading("storage.file.throughput", float(match[3]), own),
+            Reading("storage.file.cpu_load", float(match[4]), own),
+        ]
+
+    pattern = r"\|PERFDATA\|bsize:(\d+)\|iomode:(read|write)\|throughput:(\d+\.\d+)MB/S\|cpuload:(\d+\.\d+)%\|"
+    return read(output, "filesystem_tests", [rule(pattern, perf), rule(r"^\|")], expected=2)
+
+
+def fio(output: bytes, params: dict[str, str]) -> list[Reading]:
+    """fio's summary in its decimal unit, and mpstat's average beside it."""
+
+    def summary(match: re.Match[str]) -> list[Reading]:
+        value = float(match[2]) * _UNITS[match[3]]
+        own = {**params, "direction": match[1].lower()}
+        return [Reading("storage.fio.throughput", value, own)]
+
+    rules = [
+        rule(r"^ *(READ|WRITE): bw=\S+ \((\d+(?:\.\d+)?)([kMG]?B)/s\), ", summary),
+        rule(
+            r"^fio-|^Starting|^ *(?:read|write|slat|clat|lat|bw|iops|cpu|IO depths|submit|complete|issued|latency)\b"
+        ),
+        rule(r"^Linux |^[\d:]+ |^Average|^Run status|^Disk stats|^ *\w+: ios=|^boardlab|^ +\||^$"),
+    ]
+    (throughput,) = read(output, "fio", rules)
+    load = cpuload.parse(output)
+    return [
+        throughput,
+        Reading("storage.fio.cpu_load", load.percent, throughput.params, start=load.start, end=load.end),
+    ]
+
+
+def ospi(output: bytes, size: int = OSPI_BYTES) -> list[Reading]:
+    """`time -p dd`: whole 10 ms, so few results are possible."""
+
+    def real(match: re.Match[str]) -> list[Reading]:
+        seconds = float(match[1])
+        mebibytes = size / 2**20
+        if seconds <= 0:
+            return []
+        value = mebibytes / seconds
+        params = {"file": f"{mebibytes:g}", "direction": "read"}
+        return [Reading("ospi.raw.throughput", value, params, quantum=value * 0.01 / seconds)]
+
+    rules = [
+        rule(r"^real +(\d+\.\d+)$", real),
+        rule(r"^(?:user|sys) |^\d+\+\d+ records|^\d+ bytes"),
+    ]
+    return read(output, "dd", rules)
+
+
+def largest_mtd(output: bytes) -> str:
+    """The largest partition of /proc/mtd, e.g. "mtd5".
+
+    Raises:
+        TestTransientError: there is none.
+    """
+    found = [m for line in lines(output) if (m := re.match(r'^(mtd\d+): ([0-9a-f]{8,16}) [0-9a-f]+ "', line.text))]
+    if not found:
+        raise missing("/proc/mtd", "a partition", output.decode("utf-8", "replace").partition("\n")[0])
+    return max(found, key=lambda match: int(match[2], 16))[1]
+
+
+def _ospi(bench: Bench) -> Iterator[Reading]:
+    device = largest_mtd(bench.run("cat /proc/mtd"))
+    command = f"env time -p dd if=/dev/{device} of=/dev/null bs={OSPI_BYTES} count=1 2>&1"
+    yield from bench.read(ospi, command, timeout_s=120)
+
+
+def _make(bench: Bench, medium: str, filesystem: str) -> None:
+    """Format and mount, asynchronously: a medium mounted with sync is many times slower."""
+    device = bench.site.scratch[medium]
+    bench.run(f"umount {device} 2>/dev/null; mkdir -p {MOUNT}", check=False)
+    if filesystem == "ubifs":
+        bench.run(f"flash_eraseall {device}", timeout_s=300)
+        bench.run(f"ubiattach -p {device} && ubimkvol /dev/ubi0 -N boardlab -m", timeout_s=60)
+        bench.run(f"mount -t ubifs -o async ubi0:boardlab {MOUNT}")
+    else:
+        bench.run(f"{_MAKE[filesystem]} {device} > /dev/null 2>&1", timeout_s=300)
+        bench.run(f"mount -t {filesystem} -o async {device} {MOUNT}")
+
+
+def _cold(bench: Bench, medium: str, filesystem: str) -> None:
+    device = "ubi0:boardlab" if filesystem == "ubifs" else bench.site.scratch[medium]
+    bench.run(f"sync; umount {MOUNT} && echo 3 > /proc/sys/vm/drop_caches")
+    bench.run(f"mount -t {filesystem} -o async {device} {MOUNT}")
+
+
+def _files(bench: Bench, medium: str, filesystem: str) -> Iterator[Reading]:
+    params = {"medium": medium, "filesystem": filesystem}
+    parser = partial(file_test, params=params)
+    bench.run(f"dd if=/dev/urandom of={SOURCE} bs=1M count=10", timeout_s=60)
+    for size in BUFFERS:
+        _make(bench, medium, filesystem)
+        test = f"-file {MOUNT}/test -buffer_size {size} -file_size 100 -performance"
+        for _ in range(WRITES):
+            command = f"filesystem_tests -write -src_file {SOURCE} -srcfile_size 10 {test}"
+            yield from bench.read(parser, command, timeout_s=300)
+        _cold(bench, medium, filesystem)
+        yield from bench.read(parser, f"filesystem_tests -read {test}", timeout_s=300)
+
+
+def _fio(bench: Bench, medium: str, filesystem: str) -> Iterator[Reading]:
+    _make(bench, medium, filesystem)
+    for direction in ("write", "read"):
+        for size in FIO_SIZES:
+            params = {"medium": medium, "filesystem": filesystem, "buffer": size}
+            command = (
+                f"fio --name boardlab --directory={MOUNT} --size=1g --rw={direction} --blocksize={size} --ioengine=libaio "
+                f"--iodepth=4 --numjobs=1 --direct=1 --group_reporting --runtime={FIO_S} --time_based --eta=never "
+                f"> {FIO_OUT} 2>&1 & sleep {LOAD_AFTER_S}; mpstat -P ALL {LOAD_S} 1; wait; cat {FIO_OUT}"
+            )
+            yield from bench.read(partial(fio, params=params), command, timeout_s=FIO_S + 120)
+
+
+def _unmount(bench: Bench) -> None:
+    bench.run(f"umount {MOUNT} 2>/dev/null; rm -f {SOURCE} {FIO_OUT}; rmdir {MOUNT} 2>/dev/null", check=False)
+    if bench.status(f"grep -q ' {MOUNT} ' /proc/mounts") == 0:
+        bench.run(f"umount -l {MOUNT}", check=False)
+
+
+def _detach(bench: Bench) -> None:
+    _unmount(bench)
+    bench.run(f"ubidetach -p {bench.site.scratch['nand']}", check=False)
+
+
+def _file_section(medium: str, filesystem: str) -> Section:
+    tools = ("flash_eraseall", "ubiattach") if filesystem == "ubifs" else (_MAKE[filesystem].split()[0],)
+    return Section(
+        name=f"{medium}-{filesystem}",
+        title=f"{medium} {filesystem}: files of 100 MB",
+        chapter=CHAPTERS[medium],
+        metrics=("storage.file.throughput", "storage.file.cpu_load"),
+        measure=partial(_files, medium=medium, filesystem=filesystem),
+        restore=_detach if filesystem == "ubifs" else _unmount,
+        needs=(
+            needs.scratch(medium),
+            needs.unmounted(medium),
+            needs.tool("filesystem_tests", "ltp-ddt"),
+            *(needs.tool(name) for name in tools),
+            needs.filesystem(filesystem),
+        ),
+        command="filesystem_tests -write -buffer_size B -file_size 100 -performance",
+        overwrites=medium,
+        fits=has_medium(medium),
+        duration_s=120,
+        params={"medium": medium, "filesystem": filesystem},
+    )
+
+
+def _fio_section(medium: str) -> Section:
+    return Section(
+        name=f"{medium}-fio",
+        title=f"{medium} ext4: fio 1G",
+        chapter=CHAPTERS[medium],
+        metrics=("storage.fio.throughput", "storage.fio.cpu_load"),
+        measure=partial(_fio, medium=medium, filesystem="ext4"),
+        restore=_unmount,
+        needs=(
+            needs.scratch(medium),
+            needs.unmounted(medium),
+            needs.tool("fio"),
+            needs.tool("mpstat", "sysstat"),
+            needs.tool("mkfs.ext4", "e2fsprogs"),
+            needs.filesystem("ext4"),
+        ),
+        command="fio --size=1g --rw=write --blocksize=4m --ioengine=libaio --iodepth=4 --direct=1 & mpstat -P ALL 55 1",
+        overwrites=medium,
+        fits=has_medium(medium),
+        duration_s=500,
+        params={"medium": medium, "filesystem": "ext4"},
+    )
+
+
+SECTIONS = (
+    Section(
+        name="ospi-raw",
+        title="OSPI raw read",
+        chapter="Linux OSPI Flash Driver",
+        metrics=("ospi.raw.throughput",),
+        measure=_ospi,
+        needs=(needs.path("/proc/mtd", "MTD", "enable CONFIG_MTD and the flash's driver"), needs.tool("time")),
+        command="time -p dd if=/dev/mtdN of=/dev/null bs=52428800 count=1",
+        fits=has_medium("ospi"),
+        duration_s=5,
+    ),
+    *(
+        section
+        for medium in ("emmc", "sd")
+        for section in (
+            _fio_section(medium),
+            *(_file_section(medium, name) for name in ("ext4", "ext3", "ext2", "vfat")),
+        )
+    ),
+    _file_section("nand", "ubifs"),
+)

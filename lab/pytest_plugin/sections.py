@@ -1,0 +1,204 @@
+"""Sections of the guide as tests: one run in the store, preflights that skip with their mend, progress with an ETA."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from attrs import define, field
+from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
+
+from lab.benchmarks import site
+from lab.benchmarks.section import Section
+from lab.benchmarks.sections import of_chapter, order
+from lab.clock import MonotonicRaw
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.pytest_plugin.hosts import LabgridHost
+from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
+from lab.results import Run
+from lab.results.records import RunStatus
+from lab.run.eta import Eta
+from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
+from lab.run.session import Session
+
+RUN_KEY = pytest.StashKey["SectionMeasurer"]()
+_FIXTURE = "section_measurer"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with `section` measures every section of its chapter that fits the board."""
+    if "section" not in metafunc.fixturenames:
+        return
+    marker = metafunc.definition.get_closest_marker("chapter")
+    if marker is None or "name" not in marker.kwargs:
+        raise pytest.UsageError(
+            f'{metafunc.definition.nodeid}: mark it with its chapter, @pytest.mark.chapter(name="...")'
+        )
+    strategy = metafunc.config.stash[STRATEGY_KEY]
+    found = of_chapter(marker.kwargs["name"], strategy.type)
+    metafunc.parametrize("section", found, ids=[section.name for section in found])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Boots first, then Linux, then U-Boot; what destroys something last, and only when it is allowed."""
+    items.sort(key=_place)
+    for item in items:
+        section = _section_of(item)
+        if section is not None and section.overwrites and not config.option.lab_destructive:
+            reason = (
+                f"{section.name} overwrites the scratch medium {section.overwrites}: allow it with --lab-destructive"
+            )
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _place(item: pytest.Item) -> tuple[int, bool, bool]:
+    section = _section_of(item)
+    return (0, False, False) if section is None else (1, *order(section))
+
+
+def _section_of(item: pytest.Item) -> Section | None:
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("section") if callspec is not None else None
+
+
+@define
+class SectionMeasurer:
+    """What a section's test gets: measures it, skips what cannot be, and fails without a traceback."""
+
+    section_run: SectionRun
+    eta: Eta
+    failed: bool = False
+    skipped: list[str] = field(factory=list)
+
+    @property
+    def run(self) -> Run:
+        """The run in the store."""
+        return self.section_run.run
+
+    def measure(self, section: Section) -> None:
+        """Measure a section unless the run has it already."""
+        self.eta.done(section.name)  # what is said from now on is about the others
+        if self.section_run.done(section):
+            return
+        try:
+            failed = self.section_run.preflight(section).failed
+            if not failed:
+                self.section_run.measure(section)
+        except BoardlabError as error:
+            self.failed = True
+            pytest.fail(f"[{error.failure}, fault: {error.fault}] {error}", pytrace=False)
+        for name, problem in failed.items():
+            self.skipped.append(section.name)
+            pytest.skip(f"preflight `{name}`: {problem}")
+
+    def finish(self) -> RunStatus:
+        """Close the run in the store; returns its status."""
+        planned = set(self.run.plan["sections"]) - set(self.skipped)
+        whole = planned <= {a.params["section"] for a in self.section_run.store.attempts(self.run.id) if a.ok}
+        status: RunStatus = "completed" if whole else "failed" if self.failed else "interrupted"
+        self.section_run.store.finish_run(self.run.id, status)
+        return status
+
+
+@pytest.fixture(scope="session")
+def section_measurer(request: pytest.FixtureRequest, strategy: Any) -> Iterator[SectionMeasurer]:
+    """The session's run of sections; governor and power are given back at its end."""
+    config = request.config
+    chosen = [
+        section
+        for item in request.session.items
+        if (section := _section_of(item)) and not any(item.iter_markers("skip"))
+    ]
+    try:
+        measurer = _begin(config, strategy, chosen)
+    except BoardlabError as error:
+        pytest.exit(f"error: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
+    config.stash[RUN_KEY] = measurer
+    write = writer(config)
+    write(f"run {measurer.run.id} of {len(chosen)} sections on {strategy.board}, about {measurer.eta}")
+    yield measurer
+    try:
+        if strategy.status.name == "linux":
+            measurer.section_run.setup.give_back(measurer.section_run.session(chosen[0]))
+        if not config.option.leave_on:
+            strategy.transition("off")
+    except BoardlabError as error:
+        write(f"error: {error}")
+    finally:
+        measurer.finish()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    measurer = config.stash.get(RUN_KEY, None)
+    if measurer is None:
+        return
+    run = measurer.section_run.store.run(measurer.run.id)
+    terminalreporter.section(f"sections, run {run.id}: {run.status}")
+    attempts = measurer.section_run.store.attempts(run.id)
+    good = [attempt for attempt in attempts if attempt.ok]
+    numbers = sum(len(attempt.samples) for attempt in good)
+    terminalreporter.write_line(
+        f"{len(good)} sections, {numbers} numbers, {len(measurer.skipped)} skipped by preflight"
+    )
+    terminalreporter.write_line(f"guide: lab guide write --release {run.release} -o FOLDER")
+
+
+def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> SectionMeasurer:
+    store, env, clock = config.stash[STORE_KEY], config.stash[LABGRID_ENV_KEY], MonotonicRaw()
+    names = [section.name for section in chosen]
+    plan = {"sections": names, "destructive": config.option.lab_destructive}
+    run = open_run(config, strategy, KIND, plan)
+    history = durations(store, strategy.type.name)
+    left = {section.name: history.get(section.name, section.duration_s) for section in chosen}
+    eta = Eta(left)
+    write = writer(config)
+    made: list[SectionRun] = []
+
+    def session(section: Section) -> Session:
+        return _session(env, strategy, clock, section, made[0])
+
+    def line(text: str) -> None:
+        write(f"{text}   ETA {eta}")
+
+    made.append(
+        SectionRun(
+            store, run, session, run.provenance["virtual"] is True, line, clock, time.sleep, config.option.retries
+        )
+    )
+    return SectionMeasurer(made[0], eta)
+
+
+def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run: SectionRun) -> Session:
+    """At the prompt that the section runs at; a fresh Linux is looked at and its clock fixed."""
+    before = strategy.status.name
+    strategy.transition("linux" if section.where == "linux" else "bootloader")
+
+    def lost() -> None:
+        strategy.status = type(strategy.status).unknown
+
+    def made() -> Session:
+        linux = section.where == "linux"
+        driver = strategy.shell if linux else strategy.uboot
+        host = LabgridHost(driver, strategy.board, is_shell=linux, lost_hook=lost)
+        where = f"{env.config_file}: targets.main.options.{site.OPTION}"
+        described = site.of_options(env.config.get_target_option("main", site.OPTION, {}), where)
+        return Session(strategy.type, described, clock, host, _tester(env))
+
+    if section.where == "linux" and before != "linux":
+        run.setup.take(made(), facts_before(run.store, run.run))
+    return made()
+
+
+def _tester(env: Any) -> LabgridHost | None:
+    """The target `tester`, by whichever driver of it runs commands."""
+    if "tester" not in env.config.get_targets():
+        return None
+    try:
+        driver = env.get_target("tester").get_driver("CommandProtocol")
+    except Exception as error:
+        message = getattr(error, "msg", None) or str(error)
+        raise ConfigurationError(f"{env.config_file}: target `tester`: {message}") from error
+    return LabgridHost(driver, "the tester", LabTransientError)

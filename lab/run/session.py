@@ -1,0 +1,109 @@
+"""A board and its tester while a section is measured: every command and its output is kept, in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from attrs import define, evolve, field, frozen
+
+from lab.benchmarks.section import Parser, Reading
+from lab.benchmarks.site import Site
+from lab.boards import BoardType
+from lab.clock import Clock
+from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
+
+
+@frozen
+class Ended:
+    """A command that ended.
+
+    Attributes:
+        lines: what it printed, without ends of line.
+        status: its exit status.
+    """
+
+    lines: Sequence[str]
+    status: int
+
+
+class Host(Protocol):
+    """Something that runs commands; labgrid's CommandProtocol behind an adapter (lab.pytest_plugin.hosts)."""
+
+    def run(self, command: str, timeout_s: float) -> Ended:
+        """Run it to its end.
+
+        Raises:
+            BoardlabError: it did not end in time, or the host is gone.
+        """
+        ...
+
+
+@define
+class Session:
+    """A `lab.benchmarks.section.Bench`.
+
+    Attributes:
+        host: the board's prompt. tester_host: None where the environment has no tester.
+        transcript: everything that was run and what came of it; the artifact behind every number.
+    """
+
+    board: BoardType
+    site: Site
+    clock: Clock
+    host: Host
+    tester_host: Host | None = None
+    transcript: bytearray = field(factory=bytearray, init=False)
+
+    def run(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
+        """See `Bench.run`."""
+        output, status = self._run("board", self.host, command, timeout_s)
+        if check and status != 0:
+            raise BoardTransientError(
+                f"`{command}` failed on the board with status {status}: {_last(output)!r}. Its output is in the attempt's log",
+                failure="command_failed",
+            )
+        return output
+
+    def status(self, command: str, *, timeout_s: float = 30.0) -> int:
+        """See `Bench.status`."""
+        return self._run("board", self.host, command, timeout_s)[1]
+
+    def tester(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
+        """See `Bench.tester`."""
+        output, status = self._run("tester", self._tester(), command, timeout_s)
+        if check and status != 0:
+            raise LabTransientError(
+                f"`{command}` failed on the tester with status {status}: {_last(output)!r}. Its output is in the attempt's log",
+                failure="tester_command_failed",
+            )
+        return output
+
+    def read(self, parser: Parser, command: str, *, timeout_s: float = 30.0, on_tester: bool = False) -> list[Reading]:
+        """See `Bench.read`; the readings' bytes are those of the transcript."""
+        name, host = ("tester", self._tester()) if on_tester else ("board", self.host)
+        output, _ = self._run(name, host, command, timeout_s)
+        base = len(self.transcript) - len(output)
+        return [evolve(r, start=r.start + base, end=r.end + base) for r in parser(output)]
+
+    def _tester(self) -> Host:
+        if self.tester_host is None:
+            raise ConfigurationError(
+                "this section needs commands on the tester, and the env has no target `tester` (docs/benchmarks.md); add one"
+            )
+        return self.tester_host
+
+    def _run(self, name: str, host: Host, command: str, timeout_s: float) -> tuple[bytes, int]:
+        self.transcript += f"{name}$ {command}\n".encode()
+        start_ns = self.clock.now_ns()
+        ended = host.run(command, timeout_s)
+        seconds = (self.clock.now_ns() - start_ns) / 1e9
+        head = f"# status {ended.status}, {seconds:.1f} s as the lab host saw it\n"
+        output = "".join(f"{line}\n" for line in ended.lines).encode("utf-8", "replace")
+        self.transcript += head.encode() + output
+        return output, ended.status
+
+
+def _last(output: bytes) -> str:
+    text = output.decode("utf-8", "replace").strip()
+    return text.splitlines()[-1] if text else ""

@@ -1,0 +1,129 @@
+"""One full run on the simulated am62xx_sk: every section, the store behind it, and the guide that is written from it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import guide_family
+import pytest
+from section_bench import SectionBench, section_bench
+
+from lab.benchmarks.sections import ALL, order
+from lab.errors import ConfigurationError
+from lab.guide import reading, stored, vendor, write_rst
+from lab.guide import sheet as sheets
+from lab.guide.catalogue import Reading
+from lab.guide.entries import Release
+from lab.guide.sheet import Sheet
+from lab.metrics import Flag
+from lab.results.logs import console_log
+from lab.run.bootrun import BootRun
+from lab.run.progress import Progress
+
+PUBLISHED = "am62xx_sk-fs"
+ELSEWHERE = {"Low Power Performance"}  # its rows come from tests_perf/test_low_power.py
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SectionBench]:
+    """A board after one boot cycle and all its sections."""
+    with section_bench(tmp_path_factory.mktemp("full")) as bench:
+        clock, store = bench.run.clock, bench.store
+        begun = store.begin_run(
+            "boot", "am62xx_sk", "sim-1", "11.01", plan={"cycles": 2, "media": ["sd"]}, provenance={"virtual": True}
+        )
+        boots = BootRun(
+            store, begun, bench.strategy, Progress(bench.said.append, clock, 2), clock, bench.strategy.sleep, 0
+        )
+        boots.measure("sd")
+        for section in sorted((s for s in ALL if s.fits(bench.strategy.type)), key=order):
+            assert bench.run.preflight(section).failed == {}, section.name
+            bench.run.measure(section)
+        yield bench
+
+
+def rows(one: Sheet, board: str) -> Mapping[tuple[str, str], set[object]]:
+    """(Top chapter, table) -> what its rows are, for one board and for rows that no board can be given."""
+    found: dict[tuple[str, str], set[object]] = defaultdict(set)
+    for r in one.readings:
+        is_other_board = r.board is not None and r.board != board
+        is_key = r.cell.metric is not None and r.table.columns[r.cell.column].is_key
+        if not is_other_board and not is_key and r.table.chapter[0] not in ELSEWHERE:
+            found[r.table.chapter[0], r.table.title.replace("CPSW2g", "CPSW")].add(row(r))
+    return found
+
+
+def row(r: Reading) -> object:
+    """What a row is: its name where the vendor prints it a second time, else what it measures."""
+    return (r.cell.row.lower(), "alias") if r.is_alias else r.key
+
+
+def chapters(one: Sheet) -> list[str]:
+    """The top chapters in their order."""
+    return [name for name in dict.fromkeys(t.chapter[0] for t in one.guide.tables) if name not in ELSEWHERE]
+
+
+def test_every_section_of_the_board_was_measured_and_says_that_it_is_simulated(full: SectionBench) -> None:
+    attempts = full.store.attempts(full.run.run.id)
+    fitting = {section.name for section in ALL if section.fits(full.strategy.type)}
+    assert {attempt.params["section"] for attempt in attempts if attempt.ok} == fitting
+    assert all(Flag.SIMULATED in sample.flags for attempt in attempts for sample in attempt.samples)
+
+
+def test_the_written_guide_has_every_chapter_table_and_row_of_the_published_one(
+    full: SectionBench, tmp_path: Path
+) -> None:
+    published = sheets.of_guide(reading.read(guide_family.family(tmp_path)["am62x-11.01.rst"]))
+    written = sheets.of_guide(reading.parse("written.rst", write_rst.write(vendor.view(release(full)))))
+    assert written.guide.unread == ()
+    own = chapters(written)
+    assert [name for name in own if name in chapters(published)] == chapters(published)
+    missing = {
+        table: sorted(map(str, wanted - rows(written, "sim-1")[table]))
+        for table, wanted in rows(published, PUBLISHED).items()
+        if wanted - rows(written, "sim-1")[table]
+    }
+    assert missing == {}
+
+
+def test_the_written_guide_says_that_its_numbers_are_simulated_at_its_head_and_after_every_chapter(
+    full: SectionBench,
+) -> None:
+    text = write_rst.write(release(full))
+    mark = "Simulated, and no measurement of a real board: all numbers of sim\\-1."
+    plain = text.replace("\\-", "-")
+    assert plain.count(mark.replace("\\-", "-")) == 1 + len({table.chapter[0] for table in sheet(text).guide.tables})
+    assert plain.index("Simulated") < plain.index("LMBench")
+
+
+def test_a_simulated_board_never_stands_among_the_numbers_of_a_real_one_of_its_type(full: SectionBench) -> None:
+    for name in ("am62xx_sk", PUBLISHED, "am62x-sk-1"):
+        with pytest.raises(ConfigurationError, match="has no numbers of board"):
+            stored.release(full.store, "11.01", [name])
+        assert stored.releases(full.store, name) == []
+
+
+def test_every_number_leads_to_the_line_that_it_was_read_from(full: SectionBench) -> None:
+    for attempt in full.store.attempts(full.run.run.id):
+        log = console_log(full.store.artifacts, attempt)
+        for sample in attempt.samples:
+            assert sample.log_start is not None
+            assert sample.log_end is not None
+            assert 0 < sample.log_start < sample.log_end <= len(log), (attempt.params, sample)
+            assert log[sample.log_start - 1 : sample.log_start] == b"\n"
+    (openssl,) = [a for a in full.store.attempts(full.run.run.id) if a.params["section"] == "openssl"]
+    found = next(s for s in openssl.samples if s.params == {"algorithm": "sha256", "buffer": "1024"})
+    assert found.log_start is not None
+    shown = console_log(full.store.artifacts, openssl)[found.log_start : found.log_end].decode()
+    assert shown.startswith("SHA256 ")
+    assert f"{found.value:.2f}k" in shown
+
+
+def release(full: SectionBench) -> Release:
+    return stored.release(full.store, "11.01", [])
+
+
+def sheet(text: str) -> Sheet:
+    return sheets.of_guide(reading.parse("written.rst", text))

@@ -1,0 +1,37 @@
+"""docs/benchmarks.md lists every table of the five guides, and every option of the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import benchmark_table
+import guide_family
+
+from lab.benchmarks.site import Site
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+
+
+def test_the_table_lists_every_table_of_the_five_guides_with_its_section_parser_and_metrics(tmp_path: Path) -> None:
+    shown = PAGE.partition("<!-- table -->\n")[2].partition("<!-- end of table -->")[0].strip()
+    made = benchmark_table.HEAD + "\n".join(benchmark_table.lines(guide_family.family(tmp_path)))
+    assert shown == made, "python tests/benchmark_table.py prints it"
+
+
+def test_every_table_of_the_five_guides_has_somebody_who_measures_it(tmp_path: Path) -> None:
+    rows = benchmark_table.tables(guide_family.family(tmp_path))
+    assert len(rows) == 74
+    nobody = [
+        place
+        for place, row in rows.items()
+        if not row.sections and not benchmark_table.ELSEWHERE.keys() & row.metrics.keys()
+    ]
+    assert nobody == []
+
+
+def test_the_page_names_every_option_of_the_environment() -> None:
+    example = PAGE.partition("benchmarks:\n")[2].partition("tester:                             #")[0]
+    assert {line.split(":")[0].strip() for line in example.splitlines() if ":" in line} >= {
+        f.name for f in attrs.fields(Site)
+    }

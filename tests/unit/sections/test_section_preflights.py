@@ -1,0 +1,153 @@
+"""Every trap that can be seen before a measurement stops it, and says what to do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from attrs import evolve
+from scripted_host import Answer, ScriptedHost, session
+
+from lab import boards
+from lab.benchmarks import needs
+from lab.benchmarks.ipsec import SECTIONS as IPSEC
+from lab.benchmarks.section import Need, named, preflight
+from lab.benchmarks.sections import ALL, of_chapter, of_number, order
+from lab.benchmarks.site import Site, of_options
+from lab.errors import ConfigurationError
+from lab.metrics import Flag
+from lab.run.setup import Setup
+
+SECTIONS = named(ALL)
+NFS = "192.168.0.1:/srv /mnt nfs4 rw,addr=192.168.0.1 0 0"
+CRYPTO = "name         : cbc(aes)\ndriver       : cbc-aes-sa2ul\nmodule       : sa2ul\npriority     : 30000\n"
+TRAPS: list[tuple[Need, dict[str, Answer], str]] = [
+    (needs.tool("fio"), {"command -v fio": ("", 1)}, "the board has no program fio; install fio"),
+    (needs.uboot_time(), {"help time": ("Unknown command 'time'", 1)}, "CONFIG_CMD_TIME=y"),
+    (needs.scratch("emmc"), {}, "the env names nothing that may be overwritten for emmc"),
+    (needs.filesystem("vfat"), {"vfat": ("", 1)}, "the kernel has no vfat; configure it"),
+    (needs.link_speed(), {"eth0/speed": "100"}, "eth0 runs at 100 Mbit/s, AM62x SK has it at 1000"),
+    (needs.link_speed(), {"eth0/speed": ("cat: read error: Invalid argument", 1)}, "eth0 has no link"),
+    (needs.private_link(), {"proc/mounts": NFS}, "the board has mounted NFS from 192.168.0.1 over eth0"),
+    (
+        needs.private_link(),
+        {
+            "proc/mounts": NFS.replace("0.1", "5.5"),
+            "route get": "192.168.5.5 via 192.168.0.9 dev eth0 src 192.168.0.2",
+        },
+        "NFS from 192.168.5.5 over eth0",
+    ),
+    (
+        needs.netperf_options(on_tester=False),
+        {"netperf": "Packet burst size is not compiled in. \nNetperf version 2.7.0"},
+        r"the board's netperf ignores -b and -w \(Packet burst size is not compiled in.\)",
+    ),
+    (IPSEC[0].needs[-1], {"proc/crypto": CRYPTO}, "ESP would use cbc-aes-sa2ul, which is not the software engine"),
+    (IPSEC[1].needs[-1], {"proc/crypto": CRYPTO.replace("sa2ul", "ce")}, "not the hardware engine"),
+    (IPSEC[0].needs[-1], {"proc/crypto": ""}, "the kernel has no cbc"),
+]
+
+
+@pytest.mark.parametrize(("need", "answers", "says"), TRAPS, ids=lambda value: getattr(value, "name", None))
+def test_a_trap_is_named_with_its_mend(need: Need, answers: dict[str, Answer], says: str) -> None:
+    found = preflight(evolve(SECTIONS["openssl"], needs=(need,)), session(ScriptedHost(answers)))
+    assert list(found.failed) == [need.name]
+    assert re.search(says, found.failed[need.name])
+
+
+def test_a_netperf_of_the_tester_that_cannot_limit_its_rate_stops_ingress() -> None:
+    tester = ScriptedHost({"netperf -b": "Packet rate control is not compiled in."})
+    problem = needs.netperf_options(on_tester=True).check(session(ScriptedHost(), tester))
+    assert "the tester's netperf ignores" in problem
+
+
+def test_the_root_file_system_is_no_scratch_partition_even_where_the_env_says_so() -> None:
+    bench = session(
+        ScriptedHost({"proc/mounts": "/dev/mmcblk1p2 / ext4 rw 0 0"}), site=Site(scratch={"sd": "/dev/mmcblk1p2"})
+    )
+    assert "is the root file system" in needs.unmounted("sd").check(bench)
+
+
+def test_a_board_without_any_trap_passes_every_preflight() -> None:
+    host = ScriptedHost({"eth0/speed": "1000", "proc/crypto": CRYPTO.replace("sa2ul", "ce")})
+    tester = ScriptedHost({"command -v": "/usr/bin/it"})
+    scratch = {
+        "emmc": "/dev/a",
+        "sd": "/dev/b",
+        "nand": "/dev/c",
+        "ospi": "0x0",
+        "emmc_blocks": "0x0",
+        "sd_fat": "1:1",
+    }
+    bench = session(host, tester, Site(scratch=scratch))
+    assert {s.name: preflight(s, bench).failed for s in ALL if s.name != "ipsec-hardware"} == {
+        s.name: {} for s in ALL if s.name != "ipsec-hardware"
+    }
+
+
+def test_a_section_that_needs_a_tester_says_how_to_get_one() -> None:
+    with pytest.raises(ConfigurationError, match="the env has no target `tester`"):
+        preflight(SECTIONS["usb-device"], session(ScriptedHost()))
+
+
+def test_the_governor_is_fixed_and_given_back_and_a_refusal_is_a_flag() -> None:
+    host = ScriptedHost(
+        {"^cat .*scaling_governor": ["schedutil\nschedutil", "performance\nperformance"], "cur_freq": "1400000"}
+    )
+    setup = Setup()
+    setup.take(session(host), {})
+    assert setup.flags == set()
+    assert setup.facts["clock"] == "1400 MHz"
+    setup.give_back(session(host))
+    assert "echo schedutil" in host.ran[-1]
+    refused = Setup()
+    refused.take(session(ScriptedHost({"^cat .*scaling_governor": "powersave"})), {})
+    assert refused.flags == {Flag.GOVERNOR}
+
+
+def test_another_clock_card_or_tool_than_before_is_a_flag() -> None:
+    slow = Setup()
+    slow.take(session(ScriptedHost({"scaling_governor": "performance", "cur_freq": "1250000"})), {})
+    assert slow.flags == {Flag.CLOCK_DIFFERS}
+    answers: dict[str, Answer] = {"mmcblk": "/sys/block/mmcblk1/device/name SR32G", "openssl version": "OpenSSL 3.2.4"}
+    first = Setup()
+    first.take(session(ScriptedHost(answers)), {})
+    assert first.facts == {"card mmcblk1": "SR32G", "tool openssl": "3.2.4"}
+    again = Setup()
+    again.take(session(ScriptedHost(answers)), first.facts)
+    assert again.flags == set()
+    for changed in ("card mmcblk1", "tool openssl"):
+        other = Setup()
+        other.take(session(ScriptedHost(answers)), {**first.facts, changed: "another"})
+        assert other.flags == {Flag.SETUP_CHANGED}
+
+
+def test_sections_stand_by_chapter_those_that_destroy_nothing_first_and_linux_before_u_boot() -> None:
+    board = boards.load("am62xx_sk")
+    assert [s.name for s in of_chapter("EMMC Driver", board)] == [
+        "emmc-fio",
+        "emmc-ext4",
+        "emmc-ext3",
+        "emmc-ext2",
+        "emmc-vfat",
+    ]
+    assert of_chapter("NAND Driver", board) == []
+    keys = [order(s) for s in sorted(ALL, key=order)]
+    assert keys == sorted(keys)
+    assert [s.name for s in ALL if s.where == "uboot"] == ["uboot-ospi", "uboot-emmc", "uboot-sd"]
+    assert all(s.overwrites for s in ALL if "filesystem_tests" in s.command or s.where == "uboot")
+
+
+def test_a_number_of_a_guide_leads_to_its_section() -> None:
+    pacing = of_number("ethernet.tcp.cpu_load", {"port": "cpsw", "pacing": "interrupt pacing"})
+    assert pacing is not None
+    assert pacing.name == "tcp-pacing"
+    assert of_number("boot.time", {"medium": "sd"}) is None
+
+
+def test_a_wrong_option_of_the_env_is_named_with_what_it_takes() -> None:
+    assert of_options({"scratch": {"sd": "/dev/x"}}, "env.yaml").scratch == {"sd": "/dev/x"}
+    assert of_options(None, "env.yaml") == Site()
+    for wrong in ({"scrach": {}}, ["sd"], {"pacing_us": "often"}):
+        with pytest.raises(ConfigurationError, match=r"env.yaml: .*the option takes: tester, board"):
+            of_options(wrong, "env.yaml")

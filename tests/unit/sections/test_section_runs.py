@@ -1,0 +1,154 @@
+"""A run of sections: what is kept, what is put back, what is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from scripted_host import Answer, ScriptedHost, sessions
+
+from lab.benchmarks.lmbench import bw_pipe
+from lab.benchmarks.section import Bench, Reading, Section
+from lab.clock import MonotonicRaw
+from lab.errors import BoardlabError, BoardTransientError, TestStableError
+from lab.metrics import Flag
+from lab.results import Store, open_store
+from lab.results.logs import console_log
+from lab.run.eta import Eta
+from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
+
+PIPE = "Pipe bandwidth: 2384.03 MB/sec"
+
+
+def _measure(bench: Bench) -> Iterator[Reading]:
+    bench.run("prepare")
+    yield from bench.read(bw_pipe, "bw_pipe")
+
+
+SECTION = Section(
+    name="pipe",
+    title="Pipe",
+    chapter="System Benchmarks",
+    metrics=("lmbench.bw_pipe",),
+    measure=_measure,
+    restore=lambda bench: bench.run("tidy up") and None,
+    command="bw_pipe",
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path / 'results.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def begin(store: Store) -> Callable[..., SectionRun]:
+    def run(host: ScriptedHost, *, retries: int = 0, simulated: bool = False) -> SectionRun:
+        begun = store.begin_run(KIND, "am62xx_sk", "sk-1", "11.01", plan={}, provenance={})
+        return SectionRun(
+            store, begun, sessions(host), simulated, lambda _line: None, MonotonicRaw(), lambda _s: None, retries
+        )
+
+    return run
+
+
+def test_a_section_becomes_an_attempt_with_its_samples_and_everything_that_was_printed(
+    store: Store, begin: Callable[..., SectionRun]
+) -> None:
+    run = begin(ScriptedHost({"bw_pipe": f"hello\n{PIPE}\n"}))
+    run.measure(SECTION)
+    (attempt,) = store.attempts(run.run.id)
+    (sample,) = attempt.samples
+    assert (attempt.params, sample.metric, sample.value) == ({"section": "pipe"}, "lmbench.bw_pipe", 2384.03)
+    assert sample.uncertainty == 0.005
+    log = console_log(store.artifacts, attempt)
+    assert log[sample.log_start : sample.log_end].decode() == f"{PIPE}\n"
+    assert b"board$ prepare\n# status 0" in log
+    assert b"board$ tidy up" in log
+    assert run.done(SECTION)
+
+
+def test_a_real_boards_samples_carry_no_mark_and_a_simulated_ones_always_do(
+    store: Store, begin: Callable[..., SectionRun]
+) -> None:
+    for simulated in (False, True):
+        run = begin(ScriptedHost({"bw_pipe": PIPE}), simulated=simulated)
+        run.measure(SECTION)
+        (attempt,) = store.attempts(run.run.id)
+        assert (Flag.SIMULATED in attempt.samples[0].flags) is simulated
+        assert attempt.details["simulated"] is simulated
+
+
+FAILURES: list[tuple[dict[str, Answer | list[Answer]], str, str]] = [
+    ({"prepare": ("no space", 1)}, "command_failed", "`prepare` failed on the board with status 1: 'no space'"),
+    ({"bw_pipe": "Pipe: broken"}, "unreadable_output", "the first line that is not understood is 'Pipe: broken'"),
+    ({"bw_pipe": BoardTransientError("gone", failure="command_timeout")}, "command_timeout", "gone"),
+]
+
+
+@pytest.mark.parametrize(("answers", "outcome", "says"), FAILURES, ids=[failure for _, failure, _ in FAILURES])
+def test_a_failure_is_kept_with_its_output_has_no_samples_and_the_board_is_put_back(
+    store: Store,
+    begin: Callable[..., SectionRun],
+    answers: dict[str, Answer | list[Answer]],
+    outcome: str,
+    says: str,
+) -> None:
+    host = ScriptedHost(answers)
+    run = begin(host)
+    with pytest.raises(BoardlabError):
+        run.measure(SECTION)
+    (attempt,) = store.attempts(run.run.id)
+    assert (attempt.outcome, attempt.samples) == (outcome, ())
+    assert says in attempt.message
+    assert console_log(store.artifacts, attempt)
+    assert host.ran[-1] == "tidy up"
+    assert not run.done(SECTION)
+
+
+def test_a_transient_failure_is_tried_again_and_never_becomes_a_sample(
+    store: Store, begin: Callable[..., SectionRun]
+) -> None:
+    run = begin(ScriptedHost({"bw_pipe": ["garbage", PIPE]}), retries=1)
+    run.measure(SECTION)
+    assert [(a.number, a.outcome, len(a.samples)) for a in store.attempts(run.run.id)] == [
+        (1, "unreadable_output", 0),
+        (2, "ok", 1),
+    ]
+
+
+def test_where_putting_back_fails_too_the_first_error_is_told_and_the_second_added(
+    begin: Callable[..., SectionRun],
+) -> None:
+    run = begin(ScriptedHost({"bw_pipe": "nothing", "tidy up": ("stuck", 1)}))
+    with pytest.raises(BoardlabError, match="not understood is 'nothing'") as caught:
+        run.measure(SECTION)
+    assert any("putting back failed" in note for note in caught.value.__notes__)
+
+
+def test_a_section_may_only_give_the_metrics_that_it_declares(begin: Callable[..., SectionRun]) -> None:
+    with pytest.raises(TestStableError, match=r"section pipe reads lmbench.bw_pipe, and declares stream.bandwidth"):
+        begin(ScriptedHost({"bw_pipe": PIPE})).measure(evolve(SECTION, metrics=("stream.bandwidth",)))
+
+
+def test_durations_and_the_setup_of_the_run_before_come_from_the_store(
+    store: Store, begin: Callable[..., SectionRun]
+) -> None:
+    first = begin(ScriptedHost({"bw_pipe": PIPE}))
+    first.setup.facts["card mmcblk1"] = "SR32G"
+    first.measure(SECTION)
+    assert set(durations(store, "am62xx_sk")) == {"pipe"}
+    assert durations(store, "am43xx-gpevm") == {}
+    second = begin(ScriptedHost())
+    assert facts_before(store, second.run) == {"card mmcblk1": "SR32G"}
+    assert facts_before(store, first.run) == {}
+
+
+def test_the_eta_is_what_the_sections_that_are_left_took_the_last_time() -> None:
+    eta = Eta({"openssl": 260.0, "lmbench": 3600.0})
+    assert str(eta) == "1:04:20"
+    eta.done("lmbench")
+    assert str(eta) == "0:04:20"

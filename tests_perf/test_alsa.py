@@ -1,0 +1,14 @@
+"""ALSA SoC Audio Driver: capture and playback at every sampling rate."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.benchmarks.section import Section
+from lab.pytest_plugin.sections import SectionMeasurer
+
+
+@pytest.mark.chapter(name="ALSA SoC Audio Driver")
+def test_alsa(section_measurer: SectionMeasurer, section: Section) -> None:
+    """The section's numbers are in the store, or its preflight says what is missing."""
+    section_measurer.measure(section)

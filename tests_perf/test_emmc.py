@@ -1,0 +1,14 @@
+"""EMMC Driver: fio and files on the scratch partition."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.benchmarks.section import Section
+from lab.pytest_plugin.sections import SectionMeasurer
+
+
+@pytest.mark.chapter(name="EMMC Driver")
+def test_emmc(section_measurer: SectionMeasurer, section: Section) -> None:
+    """The section's numbers are in the store, or its preflight says what is missing."""
+    section_measurer.measure(section)

@@ -1,0 +1,14 @@
+"""System Benchmarks: LMBench, Dhrystone, Whetstone, Linpack, NBench, STREAM, CoreMark-Pro, MultiBench."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.benchmarks.section import Section
+from lab.pytest_plugin.sections import SectionMeasurer
+
+
+@pytest.mark.chapter(name="System Benchmarks")
+def test_system_benchmarks(section_measurer: SectionMeasurer, section: Section) -> None:
+    """The section's numbers are in the store, or its preflight says what is missing."""
+    section_measurer.measure(section)

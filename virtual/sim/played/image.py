@@ -1,0 +1,69 @@
+"""What the image of a simulated board has for benchmarks, as its file system shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from virtual.sim.linux.kernel import Kernel
+from virtual.sim.model import Model
+
+_SUITES = (
+    "/opt/eembc/coremark-pro/Makefile",
+    "/opt/eembc/multibench/Makefile",
+    "/opt/gfxbench/testfw_app",
+    "/opt/glbenchmark/GLBenchmark2",
+)
+_CARDS = {"emmc": "S0J56X", "sd": "SR32G"}
+_MTD = (
+    'dev:    size   erasesize  name\nmtd0: 00080000 00040000 "ospi.tiboot3"\nmtd1: 00200000 00040000 "ospi.tispl"\n'
+    'mtd2: 00400000 00040000 "ospi.u-boot"\nmtd3: 00040000 00040000 "ospi.env"\nmtd4: 00040000 00040000 "ospi.env.backup"\n'
+    'mtd5: 037c0000 00040000 "ospi.rootfs"\nmtd6: 00040000 00040000 "ospi.phypattern"\n'
+)
+_CRYPTO = "name         : cbc(aes)\ndriver       : cbc-aes-{driver}\nmodule       : kernel\npriority     : {priority}\nrefcnt       : 1\n\n"
+
+
+def files(kernel: Kernel) -> dict[str, Callable[[], str]]:
+    """Path -> content."""
+    model = kernel.computer.model
+    root = next(iter(model.board.media.values())).root
+    found: dict[str, Callable[[], str]] = {
+        "/proc/asound/card0/id": lambda: "AM62xSKEVM\n",
+        "/proc/mtd": lambda: _MTD,
+        "/proc/filesystems": lambda: "nodev\tproc\n\text3\n\text2\n\text4\n\tvfat\nnodev\tubifs\n",
+        "/proc/mounts": lambda: f"/dev/{_root(root)} / ext4 rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\n",
+        "/proc/crypto": lambda: _crypto(kernel),
+        "/dev/urandom": lambda: "",
+        "/dev/loop0": lambda: "",
+    }
+    found |= {path: lambda: "#\n" for path in _SUITES}
+    for number, name in media_of(kernel.computer.model).items():
+        found[f"/sys/block/mmcblk{number}/device/name"] = _text(_CARDS[name])
+        found |= {f"/dev/mmcblk{number}p{partition}": _text("") for partition in (1, 2, 3)}
+    if "nand" in model.board.media:
+        found["/dev/mtd9"] = lambda: ""
+    interfaces = ["can0", *(["enp1s0"] if model.board.name.startswith("am654") else [])]
+    found |= {f"/sys/class/net/{name}/operstate": lambda: "up\n" for name in interfaces}
+    for link in ("eth0", "eth1"):
+        found[f"/sys/class/net/{link}/statistics/tx_packets"] = lambda: kernel.settings.get("packets", "1000") + "\n"
+        found[f"/sys/class/net/{link}/statistics/rx_packets"] = lambda: "0\n"
+    return found
+
+
+def media_of(model: Model) -> dict[int, str]:
+    """Number of the kernel's mmcblk device -> medium."""
+    numbers = {"sd": 0} if model.family.kernel_file == "zImage" else {"emmc": 0, "sd": 1}
+    return {number: name for name, number in numbers.items() if name in model.board.media}
+
+
+def _crypto(kernel: Kernel) -> str:
+    text = _CRYPTO.format(driver="ce", priority=300)
+    module = kernel.settings.get("accelerator", "")
+    return text + (_CRYPTO.format(driver=module, priority=400) if module else "")
+
+
+def _text(text: str) -> Callable[[], str]:
+    return lambda: f"{text}\n" if text else ""
+
+
+def _root(text: str) -> str:
+    return "mmcblk1p2" if text.startswith("PARTUUID") else text.removeprefix("/dev/")
