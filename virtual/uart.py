@@ -35,7 +35,6 @@ class UartAdapter:
     reads is lost and counted (`overruns`), as with a real adapter. Must be made inside its event loop.
 
     Attributes:
-        tx_fifo_bytes: of the board's transmitter.
         room_hook: called when the transmitter has room again; a board with flow control refills it there.
         receive_hook: called with each byte from the host when it has arrived at the board.
         said_hook, typed_hook: called with what the board sends, and with what reaches it; for who only looks on.
@@ -55,7 +54,6 @@ class UartAdapter:
         latency_timer_ms: float = 0.0,
     ) -> None:
         self.path = path
-        self.tx_fifo_bytes = TX_FIFO_BYTES
         self.room_hook: Callable[[], None] = _no_op
         self.receive_hook: Callable[[bytes], None] = _ignore
         self.said_hook: Callable[[bytes], None] = _ignore
@@ -76,7 +74,12 @@ class UartAdapter:
     @property
     def room(self) -> int:
         """How many bytes the transmit FIFO can take now."""
-        return max(self.tx_fifo_bytes - self._to_host.line.unsent(self.pacer.clock.now_ns()), 0)
+        return max(TX_FIFO_BYTES - self.unsent, 0)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of the board that have not left the transmitter."""
+        return self._to_host.line.unsent(self.pacer.clock.now_ns())
 
     @property
     def queued(self) -> int:

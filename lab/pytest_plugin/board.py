@@ -15,11 +15,11 @@ import pytest
 from attrs import define
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
-from lab import boards
 from lab.boards import BoardType
 from lab.clock import MonotonicRaw
 from lab.drivers import envfile
 from lab.errors import BoardlabError, ConfigurationError
+from lab.pytest_plugin.hint import hint
 from lab.pytest_plugin.kinds import MEASURERS
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
@@ -64,7 +64,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         strategy = target.get_strategy()
     except Exception as error:
         message = getattr(error, "msg", None) or str(error)
-        raise pytest.UsageError(f"{env.config_file}: {message}{_hint(env)}") from error
+        raise pytest.UsageError(f"{env.config_file}: {message}{hint(env)}") from error
     config = session.config
     config.stash[STRATEGY_KEY] = strategy
     try:
@@ -104,7 +104,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     try:
         config.stash[STRATEGY_KEY].check_lab()
     except BoardlabError as error:
-        raise pytest.UsageError(f"{error}{_hint(config.stash[LABGRID_ENV_KEY])}") from error
+        raise pytest.UsageError(f"{error}{hint(config.stash[LABGRID_ENV_KEY])}") from error
 
 
 @define
@@ -216,12 +216,3 @@ def _check_options(config: pytest.Config) -> None:
         raise ConfigurationError(f"--cycles {config.option.cycles}: at least 1")
     if config.option.retries < 0:
         raise ConfigurationError(f"--retries {config.option.retries}: 0 or more")
-
-
-def _hint(env: Any) -> str:
-    drivers = (env.config.get_targets().get("main") or {}).get("drivers") or []
-    for driver in drivers if isinstance(drivers, list) else [drivers]:
-        name = (driver.get("BoardStrategy") or {}).get("board_type")
-        if name in boards.names() and boards.load(name).virtual:
-            return " (is the virtual board up? start it with: lab virtual up)"
-    return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import requests
 import yaml
 from labgrid.environment import Environment
-from measuring_lab import Lab, running_lab
+from measuring_lab import ROOT, Lab, running_lab
 from virtual_bench import lab_virtual, running_bench
 
 from lab import boards
@@ -113,6 +114,15 @@ def test_a_strap_is_a_relay_behind_http(lab: Lab) -> None:
     assert requests.put(url, data="maybe", timeout=5).status_code == 400
     assert requests.get(panel(lab, f"{BOARD}/straps/bit40"), timeout=5).status_code == 404
     assert requests.get(panel(lab, "nobody/straps/bit0"), timeout=5).status_code == 404
+
+
+def test_an_environment_whose_bench_is_down_says_how_to_bring_it_up(lab: Lab, tmp_path: Path) -> None:
+    env = tmp_path / "envs" / "sim-am62a.yaml"
+    env.parent.mkdir()
+    shutil.copy(ROOT / "envs" / "sim-am62a.yaml", env)
+    process = lab.pytest("--lg-env", str(env))
+    assert process.wait(DEADLINE_S) == pytest.ExitCode.USAGE_ERROR
+    assert lab.log.rstrip().endswith("(is the virtual board up? start it with: lab virtual up sim --type am62axx_sk)")
 
 
 @pytest.fixture

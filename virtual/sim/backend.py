@@ -14,7 +14,6 @@ from virtual.sim.config import SimConfig
 from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
 from virtual.sim.linux.sleep import CAN_PIN, GPIO_PIN
-from virtual.sim.machine import FIFO_BYTES
 from virtual.sim.model import model
 from virtual.sim.trouble import Switching, Trouble
 from virtual.uart import UartAdapter
@@ -55,8 +54,6 @@ class SimBackend:
         self._adapters = adapters
         self._clock = clock
         made = model(board_type, config.release or None)
-        for adapter in adapters.values():
-            adapter.tx_fifo_bytes = FIFO_BYTES
         console = adapters[made.board.console.name]
         self._pacer, self._truth = console.pacer, console.truth
         self.board = SimBoard(made, adapters, seed=config.seed, haste=config.haste, troubles_for=self._faults_for)
