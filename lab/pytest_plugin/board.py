@@ -198,6 +198,7 @@ def _begin(config: pytest.Config, strategy: Any) -> BootMeasurer:
                 env=Path(env.config_file),
                 images=images,
                 clock=clock,
+                console=strategy.console.port.port,
             ),
         )
     progress = Progress(_writer(config), clock, total=0)
