@@ -90,11 +90,13 @@ class Bench:
         return tasmota.done(command.outlet, on=outlet.power is not Power.OFF)
 
     async def listen(self) -> None:
-        """Give every UART its TCP port, if they shall have some.
+        """Let the rails' sensors be reached, and give every UART its TCP port, if they shall have some.
 
         Raises:
             LabStableError: a port is in use.
         """
+        for rails, outlet in zip(self.rails, self.outlets, strict=True):
+            await rails.start(outlet)
         port = self.wanted.tcp_port
         if port is None:
             return
@@ -185,8 +187,6 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
         bench = Bench(wanted, MonotonicRaw())
         stack.push_async_callback(bench.close)
         await bench.listen()
-        for rails, outlet in zip(bench.rails, bench.outlets, strict=True):
-            await rails.start(outlet)
         server = await serve("127.0.0.1", wanted.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
