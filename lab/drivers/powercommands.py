@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -14,13 +15,15 @@ from rich.live import Live
 
 from lab import boards
 from lab.clock import MonotonicRaw
+from lab.console.model import Moment
 from lab.console.recording import Recording
 from lab.console.replay import guess_board, replay
 from lab.drivers import envfile
 from lab.errors import ConfigurationError, LabStableError
 from lab.power import PowerConfig, Range, Trace, from_env, live, sampling, selftest
-from lab.power.display import answer_lines, document, phase_lines, watch_lines
+from lab.power.display import answer_lines, document, guide_lines, phase_lines, stage_lines, watch_lines
 from lab.power.plots import Event, stacked
+from lab.power.stages import stages
 
 app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)
 
@@ -32,7 +35,8 @@ Wanted = Annotated[
 ]
 Plot = Annotated[Path | None, typer.Option(metavar="SVG", help="draw the rails, stacked")]
 Console = Annotated[
-    Path | None, typer.Option(metavar="RECORDING", help="mark the moments of this console recording in the plot")
+    Path | None,
+    typer.Option(metavar="RECORDING", help="cut the trace at the moments of this console recording, and mark them"),
 ]
 _REFRESH_S = 0.5
 
@@ -57,7 +61,8 @@ def trace(
                 time.sleep(min(_REFRESH_S, max(0.0, end_s - time.monotonic()) if seconds else _REFRESH_S))
     except KeyboardInterrupt:
         typer.echo(f"ended; the trace is in {output}", err=True)
-    _show(Trace.open(output), plot, console, as_json=as_json)
+    seen = Trace.open(output)
+    _show(seen, seen.span_ns, plot, console, as_json=as_json)
 
 
 @app.command()
@@ -66,20 +71,29 @@ def show(
     *,
     start: Annotated[float, typer.Option("--from", help="seconds into the trace")] = 0.0,
     end: Annotated[float | None, typer.Option("--to", help="seconds into the trace [default: its end]")] = None,
+    guide: Annotated[bool, typer.Option("--guide", help="print the performance guide's table")] = False,
     plot: Plot = None,
     console: Console = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what a board drew in a trace, or between two instants of it."""
-    _show(Trace.open(file), plot, console, as_json=as_json, start_s=start, end_s=end)
+    seen = Trace.open(file)
+    first_ns, last_ns = seen.span_ns
+    span = first_ns + round(start * 1e9), last_ns if end is None else first_ns + round(end * 1e9)
+    _show(seen, span, plot, console, as_json=as_json, as_guide=guide)
 
 
 @app.command()
 def watch(env: Env, *, wanted: Wanted = Range.ACTIVE) -> None:
     """Show what the rails draw, until Ctrl-C. Nothing is kept."""
+    views = ("\n".join(watch_lines(now)) for now in live.watch(config_of(env), wanted, MonotonicRaw(), _REFRESH_S))
+    if not sys.stdout.isatty():
+        for view in views:
+            typer.echo(view + "\n")
+        return
     with Live(auto_refresh=False) as screen:
-        for rails in live.watch(config_of(env), wanted, MonotonicRaw(), _REFRESH_S):
-            screen.update("\n".join(watch_lines(rails)), refresh=True)
+        for view in views:
+            screen.update(view, refresh=True)
 
 
 @app.command("selftest")
@@ -120,33 +134,37 @@ def config_of(env: str) -> PowerConfig:
     return from_env(board=str(strategy.get("board", "")), board_type=board_type, **given)
 
 
-def _show(
+def _show(  # what `trace` and `show` have in common
     seen: Trace,
+    span: tuple[int, int],
     plot: Path | None,
     console: Path | None,
     *,
     as_json: bool,
-    start_s: float = 0.0,
-    end_s: float | None = None,
+    as_guide: bool = False,
 ) -> None:
-    first_ns, last_ns = seen.span_ns
-    start_ns = first_ns + round(start_s * 1e9)
-    power = seen.phase(start_ns, last_ns if end_s is None else first_ns + round(end_s * 1e9))
-    typer.echo(
-        json.dumps(document(power, seen.meta.provenance()), indent=2) if as_json else "\n".join(phase_lines(power))
-    )
-    if not as_json:
+    power = seen.phase(*span)
+    moments = _moments(console)
+    if as_json:
+        typer.echo(json.dumps(document(power, seen.meta.provenance()), indent=2))
+    elif as_guide:
+        typer.echo("\n".join(guide_lines(power)))
+    else:
+        typer.echo("\n".join(phase_lines(power)))
         typer.echo(f"{seen.meta.settings}; {'complete' if seen.ended else 'the sampler was killed, or still writes'}")
+        boot = stages(seen, moments)
+        if boot:
+            typer.echo("\n" + "\n".join(stage_lines(boot)))
     if plot is not None:
         try:
-            plot.write_text(stacked(seen, _events(console)) + "\n", encoding="utf-8")
+            plot.write_text(stacked(seen, [Event(m.t_ns, m.name) for m in moments]) + "\n", encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(f"{plot}: cannot be written: {error.strerror}") from error
 
 
-def _events(console: Path | None) -> list[Event]:
+def _moments(console: Path | None) -> tuple[Moment, ...]:
     if console is None:
-        return []
+        return ()
     recording = Recording.open(console)
     board = guess_board(recording, [boards.load(name) for name in boards.names()])
-    return [Event(moment.t_ns, moment.name) for moment in replay(recording, board).moments]
+    return replay(recording, board).moments

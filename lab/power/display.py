@@ -10,6 +10,7 @@ from attrs import asdict
 from lab.power.live import Now
 from lab.power.model import PhasePower, RailPower
 from lab.power.selftest import Answer
+from lab.power.stages import StagePower
 from lab.results.figures import table
 
 NA = "n/a"
@@ -20,6 +21,37 @@ def phase_lines(power: PhasePower) -> list[str]:
     header = ["Rail name", "Rail voltage(V)", "Power (mW)", "±", "min", "max", "Energy (mJ)", "samples", "flags"]
     rows = [_row(rail) for rail in (*power.rails, power.total)]
     return table(header, rows, "<>>>>>>><")
+
+
+def stage_lines(found: Sequence[StagePower]) -> list[str]:
+    """Stages of a boot as a table."""
+    header = ["from", "to", "seconds", "Power (mW)", "±", "Energy (mJ)", "±", "flags"]
+    rows = []
+    for stage in found:
+        total = stage.power.total
+        rows.append(
+            [
+                stage.start,
+                stage.end,
+                f"{(stage.power.end_ns - stage.power.start_ns) / 1e9:.3f}",
+                _number(total.mean_w, 1000, 1),
+                _number(total.uncertainty_w, 1000, 1),
+                _number(total.energy_j, 1000, 1),
+                _number(total.energy_uncertainty_j, 1000, 1),
+                ", ".join(sorted(total.flags)),
+            ]
+        )
+    return table(header, rows, "<<>>>>><")
+
+
+def guide_lines(power: PhasePower) -> list[str]:
+    """A phase in the performance guide's shape: one CSV line a rail, the total from the unrounded rails."""
+    lines = ['"Rail name","Rail voltage(V)","Power (mW)"']
+    for rail in power.rails:
+        shown = _number(rail.mean_w, 1000, 2) if rail.measured else NA
+        lines.append(f'"{rail.rail}","{rail.volts:.2f}","{shown}"')
+    lines.append(f'"Total"," ","{_number(power.total.mean_w, 1000, 2)}"')
+    return lines
 
 
 def watch_lines(rails: Sequence[Now]) -> list[str]:

@@ -4,36 +4,54 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from pyftdi.i2c import I2cController, I2cNackError
+from pyftdi.usbtools import UsbToolsError
 
 from lab.errors import ConfigurationError
 from lab.power.i2c import NackError, Register, gone
 
 
+class Port(Protocol):
+    """What is used of pyftdi.i2c.I2cPort."""
+
+    def exchange(self, out: bytes, readlen: int = 0) -> bytes:
+        """Write, then read after a repeated start."""
+
+
+class Controller(Protocol):
+    """What is used of pyftdi.i2c.I2cController."""
+
+    def get_port(self, address: int) -> Port:
+        """The chip at an address."""
+
+    def close(self) -> None:
+        """Release the adapter."""
+
+
+def open_ftdi(url: str, khz: int) -> FtdiBus:
+    """The adapter of a pyftdi URL.
+
+    Raises:
+        ConfigurationError: there is no such adapter, or no permission.
+    """
+    controller = I2cController()
+    try:
+        controller.configure(url, frequency=khz * 1000.0)
+    except (UsbToolsError, ValueError, OSError) as error:
+        raise ConfigurationError(
+            f"{url}: {error}; plug the adapter in, give this user access to it (udev), or mend `port` in the env"
+        ) from error
+    return FtdiBus(controller, url)
+
+
 class FtdiBus:
     """A `lab.power.i2c.I2cBus`; each register is a USB round trip, so that a reading takes some milliseconds."""
 
-    def __init__(self, url: str, khz: int) -> None:
-        """Open it.
-
-        Raises:
-            ConfigurationError: pyftdi is not installed, or there is no such adapter.
-        """
-        try:
-            from pyftdi.ftdi import FtdiError  # noqa: PLC0415 - an extra
-            from pyftdi.i2c import I2cController, I2cIOError, I2cNackError  # noqa: PLC0415
-            from pyftdi.usbtools import UsbToolsError  # noqa: PLC0415
-        except ImportError as error:
-            raise ConfigurationError(f"{url}: needs pyftdi: install boardlab[ftdi]") from error
-        self.name = url
-        self._nack: type[Exception] = I2cNackError
-        self._lost: tuple[type[Exception], ...] = (I2cIOError, FtdiError)
-        self._controller = I2cController()
-        try:
-            self._controller.configure(url, frequency=khz * 1000.0)
-        except (UsbToolsError, FtdiError, ValueError, OSError) as error:
-            raise ConfigurationError(
-                f"{url}: {error}; plug the adapter in, give this user access to it (udev), or mend `port` in the env"
-            ) from error
+    def __init__(self, controller: Controller, name: str) -> None:
+        self.name = name
+        self._controller = controller
 
     def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
         """See `I2cBus`."""
@@ -55,7 +73,7 @@ class FtdiBus:
         port = self._controller.get_port(register.address)
         try:
             return bytes(port.exchange(bytes([register.number]) + data, count))
-        except self._nack as error:
+        except I2cNackError as error:
             raise NackError from error
-        except self._lost as error:
-            raise gone(self.name, OSError(str(error))) from error
+        except OSError as error:  # pyftdi's other errors are
+            raise gone(self.name, error) from error

@@ -75,13 +75,15 @@ def open_bus(config: PowerConfig) -> I2cBus:
 
         return SocketBus(config.port.removeprefix(UNIX))
     if config.port.startswith(FTDI):
-        from lab.power.ftdi import FtdiBus  # noqa: PLC0415
-
-        return FtdiBus(config.port, config.bus_khz)
+        try:
+            from lab.power.ftdi import open_ftdi  # noqa: PLC0415
+        except ImportError as error:
+            raise ConfigurationError(f"{config.port}: needs pyftdi: install boardlab[ftdi]") from error
+        return open_ftdi(config.port, config.bus_khz)
     if config.port.startswith("/dev/i2c-"):
-        from lab.power.smbus import LinuxBus  # noqa: PLC0415
+        from lab.power.smbus import open_linux  # noqa: PLC0415
 
-        return LinuxBus(config.port)
+        return open_linux(config.port)
     raise ConfigurationError(
         f"the rails of {config.board}: port {config.port!r} is no I2C bus; expected /dev/i2c-N, ftdi://VENDOR:PRODUCT/1 "
         "or unix:PATH"

@@ -61,13 +61,21 @@ def run(config: PowerConfig, clock: Clock) -> list[Answer]:
         return _by_name(config, clock)
     bus = open_bus(config)
     try:
-        chip = CHIPS[config.backend]
-        found = {address: _ask(bus, chip, address) for address in ADDRESSES}
-        found |= {rail.address: _ask(bus, chip, rail.address) for rail in config.measured}
+        return survey(config, bus)
     finally:
         bus.close()
-    there = {address: answer for address, answer in found.items() if answer is not None}
+
+
+def survey(config: PowerConfig, bus: I2cBus) -> list[Answer]:
+    """Read every address that an INA2xx can have on a bus, and those that are configured, and judge them.
+
+    Raises:
+        LabStableError: the bus is gone.
+    """
+    chip = CHIPS[config.backend]
     rails = {rail.address: rail for rail in config.measured}
+    found = {address: _ask(bus, chip, address) for address in sorted({*ADDRESSES, *rails})}
+    there = {address: answer for address, answer in found.items() if answer is not None}
     volts = {rails[address].name: there[address].volts for address in there if address in rails}
     rows = []
     for address in sorted({*there, *rails}):

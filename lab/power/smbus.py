@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from smbus2 import SMBus, i2c_msg
 
@@ -14,22 +14,38 @@ from lab.power.i2c import NACK_ERRORS, NackError, Register, gone
 MOST_MESSAGES: Final = 42  # I2C_RDWR_IOCTL_MAX_MSGS, include/uapi/linux/i2c-dev.h
 
 
+class Transfers(Protocol):
+    """What is used of smbus2.SMBus."""
+
+    def i2c_rdwr(self, *i2c_msgs: i2c_msg) -> None:
+        """One combined transfer; raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """Close the device."""
+        ...
+
+
+def open_linux(device: str) -> LinuxBus:
+    """The adapter /dev/i2c-N.
+
+    Raises:
+        ConfigurationError: no such adapter, or no permission.
+    """
+    try:
+        return LinuxBus(SMBus(device), device)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{device}: {error.strerror}; load the module i2c-dev, join the group i2c, or mend `port` in the env"
+        ) from error
+
+
 class LinuxBus:
     """A `lab.power.i2c.I2cBus`: up to 21 registers in one ioctl, each a write of its number and a read of two bytes."""
 
-    def __init__(self, device: str) -> None:
-        """Open it.
-
-        Raises:
-            ConfigurationError: no such adapter, or no permission.
-        """
-        self.name = device
-        try:
-            self._bus = SMBus(device)
-        except OSError as error:
-            raise ConfigurationError(
-                f"{device}: {error.strerror}; load the module i2c-dev, join the group i2c, or mend `port` in the env"
-            ) from error
+    def __init__(self, bus: Transfers, name: str) -> None:
+        self.name = name
+        self._bus = bus
 
     def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
         """See `I2cBus`."""

@@ -49,6 +49,11 @@ def has(path: Path, samples: int) -> Trace:
         assert clock.now_ns() < end_ns, "no samples came"
 
 
+def ready(fd: int) -> bool:
+    """Whether something can be read in time."""
+    return bool(select.select([fd], [], [], DEADLINE_S)[0])
+
+
 def ends(pid: int) -> bool:
     """Whether a process that is not our child ends in time."""
     try:
@@ -56,7 +61,7 @@ def ends(pid: int) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([fd], [], [], DEADLINE_S)[0])
+        return ready(fd)
     finally:
         os.close(fd)
 
@@ -199,3 +204,20 @@ def test_power_is_sampled_shown_and_drawn_from_the_command_line(bench: Bench, tm
 def test_range_sleep_averages_in_the_sensor(config: PowerConfig, tmp_path: Path) -> None:
     with sampling(config, tmp_path / "a.trace", Range.SLEEP) as sampler:
         assert "average of 1024, shunt 1100 us" in sampler.trace().meta.settings
+
+
+def test_watching_shows_the_rails_until_ctrl_c(bench: Bench) -> None:
+    lab = Path(sys.executable).with_name("lab")
+    process = subprocess.Popen(
+        [lab, "power", "watch", bench.folder / BOARD / "env.yaml"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert ready(process.stdout.fileno()), "nothing was shown"
+    process.send_signal(signal.SIGINT)
+    shown, said = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130
+    assert "soc_dvdd_3v3" in shown
+    assert said == ""
