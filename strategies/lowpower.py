@@ -26,7 +26,7 @@ from lab.benchmarks.lowpower.modes import (
 from lab.benchmarks.lowpower.power import asleep_ns
 from lab.benchmarks.lowpower.preflight import Found, Stats, arm, preflight, stats, write
 from lab.benchmarks.lowpower.result import Suspended
-from lab.benchmarks.lowpower.script import commands
+from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeEdge
 from lab.boards import Release
 from lab.console.model import Chunk
@@ -73,6 +73,7 @@ class LowPower:
     _nap: _Nap | None = field(default=None, init=False)
     _sampler: Sampler | None = field(default=None, init=False)
     _preflown: dict[str, tuple[Found, Release | None]] = field(factory=dict, init=False)
+    _script: list[str] = field(factory=list, init=False)  # that the board has
 
     def cycle(self, plan: Plan, trace: Path | None = None) -> Suspended:
         """Linux, asleep for `plan.sleep_s`, awake again, and judged.
@@ -175,6 +176,7 @@ class LowPower:
         """The board was switched off: nothing that was found in it holds any more."""
         self._nap = None
         self._preflown.clear()
+        self._script = []
 
     def _sent(self, plan: Plan, alarm_s: int) -> _Nap:
         """Arm, select and send the command that suspends the board."""
@@ -196,11 +198,14 @@ class LowPower:
             self.board.target.activate(self.board.mcu)
             self.board.mcu.take()
         afterwards = type_.low_power.wakes[plan.wake].afterwards
-        line = commands(plan, found, selection, rtc=type_.low_power.rtc, alarm_s=alarm_s, afterwards=afterwards)
+        script = commands(plan, found, selection, rtc=type_.low_power.rtc, alarm_s=alarm_s, afterwards=afterwards)
+        if script != self._script:
+            install(shell, script)
+            self._script = script
         taken = len(console.capture)
         watch = SuspendWatch(type_, plan, self._now_ns(), alarm_s)
         finders = [MomentFinder(MOMENTS, self.board.timing())]
-        console.sendline(line)
+        console.sendline(f"sh {FILE}")
         return _Nap(plan, watch, finders, found, before, taken)
 
     def _preflight(self, plan: Plan) -> tuple[Found, Release | None]:
