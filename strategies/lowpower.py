@@ -11,7 +11,6 @@ from attrs import define, field
 
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.lowpower.judge import Observed, judge
-from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.modes import (
     MCU,
     MCU_ONLY,
@@ -24,37 +23,24 @@ from lab.benchmarks.lowpower.modes import (
     release_of,
 )
 from lab.benchmarks.lowpower.power import asleep_ns
-from lab.benchmarks.lowpower.preflight import Found, Stats, arm, preflight, stats, write
+from lab.benchmarks.lowpower.preflight import Found, arm, preflight, stats, write
 from lab.benchmarks.lowpower.result import Suspended
-from lab.benchmarks.lowpower.script import commands
+from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeEdge
 from lab.boards import Release
-from lab.console.model import Chunk
 from lab.console.moments import MomentFinder
-from lab.errors import BoardTransientError, ConfigurationError
+from lab.errors import ConfigurationError
 from lab.power import PhasePower, Range, Sampler
 from strategies import partialio
+from strategies.nap import Nap
 from strategies.status import Status
 
 if TYPE_CHECKING:
     from strategies.boardstrategy import BoardStrategy
 
-POLL_S = 0.05
 KEY = b" "  # harmless at a shell's prompt
 SAFETY_S = 60  # the alarm that wakes a board that the host was to wake, beyond its time asleep
 FOR_GOOD_S = 24 * 3600  # of a board that was told to sleep until somebody wakes it
-
-
-@define
-class _Nap:
-    """A suspend that is under way."""
-
-    plan: Plan
-    watch: SuspendWatch
-    finders: list[MomentFinder]
-    found: Found
-    before: Stats
-    taken: int  # of the console's capture
 
 
 @define(eq=False)
@@ -70,9 +56,10 @@ class LowPower:
 
     board: BoardStrategy
     release: str = ""
-    _nap: _Nap | None = field(default=None, init=False)
+    _nap: Nap | None = field(default=None, init=False)
     _sampler: Sampler | None = field(default=None, init=False)
     _preflown: dict[str, tuple[Found, Release | None]] = field(factory=dict, init=False)
+    _script: list[str] = field(factory=list, init=False)  # that the board has
 
     def cycle(self, plan: Plan, trace: Path | None = None) -> Suspended:
         """Linux, asleep for `plan.sleep_s`, awake again, and judged.
@@ -113,7 +100,7 @@ class LowPower:
         else:
             self._nap = nap = self._sent(plan, alarm_s)
             while plan.wake != RTC and not nap.watch.asleep(self._now_ns()):
-                self._step(nap)
+                nap.step()
         if plan.wake != RTC:
             self.board.status = Status[plan.mode]
 
@@ -126,7 +113,7 @@ class LowPower:
         """
         nap, timing = self._sleeping(), self.board.timing()
         self.board.status = Status.unknown
-        source = nap.plan.wake
+        source = nap.watch.plan.wake
         if source in {UART, MCU}:
             requested_ns = self._now_ns()
             if source == UART:
@@ -150,9 +137,9 @@ class LowPower:
         """
         nap = self._sleeping()
         while not nap.watch.done:
-            self._step(nap)
+            nap.step()
         self._nap = None
-        self._drain()
+        nap.drain()
         shell, mcu = self.board.shell, self.board.mcu
         dmesg = shell.run("dmesg")[0]
         mcu_text = mcu.take() if mcu is not None else None
@@ -175,8 +162,9 @@ class LowPower:
         """The board was switched off: nothing that was found in it holds any more."""
         self._nap = None
         self._preflown.clear()
+        self._script = []
 
-    def _sent(self, plan: Plan, alarm_s: int) -> _Nap:
+    def _sent(self, plan: Plan, alarm_s: int) -> Nap:
         """Arm, select and send the command that suspends the board."""
         shell, type_, console = self.board.shell, self.board.type, self.board.console
         found, release = self._preflight(plan)
@@ -196,12 +184,15 @@ class LowPower:
             self.board.target.activate(self.board.mcu)
             self.board.mcu.take()
         afterwards = type_.low_power.wakes[plan.wake].afterwards
-        line = commands(plan, found, selection, rtc=type_.low_power.rtc, alarm_s=alarm_s, afterwards=afterwards)
+        script = commands(plan, found, selection, rtc=type_.low_power.rtc, alarm_s=alarm_s, afterwards=afterwards)
+        if script != self._script:
+            install(shell, script)
+            self._script = script
         taken = len(console.capture)
         watch = SuspendWatch(type_, plan, self._now_ns(), alarm_s)
         finders = [MomentFinder(MOMENTS, self.board.timing())]
-        console.sendline(line)
-        return _Nap(plan, watch, finders, found, before, taken)
+        console.sendline(f"sh {FILE}")
+        return Nap(self.board, watch, finders, found, before, taken)
 
     def _preflight(self, plan: Plan) -> tuple[Found, Release | None]:
         """Once per boot and mode: nothing of it changes while the board sleeps and wakes."""
@@ -210,30 +201,6 @@ class LowPower:
             release = release_of(type_, self.release, "".join(shell.run("uname -r")[0]))
             self._preflown[plan.mode] = (preflight(shell, type_, release, plan), release)
         return self._preflown[plan.mode]
-
-    def _step(self, nap: _Nap) -> None:
-        """Take what the console says, and look whether the suspend has failed."""
-        self.board.console.poll(POLL_S)
-        capture = self.board.console.capture
-        for event in capture[nap.taken :]:
-            for finder in nap.finders:
-                for moment in finder.feed(event):
-                    nap.watch.moment(moment)
-            if isinstance(event, Chunk):
-                nap.watch.feed(event.data, event.t_ns)
-        nap.taken = len(capture)
-        try:
-            nap.watch.check(self._now_ns())
-        except BoardTransientError as error:
-            if nap.watch.done:
-                raise self._explained(error) from error
-            raise
-
-    def _explained(self, error: BoardTransientError) -> BoardTransientError:
-        """A failure of a board that answers, with what its kernel says."""
-        self._drain()
-        reason = read_log(self.board.shell.run("dmesg")[0], self.board.type).reason
-        return BoardTransientError(f"{error}. The kernel: {reason!r}", failure=error.failure) if reason else error
 
     @contextmanager
     def _sampling(self, trace: Path | None) -> Iterator[None]:
@@ -268,22 +235,16 @@ class LowPower:
                 )
             self.board.target.activate(pins)
 
-    def _sleeping(self) -> _Nap:
+    def _sleeping(self) -> Nap:
         if self._nap is None:
             raise ConfigurationError("the board does not sleep: enter a low-power mode first")
         return self._nap
-
-    def _drain(self) -> None:
-        """Whatever came so far is no answer to the next command."""
-        while self.board.console.poll(POLL_S):
-            pass
-        self.board.console.forget_input()
 
     def _wait_asleep(self, seconds: float) -> None:
         """Until that long after the command; at least until the board was seen to sleep, which `enter` has waited for."""
         nap = self._sleeping()
         while self._now_ns() < nap.watch.sent_ns + round(seconds * 1e9):
-            self._step(nap)
+            nap.step()
 
     def _now_ns(self) -> int:
         now_ns: int = self.board.power.clock.now_ns()

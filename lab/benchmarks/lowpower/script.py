@@ -1,17 +1,18 @@
-"""What the board's own shell runs to sleep: one line that also puts everything back, whatever becomes of the host.
+"""What the board's own shell runs to sleep: a script that also puts everything back, whatever becomes of the host.
 
-The consoles are detached, since printing would slow the resume down (the performance guide's own procedure), and the
+It is written to the board line by line and read back before it is run, since a console may lose characters. The consoles are detached, since printing would slow the resume down (the performance guide's own procedure), and the
 log level is lowered before they are attached again: a console that is registered prints the whole log once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lab.benchmarks.lowpower.modes import ENTRIES, Constraint, Plan
-from lab.benchmarks.lowpower.preflight import Found
+from lab.benchmarks.lowpower.preflight import Found, Shell
+from lab.errors import TestTransientError
 
-# Each is followed by an exit status, which the echo of the typed line lacks.
+FILE = "/tmp/boardlab-sleep"  # noqa: S108 - on the board, which has one user
 GOING, BACK, RESTORED = "boardlab: going", "boardlab: back", "boardlab: restored"
 _PRINTK = "/proc/sys/kernel/printk"
 _DEBUG = "/sys/power/pm_debug_messages"  # without it the kernel does not say when it left suspend-to-idle
@@ -20,8 +21,8 @@ _SILENT = 1  # the console's log level: emergencies only
 
 def commands(
     plan: Plan, found: Found, constraint: Constraint | None, *, rtc: str, alarm_s: int, afterwards: Mapping[str, str]
-) -> str:
-    """The line.
+) -> list[str]:
+    """The script's lines; none has a single quote.
 
     Args:
         alarm_s: when the RTC wakes the board, if nothing else has.
@@ -32,7 +33,7 @@ def commands(
     consoles = [f"/sys/class/tty/{tty}/console" for tty in found.consoles]
     level = found.printk.split()[0] if found.printk else "7"
     debugged = entry.variant == "s2idle"
-    steps = [
+    return [
         f'echo "{GOING} $?"',
         f"echo {_SILENT} > {_PRINTK}",
         *(f"echo N > {console}" for console in consoles),
@@ -49,4 +50,22 @@ def commands(
         f"echo {level} > {_PRINTK}",
         f'echo "{RESTORED} $?"',
     ]
-    return "; ".join(steps)
+
+
+def install(shell: Shell, lines: Sequence[str]) -> None:
+    """Write the script to the board.
+
+    Raises:
+        TestTransientError: it is not what was written.
+    """
+    shell.run(f"rm -f {FILE}")
+    for line in lines:
+        shell.run(f"echo '{line}' >> {FILE}")
+    got = list(shell.run(f"cat {FILE}")[0])
+    if got != list(lines):
+        wrong = next((pair for pair in zip(lines, got, strict=False) if pair[0] != pair[1]), (lines[-1], "nothing"))
+        raise TestTransientError(
+            f"{FILE} was to have {len(lines)} lines and has {len(got)}; {wrong[0]!r} became {wrong[1]!r}: characters were lost "
+            "on the console, or the board's /tmp cannot be written",
+            failure="characters_lost",
+        )

@@ -13,7 +13,7 @@ from lab.benchmarks.lowpower.evidence import KERNEL, Evidence, of_mcu, of_power,
 from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.modes import Constraint, Plan, constraint, release_of
 from lab.benchmarks.lowpower.preflight import Found, arm, preflight, stats
-from lab.benchmarks.lowpower.script import commands
+from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.boards import LowPower
 from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, TestTransientError
 
@@ -162,7 +162,7 @@ def test_a_release_with_another_kernel_than_the_boards_is_refused() -> None:
 
 def test_the_boards_own_shell_puts_everything_back_after_the_suspend() -> None:
     qos = Constraint("/qos", "100000", "0")
-    steps = commands(Plan("mcu_only"), FOUND, qos, rtc="rtc0", alarm_s=7, afterwards={"/c": "on"}).split("; ")
+    steps = commands(Plan("mcu_only"), FOUND, qos, rtc="rtc0", alarm_s=7, afterwards={"/c": "on"})
     asleep = steps.index("echo mem > /sys/power/state")
     assert "echo N > /sys/class/tty/ttyS2/console" in steps[:asleep]
     assert "echo +7 > /sys/class/rtc/rtc0/wakealarm" in steps[:asleep]
@@ -179,6 +179,12 @@ def test_the_boards_own_shell_puts_everything_back_after_the_suspend() -> None:
     assert quiet < asleep < steps.index("echo Y > /sys/class/tty/ttyS2/console") < loud, (
         "or the whole log is printed anew"
     )
+
+
+def test_a_script_that_lost_characters_is_never_run() -> None:
+    shell = Shell({f"cat {FILE}": (["echo 0 > /qos", "echo me > /sys/power/state"], 0)})
+    with pytest.raises(TestTransientError, match="'echo mem > /sys/power/state' became 'echo me > /sys/power/state'"):
+        install(shell, ["echo 0 > /qos", "echo mem > /sys/power/state"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""A suspend that is under way, as the console shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from lab.benchmarks.lowpower.kernellog import read_log
+from lab.benchmarks.lowpower.preflight import Found, Stats
+from lab.benchmarks.lowpower.watch import SuspendWatch
+from lab.console.model import Chunk
+from lab.console.moments import MomentFinder
+from lab.errors import BoardTransientError
+
+if TYPE_CHECKING:
+    from strategies.boardstrategy import BoardStrategy
+
+POLL_S = 0.05
+
+
+@define(eq=False)
+class Nap:
+    """Feeds what the console says to the watch of a suspend.
+
+    Attributes:
+        finders: of the watch's moments.
+        found, before: the kernel's consoles and counters before it.
+        taken: how much of the console's capture the watch has.
+    """
+
+    board: BoardStrategy
+    watch: SuspendWatch
+    finders: list[MomentFinder]
+    found: Found
+    before: Stats
+    taken: int
+
+    def step(self) -> None:
+        """Take what the console says.
+
+        Raises:
+            BoardTransientError: the suspend has failed.
+        """
+        console, watch = self.board.console, self.watch
+        console.poll(POLL_S)
+        for event in console.capture[self.taken :]:
+            for finder in self.finders:
+                for moment in finder.feed(event):
+                    watch.moment(moment)
+            if isinstance(event, Chunk):
+                watch.feed(event.data, event.t_ns)
+        self.taken = len(console.capture)
+        try:
+            watch.check(self.board.power.clock.now_ns())
+        except BoardTransientError as error:
+            if watch.done:
+                raise self._explained(error) from error
+            raise
+
+    def drain(self) -> None:
+        """Whatever came so far is no answer to the next command."""
+        while self.board.console.poll(POLL_S):
+            pass
+        self.board.console.forget_input()
+
+    def _explained(self, error: BoardTransientError) -> BoardTransientError:
+        """A failure of a board that answers, with what its kernel says."""
+        self.drain()
+        reason = read_log(self.board.shell.run("dmesg")[0], self.board.type).reason
+        return BoardTransientError(f"{error}. The kernel: {reason!r}", failure=error.failure) if reason else error
