@@ -67,16 +67,29 @@ class Group:
 
 
 class FigureMaker:
-    """Makes figures; equal names and labels are kept once."""
+    """Makes figures; equal names, labels and flags are kept once, since a thousand boards have the same few."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, str], Name] = {}
         self._labels: dict[Labels, Labels] = {}
+        self._flags: dict[tuple[str, str], tuple[str, str]] = {}
 
     def figures(self, measurements: Iterable[Measurement], medium: str) -> tuple[Figure, ...]:
         """The figures of this medium's measurements; a stage comes after what it is a part of."""
         wanted = [m for m in measurements if m.params.get(MEDIUM, "") == medium and m.samples]
         return tuple(self._figure(m) for m in sorted(wanted, key=lambda m: m.metric.name == BOOT_STAGE.name))
+
+    def flagged(self, measurements: Iterable[Measurement], medium: str) -> dict[tuple[str, str], int]:
+        """(metric, flag) -> how many samples of this medium's have the flag."""
+        found: dict[tuple[str, str], int] = {}
+        for measurement in measurements:
+            if measurement.params.get(MEDIUM, "") != medium:
+                continue
+            for flag in (flag for sample in measurement.samples for flag in sample.flags):
+                key = (measurement.metric.name, str(flag))
+                key = self._flags.setdefault(key, key)
+                found[key] = found.get(key, 0) + 1
+        return found
 
     def _figure(self, measurement: Measurement) -> Figure:
         metric = measurement.metric
@@ -95,19 +108,6 @@ class FigureMaker:
         named = {label_name(key): clean(text) for key, text in measurement.params.items() if key != MEDIUM}
         labels = (("definition", str(measurement.metric.version)), *sorted(named.items()))
         return self._labels.setdefault(labels, labels)
-
-
-def flagged(measurements: Iterable[Measurement], medium: str) -> dict[tuple[str, str], int]:
-    """(metric, flag) -> how many samples of this medium's have the flag."""
-    found: dict[tuple[str, str], int] = {}
-    for measurement in measurements:
-        if measurement.params.get(MEDIUM, "") != medium:
-            continue
-        for sample in measurement.samples:
-            for flag in sample.flags:
-                key = (measurement.metric.name, str(flag))
-                found[key] = found.get(key, 0) + 1
-    return found
 
 
 def _values(summary: Summary, factor: float, *, detailed: bool) -> tuple[float, ...]:

@@ -21,7 +21,7 @@ from lab.results.store import guarded
 
 LOCK_TIMEOUT_S: Final = 2.0
 _CHUNK: Final = 500  # ids in one query; databases bound the number of parameters
-_RUNS: Final = 20  # whose samples are in memory at once
+_RUNS: Final = 5  # whose samples are in memory at once
 Params = Mapping[str, str]
 
 
