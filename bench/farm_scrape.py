@@ -135,7 +135,7 @@ def report(
     record(store)
     busy: list[Scrape] = []
     start = time.perf_counter()
-    seen = f'boardlab_boot_duration_samples{{board="board-0000",board_type="am62xx_sk",definition="1",kind="boot",medium="sd",release="{NEW_RELEASE}"'
+    seen = f'boardlab_boot_duration_samples{{board="board-0000",board_type="am62xx_sk",kind="boot",medium="sd",release="{NEW_RELEASE}",version="1"'
     while True:
         busy.append(scrape(session, url))
         time.sleep(0.2)

@@ -7,21 +7,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from exporters.figures import Figure, Group, Labels
+from exporters.figures import Figure, Group
+from exporters.naming import Labels
 from exporters.results import View
 from exporters.totals import BUCKETS, CycleKey, Tallies
 from exporters.verdicts import Change, changes
-from lab.metrics import by_name
 
 _BOARD: Final = ("board", "board_type", "release")
 _PART: Final = 2000  # samples
 _CYCLES: Final = {
-    "boot.time": ("boardlab_boot_cycle_duration_seconds", "Boot times of all cycles of all runs."),
-    "power.resume_latency": ("boardlab_resume_cycle_latency_seconds", "Resume latencies of all cycles of all runs."),
+    "boot_duration": ("boardlab_boot_cycle_duration_seconds", "Boot times of all cycles of all runs."),
+    "resume_latency": ("boardlab_resume_cycle_latency_seconds", "Resume latencies of all cycles of all runs."),
 }
 
 Row = tuple[dict[str, str], float]  # labels, value
@@ -53,13 +53,13 @@ class Results(Collector):
 
 def _figures(groups: Sequence[Group]) -> Iterator[Metric]:
     """Value, uncertainty and number of samples of each metric, family by family."""
-    by_family: dict[tuple[str, str], list[tuple[Group, Figure]]] = {}
+    by_family: dict[str, list[tuple[Group, Figure]]] = {}
     for group in groups:
         for figure in group.figures:
-            by_family.setdefault((figure.metric, figure.name.value), []).append((group, figure))
-    for (metric, value), found in sorted(by_family.items()):
-        name, about = found[0][1].name, by_name(metric).definition
-        yield from _gauge(value, f"{about} Latest completed run.", _statistics(found))
+            by_family.setdefault(figure.name.value, []).append((group, figure))
+    for value, found in sorted(by_family.items()):
+        name = found[0][1].name
+        yield from _gauge(value, f"{name.about} Latest completed run.", _statistics(found))
         uncertainties = ((_labels(group, figure.labels), figure.uncertainty) for group, figure in found)
         yield from _gauge(name.uncertainty, f"± of the average of {value} at 95 %.", uncertainties)
         samples = ((_labels(group, figure.labels), float(figure.samples)) for group, figure in found)
@@ -144,22 +144,24 @@ def _attempts(tallies: Tallies) -> Metric:
 
 
 def _histograms(tallies: Tallies) -> Iterator[Metric]:
-    for metric, (name, about) in _CYCLES.items():
-        extra = ["mode"] if metric == "power.resume_latency" else []
-        rest = iter([(key, histogram) for key, histogram in tallies.cycles.items() if key.metric == metric])
+    for quantity, (name, about) in _CYCLES.items():
+        rest = iter([(key, histogram) for key, histogram in tallies.cycles.items() if key.quantity == quantity])
         while True:
-            family = HistogramMetricFamily(name, about, labels=[*_BOARD, "medium", *extra])
-            for key, histogram in itertools.islice(rest, _PART // len(BUCKETS[metric])):
-                labels = [key.board, key.board_type, key.release, key.medium, *([key.mode] if extra else [])]
-                family.add_metric(labels, _cumulated(key, histogram.counts), histogram.total_s)
-            yield family
-            if not family.samples:
+            part = Metric(name, about, "histogram")
+            for key, histogram in itertools.islice(rest, _PART // len(BUCKETS[quantity])):
+                own = {"board": key.board, "board_type": key.board_type, "release": key.release, **dict(key.labels)}
+                for bound, count in _cumulated(key, histogram.counts):
+                    part.samples.append(Sample(f"{name}_bucket", {**own, "le": bound}, count))
+                part.samples.append(Sample(f"{name}_count", own, float(sum(histogram.counts))))
+                part.samples.append(Sample(f"{name}_sum", own, histogram.total_s))
+            yield part
+            if not part.samples:
                 break
 
 
 def _cumulated(key: CycleKey, counts: list[int]) -> list[tuple[str, float]]:
     total, found = 0, []
-    for bound, count in zip([*(f"{b:g}" for b in BUCKETS[key.metric]), "+Inf"], counts, strict=True):
+    for bound, count in zip([*(f"{b:g}" for b in BUCKETS[key.quantity]), "+Inf"], counts, strict=True):
         total += count
         found.append((str(float(bound)) if bound != "+Inf" else bound, float(total)))
     return found

@@ -31,6 +31,7 @@ from lab.console.runtime import runtime_dir
 from lab.errors import ConfigurationError
 from lab.farm import config
 from lab.farm.config import Farm
+from lab.farm.runner import ALIASES
 from lab.results.watch import Watcher, watch
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9870"
@@ -72,7 +73,8 @@ def sources(watcher: Watcher, runtime: Path, farm: Farm | None, interval_s: floa
     Args:
         farm: what else there is; None: only what every host has.
     """
-    due = [Due(s.board, suite, s.interval_s) for s in (farm.schedules if farm else ()) for suite in s.suites]
+    schedules = farm.schedules if farm else ()
+    due = [Due(s.board, ALIASES.get(suite, suite), s.interval_s) for s in schedules for suite in s.suites]
     folders = {"artifacts": watcher.location.artifacts.parent, "recordings": runtime.parent}
     if watcher.location.path is not None:
         folders["results"] = watcher.location.path.parent
