@@ -42,6 +42,7 @@ class Results(Collector):
         yield from _changes(self.view.groups)
         yield from _last_runs(self.view)
         yield _attempts(self.view.tallies)
+        yield _moments(self.view.tallies)
         yield from _histograms(self.view.tallies)
         left_out = GaugeMetricFamily(
             "boardlab_results_left_out", "What the bounds of the number of series left out.", labels=["what"]
@@ -141,6 +142,13 @@ def _attempts(tallies: Tallies) -> Metric:
     for key, count in tallies.attempts.items():
         attempts.add_metric([key.board, key.board_type, key.release, key.medium, key.outcome, key.fault], count)
     return attempts
+
+
+def _moments(tallies: Tallies) -> Metric:
+    moments = CounterMetricFamily("boardlab_moments", "Moments found on the consoles of attempts.", labels=_BOARD)
+    for (board, board_type, release), count in tallies.moments.items():
+        moments.add_metric([board, board_type, release], count)
+    return moments
 
 
 def _histograms(tallies: Tallies) -> Iterator[Metric]:

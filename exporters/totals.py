@@ -69,23 +69,30 @@ class Tallies:
     """Counts of some runs."""
 
     attempts: Counter[AttemptKey] = field(factory=Counter)
+    moments: Counter[tuple[str, str, str]] = field(factory=Counter)  # by board, its type, release
     cycles: dict[CycleKey, Histogram] = field(factory=dict)
 
     def add(self, other: Tallies) -> None:
         """Count what the other has counted."""
         self.attempts.update(other.attempts)
+        self.moments.update(other.moments)
         for key, histogram in other.cycles.items():
             self.cycles.setdefault(key, Histogram([0] * len(histogram.counts))).add(histogram)
 
     def of(self, kept: Container[tuple[str, str]]) -> Tallies:
         """Those of these (board, release)."""
         attempts = Counter({key: n for key, n in self.attempts.items() if (key.board, key.release) in kept})
-        return Tallies(attempts, {key: h for key, h in self.cycles.items() if (key.board, key.release) in kept})
+        moments = Counter({key: n for key, n in self.moments.items() if (key[0], key[2]) in kept})
+        return Tallies(
+            attempts, moments, {key: h for key, h in self.cycles.items() if (key.board, key.release) in kept}
+        )
 
     def rise_to(self, other: Tallies) -> None:
         """Take over what is higher in the other; a counter of Prometheus must not fall when runs are deleted."""
         for key, count in other.attempts.items():
             self.attempts[key] = max(self.attempts[key], count)
+        for place, count in other.moments.items():
+            self.moments[place] = max(self.moments[place], count)
         for cycle, histogram in other.cycles.items():
             mine = self.cycles.get(cycle)
             if mine is None or sum(histogram.counts) >= sum(mine.counts):
@@ -113,6 +120,8 @@ def count(look: Look, heads: Iterable[RunHead], classes: dict[str, set[str]], mo
         found.attempts[AttemptKey(*_labels(head), medium, outcome, tally.fault or "")] += tally.count
         for awaited, fault in AWAITED:
             found.attempts[AttemptKey(*_labels(head), medium, awaited, fault)] += 0
+    for run_id, moments in look.moments(list(runs)):
+        found.moments[_labels(runs[run_id])] += moments
     for reading in look.readings(list(runs), PATTERNS):
         quantity, named = quantity_of(reading.metric)
         head, bounds = runs[reading.run_id], BUCKETS[quantity]

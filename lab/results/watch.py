@@ -16,7 +16,7 @@ from lab.errors import LabTransientError
 from lab.metrics import Measurement, Sample
 from lab.results import engine, readout, schema
 from lab.results.location import Location, locate
-from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, RunRow, SampleRow
+from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, MomentRow, RunRow, SampleRow
 from lab.results.store import guarded
 
 LOCK_TIMEOUT_S: Final = 2.0
@@ -121,6 +121,13 @@ class Look:
             wanted = select(*columns, func.count()).where(AttemptRow.run_id.in_(ids)).group_by(*columns)
             for row in self._session.execute(wanted):
                 yield Tally(*row)
+
+    def moments(self, run_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Run, and how many moments were found on its console."""
+        for ids in _chunks(run_ids):
+            wanted = select(AttemptRow.run_id, func.count()).join(MomentRow, MomentRow.attempt_id == AttemptRow.id)
+            for row in self._session.execute(wanted.where(AttemptRow.run_id.in_(ids)).group_by(AttemptRow.run_id)):
+                yield row[0], row[1]
 
     def readings(self, run_ids: Sequence[int], patterns: Sequence[str]) -> Iterator[Reading]:
         """All samples of metrics in these runs whose names are like one of these patterns of SQL (`\\` escapes)."""

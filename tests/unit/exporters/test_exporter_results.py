@@ -83,6 +83,7 @@ def test_failed_attempts_are_counted_by_class_and_never_become_samples(store: St
     assert found.one("boardlab_attempts_total", medium="sd", outcome="hang_kernel", fault="board") == 2
     assert found.one("boardlab_attempts_total", medium="emmc", outcome="wrong_medium", fault="lab") == 1
     assert found.one("boardlab_attempts_total", medium="sd", outcome="ok") == 20
+    assert found.one("boardlab_moments_total", board="qemu-1") == 3 * 20 * 7
 
 
 def test_the_histogram_holds_every_cycle_of_every_run(store: Store, source: ResultsSource) -> None:
