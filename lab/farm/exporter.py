@@ -102,7 +102,8 @@ def sources(watcher: Watcher, runtime: Path, farm: Farm | None, interval_s: floa
 def exporter(
     *,
     db: Annotated[
-        str | None, typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else yours).")
+        str | None,
+        typer.Option("--db", metavar="URL", help="The results (default: farm.yaml's, $LAB_DB, else yours)."),
     ] = None,
     listen: Annotated[
         str | None, typer.Option(metavar="ADDRESS:PORT", help=f"Where to listen [default: {DEFAULT_LISTEN}].")
@@ -124,7 +125,8 @@ def exporter(
     host, port = address(listen or from_farm.listen)
     check_address(host, protection)
     _log_to(sys.stderr)
-    asked = sources(watch(db), runtime or runtime_dir(), host_config, interval, MonotonicRaw())
+    database = db or (host_config.database if host_config else None)
+    asked = sources(watch(database), runtime or runtime_dir(), host_config, interval, MonotonicRaw())
     server = Server(host, port, asked.exposition(), protection)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     asked.start()
