@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from exporters.figures import Figure, Group, Labels
+from exporters.figures import Figure, Group
+from exporters.naming import Labels
 from exporters.results import View
 from exporters.totals import BUCKETS, CycleKey, Tallies
-from exporters.verdicts import changes
-from lab.metrics import by_name
+from exporters.verdicts import Change, changes
 
 _BOARD: Final = ("board", "board_type", "release")
+_PART: Final = 2000  # samples
 _CYCLES: Final = {
-    "boot.time": ("boardlab_boot_cycle_duration_seconds", "Boot times of all cycles of all runs."),
-    "power.resume_latency": ("boardlab_resume_cycle_latency_seconds", "Resume latencies of all cycles of all runs."),
+    "boot_duration": ("boardlab_boot_cycle_duration_seconds", "Boot times of all cycles of all runs."),
+    "resume_latency": ("boardlab_resume_cycle_latency_seconds", "Resume latencies of all cycles of all runs."),
 }
+
+Row = tuple[dict[str, str], float]  # labels, value
 
 
 class Results(Collector):
@@ -38,6 +42,7 @@ class Results(Collector):
         yield from _changes(self.view.groups)
         yield from _last_runs(self.view)
         yield _attempts(self.view.tallies)
+        yield _moments(self.view.tallies)
         yield from _histograms(self.view.tallies)
         left_out = GaugeMetricFamily(
             "boardlab_results_left_out", "What the bounds of the number of series left out.", labels=["what"]
@@ -47,53 +52,62 @@ class Results(Collector):
         yield left_out
 
 
-def _figures(groups: Iterable[Group]) -> Iterator[Metric]:
+def _figures(groups: Sequence[Group]) -> Iterator[Metric]:
     """Value, uncertainty and number of samples of each metric, family by family."""
-    by_family: dict[tuple[str, str], list[tuple[Group, Figure]]] = {}
+    by_family: dict[str, list[tuple[Group, Figure]]] = {}
     for group in groups:
         for figure in group.figures:
-            by_family.setdefault((figure.metric, figure.name.value), []).append((group, figure))
-    for (metric, value), found in sorted(by_family.items()):
-        name, about = found[0][1].name, by_name(metric).definition
-        values = GaugeMetricFamily(value, f"{about} Latest completed run.")
-        uncertainty = GaugeMetricFamily(name.uncertainty, f"± of the average of {value} at 95 %.")
-        samples = GaugeMetricFamily(name.samples, f"How many samples {value} has.")
-        for group, figure in found:
-            labels = _labels(group, figure.labels)
-            values.samples += [
-                Sample(value, {**labels, "stat": stat}, number)
-                for stat, number in zip(figure.stats, figure.values, strict=True)
-            ]
-            uncertainty.samples.append(Sample(name.uncertainty, labels, figure.uncertainty))
-            samples.samples.append(Sample(name.samples, labels, figure.samples))
-        yield from (values, uncertainty, samples)
+            by_family.setdefault(figure.name.value, []).append((group, figure))
+    for value, found in sorted(by_family.items()):
+        name = found[0][1].name
+        yield from _gauge(value, f"{name.about} Latest completed run.", _statistics(found))
+        uncertainties = ((_labels(group, figure.labels), figure.uncertainty) for group, figure in found)
+        yield from _gauge(name.uncertainty, f"± of the average of {value} at 95 %.", uncertainties)
+        samples = ((_labels(group, figure.labels), float(figure.samples)) for group, figure in found)
+        yield from _gauge(name.samples, f"How many samples {value} has.", samples)
 
 
-def _of_groups(groups: Iterable[Group]) -> Iterator[Metric]:
-    flagged = GaugeMetricFamily(
-        "boardlab_flagged_samples", "Samples of the latest completed run that carry a flag.", labels=[]
+def _statistics(found: Iterable[tuple[Group, Figure]]) -> Iterator[Row]:
+    for group, figure in found:
+        labels = _labels(group, figure.labels)
+        for stat, number in zip(figure.stats, figure.values, strict=True):
+            yield {**labels, "stat": stat}, number
+
+
+def _gauge(name: str, about: str, rows: Iterable[Row]) -> Iterator[Metric]:
+    """A family of gauges, in parts that are small in memory; at least one."""
+    rest = iter(rows)
+    while True:
+        part = GaugeMetricFamily(name, about)
+        part.samples += [Sample(name, labels, value) for labels, value in itertools.islice(rest, _PART)]
+        yield part
+        if len(part.samples) < _PART:
+            return
+
+
+def _of_groups(groups: Sequence[Group]) -> Iterator[Metric]:
+    flagged = (
+        ({**_labels(group, ()), "metric": metric, "flag": flag}, float(count))
+        for group in groups
+        for (metric, flag), count in group.flagged.items()
     )
-    duration = GaugeMetricFamily("boardlab_run_duration_seconds", "How long the latest completed run took.", labels=[])
-    for group in groups:
-        for (metric, flag), count in group.flagged.items():
-            labels = {**_labels(group, ()), "metric": metric, "flag": flag}
-            flagged.samples.append(Sample(flagged.name, labels, count))
-        duration.samples.append(Sample(duration.name, _labels(group, ()), group.duration_s))
-    yield from (flagged, duration)
+    yield from _gauge("boardlab_flagged_samples", "Samples of the latest completed run that carry a flag.", flagged)
+    duration = ((_labels(group, ()), group.duration_s) for group in groups)
+    yield from _gauge("boardlab_run_duration_seconds", "How long the latest completed run took.", duration)
 
 
-def _changes(groups: Iterable[Group]) -> Iterator[Metric]:
-    ratio = GaugeMetricFamily(
-        "boardlab_release_change_ratio", "Change of the average from the release before, relative to that.", labels=[]
-    )
-    regression = GaugeMetricFamily(
-        "boardlab_release_regression", "Whether the change makes it worse, by more than both ± and 2 %.", labels=[]
-    )
-    for change in changes(groups):
-        labels = {**_labels(change.group, change.figure.labels), "metric": change.figure.metric}
-        ratio.samples.append(Sample(ratio.name, {**labels, "against": change.against}, change.ratio))
-        regression.samples.append(Sample(regression.name, labels, float(change.regression)))
-    yield from (ratio, regression)
+def _changes(groups: Sequence[Group]) -> Iterator[Metric]:
+    found = list(changes(groups))
+    ratios = (({**_of(change), "against": change.against}, change.ratio) for change in found)
+    about = "Change of the average from the release before, relative to that."
+    yield from _gauge("boardlab_release_change_ratio", about, ratios)
+    regressions = ((_of(change), float(change.regression)) for change in found)
+    about = "Whether the change makes it worse, by more than both ± and 2 %."
+    yield from _gauge("boardlab_release_regression", about, regressions)
+
+
+def _of(change: Change) -> dict[str, str]:
+    return {**_labels(change.group, change.figure.labels), "metric": change.figure.metric}
 
 
 def _labels(group: Group, more: Labels) -> dict[str, str]:
@@ -130,20 +144,32 @@ def _attempts(tallies: Tallies) -> Metric:
     return attempts
 
 
+def _moments(tallies: Tallies) -> Metric:
+    moments = CounterMetricFamily("boardlab_moments", "Moments found on the consoles of attempts.", labels=_BOARD)
+    for (board, board_type, release), count in tallies.moments.items():
+        moments.add_metric([board, board_type, release], count)
+    return moments
+
+
 def _histograms(tallies: Tallies) -> Iterator[Metric]:
-    for metric, (name, about) in _CYCLES.items():
-        extra = ["mode"] if metric == "power.resume_latency" else []
-        family = HistogramMetricFamily(name, about, labels=[*_BOARD, "medium", *extra])
-        for key, histogram in tallies.cycles.items():
-            if key.metric == metric:
-                labels = [key.board, key.board_type, key.release, key.medium, *([key.mode] if extra else [])]
-                family.add_metric(labels, _cumulated(key, histogram.counts), histogram.total_s)
-        yield family
+    for quantity, (name, about) in _CYCLES.items():
+        rest = iter([(key, histogram) for key, histogram in tallies.cycles.items() if key.quantity == quantity])
+        while True:
+            part = Metric(name, about, "histogram")
+            for key, histogram in itertools.islice(rest, _PART // len(BUCKETS[quantity])):
+                own = {"board": key.board, "board_type": key.board_type, "release": key.release, **dict(key.labels)}
+                for bound, count in _cumulated(key, histogram.counts):
+                    part.samples.append(Sample(f"{name}_bucket", {**own, "le": bound}, count))
+                part.samples.append(Sample(f"{name}_count", own, float(sum(histogram.counts))))
+                part.samples.append(Sample(f"{name}_sum", own, histogram.total_s))
+            yield part
+            if not part.samples:
+                break
 
 
 def _cumulated(key: CycleKey, counts: list[int]) -> list[tuple[str, float]]:
     total, found = 0, []
-    for bound, count in zip([*(f"{b:g}" for b in BUCKETS[key.metric]), "+Inf"], counts, strict=True):
+    for bound, count in zip([*(f"{b:g}" for b in BUCKETS[key.quantity]), "+Inf"], counts, strict=True):
         total += count
         found.append((str(float(bound)) if bound != "+Inf" else bound, float(total)))
     return found

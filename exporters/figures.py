@@ -8,13 +8,12 @@ from typing import Final
 from attrs import frozen
 
 from exporters.labels import clean, label_name
-from exporters.naming import DETAILED, Name, name_of
-from lab.metrics import Measurement, Summary, summarise
+from exporters.naming import DETAILED, Labels, Name, name_of
+from lab.metrics import Measurement, Metric, Summary, summarise
 from lab.metrics.catalogue import BOOT_STAGE
 
 STATS: Final = ("min", "avg", "median", "p95", "max")
 MEDIUM: Final = "medium"
-Labels = tuple[tuple[str, str], ...]
 
 
 @frozen
@@ -33,7 +32,7 @@ class Figure:
     """One measurement.
 
     Attributes:
-        labels: those that the group does not have: metric's definition and parameters.
+        labels: those that the group does not have: what the metric's name says, its version, its parameters.
         values: by `stats`, in the base unit of `name`.
     """
 
@@ -67,47 +66,50 @@ class Group:
 
 
 class FigureMaker:
-    """Makes figures; equal names and labels are kept once."""
+    """Makes figures; equal names, labels and flags are kept once, since a thousand boards have the same few."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[str, str], Name] = {}
+        self._names: dict[Metric, Name] = {}
         self._labels: dict[Labels, Labels] = {}
+        self._flags: dict[tuple[str, str], tuple[str, str]] = {}
 
     def figures(self, measurements: Iterable[Measurement], medium: str) -> tuple[Figure, ...]:
         """The figures of this medium's measurements; a stage comes after what it is a part of."""
         wanted = [m for m in measurements if m.params.get(MEDIUM, "") == medium and m.samples]
         return tuple(self._figure(m) for m in sorted(wanted, key=lambda m: m.metric.name == BOOT_STAGE.name))
 
+    def flagged(self, measurements: Iterable[Measurement], medium: str) -> dict[tuple[str, str], int]:
+        """(metric, flag) -> how many samples of this medium's have the flag."""
+        found: dict[tuple[str, str], int] = {}
+        for measurement in measurements:
+            if measurement.params.get(MEDIUM, "") != medium:
+                continue
+            for flag in (flag for sample in measurement.samples for flag in sample.flags):
+                key = (measurement.metric.name, str(flag))
+                key = self._flags.setdefault(key, key)
+                found[key] = found.get(key, 0) + 1
+        return found
+
     def _figure(self, measurement: Measurement) -> Figure:
         metric = measurement.metric
-        name = self._names.setdefault((metric.name, metric.unit), name_of(metric.name, metric.unit))
+        if metric not in self._names:
+            self._names[metric] = name_of(metric)
+        name = self._names[metric]
         summary = summarise(measurement.samples)
         return Figure(
             metric.name,
             name,
-            self._labels_of(measurement),
+            self._labels_of(name, measurement),
             summary.n,
             summary.uncertainty * name.factor,
-            _values(summary, name.factor, detailed=metric.name in DETAILED),
+            _values(summary, name.factor, detailed=name.quantity in DETAILED),
         )
 
-    def _labels_of(self, measurement: Measurement) -> Labels:
+    def _labels_of(self, name: Name, measurement: Measurement) -> Labels:
         named = {label_name(key): clean(text) for key, text in measurement.params.items() if key != MEDIUM}
-        labels = (("definition", str(measurement.metric.version)), *sorted(named.items()))
+        named |= {**dict(name.labels), "version": str(measurement.metric.version)}
+        labels = tuple(sorted(named.items()))
         return self._labels.setdefault(labels, labels)
-
-
-def flagged(measurements: Iterable[Measurement], medium: str) -> dict[tuple[str, str], int]:
-    """(metric, flag) -> how many samples of this medium's have the flag."""
-    found: dict[tuple[str, str], int] = {}
-    for measurement in measurements:
-        if measurement.params.get(MEDIUM, "") != medium:
-            continue
-        for sample in measurement.samples:
-            for flag in sample.flags:
-                key = (measurement.metric.name, str(flag))
-                found[key] = found.get(key, 0) + 1
-    return found
 
 
 def _values(summary: Summary, factor: float, *, detailed: bool) -> tuple[float, ...]:

@@ -7,6 +7,8 @@ from typing import Final
 
 from attrs import frozen
 
+from lab.metrics import Metric
+
 PREFIX: Final = "boardlab"
 
 # Unit of the store -> base unit of Prometheus (prometheus.io/docs/practices/naming) and the factor to it.
@@ -45,40 +47,77 @@ BASE_UNITS: Final[dict[str, tuple[str, float]]] = {
     "mA": ("amperes", 1e-3),
     "degC": ("celsius", 1.0),
 }
-# Where the catalogue's name is not what a person would look for.
-QUANTITIES: Final = {
-    "boot.time": "boot_duration",
-    "boot.stage": "boot_stage_duration",
-    "power.rail": "rail_power",
-    "power.total": "total_power",
-    "power.resume_latency": "resume_latency",
-    "power.phase_energy": "phase_energy",
+# Metrics of the catalogue that have a better name, or are one quantity for several modes or definitions. What a pattern
+# names becomes a label.
+QUANTITIES: Final = (
+    (r"boot\.time", "boot_duration"),
+    (r"boot\.stage", "boot_stage_duration"),
+    (r"lpm\.(?P<mode>\w+)\.resume_(?P<definition>\w+)", "resume_latency"),
+    (r"power\.resume_latency", "resume_latency"),
+    (r"lpm\.(?P<mode>\w+)\.power_rail|power\.rail", "rail_power"),
+    (r"lpm\.(?P<mode>\w+)\.power_total|power\.total", "total_power"),
+    (r"(?:\w+\.)*(?:phase_)?energy", "phase_energy"),
+)
+DETAILED: Final = frozenset({"boot_duration", "resume_latency"})  # have all statistics; the others their average
+_SHARED: Final = {
+    "resume_latency": "How long a board takes to wake up; `definition` says from where to where.",
+    "rail_power": "Mean power of one supply rail in a low-power mode.",
+    "total_power": "Mean power of all measured rails in a low-power mode.",
+    "phase_energy": "Energy between two moments.",
 }
-DETAILED: Final = frozenset({"boot.time", "power.resume_latency"})  # have all statistics; the others their average
+_VENDORS: Final = {
+    "power.resume_latency": (("definition", "kernel"),)
+}  # by its text it is the one on the kernel's clock
 _NO_NAME: Final = re.compile(r"[^a-z0-9]+")
+Labels = tuple[tuple[str, str], ...]
 
 
 @frozen
 class Name:
-    """The families of a metric.
+    """How a metric is called.
 
     Attributes:
-        value, uncertainty: in the base unit. samples: how many samples.
+        quantity: without prefix and unit.
+        value, uncertainty: families in the base unit. samples: how many samples.
         factor: from the store's unit to the base unit.
+        labels: what the metric's own name says.
+        about: for people. better: "lower" or "higher".
     """
 
+    quantity: str
     value: str
     uncertainty: str
     samples: str
     factor: float
+    labels: Labels
+    about: str
+    better: str
 
 
-def name_of(metric: str, unit: str) -> Name:
-    """The names of a metric with that unit; a unit that is not in BASE_UNITS is spelt out and not converted."""
-    base, factor = BASE_UNITS.get(unit, (_plain(unit), 1.0))
-    quantity = f"{PREFIX}_{QUANTITIES.get(metric) or _plain(metric)}"
-    suffix = f"_{base}" if base else ""
-    return Name(f"{quantity}{suffix}", f"{quantity}_uncertainty{suffix}", f"{quantity}_samples", factor)
+def name_of(metric: Metric) -> Name:
+    """The name of a metric; a unit that is not in BASE_UNITS is spelt out and not converted."""
+    base, factor = BASE_UNITS.get(metric.unit, (_plain(metric.unit), 1.0))
+    quantity, labels = quantity_of(metric.name)
+    stem, suffix = f"{PREFIX}_{quantity}", f"_{base}" if base else ""
+    return Name(
+        quantity,
+        f"{stem}{suffix}",
+        f"{stem}_uncertainty{suffix}",
+        f"{stem}_samples",
+        factor,
+        labels,
+        _SHARED.get(quantity, metric.definition),
+        metric.better,
+    )
+
+
+def quantity_of(name: str) -> tuple[str, Labels]:
+    """The quantity of the metric of that name, and what the name says beyond it."""
+    for pattern, quantity in QUANTITIES:
+        if match := re.fullmatch(pattern, name):
+            named = {key: text for key, text in match.groupdict().items() if text is not None}
+            return quantity, (*named.items(), *_VENDORS.get(name, ()))
+    return _plain(name), ()
 
 
 def _plain(name: str) -> str:

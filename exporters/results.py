@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from exporters.figures import FigureMaker, Group, GroupKey, flagged
+from exporters.figures import FigureMaker, Group, GroupKey
 from exporters.labels import clean
 from exporters.totals import Tallies, count
 from lab.metrics import Measurement
@@ -143,7 +143,7 @@ class ResultsReader:
     def _group(self, key: GroupKey, head: RunHead, medium: str, measurements: Sequence[Measurement]) -> Group:
         figures = self._maker.figures(measurements, medium)
         most = self.limits.figures_per_group
-        flags = flagged(measurements, medium)
+        flags = self._maker.flagged(measurements, medium)
         return Group(key, figures[:most], flags, _duration_s(head), max(0, len(figures) - most))
 
 

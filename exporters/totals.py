@@ -10,17 +10,17 @@ from typing import Final
 from attrs import define, field, frozen
 
 from exporters.labels import clean
-from exporters.naming import BASE_UNITS
-from lab.metrics import by_name
+from exporters.naming import BASE_UNITS, Labels, quantity_of
 from lab.results.watch import Look, RunHead
 
 OTHER: Final = "other"
+PATTERNS: Final = ("boot.time", "power.resume_latency", "lpm.%.resume\\_%")  # of SQL's LIKE: what has a histogram
 # Classes that alerts look for: there from a board's first attempt on, as Prometheus sees no increase from nothing to one.
 AWAITED: Final = (("silent", "board"), ("power_off_ineffective", "lab"), ("adapter_lost", "lab"))
 # Upper bounds in seconds. Boots of the published guides take 2 to 30 s, resumes 0.05 to 2 s.
 BUCKETS: Final = {
-    "boot.time": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12.5, 15, 20, 25, 30, 45, 60, 120),
-    "power.resume_latency": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 5, 10),
+    "boot_duration": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12.5, 15, 20, 25, 30, 45, 60, 120),
+    "resume_latency": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 5, 10),
 }
 
 
@@ -38,14 +38,17 @@ class AttemptKey:
 
 @frozen
 class CycleKey:
-    """What cycles are sorted into buckets by."""
+    """What cycles are sorted into buckets by.
 
-    metric: str
+    Attributes:
+        quantity: of BUCKETS. labels: medium, mode, definition, where there are.
+    """
+
+    quantity: str
     board: str
     board_type: str
     release: str
-    medium: str
-    mode: str
+    labels: Labels
 
 
 @define
@@ -66,23 +69,30 @@ class Tallies:
     """Counts of some runs."""
 
     attempts: Counter[AttemptKey] = field(factory=Counter)
+    moments: Counter[tuple[str, str, str]] = field(factory=Counter)  # by board, its type, release
     cycles: dict[CycleKey, Histogram] = field(factory=dict)
 
     def add(self, other: Tallies) -> None:
         """Count what the other has counted."""
         self.attempts.update(other.attempts)
+        self.moments.update(other.moments)
         for key, histogram in other.cycles.items():
             self.cycles.setdefault(key, Histogram([0] * len(histogram.counts))).add(histogram)
 
     def of(self, kept: Container[tuple[str, str]]) -> Tallies:
         """Those of these (board, release)."""
         attempts = Counter({key: n for key, n in self.attempts.items() if (key.board, key.release) in kept})
-        return Tallies(attempts, {key: h for key, h in self.cycles.items() if (key.board, key.release) in kept})
+        moments = Counter({key: n for key, n in self.moments.items() if (key[0], key[2]) in kept})
+        return Tallies(
+            attempts, moments, {key: h for key, h in self.cycles.items() if (key.board, key.release) in kept}
+        )
 
     def rise_to(self, other: Tallies) -> None:
         """Take over what is higher in the other; a counter of Prometheus must not fall when runs are deleted."""
         for key, count in other.attempts.items():
             self.attempts[key] = max(self.attempts[key], count)
+        for place, count in other.moments.items():
+            self.moments[place] = max(self.moments[place], count)
         for cycle, histogram in other.cycles.items():
             mine = self.cycles.get(cycle)
             if mine is None or sum(histogram.counts) >= sum(mine.counts):
@@ -107,16 +117,18 @@ def count(look: Look, heads: Iterable[RunHead], classes: dict[str, set[str]], mo
         else:
             outcome = OTHER
         medium = clean(tally.params.get("medium", ""))
-        key = AttemptKey(*_labels(head), medium, outcome, tally.fault or "")
-        found.attempts[key] += tally.count
+        found.attempts[AttemptKey(*_labels(head), medium, outcome, tally.fault or "")] += tally.count
         for awaited, fault in AWAITED:
             found.attempts[AttemptKey(*_labels(head), medium, awaited, fault)] += 0
-    for reading in look.readings(list(runs), list(BUCKETS)):
-        head, bounds = runs[reading.run_id], BUCKETS[reading.metric]
-        medium, mode = clean(reading.params.get("medium", "")), clean(reading.params.get("mode", ""))
-        cycle = CycleKey(reading.metric, *_labels(head), medium, mode)
-        histogram = found.cycles.setdefault(cycle, Histogram([0] * (len(bounds) + 1)))
-        seconds = reading.value * BASE_UNITS[by_name(reading.metric).unit][1]
+    for run_id, moments in look.moments(list(runs)):
+        found.moments[_labels(runs[run_id])] += moments
+    for reading in look.readings(list(runs), PATTERNS):
+        quantity, named = quantity_of(reading.metric)
+        head, bounds = runs[reading.run_id], BUCKETS[quantity]
+        params = {key: clean(reading.params[key]) for key in ("medium", "mode") if key in reading.params}
+        key = CycleKey(quantity, *_labels(head), tuple(sorted({**params, **dict(named)}.items())))
+        histogram = found.cycles.setdefault(key, Histogram([0] * (len(bounds) + 1)))
+        seconds = reading.value * BASE_UNITS[reading.unit][1]
         histogram.counts[bucket(bounds, seconds)] += 1
         histogram.total_s += seconds
     return found

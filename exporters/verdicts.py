@@ -15,9 +15,8 @@ from typing import Final
 from attrs import frozen
 
 from exporters.figures import Figure, Group, GroupKey
-from lab.metrics import Flag, Metric
-from lab.metrics.catalogue import ALL, BOOT_STAGE
-from lab.metrics.published import published
+from lab.metrics import Flag
+from lab.metrics.catalogue import BOOT_STAGE
 
 LEAST_CHANGE: Final = 0.02  # relative; below it nobody acts
 _NUMBERS: Final = re.compile(r"\d+(\.\d+)*")
@@ -41,7 +40,6 @@ class Change:
 
 def changes(groups: Iterable[Group]) -> Iterator[Change]:
     """The changes of all numbers that have one."""
-    metrics = {metric.name: metric for metric in (*ALL, *published())}
     by_place: dict[GroupKey, dict[tuple[int, ...], Group]] = {}
     for group in groups:
         if _NUMBERS.fullmatch(group.key.release):
@@ -53,18 +51,18 @@ def changes(groups: Iterable[Group]) -> Iterator[Change]:
             continue
         old, new = (releases[number] for number in sorted(releases)[-2:])
         if _simulated(old) == _simulated(new):
-            yield from _between(old, new, metrics)
+            yield from _between(old, new)
 
 
-def _between(old: Group, new: Group, metrics: dict[str, Metric]) -> Iterator[Change]:
+def _between(old: Group, new: Group) -> Iterator[Change]:
     before = {(figure.metric, figure.labels): figure for figure in old.figures}
     for figure in new.figures:
         was = before.get((figure.metric, figure.labels))
-        if was is None or figure.metric == BOOT_STAGE.name or _average(was) == 0 or figure.metric not in metrics:
+        if was is None or figure.metric == BOOT_STAGE.name or _average(was) == 0:
             continue
         difference = _average(figure) - _average(was)
         ratio = difference / abs(_average(was))
-        worse = difference if metrics[figure.metric].better == "lower" else -difference
+        worse = difference if figure.name.better == "lower" else -difference
         sure = worse > math.hypot(figure.uncertainty, was.uncertainty)
         yield Change(new, figure, old.key.release, ratio, sure and abs(ratio) > LEAST_CHANGE)
 

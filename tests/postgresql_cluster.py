@@ -26,6 +26,7 @@ class Cluster:
 
     folder: Path
     programs: Path
+    fsync: bool = False  # tests lose nothing that matters
     port: int = field(default=0, init=False)
 
     @property
@@ -46,7 +47,7 @@ class Cluster:
         """Start on a free port, the same as before where there was one, and wait until it answers."""
         for _ in range(_PORTS_TRIED):
             port = self.port or _free_port()
-            options = f"-p {port} -c listen_addresses=127.0.0.1 -k {self.folder} -c fsync=off"
+            options = f"-p {port} -c listen_addresses=127.0.0.1 -k {self.folder} -c fsync={self.fsync}"
             try:
                 self._run("pg_ctl", "start", "--wait", "-D", self._data, "-o", options, "-l", str(self.folder / "log"))
             except subprocess.CalledProcessError:
@@ -70,7 +71,7 @@ class Cluster:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
+def cluster(*, fsync: bool = False) -> Iterator[Cluster]:
     """A running server, gone afterwards with everything in it."""
     versions = sorted(_PROGRAMS.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if not versions:
@@ -79,7 +80,7 @@ def cluster() -> Iterator[Cluster]:
         folder = Path(name)
         if os.getuid() == 0:
             os.chown(folder, *pwd.getpwnam("postgres")[2:4])
-        server = Cluster(folder, versions[-1].parent)
+        server = Cluster(folder, versions[-1].parent, fsync)
         server.create()
         server.start()
         try:

@@ -31,6 +31,7 @@ from lab.console.runtime import runtime_dir
 from lab.errors import ConfigurationError
 from lab.farm import config
 from lab.farm.config import Farm
+from lab.farm.runner import ALIASES
 from lab.results.watch import Watcher, watch
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9870"
@@ -72,7 +73,8 @@ def sources(watcher: Watcher, runtime: Path, farm: Farm | None, interval_s: floa
     Args:
         farm: what else there is; None: only what every host has.
     """
-    due = [Due(s.board, suite, s.interval_s) for s in (farm.schedules if farm else ()) for suite in s.suites]
+    schedules = farm.schedules if farm else ()
+    due = [Due(s.board, ALIASES.get(suite, suite), s.interval_s) for s in schedules for suite in s.suites]
     folders = {"artifacts": watcher.location.artifacts.parent, "recordings": runtime.parent}
     if watcher.location.path is not None:
         folders["results"] = watcher.location.path.parent
@@ -100,7 +102,8 @@ def sources(watcher: Watcher, runtime: Path, farm: Farm | None, interval_s: floa
 def exporter(
     *,
     db: Annotated[
-        str | None, typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else yours).")
+        str | None,
+        typer.Option("--db", metavar="URL", help="The results (default: farm.yaml's, $LAB_DB, else yours)."),
     ] = None,
     listen: Annotated[
         str | None, typer.Option(metavar="ADDRESS:PORT", help=f"Where to listen [default: {DEFAULT_LISTEN}].")
@@ -122,7 +125,8 @@ def exporter(
     host, port = address(listen or from_farm.listen)
     check_address(host, protection)
     _log_to(sys.stderr)
-    asked = sources(watch(db), runtime or runtime_dir(), host_config, interval, MonotonicRaw())
+    database = db or (host_config.database if host_config else None)
+    asked = sources(watch(database), runtime or runtime_dir(), host_config, interval, MonotonicRaw())
     server = Server(host, port, asked.exposition(), protection)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     asked.start()

@@ -54,8 +54,10 @@ def run(
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
     folder = Path.cwd()
     place = Place(folder, (folder / tests).absolute(), db)
-    if resume is not None and ((env is not None and "--env" in sys.argv) or release or cycles is not None or go_on):
-        raise ConfigurationError("--resume goes on with the job's own order; leave out --env, --release and --cycles")
+    if resume is not None and (release or cycles is not None or go_on):
+        raise ConfigurationError(
+            "--resume goes on with the job's own order; leave out --release, --cycles, --continue"
+        )
     with open_store(db) as store:
         book = JobBook(store, holder.me(), holder.gone)
         job = book.take_up(resume) if resume is not None else _begin(book, place, suite, env, release, cycles, go_on)

@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from typing import Final
 
 from attrs import define, field, frozen
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import LabTransientError
 from lab.metrics import Measurement, Sample
 from lab.results import engine, readout, schema
 from lab.results.location import Location, locate
-from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, RunRow, SampleRow
+from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, MomentRow, RunRow, SampleRow
 from lab.results.store import guarded
 
 LOCK_TIMEOUT_S: Final = 2.0
 _CHUNK: Final = 500  # ids in one query; databases bound the number of parameters
-_RUNS: Final = 20  # whose samples are in memory at once
+_RUNS: Final = 5  # whose samples are in memory at once
 Params = Mapping[str, str]
 
 
@@ -56,6 +56,7 @@ class Reading:
 
     run_id: int
     metric: str
+    unit: str
     params: Params
     value: float
 
@@ -121,13 +122,20 @@ class Look:
             for row in self._session.execute(wanted):
                 yield Tally(*row)
 
-    def readings(self, run_ids: Sequence[int], metrics: Sequence[str]) -> Iterator[Reading]:
-        """All samples of these metrics in these runs."""
-        columns = (MeasurementRow.run_id, MeasurementRow.metric, MeasurementRow.params, SampleRow.value)
+    def moments(self, run_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Run, and how many moments were found on its console."""
         for ids in _chunks(run_ids):
-            wanted = select(*columns).join(SampleRow.measurement)
-            wanted = wanted.where(MeasurementRow.run_id.in_(ids), MeasurementRow.metric.in_(metrics))
-            for row in self._session.execute(wanted):
+            wanted = select(AttemptRow.run_id, func.count()).join(MomentRow, MomentRow.attempt_id == AttemptRow.id)
+            for row in self._session.execute(wanted.where(AttemptRow.run_id.in_(ids)).group_by(AttemptRow.run_id)):
+                yield row[0], row[1]
+
+    def readings(self, run_ids: Sequence[int], patterns: Sequence[str]) -> Iterator[Reading]:
+        """All samples of metrics in these runs whose names are like one of these patterns of SQL (`\\` escapes)."""
+        columns = (MeasurementRow.run_id, MeasurementRow.metric, DefinitionRow.unit, MeasurementRow.params)
+        like = or_(*(MeasurementRow.metric.like(pattern, escape="\\") for pattern in patterns))
+        for ids in _chunks(run_ids):
+            wanted = select(*columns, SampleRow.value).join(SampleRow.measurement).join(MeasurementRow.definition)
+            for row in self._session.execute(wanted.where(MeasurementRow.run_id.in_(ids), like)):
                 yield Reading(*row)
 
     def jobs(self) -> list[JobHead]:

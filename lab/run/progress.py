@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import scipy.special  # noqa: F401 - `summarise` needs it; imported here, it does not hold up the first cycle
 from attrs import define, field
 
 from lab.clock import Clock

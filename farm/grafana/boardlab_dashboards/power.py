@@ -35,11 +35,11 @@ def build() -> builders.Dashboard:
         ),
         lines(
             "Resume latency",
-            "Median and 95th percentile of the latest completed run, on the kernel's clock.",
+            "Median and 95th percentile of the latest completed run, by each definition.",
             "s",
             (
                 f'boardlab_resume_latency_seconds{{{NUMBER},stat=~"median|p95"}}',
-                "{{board}} {{release}} {{mode}} {{stat}}",
+                "{{board}} {{release}} {{mode}} {{definition}} {{stat}}",
             ),
         ),
         buckets(

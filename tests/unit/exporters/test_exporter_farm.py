@@ -11,7 +11,7 @@ import farm_scrape
 import pytest
 import yaml
 from farm_scrape import PORT, SERVER, STATE, Plugs
-from prometheus_client import Metric
+from prometheus_client import Metric as Family
 
 from exporters.farm import consoles
 from exporters.farm.consoles import Consoles
@@ -20,9 +20,10 @@ from exporters.farm.outlets import Outlets, PduDaemon
 from exporters.farm.places import Places
 from exporters.farm.usb import Usb, UsbDevice
 from exporters.labels import clean, label_name
-from exporters.naming import BASE_UNITS, name_of
+from exporters.naming import BASE_UNITS, name_of, quantity_of
 from lab import statusfiles
 from lab.errors import LabTransientError
+from lab.metrics import Metric
 from lab.metrics.catalogue import ALL
 from lab.metrics.published import published
 from lab.statusfiles import OutletStatus
@@ -31,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "farm" / "prometheus" / "rules"
 
 
-def values(families: list[Metric]) -> dict[tuple[str, ...], float]:
+def values(families: list[Family]) -> dict[tuple[str, ...], float]:
     """(name, values of the labels) -> value."""
     return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
 
@@ -106,15 +107,37 @@ def test_usb_devices_are_counted_by_where_they_are_plugged_in() -> None:
 
 
 @pytest.mark.parametrize("metric", [*ALL, *published()], ids=lambda metric: metric.name)
-def test_every_metric_of_the_catalogue_has_a_base_unit(metric: object) -> None:
-    name, unit = metric.name, metric.unit
-    assert unit in BASE_UNITS
-    assert re.fullmatch(r"boardlab_[a-z0-9_]+", name_of(name, unit).value)
+def test_every_metric_of_the_catalogue_has_a_base_unit(metric: Metric) -> None:
+    assert metric.unit in BASE_UNITS
+    assert re.fullmatch(r"boardlab_[a-z0-9_]+", name_of(metric).value)
 
 
-def test_no_two_metrics_have_one_name() -> None:
-    names = [n for m in (*ALL, *published()) for n in (name_of(m.name, m.unit).value, name_of(m.name, m.unit).samples)]
-    assert len(set(names)) == len(names)
+def test_no_two_metrics_have_the_same_series() -> None:
+    named = [name_of(metric) for metric in (*ALL, *published()) if not metric.name.startswith("power.")]
+    families = [(text, name.labels) for name in named for text in (name.value, name.samples)]
+    assert len(set(families)) == len(families)
+
+
+@pytest.mark.parametrize(
+    ("metric", "family", "labels"),
+    [
+        ("lpm.deep_sleep.resume_kernel", "resume_latency", {"mode": "deep_sleep", "definition": "kernel"}),
+        (
+            "lpm.mcu_only.resume_wake_to_first_byte",
+            "resume_latency",
+            {"mode": "mcu_only", "definition": "wake_to_first_byte"},
+        ),
+        ("power.resume_latency", "resume_latency", {"definition": "kernel"}),
+        ("lpm.partial_io.power_rail", "rail_power", {"mode": "partial_io"}),
+        ("power.rail", "rail_power", {}),
+        ("lpm.standby.power_total", "total_power", {"mode": "standby"}),
+        ("boot.phase_energy", "phase_energy", {}),
+        ("lmbench.bw_mem", "lmbench_bw_mem", {}),
+    ],
+)
+def test_modes_and_definitions_are_labels(metric: str, family: str, labels: dict[str, str]) -> None:
+    quantity, named = quantity_of(metric)
+    assert (quantity, dict(named)) == (family, labels)
 
 
 @pytest.mark.parametrize(
@@ -132,13 +155,18 @@ def test_a_value_of_a_label_is_cleaned(given: str, value: str) -> None:
     assert clean(given) == value
 
 
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Every name of a series that the exporter has."""
+    return farm_scrape.everything(tmp_path_factory.mktemp("everything")).names
+
+
 def expressions(text: str) -> set[str]:
     """Names of our metrics in a text."""
     return set(re.findall(r"(?<![\w:])boardlab_[a-z0-9_]+", text))
 
 
-def test_every_metric_of_a_rule_is_one_that_the_exporter_has(tmp_path: Path) -> None:
-    there = farm_scrape.everything(tmp_path).names
+def test_every_metric_of_a_rule_is_one_that_the_exporter_has(names: set[str]) -> None:
     rules = [
         rule
         for path in RULES.iterdir()
@@ -148,16 +176,15 @@ def test_every_metric_of_a_rule_is_one_that_the_exporter_has(tmp_path: Path) -> 
     assert len(rules) > 20
     recorded = {rule["record"] for rule in rules if "record" in rule}
     for rule in rules:
-        assert expressions(rule["expr"]) <= there, rule
+        assert expressions(rule["expr"]) <= names, rule
         assert set(re.findall(r"[a-z_]+:[\w:]+", rule["expr"])) <= recorded, rule
 
 
-def test_the_page_on_metrics_lists_every_family_but_the_benchmarks(tmp_path: Path) -> None:
+def test_the_page_on_metrics_lists_every_family_but_the_benchmarks(names: set[str]) -> None:
     page = (ROOT / "docs" / "farm-metrics.md").read_text(encoding="utf-8")
-    there = farm_scrape.everything(tmp_path).names
-    ours = {name_of(metric.name, metric.unit) for metric in (*ALL, *published())}
+    ours = {name_of(metric) for metric in (*ALL, *published())}
     benchmarks = {text for name in ours for text in (name.value, name.uncertainty, name.samples)}
-    families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in there - benchmarks}
+    families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in names - benchmarks}
     assert {name for name in families if f"`{name}`" not in page} == set()
 
 

@@ -7,9 +7,11 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import stdtrit
 
 from lab.errors import TestStableError
 from lab.metrics import ALL, Flag, Measurement, Sample, by_name, summarise
+from lab.metrics.summary import student_t95
 
 
 def samples(*values: float, uncertainty: float = 0.0) -> list[Sample]:
@@ -23,6 +25,11 @@ def test_figures_of_a_small_series() -> None:
     assert summary.p95 == pytest.approx(3.85)
     # t(0.975, 3) = 3.18245, the tabulated value
     assert summary.uncertainty == pytest.approx(3.18245 * 1.2909944 / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("degrees", [*range(1, 40), 100, 1000, 100_000])
+def test_students_t_is_scipys(degrees: int) -> None:
+    assert student_t95(degrees) == pytest.approx(stdtrit(degrees, 0.975), rel=1e-6)
 
 
 def test_a_single_reading_is_as_uncertain_as_its_bound() -> None:

@@ -1,0 +1,161 @@
+"""What a scrape of a large farm costs: time, bytes, and the exporter's memory.
+
+    uv run python bench/farm_scrape.py [--boards 1000] [--metrics 100] [--samples 20] [--scrapes 20] [--interval 15]
+
+A store with one completed run a board is written, `lab exporter` is started on it as a process of its own, and scraped as
+Prometheus does (gzip), and once without compression. Then one more run is recorded, as a farm does all the time: how long
+until it is seen, and what a scrape costs meanwhile.
+Aims: at most 0.3 s and 150 MB with 1,000 boards × 100 metrics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import requests
+from attrs import frozen
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from farm_store import AT, fill
+
+from lab.results import AttemptRecord, SampleRecord, open_store
+
+AIM_S, AIM_MB = 0.3, 150.0
+START_S = 900.0
+NEW_RELEASE = "02.00"
+
+
+@frozen
+class Scrape:
+    """One scrape: seconds until the last byte, bytes on the wire and of the text, series."""
+
+    seconds: float
+    wire: int
+    text: int
+    series: int
+
+
+def scrape(session: requests.Session, url: str, encoding: str = "gzip", *, count: bool = False) -> Scrape:
+    """Fetch all of it; the text is looked at after the clock has stopped."""
+    start = time.perf_counter()
+    with session.get(url, headers={"Accept-Encoding": encoding}, stream=True, timeout=60) as answer:
+        data = answer.raw.read(decode_content=False)
+    seconds = time.perf_counter() - start
+    text = gzip.decompress(data) if encoding == "gzip" and count else data
+    series = sum(not line.startswith(b"#") for line in text.splitlines()) if count else 0
+    return Scrape(seconds, len(data), len(text), series)
+
+
+def value(session: requests.Session, url: str, name: str) -> float | None:
+    """The first series whose line begins so."""
+    for line in session.get(url, timeout=60).iter_lines(chunk_size=1 << 20):
+        if line.startswith(name.encode()):
+            return float(line.rpartition(b" ")[2])
+    return None
+
+
+def record(url: str) -> None:
+    """One more run of the first board."""
+    with open_store(url) as store:
+        run = store.begin_run("boot", "am62xx_sk", "board-0000", NEW_RELEASE, plan={}, provenance={})
+        params = {"medium": "sd"}
+        samples = (SampleRecord("boot.time", params, 2.0, 0.001),)
+        store.record_attempt(run.id, AttemptRecord(1, 1, params, "ok", None, None, "", AT, 1.0, samples))
+        store.finish_run(run.id, "completed")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--boards", type=int, default=1000)
+    parser.add_argument("--metrics", type=int, default=100)
+    parser.add_argument("--samples", type=int, default=20)
+    parser.add_argument("--scrapes", type=int, default=20)
+    parser.add_argument(
+        "--interval", type=float, default=15.0, help="between two looks at the store, as `lab exporter` has it"
+    )
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, requests.Session() as session:
+        session.trust_env = False
+        folder = Path(name)
+        start = time.perf_counter()
+        url = fill(folder / "results.db", boards=given.boards, metrics=given.metrics, samples=given.samples)
+        size = (folder / "results.db").stat().st_size / 1e6
+        print(
+            f"store: {given.boards} boards × {given.metrics} measurements × {given.samples} samples, {size:.0f} MB, ",
+            end="",
+        )
+        print(f"written in {time.perf_counter() - start:.0f} s")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        metrics = f"http://{address}/metrics"
+        words = [Path(sys.executable).with_name("lab"), "exporter", "--db", url, "--listen", address]
+        words += ["--interval", str(given.interval), "--runtime", str(folder)]
+        with (folder / "log").open("wb") as log, subprocess.Popen(words, stdout=log, stderr=log) as process:
+            try:
+                start = time.perf_counter()
+                ready(session, metrics, process)
+                first_s = time.perf_counter() - start
+                report(session, metrics, process, given.scrapes, first_s, url)
+            finally:
+                process.terminate()
+
+
+def ready(session: requests.Session, url: str, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the results are there."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if value(session, url, "boardlab_results_stale") == 0:
+                return
+        except requests.ConnectionError:
+            pass
+        time.sleep(0.1)
+    raise SystemExit("the exporter did not come up")
+
+
+def report(
+    session: requests.Session, url: str, process: subprocess.Popen[bytes], count: int, first_s: float, store: str
+) -> None:
+    """Scrape, and print the tables."""
+    memory = psutil.Process(process.pid)
+    full = scrape(session, url, count=True)
+    quiet = [scrape(session, url) for _ in range(count)]
+    steady_mb = memory.memory_info().rss / 1e6
+    plain = scrape(session, url, "identity")
+    record(store)
+    busy: list[Scrape] = []
+    start = time.perf_counter()
+    seen = f'boardlab_boot_duration_samples{{board="board-0000",board_type="am62xx_sk",kind="boot",medium="sd",release="{NEW_RELEASE}",version="1"'
+    while True:
+        busy.append(scrape(session, url))
+        time.sleep(0.2)
+        if len(busy) % 10 == 0 and value(session, url, seen) is not None:
+            break
+    seen_s = time.perf_counter() - start
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    peak_mb = int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+    print(f"series {full.series}, text {full.text / 1e6:.1f} MB, on the wire {full.wire / 1e6:.2f} MB (gzip)\n")
+    print(f"{'':44}{'n':>5}{'p50 s':>9}{'max s':>9}{'aim':>8}")
+    for name, found in (("scrape, store at rest", quiet), ("scrape, while a new run is taken up", busy)):
+        times = sorted(one.seconds for one in found)
+        print(f"{name:44}{len(times):5}{times[len(times) // 2]:9.3f}{times[-1]:9.3f}{AIM_S:8.1f}")
+    print(f"{'scrape without compression':44}{1:5}{plain.seconds:9.3f}{plain.seconds:9.3f}{'':>8}")
+    print(f"{'from start to the first results':44}{1:5}{first_s:9.2f}{first_s:9.2f}")
+    print(f"{'from a new run to its numbers (with interval)':44}{1:5}{seen_s:9.2f}{seen_s:9.2f}\n")
+    print(f"{'':44}{'MB':>9}{'aim':>8}")
+    print(f"{'resident, store at rest':44}{steady_mb:9.1f}{AIM_MB:8.0f}")
+    print(f"{'resident, highest ever':44}{peak_mb:9.1f}{AIM_MB:8.0f}")
+
+
+if __name__ == "__main__":
+    main()

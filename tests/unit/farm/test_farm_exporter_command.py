@@ -1,0 +1,61 @@
+"""`lab exporter` and `lab run`: wrong orders are refused in one line, before anything is opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.cli import main
+from lab.clock import MonotonicRaw
+from lab.farm.config import Farm, Schedule
+from lab.farm.exporter import address, sources
+from lab.results.watch import watch
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("exporter", "--listen", "9870"), "expected ADDRESS:PORT"),
+        (("exporter", "--listen", "localhost:9870"), "expected the IP address"),
+        (("exporter", "--listen", "0.0.0.0:9870"), "needs TLS and authentication"),
+        (("exporter", "--listen", "[::]:9870"), "needs TLS and authentication"),
+        (("exporter", "--web-config", "/nowhere.yml"), "/nowhere.yml: cannot be read"),
+        (("exporter", "--farm", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
+        (("exporter", "--db", "mysql://x/y"), "cannot be kept in 'mysql'"),
+        (("run", "--env", "sim-am62x.yaml", "--suite", "sunspots"), "no suite 'sunspots'"),
+        (("run", "--env", "nowhere"), "no environment 'nowhere'"),
+        (("run",), "which board?"),
+        (("run", "--resume", "1", "--cycles", "3"), "goes on with the job's own order"),
+        (("farm", "check", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
+    ],
+)
+def test_a_wrong_order_is_one_line(
+    words: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("LAB_DB", str(tmp_path / "results.db"))
+    monkeypatch.delenv("LAB_ENV", raising=False)
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert says in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"), [("127.0.0.1:9870", "127.0.0.1", 9870), ("[::1]:0", "::1", 0), ("::1:80", "::1", 80)]
+)
+def test_an_address_is_host_and_port(text: str, host: str, port: int) -> None:
+    assert address(text) == (host, port)
+
+
+def test_a_host_is_asked_for_what_its_farm_names(tmp_path: Path) -> None:
+    store = watch(str(tmp_path / "results.db"))
+    plain = sources(store, tmp_path, None, 1.0, MonotonicRaw())
+    assert {poller.name for poller in plain.live} == {"jobs", "console", "outlets", "rails", "disks"}
+    farm = Farm(coordinator="127.0.0.1:1", schedules=[Schedule("n", "e", "b1", "boot,power")])
+    full = sources(store, tmp_path, farm, 1.0, MonotonicRaw())
+    assert {poller.name for poller in full.live} >= {"pdudaemon", "coordinator"}
