@@ -9,9 +9,9 @@ import typer
 
 from lab.drivers import envfile
 from lab.errors import BoardlabError
+from lab.farm import suites
 from lab.farm import units as unit_files
 from lab.farm.config import Farm, load
-from lab.farm.runner import Place
 
 app = typer.Typer(help="A lab host: farm.yaml, checked, and made into systemd units.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The host's farm.yaml.")]
@@ -45,13 +45,13 @@ def units(
 
 def problems(farm: Farm) -> list[str]:
     """What a schedule names and is not there, or is another board's."""
-    place = Place(Path(farm.directory), Path(farm.directory) / "tests_perf", None)
+    folder = Path(farm.directory)
     found = []
     for schedule in farm.schedules:
         try:
-            for suite in schedule.suites:
-                place.suite(suite)
-            path = envfile.find(schedule.env, place.folder)
+            for suite in suites.expand(schedule.suites):
+                suites.files(folder / "tests_perf", suite)
+            path = envfile.find(schedule.env, folder)
             board = envfile.arguments_of(path, "BoardStrategy").get("board")
         except BoardlabError as error:
             found.append(f"schedules: {schedule.name}: {error}")

@@ -29,9 +29,8 @@ from exporters.webconfig import check_address, load
 from lab.clock import Clock, MonotonicRaw
 from lab.console.runtime import runtime_dir
 from lab.errors import ConfigurationError
-from lab.farm import config
+from lab.farm import config, suites
 from lab.farm.config import Farm
-from lab.farm.runner import ALIASES
 from lab.results.watch import Watcher, watch
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9870"
@@ -74,7 +73,11 @@ def sources(watcher: Watcher, runtime: Path, farm: Farm | None, interval_s: floa
         farm: what else there is; None: only what every host has.
     """
     schedules = farm.schedules if farm else ()
-    due = [Due(s.board, ALIASES.get(suite, suite), s.interval_s) for s in schedules for suite in s.suites]
+    due = [
+        Due(schedule.board, suites.kind(suite), schedule.interval_s)
+        for schedule in schedules
+        for suite in suites.expand(schedule.suites)
+    ]
     folders = {"artifacts": watcher.location.artifacts.parent, "recordings": runtime.parent}
     if watcher.location.path is not None:
         folders["results"] = watcher.location.path.parent

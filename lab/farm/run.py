@@ -11,7 +11,7 @@ import typer
 
 from lab.drivers import envfile
 from lab.errors import ConfigurationError
-from lab.farm import holder
+from lab.farm import holder, suites
 from lab.farm.runner import Place, Runner
 from lab.results import open_store
 from lab.results.jobs import Job, JobBook, Order
@@ -26,7 +26,7 @@ def run(
     *,
     suite: Annotated[
         str,
-        typer.Option(metavar="NAME[,NAME]", help="What to measure: boot, power …: a file tests_perf/test_NAME.py."),
+        typer.Option(metavar="NAME[,NAME]", help="What to measure: boot, power, sections; guide is all of them."),
     ] = "boot",
     env: Annotated[
         str | None,
@@ -72,14 +72,14 @@ def _begin(
     if env is None:
         there = ", ".join(sorted(path.name for path in (place.folder / envfile.FOLDER).glob("*.yaml")))
         raise ConfigurationError(f"which board? Give --env NAME or $LAB_ENV; in {envfile.FOLDER}/ there are: {there}")
-    suites = tuple(suite.split(","))
-    for name in suites:
-        place.suite(name)
+    wanted = suites.expand(suite.split(","))
+    for name in wanted:
+        suites.files(place.tests, name)
     path = envfile.find(env, place.folder)
     envfile.check(path)
     strategy = envfile.arguments_of(path, "BoardStrategy")
     if not strategy:
         raise ConfigurationError(f"{path} has no BoardStrategy, so nothing names its board; see envs/ for examples")
-    order = Order(str(strategy["board_type"]), str(strategy["board"]), suites, str(path), release, cycles)
+    order = Order(str(strategy["board_type"]), str(strategy["board"]), wanted, str(path), release, cycles)
     unfinished = book.unfinished(order) if go_on else None
     return book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)

@@ -19,10 +19,10 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from lab.errors import BoardlabError, ConfigurationError, LabStableError
+from lab.errors import BoardlabError, LabStableError
+from lab.farm import suites
 from lab.results.jobs import HEARTBEAT_S, Job, JobBook, JobState
 
-ALIASES: Final = {"power": "low_power"}  # suite -> the file's name where it is another
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
 INTERRUPTED: Final = 130
 USAGE: Final = 2
@@ -43,23 +43,6 @@ class Place:
     folder: Path
     tests: Path
     database: str | None
-
-    def suite(self, name: str) -> Path:
-        """The file of a suite.
-
-        Raises:
-            ConfigurationError: there is none.
-        """
-        path = self.tests / f"test_{ALIASES.get(name, name)}.py"
-        if name and path.is_file():
-            return path
-        files = sorted(p.stem.removeprefix("test_") for p in self.tests.glob("test_*.py"))
-        short = {long: alias for alias, long in ALIASES.items()}
-        there = ", ".join(short.get(file, file) for file in files)
-        raise ConfigurationError(
-            f"no suite {name!r}; "
-            + (f"there are: {there}" if there else f"{self.tests} has none; start this where it is")
-        )
 
 
 @define
@@ -169,7 +152,7 @@ class Runner:
     def _command(self, job: Job, suite: str) -> list[str]:
         # When this process is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
         words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-        words += ["--lg-env", job.env, str(self.place.suite(suite))]
+        words += ["--lg-env", job.env, *map(str, suites.files(self.place.tests, suite))]
         if self.place.database is not None:
             words += ["--lab-db", self.place.database]
         unfinished = self.book.unfinished_run(job)

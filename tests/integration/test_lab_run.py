@@ -135,7 +135,7 @@ def test_an_interrupted_job_switches_the_board_off_and_goes_on_with_continue(lab
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--suite", "sunspots"), "no suite 'sunspots'; there are: boot"),
+        (("--suite", "sunspots"), "no suite 'sunspots'; there are: guide"),
         (("--env", "nowhere.yaml"), "no environment 'nowhere.yaml'"),
         (("--resume", "999"), "no job 999"),
     ],

@@ -102,7 +102,7 @@ def test_check_names_what_a_schedule_does_not_find(tmp_path: Path) -> None:
     assert len(lines) == 3
     assert "b: sim-am62x.yaml is of board 'am62xx_sk-1', not 'another'" in lines[0]
     assert "no environment 'nowhere.yaml'" in lines[1]
-    assert "no suite 'sunspots'; there are: boot" in lines[2]
+    assert "no suite 'sunspots'; there are: guide" in lines[2]
 
 
 def test_the_page_on_the_farm_explains_every_key() -> None:

@@ -1,0 +1,41 @@
+"""Suites: what an order of `lab run` measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import ConfigurationError
+from lab.farm import suites
+
+TESTS_PERF = Path(__file__).parents[3] / "tests_perf"
+
+
+def names(suite: str) -> set[str]:
+    return {path.name for path in suites.files(TESTS_PERF, suite)}
+
+
+def test_the_guide_is_every_file_once() -> None:
+    measured = [name for suite in suites.expand(["guide"]) for name in names(suite)]
+    assert sorted(measured) == sorted(path.name for path in TESTS_PERF.glob("test_*.py"))
+
+
+def test_a_suite_is_ordered_once_however_often_it_is_named() -> None:
+    assert suites.expand(["power", "guide", "boot", "crypto"]) == ("power", "boot", "sections", "crypto")
+
+
+def test_a_chapter_has_the_name_of_its_file_and_power_is_low_power() -> None:
+    assert names("crypto") == {"test_crypto.py"}
+    assert names("power") == {"test_low_power.py"}
+
+
+@pytest.mark.parametrize("suite", ["low_power", "", "../test_boot", "guide "])
+def test_an_unknown_suite_is_refused_with_those_that_there_are(suite: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"there are: guide, alsa, boot, .*sections"):
+        suites.files(TESTS_PERF, suite)
+
+
+def test_a_folder_without_suites_says_where_to_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="has none; start this where it is"):
+        suites.files(tmp_path, "boot")
