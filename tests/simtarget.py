@@ -82,7 +82,11 @@ class SimConsoleDriver(StampedConsoleDriver):
             self._client = SimClient(self.lab)
             meta = RecordingMeta(name="sim", device=self.port.port, speed_bd=115200)
             self.info = PortInfo(meta, "", 0)
+            self._device = self._resolved()
         return self._client
+
+    def _resolved(self) -> str:
+        return f"/dev/ttyUSB{int(self.lab.ports[self.lab.console].renumbered)}"
 
 
 @target_factory.reg_driver
