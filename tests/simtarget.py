@@ -83,7 +83,11 @@ class SimConsoleDriver(StampedConsoleDriver):
             self._client = SimClient(self.lab)
             meta = RecordingMeta("sim", self.port.port, 115200, adapter_latency_ns=self.lab.adapter_latency_ns)
             self.info = PortInfo(meta, "", 0)
+            self._device = self._resolved()
         return self._client
+
+    def _resolved(self) -> str:
+        return f"/dev/ttyUSB{int(self.lab.ports[self.lab.console].renumbered)}"
 
 
 @target_factory.reg_driver

@@ -28,7 +28,7 @@ def _no_op() -> None: ...
 
 
 class UartAdapter:
-    """A persistent pty whose slave is linked as `path`, and the UART model behind it.
+    """A persistent pty whose slave is linked as `path`, over the device `PATH-ttyUSB0`, and the UART model behind it.
 
     Both directions go at 10 bits a byte. The adapter delivers when `fifo_bytes` were collected or its latency timer
     ticks; with `latency_timer_ms` 0, as soon as the transmitter goes idle. What the pty cannot take since nobody
@@ -64,12 +64,17 @@ class UartAdapter:
         self.pacer = pacer
         self._loop = asyncio.get_running_loop()
         self.tty = ""
+        self._number = 0
         self._flush: asyncio.TimerHandle | None = None
         self._master = self._slave = -1
         self._speed_bd, self._fifo_bytes = speed_bd, fifo_bytes
         self._to_host = _Direction(Line(speed_bd, fifo_bytes, round(latency_timer_ms * 1e6)), self._deliver)
         self._to_board = _Direction(Line(speed_bd, fifo_bytes=1), self._receive)
         self.plug()
+
+    @property
+    def _device(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-ttyUSB{self._number}")
 
     @property
     def room(self) -> int:
@@ -103,19 +108,19 @@ class UartAdapter:
         self.pacer.update(self._to_board)
 
     def plug(self, *, renumbered: bool = False) -> None:
-        """Plug the adapter in: a new pty behind the same link. `renumbered`: surely another one than before."""
+        """Plug the adapter in: a new pty behind the same link, and the same device or, if `renumbered`, the next one."""
         if self._master >= 0:
             return
-        spare = os.openpty() if renumbered else ()  # takes the number that has just become free
+        self._number += renumbered
         self._master, self._slave = os.openpty()
-        for fd in spare:
-            os.close(fd)
         # The slave stays open here too: without it the master sees a hang-up whenever the last reader leaves.
         tty.setraw(self._slave)
         os.set_blocking(self._master, False)
         self.tty = os.ttyname(self._slave)
         self._reading = True
-        _link(self.path, self.tty)
+        # Two links, as udev has them: who looks sees whether it is the same device, whatever the pty's number is.
+        _link(self._device, self.tty)
+        _link(self.path, self._device.name)
         self._loop.add_reader(self._master, self._host_wrote)
 
     def unplug(self) -> None:
@@ -126,8 +131,9 @@ class UartAdapter:
         os.close(self._slave)
         os.close(self._master)
         self._master = self._slave = -1
-        if self.path.is_symlink() and str(self.path.readlink()) == self.tty:
-            self.path.unlink()
+        if self._device.is_symlink() and str(self._device.readlink()) == self.tty:
+            self.path.unlink(missing_ok=True)
+            self._device.unlink()
 
     def discard(self) -> None:
         """The board lost its power: bytes that have not left the UART are gone, and nobody receives any more."""

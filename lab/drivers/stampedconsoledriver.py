@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import attr
@@ -16,6 +17,8 @@ from lab.console.model import Chunk, Event, Gap, Kind
 from lab.console.spawn import ensure_server
 from lab.console.status import PortInfo
 from lab.errors import ConfigurationError, LabTransientError
+
+RETURN_S = 3.0  # how long an adapter that went away is waited for: a USB device is found again within a second or two
 
 
 @target_factory.reg_driver
@@ -50,6 +53,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self._expect.delayafterread = None  # 100 µs a read that only terminals of its own children need
         self._client: ConsoleClient | None = None
         self._unread = b""
+        self._device = ""
         self.capture: list[Event] = []
         self.info: PortInfo | None = None
 
@@ -78,6 +82,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
             client.close()
             raise
         self._client = client
+        self._device = self._resolved()
         return client
 
     def _disconnect(self) -> None:
@@ -137,12 +142,31 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
             if isinstance(event, Chunk):
                 data.append(event.data)
             elif isinstance(event, Gap) and event.kind is Kind.LOST:
-                raise LabTransientError(
-                    f"{self.port.port} went away while it was read: look at the adapter, its cable and its hub (dmesg)",
-                    failure="adapter_lost",
-                )
+                raise self._lost()
             event = self._next_event(0)
         return b"".join(data)
+
+    def _lost(self) -> LabTransientError:
+        """What has become of an adapter that went away: whether it is back in time, and as which device."""
+        was, back = self._device, False
+        while not back and (event := self._next_event(RETURN_S)) is not None:
+            self.capture.append(event)
+            back = isinstance(event, Gap) and event.kind is Kind.BACK
+        self._device = self._resolved()
+        look = "look at the adapter, its cable and its hub (dmesg)"
+        if back and self._device != was:
+            return LabTransientError(
+                f"{was} went away while it was read, and is back as {self._device}: {look}. An env that names the adapter "
+                "by what udev knows of it (USBSerialPort) finds it under any number",
+                failure="adapter_renumbered",
+            )
+        ending = "and is back as the same device" if back else f"and is not back after {RETURN_S:g} s"
+        return LabTransientError(f"{was} went away while it was read, {ending}: {look}", failure="adapter_lost")
+
+    def _resolved(self) -> str:
+        """The device behind the port's name, which may be a link of udev's."""
+        port = Path(self.port.port)
+        return os.path.normpath(port.parent / port.readlink()) if port.is_symlink() else str(port)
 
     def _next_event(self, timeout: float) -> Event | None:
         try:

@@ -75,7 +75,7 @@ def test_every_medium_is_measured_and_the_times_are_the_true_ones(lab: Lab, boar
     [
         ("kernel_panic", "kernel_panic"),
         ("adapter_lost", "adapter_lost"),
-        ("adapter_renumbered", "adapter_lost"),
+        ("adapter_renumbered", "adapter_renumbered"),
         ("pdu_error", "pdu_refused"),
         ("pdu_connection_refused", "pdu_refused"),
         ("prompt_interleaved", "prompt_broken"),

@@ -183,7 +183,21 @@ def test_closing_takes_the_link_away(tmp_path: Path) -> None:
         assert adapter.path.is_symlink()
 
     with_adapter(tmp_path, body)
-    assert not (tmp_path / "board" / "uart0").is_symlink()
+    assert list((tmp_path / "board").iterdir()) == []
+
+
+def test_an_adapter_comes_back_as_the_same_device_or_the_next_one_and_its_link_leads_there(tmp_path: Path) -> None:
+    async def body(adapter: UartAdapter) -> None:
+        devices = [str(adapter.path.readlink())]
+        for renumbered in (False, True):
+            adapter.unplug()
+            assert not adapter.path.exists()
+            adapter.plug(renumbered=renumbered)
+            devices.append(str(adapter.path.readlink()))
+            assert str(adapter.path.resolve()) == adapter.tty
+        assert devices == ["uart0-ttyUSB0", "uart0-ttyUSB0", "uart0-ttyUSB1"]
+
+    with_adapter(tmp_path, body)
 
 
 def test_after_power_off_the_host_gets_nothing_more(tmp_path: Path) -> None:

@@ -42,4 +42,5 @@ class AdapterRenumbered(AdapterLost):
     """The console's USB adapter is unplugged during the boot, and comes back under another number."""
 
     name: ClassVar[str] = "adapter_renumbered"
+    outcome: ClassVar[Outcome] = Outcome(("adapter_renumbered",), "lab", transient=True)
     renumbered: ClassVar[bool] = True
