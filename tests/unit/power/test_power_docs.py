@@ -8,9 +8,11 @@ from pathlib import Path
 import attrs
 import pytest
 import yaml
+from labgrid import Target
+from labgrid.factory import target_factory
 from railbench import RailBench
 
-from lab import boards
+from lab import boards, drivers
 from lab.metrics import Flag
 from lab.power import Range, Trace, from_env
 from lab.power.config import BACKENDS, RailConfig
@@ -29,7 +31,14 @@ def test_the_page_explains_every_key_of_a_rail_every_part_and_every_flag() -> No
 
 
 def test_the_environment_on_the_page_is_understood() -> None:
-    (example,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    example, automation = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert drivers.__name__ == "lab.drivers"  # its import registers them
+    target = Target("main")
+    for name, arguments in (pair for entry in yaml.safe_load(automation)["resources"] for pair in entry.items()):
+        target_factory.make_resource(target, name, None, arguments)
+    for name, arguments in (pair for entry in yaml.safe_load(automation)["drivers"] for pair in entry.items()):
+        target_factory.make_driver(target, name, None, arguments)
+    assert target.get_resource("RailSensors").config("evm-1", "am654x-evm").dut == "am654x-evm"
     sensors = yaml.safe_load(example)["resources"][0]["RailSensors"]
     config = from_env("board-1", board_type=boards.load("am62xx_lp_sk"), **sensors)
     assert config.rails[0].offset_uv == -3.25
