@@ -6,13 +6,16 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from labgrid import Target
 from labgrid.resource import PDUDaemonPort
 
+from lab import statusfiles
 from lab.drivers import PDUDriver
 from lab.errors import LabStableError, LabTransientError
+from lab.statusfiles import OutletStatus
 
 
 class Daemon(ThreadingHTTPServer):
@@ -40,6 +43,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_args: object) -> None:
         pass
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture
@@ -76,6 +85,31 @@ def test_a_proxy_of_the_environment_is_not_asked(daemon: Daemon, monkeypatch: py
     monkeypatch.delenv("no_proxy", raising=False)
     driver(daemon.server_port).on()
     assert len(daemon.asked) == 1
+
+
+def test_who_watches_the_lab_is_told_of_each_command(daemon: Daemon, runtime: Path) -> None:
+    def told() -> OutletStatus:
+        (status,) = statusfiles.read_all(runtime / statusfiles.OUTLETS, OutletStatus)
+        return status
+
+    driver(daemon.server_port).on()
+    first = told()
+    assert (first.pdu, first.outlet, first.command, first.commands, first.failures) == ("rack 1", "3", "on", 1, 0)
+    assert first.duration_s > 0
+    daemon.status = 500
+    with pytest.raises(LabTransientError):
+        driver(daemon.server_port).off()  # another process would count on, too
+    assert (told().command, told().commands, told().failures) == ("off", 2, 1)
+    assert told().at >= first.at
+
+
+def test_a_folder_that_cannot_be_written_does_not_keep_a_board_off(
+    daemon: Daemon, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(runtime / "nowhere"))
+    driver(daemon.server_port).on()
+    assert len(daemon.asked) == 1
+    assert not (runtime / "nowhere").exists(), "it is made by its owner, for one user alone"
 
 
 def test_off_is_told_as_off(daemon: Daemon) -> None:
