@@ -22,7 +22,7 @@ GUIDES = {
     "am65x-09.03-rt.txt": "65x RT",
     "am437x.rst": "437x",
 }
-ON_QEMU: frozenset[str] = frozenset()  # sections that an integration test measures on the QEMU board
+ON_QEMU = frozenset({"openssl", "cyclictest"})  # tests/integration/test_sections_qemu.py runs these programs there
 ELSEWHERE = {  # metrics that are no section's: who measures them
     "boot.time": ("test_boot.py", "`lab.benchmarks.boot`", "QEMU, simulated"),
     "power.rail": ("test_low_power.py", "", ""),

@@ -16,6 +16,7 @@ from lab.errors import ConfigurationError
 from virtual import control, kinds, pdudaemon
 from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS
 from virtual.images import cache
+from virtual.qemu import kind as qemu_kind
 from virtual.qemu import recipe
 from virtual.sim import commands as sim_commands
 from virtual.sim.environment import DEFAULT_SWITCH_PORT
@@ -62,6 +63,9 @@ def up(
     tcp_port: Annotated[
         int | None, typer.Option(help="give each UART a TCP port too, from this one on; 0: free ones (status --json)")
     ] = None,
+    bench_tools: Annotated[
+        bool, typer.Option("--tools", help="qemu: an image with benchmark programs of Debian; boots more slowly")
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="start from new media and straps")] = False,
     count: Annotated[int, typer.Option(help="sim: how many boards of each type")] = 1,
     release: Annotated[str, typer.Option(help="sim: the release that they run [default: the newest]")] = "",
@@ -86,7 +90,8 @@ def up(
                 "--count, --release, --seed, --haste, --scenario and several types are for `lab virtual up sim`"
             )
         chosen = types[0] if types else QEMU_TYPE
-        boards = (control.Wish(name, chosen, kinds.load(chosen)),)
+        kind_of_board = qemu_kind.default(with_tools=True) if bench_tools else kinds.load(chosen)
+        boards = (control.Wish(name, chosen, kind_of_board),)
         defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS, DEFAULT_FIFO_BYTES)
     else:
         raise ConfigurationError(f"no kind {kind!r} of virtual boards; there are: qemu, sim")

@@ -60,8 +60,10 @@ def unmounted(medium: str) -> Need:
         device = bench.site.scratch[medium]
         if bench.status(f"test -e {device}") != 0:
             return f"{device} is not there; look at the medium, or mend `scratch` in the env"
-        root = re.search(rb"\S+ / ", bench.run("cat /proc/mounts", check=False))
-        if root and root[0].split()[0].decode() == device:
+        mounted = bench.run("cat /proc/self/mountinfo", check=False)
+        root = re.search(rb"^\d+ \d+ (\d+:\d+) \S+ / ", mounted, re.MULTILINE)
+        own = bench.run(f"cat /sys/class/block/{device.rpartition('/')[2]}/dev 2>/dev/null", check=False).strip()
+        if root and own == root[1]:  # by its numbers: the root has another name in /proc/mounts (/dev/root)
             return f"{device} is the root file system; name another partition as `scratch` in the env"
         return ""
 

@@ -42,16 +42,17 @@ def parse(output: bytes) -> list[Reading]:
     found_readings: list[Reading] = []
     for cpu, total in enumerate(totals["Total"]):
         column = {latency: counts[cpu] for latency, counts in bins.items() if cpu < len(counts)}
-        seen = sum(column.values()) + totals["Histogram Overflows"][cpu]
-        if seen != total:
+        seen = sum(column.values())
+        if seen != total:  # the total leaves out what overflows the histogram
             raise missing(
                 "cyclictest", f"{total} wake-ups of processor {cpu}, its histogram has {seen}", _first(output)
             )
+        every = total + totals["Histogram Overflows"][cpu]
         values = {
             "min": totals["Min Latencies"][cpu],
             "mean": totals["Avg Latencies"][cpu],
             "max": totals["Max Latencies"][cpu],
-        } | {name: _quantile(column, total, share) for name, share in QUANTILES.items()}
+        } | {name: _quantile(column, every, share) for name, share in QUANTILES.items()}
         found_readings += [
             Reading(
                 "rt.latency", float(value), {"statistic": name, "cpu": str(cpu)}, quantum=1.0, start=start, end=end
@@ -61,12 +62,12 @@ def parse(output: bytes) -> list[Reading]:
     return found_readings
 
 
-def _quantile(column: dict[int, int], total: int, share: float) -> int:
-    """The smallest latency that so many wake-ups did not exceed; the histogram's end where they overflow it."""
+def _quantile(column: dict[int, int], every: int, share: float) -> int:
+    """The smallest latency that so many wake-ups did not exceed; the histogram's end where it lies behind that."""
     seen = 0
     for latency in sorted(column):
         seen += column[latency]
-        if seen >= share * total:
+        if seen >= share * every:
             return latency
     return max(column) + 1
 

@@ -83,16 +83,23 @@ class SectionMeasurer:
         self.eta.done(section.name)  # what is said from now on is about the others
         if self.section_run.done(section):
             return
+        problem = self._problem(section)
+        if problem:
+            pytest.fail(problem, pytrace=False)
+
+    def _problem(self, section: Section) -> str:
+        """Measure; why it could not be."""
         try:
             failed = self.section_run.preflight(section).failed
             if not failed:
                 self.section_run.measure(section)
         except BoardlabError as error:
             self.failed = True
-            pytest.fail(f"[{error.failure}, fault: {error.fault}] {error}", pytrace=False)
+            return f"[{error.failure}, fault: {error.fault}] {error}"
         for name, problem in failed.items():
             self.skipped.append(section.name)
             pytest.skip(f"preflight `{name}`: {problem}")
+        return ""
 
     def finish(self) -> RunStatus:
         """Close the run in the store; returns its status."""

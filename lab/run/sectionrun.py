@@ -76,7 +76,8 @@ class SectionRun:
 
         def record(attempt: Attempt[Measured]) -> None:
             self.store.record_attempt(self.run.id, self._record(section, attempt))
-            self.write(_line(section, attempt, (self.clock.now_ns() - self._started[1]) / 1e9))
+            seconds = (self.clock.now_ns() - self._started[1]) / 1e9
+            self.write(_line(section, attempt, seconds, is_last=attempt.number > self.retries))
 
         run_cycles([1], one, record, retries=self.retries, sleep=self.sleep)
 
@@ -139,9 +140,9 @@ def _sample(reading: Reading, flags: frozenset[Flag]) -> SampleRecord:
     )
 
 
-def _line(section: Section, attempt: Attempt[Measured], seconds: float) -> str:
+def _line(section: Section, attempt: Attempt[Measured], seconds: float, *, is_last: bool) -> str:
     if attempt.error is not None:
-        what_next = "retry" if attempt.error.transient else "stop"
+        what_next = "retry" if attempt.error.transient and not is_last else "stop"
         return (
             f"{section.name:22} attempt {attempt.number} FAILED [{attempt.error.failure}, {attempt.error.fault}]: "
             f"{attempt.error} -> {what_next}"

@@ -19,15 +19,20 @@ _ORIGIN = "origin"  # beside the media: the name of the images that they are cop
 
 
 class QemuVirtKind:
-    """A `virtual.board.BoardKind`: real U-Boot, real kernel, three media."""
+    """A `virtual.board.BoardKind`: real U-Boot, real kernel, three media.
 
-    def __init__(self, image_root: Path) -> None:
+    Args:
+        with_tools: its images hold benchmark programs too.
+    """
+
+    def __init__(self, image_root: Path, *, with_tools: bool = False) -> None:
         self._image_root = image_root
+        self._with_tools = with_tools
 
     def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
         """See `BoardKind`; a board writes on copies of the images, which stay until `fresh` or until these change."""
         tools.find(QEMU)
-        images = recipe.obtain(self._image_root, report)
+        images = recipe.obtain(self._image_root, report, with_tools=self._with_tools)
         media = folder.media
         origin = media / _ORIGIN
         if not fresh and origin.exists() and origin.read_text() == images.name:
@@ -55,6 +60,6 @@ class QemuVirtKind:
         return environment.of_board(place)
 
 
-def default() -> QemuVirtKind:
+def default(*, with_tools: bool = False) -> QemuVirtKind:
     """With the user's image cache."""
-    return QemuVirtKind(cache.default_root())
+    return QemuVirtKind(cache.default_root(), with_tools=with_tools)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from virtual.images import cache, debian, disk, flash, initramfs, module, tools
 from virtual.images.tree import File, Folder, Link, Tree
+from virtual.qemu import benchtools
 
 SUITE = "bookworm"
 ARCHITECTURE = "arm64"
@@ -23,13 +24,18 @@ _FLASH_BASE = 0x0400_0000  # the second bank
 _KERNEL_OFFSET = 0x0008_0000
 _ALIGN = 0x1_0000
 _DISK_MIB = 48
+_PROGRAMS_MIB = 16  # more, for the benchmark programs
+_NO_PROGRAMS: Tree = {}
 DISKS = {"sd": 1, "emmc": 2}  # medium -> identity of its disk
 FLASH = "ospi"
 FIRMWARE = "u-boot.bin"
 
 
-def obtain(root: Path, report: cache.Report) -> Path:
+def obtain(root: Path, report: cache.Report, *, with_tools: bool = False) -> Path:
     """The folder with u-boot.bin and one image per medium (sd.img, emmc.img, ospi.img), built when missing.
+
+    Args:
+        with_tools: SD and eMMC also hold the benchmark programs of `virtual.qemu.benchtools`.
 
     Raises:
         LabTransientError: the packages cannot be downloaded.
@@ -38,14 +44,17 @@ def obtain(root: Path, report: cache.Report) -> Path:
     """
     packages = sources(root, report)
     facts = json.loads((packages / cache.MANIFEST).read_text())
+    programs = benchtools.obtain(root, SUITE, ARCHITECTURE, report) if with_tools else None
+    more = json.loads((programs / cache.MANIFEST).read_text()) if programs else {"packages": {}, "files": {}}
 
     def fill(folder: Path) -> Mapping[str, object]:
         report("Building the board's media")
-        build(folder, packages)
-        return {"packages": facts["packages"], "mirror": facts["mirror"]}
+        build(folder, packages, benchtools.tree(programs) if programs else {})
+        return {"packages": {**facts["packages"], **more["packages"]}, "mirror": facts["mirror"]}
 
-    recipe = cache.recipe_hash("virtual.images", "virtual.qemu", sources=facts["files"])
-    return cache.obtain("qemu-virt", recipe, fill, root=root, report=report)
+    inputs = {"sources": facts["files"]} | ({"tools": more["files"]} if programs else {})
+    recipe = cache.recipe_hash("virtual.images", "virtual.qemu", **inputs)
+    return cache.obtain("qemu-virt-tools" if programs else "qemu-virt", recipe, fill, root=root, report=report)
 
 
 def sources(root: Path, report: cache.Report) -> Path:
@@ -92,8 +101,12 @@ def _kbuild(work: Path, kernel: str) -> dict[str, debian.Package]:
     return apt.download(f"linux-kbuild-{version}")
 
 
-def build(folder: Path, sources: Path) -> None:
-    """Write U-Boot and one image per medium into `folder`, from the files of the packages in `sources`."""
+def build(folder: Path, sources: Path, programs: Tree = _NO_PROGRAMS) -> None:
+    """Write U-Boot and one image per medium into `folder`, from the files of the packages in `sources`.
+
+    Args:
+        programs: more files of the root file systems of SD and eMMC; the flash has no room for them.
+    """
     kernel = (sources / "Image").read_bytes()
     busybox = (sources / "busybox").read_bytes()
     lpm = module.build(MODULE, _data(f"{MODULE}.c"), sorted(sources.glob(_HEADERS.format("*"))))
@@ -101,9 +114,10 @@ def build(folder: Path, sources: Path) -> None:
     for medium, identity in DISKS.items():
         tree: Tree = {
             "boot/Image": File(kernel),
-            "boot/initrd.gz": File(initramfs.build(root_file_system(busybox, lpm, medium))),
+            "boot/initrd.gz": File(initramfs.build({**root_file_system(busybox, lpm, medium), **programs})),
         }
-        disk.build(folder / f"{medium}.img", tree, size_mib=_DISK_MIB, identity=identity)
+        size = _DISK_MIB + (_PROGRAMS_MIB if programs else 0)
+        disk.build(folder / f"{medium}.img", tree, size_mib=size, identity=identity)
     initrd = initramfs.build(root_file_system(busybox, lpm, FLASH))
     initrd_offset = _KERNEL_OFFSET + -(-len(kernel) // _ALIGN) * _ALIGN
     variables = environment(

@@ -62,9 +62,11 @@ def test_a_netperf_of_the_tester_that_cannot_limit_its_rate_stops_ingress() -> N
 
 
 def test_the_root_file_system_is_no_scratch_partition_even_where_the_env_says_so() -> None:
-    bench = session(
-        ScriptedHost({"proc/mounts": "/dev/mmcblk1p2 / ext4 rw 0 0"}), site=Site(scratch={"sd": "/dev/mmcblk1p2"})
-    )
+    answers: dict[str, Answer] = {
+        "mountinfo": "21 1 0:5 / /dev rw - devtmpfs none rw\n22 1 179:10 / / rw,relatime - ext4 /dev/root rw",
+        "class/block/mmcblk1p2/dev": "179:10",
+    }
+    bench = session(ScriptedHost(answers), site=Site(scratch={"sd": "/dev/mmcblk1p2"}))
     assert "is the root file system" in needs.unmounted("sd").check(bench)
 
 

@@ -31,6 +31,7 @@ def files(kernel: Kernel) -> dict[str, Callable[[], str]]:
         "/proc/mtd": lambda: _MTD,
         "/proc/filesystems": lambda: "nodev\tproc\n\text3\n\text2\n\text4\n\tvfat\nnodev\tubifs\n",
         "/proc/mounts": lambda: f"/dev/{_root(root)} / ext4 rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\n",
+        "/proc/self/mountinfo": lambda: f"22 1 {_numbers(_root(root))} / / rw,relatime - ext4 /dev/root rw\n",
         "/proc/crypto": lambda: _crypto(kernel),
         "/dev/urandom": lambda: "",
         "/dev/loop0": lambda: "",
@@ -38,7 +39,10 @@ def files(kernel: Kernel) -> dict[str, Callable[[], str]]:
     found |= {path: lambda: "#\n" for path in _SUITES}
     for number, name in media_of(kernel.computer.model).items():
         found[f"/sys/block/mmcblk{number}/device/name"] = _text(_CARDS[name])
-        found |= {f"/dev/mmcblk{number}p{partition}": _text("") for partition in (1, 2, 3)}
+        for partition in (1, 2, 3):
+            device = f"mmcblk{number}p{partition}"
+            found[f"/dev/{device}"] = _text("")
+            found[f"/sys/class/block/{device}/dev"] = _text(_numbers(device))
     if "nand" in model.board.media:
         found["/dev/mtd9"] = lambda: ""
     interfaces = ["can0", *(["enp1s0"] if model.board.name.startswith("am654") else [])]
@@ -63,6 +67,11 @@ def _crypto(kernel: Kernel) -> str:
 
 def _text(text: str) -> Callable[[], str]:
     return lambda: f"{text}\n" if text else ""
+
+
+def _numbers(device: str) -> str:
+    """Major and minor number of a partition, as the kernel gives them to mmcblk: eight minors a device."""
+    return f"179:{8 * int(device[6]) + int(device[-1])}" if device.startswith("mmcblk") else "0:1"
 
 
 def _root(text: str) -> str:
