@@ -82,6 +82,8 @@ def up(
     where = _folder(folder)
     types = board_type or []
     if kind == "sim":
+        if bench_tools:
+            raise ConfigurationError("--tools is for `lab virtual up qemu`; simulated boards play their benchmarks")
         boards = wishes(SimOptions(types, count, release, seed, haste, scenario))
         defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0, FTDI_BYTES)
     elif kind == "qemu":
