@@ -182,7 +182,6 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    _raise_file_limit()
     async with contextlib.AsyncExitStack() as stack:
         bench = Bench(wanted, MonotonicRaw())
         stack.push_async_callback(bench.close)
@@ -198,12 +197,6 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
         _log.info("ready: power switch %s, pdudaemon %s", switch, daemon.address)
         await stop.wait()
         _log.info("going down")
-
-
-def _raise_file_limit() -> None:
-    """A board with four UARTs and rails has a dozen descriptors, and the usual limit is 1024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _prefer_real_time() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import cattrs
@@ -137,8 +137,3 @@ def _changed(name: str, rail: RailConfig | None, given: Mapping[str, Any]) -> Ra
             raise ValueError(f"rail {name!r}: the board type does not know it, so it needs `volts`")
         return RailConfig(name, **given)
     return evolve(rail, **given)
-
-
-def names(rails: Sequence[RailConfig]) -> str:
-    """Their names, for a message."""
-    return ", ".join(rail.name for rail in rails)

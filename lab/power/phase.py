@@ -151,7 +151,7 @@ def _uncertainty(
     watt_per_nv = float(inside.volts_v.mean()) * 1e-9 / (channel.shunt_mohm * 1e-3)
     count = len(inside.power_w)
     spread = float(inside.power_w.std(ddof=1)) if count > 1 else channel.noise_nv * watt_per_nv
-    cut_j = offset_j = 0.0
+    cut_j = edge_j = 0.0
     for edge_ns, bound_ns in (
         (span.start_ns, span.start_uncertainty_ns),
         (span.end_ns, span.end_uncertainty_ns),
@@ -160,7 +160,7 @@ def _uncertainty(
         first, last = np.searchsorted(every.centre_ns, reach)
         near = every.power_w[first:last] if last > first else inside.power_w[:1]
         cut_j += float(np.abs(near - mean_w).max()) * bound_ns / 1e9
-        offset_j += float(np.abs(near).max()) * bound_ns / 1e9
+        edge_j += float(np.abs(near).max()) * bound_ns / 1e9
     parts = Parts(
         lsb_w=channel.shunt_lsb_nv * watt_per_nv,
         sensor_w=abs(mean_w) * channel.gain + channel.offset_bound_nv * watt_per_nv,
@@ -169,7 +169,7 @@ def _uncertainty(
         cut_w=cut_j / span.seconds,
     )
     steady_w = _norm((parts.lsb_w, parts.sensor_w, parts.shunt_w, parts.noise_w))
-    return parts, _norm((steady_w * span.seconds, offset_j))
+    return parts, _norm((steady_w * span.seconds, edge_j))
 
 
 def _together(parts: Parts) -> float:

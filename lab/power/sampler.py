@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import sys
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -27,6 +28,7 @@ from lab.power.sensors import open_sensor
 
 EXIT_LAB, EXIT_CONFIGURATION = 1, 2
 READY: Final = b"ready\n"
+LISTEN_NS: Final = 50_000_000  # how often to look whether stdin has ended
 _STDIN, _STDOUT = 0, 1
 
 
@@ -56,18 +58,21 @@ def record(config: PowerConfig, wanted: Range, path: Path) -> None:
     recorder = Recorder(config, sensor, wanted, path, clock, scheduling.text)
     period_ns = recorder.poll_ns
     due_ns = clock.now_ns()
-    told = False
+    listened_ns = due_ns
+    recorder.step()
+    os.write(_STDOUT, READY)
     while not ending.now:
-        recorder.step()
-        if not told:
-            os.write(_STDOUT, READY)
-            told = True
         due_ns += period_ns
         late_ns = clock.now_ns() - due_ns
         if late_ns >= period_ns:
             due_ns += late_ns // period_ns * period_ns  # what was missed is missing; the trace shows it
-        if _closed(max(0, -late_ns)):
-            break
+        else:
+            time.sleep(max(0, -late_ns) / 1e9)
+        recorder.step()
+        if due_ns - listened_ns >= LISTEN_NS:
+            listened_ns = due_ns
+            if _closed():
+                break
     recorder.close()
 
 
@@ -79,9 +84,9 @@ def _line() -> str:
     return line.decode()
 
 
-def _closed(wait_ns: int) -> bool:
-    """Whether stdin has ended; waits so long for it."""
-    ready, _, _ = select.select([_STDIN], [], [], wait_ns / 1e9)
+def _closed() -> bool:
+    """Whether stdin has ended."""
+    ready, _, _ = select.select([_STDIN], [], [], 0)
     return bool(ready) and not os.read(_STDIN, 1)
 
 

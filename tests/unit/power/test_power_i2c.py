@@ -161,6 +161,24 @@ def test_an_adapter_that_is_gone_is_an_error_of_the_lab(wires: Wires) -> None:
         read(LinuxBus(KernelBus(wires, error=errno.ENODEV), "/dev/i2c-7"), CONFIG)
 
 
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"\x40", errno.EINVAL),
+        (MESSAGE.pack(0x4F, 1, 2), errno.ENXIO),
+        (MESSAGE.pack(0x40, 0, 1) + b"\x42" + MESSAGE.pack(0x40, 1, 2), errno.EIO),
+        (MESSAGE.pack(0x40, 0, 3) + b"\x42\x00\x00", errno.EIO),
+    ],
+)
+def test_a_transfer_that_no_chip_can_answer_has_the_kernels_errno(wires: Wires, body: bytes, error: int) -> None:
+    assert struct.unpack("<Hi", wires.transfer(body)) == (0, -error)
+
+
+def test_a_chip_keeps_its_register_pointer(wires: Wires) -> None:
+    wires.transfer(MESSAGE.pack(0x40, 0, 1) + b"\x00")
+    assert wires.transfer(MESSAGE.pack(0x40, 1, 2))[-2:] == b"\x41\x27"
+
+
 def test_a_bench_that_is_gone_is_an_error_of_the_lab(wires: Wires, tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     with listening(wires, tmp_path / "s") as bus:
