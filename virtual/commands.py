@@ -20,6 +20,7 @@ from virtual.qemu import kind as qemu_kind
 from virtual.qemu import recipe
 from virtual.sim import commands as sim_commands
 from virtual.sim.environment import DEFAULT_SWITCH_PORT
+from virtual.sim.model import simulated
 from virtual.sim.order import SimOptions, wishes
 from virtual.sim.tester import answer
 from virtual.state import ENV, default_folder, expect, running
@@ -92,6 +93,8 @@ def up(
                 "--count, --release, --seed, --haste, --scenario and several types are for `lab virtual up sim`"
             )
         chosen = types[0] if types else QEMU_TYPE
+        if chosen in simulated():
+            raise ConfigurationError(f"{chosen} is simulated, not emulated: `lab virtual up sim --type {chosen}`")
         kind_of_board = qemu_kind.default(with_tools=True) if bench_tools else kinds.load(chosen)
         boards = (control.Wish(name, chosen, kind_of_board),)
         defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS, DEFAULT_FIFO_BYTES)
