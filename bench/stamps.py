@@ -17,25 +17,21 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from attrs import frozen
-from stamps_line import MARKERS
-from stamps_peers import BENCH, PEERS, SETTLE_S, Peer, Stamp
+from stamps_compare import prepare, print_table, spread, truth_ns, watch
+from stamps_line import FIFO_BYTES, MARKERS
+from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
 
 from virtual.truth import Truth, read_truth
 
-PRIORITY = 10  # the console server's own
 TARGETS_MS = "targets of the console server on an idle machine: p50 0.05, p99 0.2, p99.9 1"
-POLL_S = 0.02
 
 
 @frozen
@@ -59,12 +55,10 @@ class Result:
 
     def row(self) -> list[str]:
         """The result as cells of the table."""
-        p50, p99, p999 = np.percentile(self.errors_ms, [50, 99, 99.9]) if self.errors_ms else (np.nan,) * 3
-        worst = max(self.errors_ms, default=np.nan)
-        numbers = [f"{value:.3f}" for value in (p50, p99, p999, worst)]
         within = "-" if self.covered is None else f"{self.covered:.2%}"
         counts = [str(self.consoles), str(len(self.errors_ms)), str(self.missed)]
-        return [self.peer, *counts, *numbers, str(self.early), within, f"{self.cpu:.1%}"]
+        times = spread(self.errors_ms, [50, 99, 99.9])
+        return [self.peer, *counts, *times, str(self.early), within, f"{self.cpu:.1%}"]
 
 
 HEADER = ["peer", "consoles", "markers", "missed", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "early", "in ±", "CPU"]
@@ -77,25 +71,22 @@ def main() -> int:
     parser.add_argument("--boots", type=int, default=500, help="for all consoles together")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     options = parser.parse_args()
-    line_core = min(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, os.sched_getaffinity(0) - {line_core} or {line_core})
+    line_core = prepare()
     rows = []
     for consoles in options.consoles:
         for peer in options.peers:
             result = measure(peer, consoles, -(-options.boots // consoles), line_core)
             rows.append(result.row())
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
-    widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
-    for row in (HEADER, *rows):
-        print("  ".join(f"{cell:{'<' if n == 0 else '>'}{widths[n]}}" for n, cell in enumerate(row)))
-    print(f"load {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores; {TARGETS_MS}")
+    print_table(HEADER, rows)
+    print(TARGETS_MS)
     return 0
 
 
 def measure(name: str, consoles: int, boots: int, line_core: int) -> Result:
     """Play `boots` boots on each of `consoles` consoles to one peer; the line runs on `line_core`."""
     folder = Path(tempfile.mkdtemp(prefix="stamps-"))
-    peer = PEERS[name](folder)
+    peer = PEERS[name](Task(folder, MARKERS, FIFO_BYTES))
     command = [sys.executable, str(BENCH / "stamps_line.py"), str(folder)]
     command += ["--consoles", str(consoles), "--boots", str(boots), "--core", str(line_core)]
     try:
@@ -119,20 +110,11 @@ def _play(peer: Peer, line: subprocess.Popen[str]) -> float:
     """Let the line play; returns the CPU that the peer took meanwhile."""
     assert line.stdin is not None
     assert line.stdout is not None
-    pids = peer.pids()
-    for pid in pids:
-        _prefer(pid)
-    before_ns, begin_ns = sum(map(_cpu_ns, pids)), time.monotonic_ns()
+    output = line.stdout
     line.stdin.write("go\n")
     line.stdin.flush()
-    os.set_blocking(line.stdout.fileno(), False)
-    while not line.stdout.readline():
-        peer.take(POLL_S)
-    after_ns, end_ns = sum(map(_cpu_ns, pids)), time.monotonic_ns()
-    settled = time.monotonic() + SETTLE_S
-    while time.monotonic() < settled:
-        peer.take(POLL_S)
-    return (after_ns - before_ns) / (end_ns - begin_ns)
+    os.set_blocking(output.fileno(), False)
+    return watch(peer, lambda: not output.readline())[0]
 
 
 def _compare(peer: Peer, stamps: Sequence[Sequence[Stamp]], truths: Sequence[Truth], cpu: float) -> Result:
@@ -142,10 +124,10 @@ def _compare(peer: Peer, stamps: Sequence[Sequence[Stamp]], truths: Sequence[Tru
     for found, truth in zip(stamps, truths, strict=True):
         assert truth.lost == 0, f"{truth.lost} bytes were lost in the pty: nobody read it in time"
         for name, pattern in MARKERS.items():
-            truth_ns = _truth_ns(truth, pattern.encode(), first_character=peer.first_character)
+            left_ns = truth_ns(truth, pattern.encode(), first_character=peer.first_character)
             own = [stamp for stamp in found if stamp.marker == name]
-            missed += len(truth_ns) - len(own)
-            for stamp, true_ns in zip(own, truth_ns, strict=False):
+            missed += len(left_ns) - len(own)
+            for stamp, true_ns in zip(own, left_ns, strict=False):
                 errors_ns.append(stamp.t_ns - true_ns)
                 if stamp.uncertainty_ns is not None:
                     covered.append(0 <= stamp.t_ns - true_ns <= stamp.uncertainty_ns)
@@ -158,24 +140,6 @@ def _compare(peer: Peer, stamps: Sequence[Sequence[Stamp]], truths: Sequence[Tru
         early=sum(error < 0 for error in errors_ns),
         covered=sum(covered) / len(covered) if covered else None,
     )
-
-
-def _truth_ns(truth: Truth, pattern: bytes, *, first_character: bool) -> list[int]:
-    if not first_character:
-        return truth.find(pattern)
-    starts = [truth.data.rfind(b"\n", 0, match.start()) + 1 for match in re.finditer(pattern, truth.data)]
-    return [truth.left_ns(start) for start in starts]
-
-
-def _cpu_ns(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0])
-
-
-def _prefer(pid: int) -> None:
-    try:
-        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(PRIORITY))
-    except PermissionError:
-        print(f"pid {pid} runs without SCHED_FIFO", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A console stamped with labgrid's SerialDriver and `expect`, for bench/stamps.py: the time just after `expect` returned."""
+"""A console stamped with labgrid's SerialDriver and `expect`, for bench/stamps.py and bench/sim.py: the time just after `expect` returned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 from labgrid import Target
 from labgrid.driver import SerialDriver
 from labgrid.resource import RawSerialPort
-from stamps_line import MARKERS
 
 from lab.clock import MonotonicRaw
 
@@ -17,7 +16,7 @@ TIMEOUT_S = 30.0
 
 def main() -> None:
     """Expect the markers of `boots` boots on the port, then print their names and times as JSON."""
-    port, boots = sys.argv[1], int(sys.argv[2])
+    port, boots, markers = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
     clock = MonotonicRaw()
     target = Target("main")
     RawSerialPort(target, name=None, port=port, speed=115200)
@@ -26,7 +25,7 @@ def main() -> None:
     print("ready", flush=True)
     stamps = []
     for _ in range(boots):
-        for name, pattern in MARKERS.items():
+        for name, pattern in markers.items():
             console.expect(pattern, timeout=TIMEOUT_S)
             stamps.append((name, clock.now_ns()))
     print(json.dumps(stamps), flush=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from lab.clock import MonotonicRaw
 from virtual.pacer import Pacer
 from virtual.truth import TruthLog
-from virtual.uart import TX_FIFO_BYTES, UartAdapter
+from virtual.uart import UartAdapter
 
 SPEED_BD = 115200
 FIFO_BYTES = 16
@@ -61,7 +61,7 @@ async def play(adapter: UartAdapter, boots: int, dice: random.Random) -> None:
     text = boot_text()
 
     def when_idle() -> None:
-        if adapter.room == TX_FIFO_BYTES:
+        if not adapter.queued:
             sent.set()
 
     adapter.room_hook = when_idle

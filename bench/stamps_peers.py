@@ -1,4 +1,4 @@
-"""The programs that bench/stamps.py compares: how each is started, and when it says that a marker came."""
+"""The programs that bench/stamps.py and bench/sim.py compare: how each is started, and when it says that a marker came."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attrs import define, field, frozen
-from stamps_line import MARKERS
 
 from lab.boards import MomentPattern
 from lab.clock import MonotonicRaw
@@ -40,11 +39,26 @@ class Stamp:
     uncertainty_ns: int | None = None
 
 
+@frozen
+class Task:
+    """What the peers are given.
+
+    Attributes:
+        folder: for their files.
+        markers: name -> pattern, in the order in which they come in each boot.
+        fifo_bytes: what the console server is told of the adapters.
+    """
+
+    folder: Path
+    markers: Mapping[str, str]
+    fifo_bytes: int | None = None
+
+
 @define
 class ConsoleServer:
     """boardlab's console server, with one reader for each port in this process."""
 
-    folder: Path
+    task: Task
     name: str = "boardlab"
     first_character: bool = False
     _clients: list[ConsoleClient] = field(factory=list)
@@ -53,10 +67,10 @@ class ConsoleServer:
 
     def start(self, ports: Sequence[Path], _boots: int) -> None:
         """Start the server and attach to all ports."""
-        address = ensure_server(self.folder / "run")
-        for port in ports:
+        address = ensure_server(self.task.folder / "run")
+        for number, port in enumerate(ports):
             client = ConsoleClient(address)
-            info = client.open(port, fifo_bytes=16, name=port.name)
+            info = client.open(port, fifo_bytes=self.task.fifo_bytes, name=f"uart{number}")
             self._ports.append(client.attach(info.name, write=True))
             self._clients.append(client)
             self._events.append([])
@@ -75,7 +89,7 @@ class ConsoleServer:
 
     def stamps(self) -> list[list[Stamp]]:
         """The moments of each console."""
-        patterns = [MomentPattern(name=name, pattern=pattern) for name, pattern in MARKERS.items()]
+        patterns = [MomentPattern(name=name, pattern=pattern) for name, pattern in self.task.markers.items()]
         return [
             [
                 Stamp(moment.name, moment.t_ns, moment.uncertainty_ns)
@@ -93,7 +107,7 @@ class ConsoleServer:
 class Labgrid:
     """labgrid's SerialDriver and expect, one process for each port: it is not made for several in one."""
 
-    folder: Path
+    task: Task
     name: str = "labgrid SerialDriver + expect"
     first_character: bool = False
     _processes: list[subprocess.Popen[str]] = field(factory=list)
@@ -102,6 +116,7 @@ class Labgrid:
         """Start the processes and wait until they expect the first marker."""
         for port in ports:
             command = [sys.executable, str(BENCH / "stamps_labgrid.py"), str(port), str(boots)]
+            command.append(json.dumps(dict(self.task.markers)))
             self._processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         for process in self._processes:
             assert process.stdout is not None
@@ -131,7 +146,7 @@ class Labgrid:
 class Grabserial:
     """grabserial 2.0.4, one process for each port; it stamps the first character of a line, on the wall clock."""
 
-    folder: Path
+    task: Task
     name: str = "grabserial 2.0.4"
     first_character: bool = True
     _processes: list[subprocess.Popen[bytes]] = field(factory=list)
@@ -139,10 +154,12 @@ class Grabserial:
     def start(self, ports: Sequence[Path], _boots: int) -> None:
         """Start the processes and wait until they have opened their ports."""
         subprocess.run(["uv", "sync", "--quiet", "--frozen", "--project", str(BENCH / "peers")], check=True)
-        for port in ports:
+        for number, port in enumerate(ports):
             command = [str(GRABSERIAL), "-S", "-d", str(port), "-b", "115200", "-n", "-T", "-F", GRABSERIAL_TIME]
-            command += ["-Q", "-o", str(self._output(port.name))]
-            self._processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+            command += ["-Q", "-o", str(self._output(number))]
+            # It ends with a complaint of the interpreter about its thread on stdin.
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            self._processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, **quiet))
         for process, port in zip(self._processes, ports, strict=True):
             _wait_until_open(process, port)
 
@@ -162,13 +179,13 @@ class Grabserial:
             process.send_signal(signal.SIGINT)  # it then writes what it has
             process.wait()
         for number in range(len(self._processes)):
-            text = self._output(f"uart{number}").read_text(encoding="utf-8", errors="replace")
+            text = self._output(number).read_text(encoding="utf-8", errors="replace")
             lines = re.findall(r"^\[(\d{4}-\S+)\] (.*)$", text, re.MULTILINE)
             found.append(
                 [
                     Stamp(name, round(dt.datetime.strptime(at, GRABSERIAL_TIME).timestamp() * 1e9) + offset_ns)  # noqa: DTZ007  (local time is what it writes)
                     for at, line in lines
-                    for name, pattern in MARKERS.items()
+                    for name, pattern in self.task.markers.items()
                     if re.search(pattern, line)
                 ]
             )
@@ -180,8 +197,8 @@ class Grabserial:
             process.kill()
             process.wait()
 
-    def _output(self, port: str) -> Path:
-        return self.folder / f"grabserial-{port}.txt"
+    def _output(self, number: int) -> Path:
+        return self.task.folder / f"grabserial-{number}.txt"
 
 
 Peer = ConsoleServer | Labgrid | Grabserial

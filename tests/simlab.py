@@ -6,7 +6,6 @@ from attrs import define, field
 
 from virtual.line import Line
 from virtual.sim.board import SimBoard
-from virtual.sim.machine import FIFO_BYTES
 from virtual.sim.model import model
 from virtual.sim.trouble import Switching
 
@@ -28,8 +27,8 @@ class VirtualPort:
     changes: list[tuple[int, bool]] = field(factory=list)
 
     @property
-    def room(self) -> int:
-        return max(FIFO_BYTES - self.line.queued, 0)
+    def unsent(self) -> int:
+        return self.line.unsent(self.lab.now_ns)
 
     def transmit(self, data: bytes) -> None:
         self.line.push(data, self.lab.now_ns)

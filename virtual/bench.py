@@ -6,7 +6,6 @@ is killed, the kernel ends QEMU and pdudaemon with it.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import logging
@@ -17,12 +16,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from attrs import frozen
-
 from lab import boards
 from lab.clock import Clock, MonotonicRaw
 from lab.errors import BoardlabError, LabError
-from virtual import kinds, panel, straps, tasmota
+from virtual import kinds, panel, straps, tasmota, wanted
 from virtual.board import BoardFolder, Place, Power
 from virtual.http import Answer, Request, serve
 from virtual.outlet import Outlet
@@ -30,32 +27,15 @@ from virtual.pacer import Pacer
 from virtual.pdudaemon import PduDaemon, find
 from virtual.rails.wiring import BoardRails
 from virtual.state import ENV, BenchState, BoardState, hold, publish, withdraw
+from virtual.tcp import TcpUart
 from virtual.truth import TruthLog
 from virtual.uart import UartAdapter
+from virtual.wanted import Wanted
 
 STATUS_PATH = "/status"
 EXIT_TWICE = 3
 LOCK_PATIENCE_S = 1.0
 _log = logging.getLogger(__name__)
-
-
-@frozen
-class Wanted:
-    """What a bench shall have.
-
-    Attributes:
-        boards: (name, board type) of each.
-        switch_port: where its power switch listens; 0: anywhere. pdu_port: where its pdudaemon does.
-        idle_off_s: see `Outlet`.
-        latency_timer_ms: of every USB adapter.
-    """
-
-    folder: Path
-    boards: tuple[tuple[str, str], ...]
-    switch_port: int
-    pdu_port: int
-    idle_off_s: float
-    latency_timer_ms: float
 
 
 class Bench:
@@ -67,6 +47,7 @@ class Bench:
         self._pacer = Pacer(clock, asyncio.get_running_loop())
         self._truths: list[TruthLog] = []
         self.rails: list[BoardRails] = []
+        self._tcp: list[TcpUart] = []
         self.outlets = [self._outlet(name, type_name) for name, type_name in wanted.boards]
         self.states = [
             BoardState(
@@ -108,8 +89,28 @@ class Bench:
             return tasmota.failed(str(error))
         return tasmota.done(command.outlet, on=outlet.power is not Power.OFF)
 
+    async def listen(self) -> None:
+        """Let the rails' sensors be reached, and give every UART its TCP port, if they shall have some.
+
+        Raises:
+            LabStableError: a port is in use.
+        """
+        for rails, outlet in zip(self.rails, self.outlets, strict=True):
+            await rails.start(outlet)
+        port = self.wanted.tcp_port
+        if port is None:
+            return
+        for state, outlet in zip(self.states, self.outlets, strict=True):
+            for uart, adapter in outlet.adapters.items():
+                server = TcpUart(adapter.path)
+                self._tcp.append(server)
+                state.tcp[uart] = await server.listen(port)
+                port += bool(port)
+
     async def close(self) -> None:
         """Switch all boards off and unplug their adapters."""
+        for server in self._tcp:
+            await server.close()
         for outlet in self.outlets:
             await outlet.off()
             for adapter in outlet.adapters.values():
@@ -130,6 +131,7 @@ class Bench:
                 self._pacer,
                 truth if uart is board_type.console else self._log(folder.truth_of(uart.name), uart.speed_bd),
                 speed_bd=uart.speed_bd,
+                fifo_bytes=self.wanted.fifo_bytes,
                 latency_timer_ms=self.wanted.latency_timer_ms,
             )
             for uart in board_type.uarts
@@ -161,6 +163,8 @@ class Bench:
             "name": state.name,
             "type": state.type,
             "outlet": state.outlet,
+            "uarts": state.uarts,
+            "tcp": state.tcp,
             "power": outlet.power.value,
             "reason": outlet.reason,
             "straps": outlet.straps(),
@@ -182,8 +186,7 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
     async with contextlib.AsyncExitStack() as stack:
         bench = Bench(wanted, MonotonicRaw())
         stack.push_async_callback(bench.close)
-        for rails, outlet in zip(bench.rails, bench.outlets, strict=True):
-            await rails.start(outlet)
+        await bench.listen()
         server = await serve("127.0.0.1", wanted.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
@@ -209,6 +212,12 @@ def _prefer_real_time() -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
+def _allow_open_files() -> None:
+    """Take what the host allows: a UART has up to four files, and shells begin with 1024 for a process."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def _announce(wanted: Wanted, state: BenchState) -> None:
     """Write each board's environment into its folder, the first one's into the bench's too, and tell of the bench."""
     for board in state.boards:
@@ -223,29 +232,21 @@ def _announce(wanted: Wanted, state: BenchState) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bench as a process of its own; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m virtual.bench")
-    parser.add_argument("--dir", type=Path, required=True)
-    parser.add_argument("--board", action="append", required=True, metavar="NAME=TYPE")
-    parser.add_argument("--switch-port", type=int, default=0)
-    parser.add_argument("--pdu-port", type=int, required=True)
-    parser.add_argument("--idle-off", type=float, default=0.0)
-    parser.add_argument("--latency-timer-ms", type=float, default=1.0)
-    given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    named = tuple((name, kind) for name, _, kind in (board.partition("=") for board in given.board))
-    wanted = Wanted(given.dir, named, given.switch_port, given.pdu_port, given.idle_off, given.latency_timer_ms)
-    lock = hold(wanted.folder, LOCK_PATIENCE_S)
+    asked = wanted.read(arguments)
+    _allow_open_files()
+    lock = hold(asked.folder, LOCK_PATIENCE_S)
     if lock is None:
-        _log.error("another bench runs in %s", wanted.folder)
+        _log.error("another bench runs in %s", asked.folder)
         return EXIT_TWICE
-    withdraw(wanted.folder)
+    withdraw(asked.folder)
     try:
-        asyncio.run(run(wanted, lambda state: _announce(wanted, state)))
+        asyncio.run(run(asked, lambda state: _announce(asked, state)))
     except BoardlabError as error:
         _log.error("%s", error)
         return 1
     finally:
-        withdraw(wanted.folder)
+        withdraw(asked.folder)
         lock.close()
     return 0
 

@@ -21,9 +21,12 @@ from virtual.sim import commands as sim_commands
 from virtual.sim.environment import DEFAULT_SWITCH_PORT
 from virtual.sim.order import SimOptions, wishes
 from virtual.state import ENV, default_folder, expect, running
+from virtual.wanted import DEFAULT_FIFO_BYTES
 
 IDLE_OFF_S = 600.0  # a board that waits at the U-Boot prompt burns a core
 
+# Payload of a full-speed FTDI adapter's 64-byte USB packet (FTDI AN232B-04): a quarter of the work of 16-byte FIFOs.
+FTDI_BYTES = 62
 QEMU_TYPE = "qemu-virt"
 
 app = typer.Typer(
@@ -52,6 +55,12 @@ def up(
     latency_timer_ms: Annotated[
         float | None, typer.Option(help="of the USB adapters [default: qemu 1, sim 0]")
     ] = None,
+    fifo_bytes: Annotated[
+        int | None, typer.Option(help="what the USB adapters hand on at once [default: qemu 16, sim 62]")
+    ] = None,
+    tcp_port: Annotated[
+        int | None, typer.Option(help="give each UART a TCP port too, from this one on; 0: free ones (status --json)")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="start from new media and straps")] = False,
     count: Annotated[int, typer.Option(help="sim: how many boards of each type")] = 1,
     release: Annotated[str, typer.Option(help="sim: the release that they run [default: the newest]")] = "",
@@ -69,7 +78,7 @@ def up(
     types = board_type or []
     if kind == "sim":
         boards = wishes(SimOptions(types, count, release, seed, haste, scenario))
-        defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0)
+        defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0, FTDI_BYTES)
     elif kind == "qemu":
         if (count, release, seed, haste, scenario) != (1, "", 0, 1.0, None) or len(types) > 1:
             raise ConfigurationError(
@@ -77,7 +86,7 @@ def up(
             )
         chosen = types[0] if types else QEMU_TYPE
         boards = (control.Wish(name, chosen, kinds.load(chosen)),)
-        defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS)
+        defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS, DEFAULT_FIFO_BYTES)
     else:
         raise ConfigurationError(f"no kind {kind!r} of virtual boards; there are: qemu, sim")
     order = control.Order(
@@ -87,6 +96,8 @@ def up(
         pdu_port,
         defaults[1] if idle_off is None else idle_off,
         defaults[2] if latency_timer_ms is None else latency_timer_ms,
+        defaults[3] if fifo_bytes is None else fifo_bytes,
+        tcp_port,
         fresh,
         foreground,
     )

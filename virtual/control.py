@@ -20,6 +20,7 @@ from virtual import pdudaemon, ports
 from virtual.bench import STATUS_PATH
 from virtual.board import BoardFolder, BoardKind
 from virtual.state import LOG, BenchState, hold, running, withdraw
+from virtual.wanted import Wanted
 
 START_S = 60.0
 STOP_S = 30.0
@@ -46,8 +47,24 @@ class Order:
     pdu_port: int
     idle_off_s: float
     latency_timer_ms: float
+    fifo_bytes: int
+    tcp_port: int | None
     fresh: bool
     foreground: bool = False
+
+    def command(self, pdu_port: int) -> list[str]:
+        """What starts the bench, with its pdudaemon on this port."""
+        wanted = Wanted(
+            folder=self.folder,
+            boards=tuple((board.name, board.board_type) for board in self.boards),
+            switch_port=self.switch_port,
+            pdu_port=pdu_port,
+            idle_off_s=self.idle_off_s,
+            latency_timer_ms=self.latency_timer_ms,
+            fifo_bytes=self.fifo_bytes,
+            tcp_port=self.tcp_port,
+        )
+        return [sys.executable, "-m", "virtual.bench", *wanted.words()]
 
 
 def up(order: Order, report: Callable[[str], None]) -> BenchState:
@@ -66,8 +83,9 @@ def up(order: Order, report: Callable[[str], None]) -> BenchState:
     pdudaemon.find()
     port = order.pdu_port or ports.free_port()
     ports.require_free(port, "--pdu-port")
-    if order.switch_port:
-        ports.require_free(order.switch_port, "--switch-port")
+    for option, wanted_port in (("--switch-port", order.switch_port), ("--tcp-port", order.tcp_port)):
+        if wanted_port:
+            ports.require_free(wanted_port, option)
     try:
         order.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -78,7 +96,7 @@ def up(order: Order, report: Callable[[str], None]) -> BenchState:
         board.kind.prepare(BoardFolder(order.folder / board.name), fresh=order.fresh, report=report)
     if order.foreground:
         report("The bench runs here; Ctrl-C takes it down")
-        os.execv(sys.executable, _command(order, port))  # noqa: S606 - our own program
+        os.execv(sys.executable, order.command(port))  # noqa: S606 - our own program
     return _start(order, port)
 
 
@@ -127,7 +145,7 @@ def _start(order: Order, port: int) -> BenchState:
     log = order.folder / LOG
     with log.open("ab") as output:
         process = subprocess.Popen(
-            _command(order, port),
+            order.command(port),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -146,29 +164,20 @@ def _start(order: Order, port: int) -> BenchState:
     raise LabStableError(f"the bench did not start; the end of {log}:\n{tail}", failure="virtual_bench")
 
 
-def _command(order: Order, port: int) -> list[str]:
-    return [
-        *(sys.executable, "-m", "virtual.bench"),
-        *("--dir", str(order.folder)),
-        *(word for board in order.boards for word in ("--board", f"{board.name}={board.board_type}")),
-        *("--switch-port", str(order.switch_port)),
-        *("--pdu-port", str(port)),
-        *("--idle-off", str(order.idle_off_s)),
-        *("--latency-timer-ms", str(order.latency_timer_ms)),
-    ]
-
-
 def _check(order: Order) -> None:
     for board in order.boards:
         if not _NAME.fullmatch(board.name):
             raise ConfigurationError(
                 f"--name {board.name!r}: letters, digits, '.', '_' and '-', at most 64, no leading sign"
             )
-    for option, port in (("--pdu-port", order.pdu_port), ("--switch-port", order.switch_port)):
-        if not 0 <= port <= 65535:
+    named = (("--pdu-port", order.pdu_port), ("--switch-port", order.switch_port), ("--tcp-port", order.tcp_port))
+    for option, port in named:
+        if port is not None and not 0 <= port <= 65535:
             raise ConfigurationError(f"{option} {port}: 0 (a free one) to 65535")
     if order.idle_off_s < 0 or order.latency_timer_ms < 0:
         raise ConfigurationError("--idle-off and --latency-timer-ms: 0 or more")
+    if order.fifo_bytes < 1:
+        raise ConfigurationError(f"--fifo-bytes {order.fifo_bytes}: at least 1")
 
 
 def _same(order: Order, state: BenchState) -> None:

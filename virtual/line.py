@@ -61,6 +61,11 @@ class Line:
         """Bytes pushed and not yet handed on."""
         return self._queued
 
+    def unsent(self, now_ns: int) -> int:
+        """Bytes that have not left the transmitter by now, as far as the line is on time."""
+        left_ns = max(self._idle_ns - now_ns, 0)
+        return min(-(-left_ns * self._speed_bd // (BITS_PER_BYTE * 1_000_000_000)), self._queued)
+
     def set_speed(self, speed_bd: int, fifo_bytes: int) -> None:
         """Go on at another speed; it should be idle, since what is under way would change its speed too."""
         self._speed_bd = speed_bd
@@ -137,9 +142,9 @@ class Line:
         return burst.start_ns + self.duration_ns(burst.first + count)
 
     def _left_by(self, burst: _Burst, now_ns: int) -> int:
-        # +1: durations are rounded down to whole ns, so that the quotient alone could miss the byte that ends just now
+        # The largest count whose duration, which is rounded down to whole ns, is not above the elapsed time.
         elapsed_ns = now_ns - burst.start_ns + 1
-        sent = elapsed_ns * self._speed_bd // (BITS_PER_BYTE * 1_000_000_000) - burst.first
+        sent = (elapsed_ns * self._speed_bd - 1) // (BITS_PER_BYTE * 1_000_000_000) - burst.first
         return min(max(sent, 0), len(burst.data))
 
     def _full_ns(self) -> int | None:

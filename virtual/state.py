@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 import cattrs
-from attrs import asdict, frozen
+from attrs import asdict, field, frozen
 
 from lab.errors import ConfigurationError, LabStableError
 
@@ -32,6 +32,7 @@ class BoardState:
         straps: the folder with a file per boot-mode strap.
         rails: the socket of the I2C bus with the rails' sensors; empty where it has none, as the next two.
         iiod: host:port of an iiod with the same sensors. automation: the link to the pty of its Automation Interface.
+        tcp: UART -> host:port, where it also has a TCP port.
     """
 
     name: str
@@ -43,6 +44,7 @@ class BoardState:
     rails: str = ""
     iiod: str = ""
     automation: str = ""
+    tcp: dict[str, str] = field(factory=dict)
 
 
 @frozen

@@ -74,7 +74,17 @@ class UartAdapter:
     @property
     def room(self) -> int:
         """How many bytes the transmit FIFO can take now."""
-        return max(TX_FIFO_BYTES - self._to_host.line.queued, 0)
+        return max(TX_FIFO_BYTES - self.unsent, 0)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of the board that have not left the transmitter."""
+        return self._to_host.line.unsent(self.pacer.clock.now_ns())
+
+    @property
+    def queued(self) -> int:
+        """Bytes of the board that were not delivered yet."""
+        return self._to_host.line.queued
 
     def transmit(self, data: bytes) -> None:
         """The board sends `data`; the line takes more than its FIFO holds, `room` is for boards that care."""

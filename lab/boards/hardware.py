@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from attrs import field, frozen, validators
 
+from lab.boards.release import names_fields
+
 
 @frozen
 class Identity:
@@ -16,6 +18,7 @@ class Identity:
         chip: family and silicon revision, as U-Boot prints them.
         cpus, cpu_mhz, memory_mib: as Linux sees them.
         mcu: the platform device of the processor that MCU-only keeps running; empty where there is none.
+        assumed: fields without a public source: chosen in the likeness of other boards.
     """
 
     hostname: str
@@ -26,6 +29,7 @@ class Identity:
     cpus: int = field(default=1, validator=validators.ge(1))
     cpu_mhz: int = field(default=1000, validator=validators.gt(0))
     memory_mib: int = field(default=1024, validator=validators.gt(0))
+    assumed: list[str] = field(factory=list, validator=names_fields)
 
 
 @frozen

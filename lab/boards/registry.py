@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ def names() -> list[str]:
     return sorted(path.stem for path in _types().glob("*.toml") if path.stem != COMMON)
 
 
+@cache
 def load(name: str) -> BoardType:
-    """The board type of that name.
+    """The board type of that name, read once: whoever asks again gets the same.
 
     Raises:
         ConfigurationError: no such type, or its file is wrong.

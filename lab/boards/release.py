@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from attrs import Factory, field, frozen, validators
+from attrs import Attribute, AttrsInstance, Factory, field, fields, frozen, validators
 
 LOW_POWER_SELECTIONS = ("none", "wakeup_device", "qos_ms", "qos_us")
+
+
+def names_fields(instance: AttrsInstance, attribute: Attribute[list[str]], value: list[str]) -> None:
+    """Validate that a list names other fields of its record."""
+    known = {each.name for each in fields(type(instance))} - {attribute.name}
+    unknown = [name for name in value if name not in known]
+    if unknown:
+        raise ValueError(f"{attribute.name} names {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
 
 
 @frozen
@@ -70,6 +78,7 @@ class Release:
         device: "GP", or the security state that the chip says ("HS-FS", "HS-SE").
         kernel: what `uname -r` says.
         distribution: what greets at the login prompt, e.g. "Arago 2025.01".
+        assumed: fields without a public source: chosen in the likeness of other boards and releases.
         low_power: how MCU-only is selected before a suspend: not at all, by making the MCU core a wake-up device, or by
             the CPU's resume latency in milliseconds (10.x) or microseconds (11.0 on).
     """
@@ -84,3 +93,4 @@ class Release:
     device: str = "GP"
     low_power: str = field(default="none", validator=validators.in_(LOW_POWER_SELECTIONS))
     published: Published = Published()
+    assumed: list[str] = field(factory=list, validator=names_fields)

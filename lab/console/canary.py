@@ -2,7 +2,8 @@
 
 Between a driver and read(2) the kernel passes bytes on in a worker thread of ordinary priority (flush_to_ldisc on the
 unbound workqueue, drivers/tty/tty_buffer.c). On a busy host that worker waits for a processor, and nothing that this
-process can see of itself tells. So it sends a byte through a pty of its own now and then, and looks when it arrives.
+process can see of itself tells. So it sends byte after byte through a pty of its own, and looks when each arrives. It
+does so as long as bytes came lately, and above all while none come: they may be waiting for that worker.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import os
 import tty
 
-INTERVAL_NS = 10_000_000  # while bytes come: often enough to see what they went through, and a thousandth of the CPU
+from lab.console.model import LATE_WINDOW_NS, NS_PER_S
+
+INTERVAL_NS = 4_000_000  # some 250 looks in the second that counts for a stamp, for a hundredth of a core
 
 
 class Canary:
@@ -28,6 +31,17 @@ class Canary:
         os.set_blocking(self.fd, False)
         self._sent_ns: int | None = None
         self._next_ns = 0
+        self._until_ns = 0
+
+    def bytes_came(self, now_ns: int) -> None:
+        """Somebody's bytes were read: go on sending for as long as the evidence counts."""
+        self._until_ns = now_ns + LATE_WINDOW_NS
+
+    def timeout_s(self, now_ns: int) -> float | None:
+        """How long the loop may sleep before the next byte is due; None: none is."""
+        if self._sent_ns is not None or now_ns >= self._until_ns:
+            return None
+        return max(self._next_ns - now_ns, 0) / NS_PER_S
 
     def send(self, now_ns: int) -> None:
         """Send a byte, unless one is on its way or it is too early for the next."""

@@ -74,14 +74,18 @@ class ConsoleServer:
         gc.collect()
         gc.freeze()
         gc.disable()  # a collection in the loop would be a late stamp
-        now, poll, backlog, courier = self._clock.now_ns, self._epoll.poll, self._backlog, self._courier
+        now, poll, backlog = self._clock.now_ns, self._epoll.poll, self._backlog
+        courier, canary = self._courier, self._canary
         looked_ns = now()
         while not self._stopping:
             asked_ns = now()
-            events = poll(0 if backlog else courier.timeout_s(asked_ns))
+            canary_s = canary.timeout_s(asked_ns)
+            events = poll(0 if backlog else _sooner(canary_s, courier.timeout_s(asked_ns)))
             busy_ns, looked_ns = asked_ns - looked_ns, now()
             if events:
                 self._handle(events, looked_ns, busy_ns)
+            if canary_s is not None:
+                canary.send(looked_ns)
             if not courier.deliver(looked_ns) and backlog:
                 self._publish()
             while len(backlog) > BACKLOG_CHUNKS:
@@ -189,7 +193,7 @@ class ConsoleServer:
 
     def _publish(self) -> None:
         port, t_ns, data = self._backlog.popleft()
-        self._canary.send(t_ns)
+        self._canary.bytes_came(t_ns)
         near = self._late.t_ns and t_ns - self._late.t_ns <= LATE_WINDOW_NS
         port.publish(t_ns, data, self._late if near else None)
 
@@ -225,3 +229,10 @@ class ConsoleServer:
         self._canary.close()
         self._epoll.close()
         _log.info("pid %d ended", os.getpid())
+
+
+def _sooner(one_s: float | None, other_s: float | None) -> float | None:
+    """The shorter of two waits; None: for ever."""
+    if one_s is None or other_s is None:
+        return other_s if one_s is None else one_s
+    return min(one_s, other_s)

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from attrs import field, frozen, validators
 
 BITS_PER_BYTE = 10  # 8N1: one start bit, eight data bits, one stop bit
+USB_PACKET_BYTES = (
+    64  # of a full-speed adapter (USB 2.0, 5.8.3); a faster one does not fill its larger ones at a console
+)
 RX_TIMEOUT_BYTES = 4  # a 16550 hands over a partly filled FIFO after four characters of silence (PC16550D data sheet)
 NS_PER_S = 1_000_000_000
 LATE_WINDOW_NS = NS_PER_S  # evidence of lateness counts for stamps so long after it: a busy host stays busy
@@ -98,6 +101,11 @@ class LineTiming:
     def hold_ns(self) -> int:
         """How old the first byte of a read may be when the reader is not late: adapter latency and a full FIFO."""
         return self.adapter_latency_ns + self.bytes_ns(self.fifo_bytes)
+
+    @property
+    def handover_bytes(self) -> int:
+        """The most that the adapter hands on at once: its FIFO or a USB packet, and what comes within its latency."""
+        return max(self.fifo_bytes, USB_PACKET_BYTES) + self.adapter_latency_ns // self.bytes_ns(1)
 
     @property
     def delivery_ns(self) -> int:

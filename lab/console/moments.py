@@ -15,7 +15,9 @@ before its bytes arrived, so a stamp is never early. It is late by at most `unce
 - the adapter's latency, and four characters where a FIFO waits for more (`LineTiming.delivery_ns`);
 - one byte time, for bytes behind the marker that came after a pause;
 - scheduling: the usual allowance of the reading process (`LineTiming.scheduling_ns`), and the evidence of worse that was
-  recorded in the second before (`Lateness`), of which no more than the time since the previous read counts;
+  recorded in the second before (`Lateness`), of which no more counts than these bytes can have waited since the previous
+  read: the time since then, less what the line needed to bring them;
+- a read of more than an adapter hands on at once was held up, and may have waited for all of that time;
 - backlog: if the read brought more than the line could since the previous read, by so much the way was late.
 """
 
@@ -82,8 +84,10 @@ class MomentFinder:
         backlog_ns = 0
         if self._previous is not None:
             since_ns = chunk.t_ns - self._previous.t_ns
-            late_ns = min(late_ns, since_ns)
-            backlog_ns = max(0, timing.bytes_ns(len(chunk.data)) - since_ns - timing.hold_ns)
+            spare_ns = since_ns + timing.hold_ns - timing.bytes_ns(len(chunk.data))
+            waited_ns = min(since_ns, max(0, spare_ns))
+            late_ns = waited_ns if len(chunk.data) > timing.handover_bytes else min(late_ns, waited_ns)
+            backlog_ns = max(0, -spare_ns)
         return timing.delivery_ns + timing.bytes_ns(1) + timing.scheduling_ns + late_ns + backlog_ns
 
     def _forget(self) -> None:

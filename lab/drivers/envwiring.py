@@ -17,7 +17,11 @@ from labgrid.factory import target_factory
 from labgrid.resource import Resource
 from labgrid.strategy import Strategy
 
+from lab import boards
 from lab.drivers.bootmodedriver import BootModeDriver
+from lab.drivers.railsensors import RailSensors
+from lab.errors import ConfigurationError
+from lab.power import from_env
 
 _SLOW_RAW = "NetworkSerialPort"
 _REMOTE = "RemotePlace"
@@ -50,6 +54,7 @@ def problems(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[s
         yield from _arguments(entry)
     yield from _ports(resources)
     yield from _twice((*resources, *drivers))
+    yield from _rails(resources, drivers)
     if any(entry.cls.__name__ == _REMOTE for entry in resources):
         return  # what the place has is known only once the coordinator has told
     for number, driver in enumerate(drivers):
@@ -90,6 +95,17 @@ def _ports(resources: Sequence[Entry]) -> Iterator[str]:
                 "and its bytes have no stamps; connect the adapter to this host, or use `protocol: rfc2217` for what is "
                 "not timed"
             )
+
+
+def _rails(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[str]:
+    """Rails that cannot be measured, for the board type that the strategy names."""
+    types = [str(entry.arguments["board_type"]) for entry in drivers if "board_type" in entry.arguments]
+    for entry in resources:
+        if issubclass(entry.cls, RailSensors) and types and types[0] in boards.names():
+            try:
+                from_env("this board", board_type=boards.load(types[0]), **{"rails": {}, **entry.arguments})
+            except ConfigurationError as error:
+                yield f"{entry.place}: {error}"
 
 
 def _twice(entries: Sequence[Entry]) -> Iterator[str]:

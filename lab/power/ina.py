@@ -15,7 +15,7 @@ from lab.power.timing import Setting, choose
 POLL_SHARE: Final = 0.6  # of a sample's time, so that a poll may come 0.4 of it late: by 0.45 ms at the top rate
 SLOW_NS: Final = 20_000_000  # longer samples are looked for twenty times each
 STALE_PERIODS: Final = 4
-CHECK_NS: Final = 200_000_000  # so often the settings of one sensor are looked at
+CHECK_NS: Final = 100_000_000  # so often the settings of one sensor are looked at
 
 
 class InaSensor:

@@ -8,6 +8,7 @@ reaches the one that measures, which then ends it. An error is one line on stder
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import select
 import signal
@@ -51,6 +52,7 @@ def record(config: PowerConfig, wanted: Range, path: Path) -> None:
     clock = MonotonicRaw()
     sensor = open_sensor(config)
     scheduling = raise_priority()
+    gc.disable()  # nothing here makes cycles, and a collection would make a poll late
     recorder = Recorder(config, sensor, wanted, path, clock, scheduling.text)
     period_ns = recorder.poll_ns
     due_ns = clock.now_ns()

@@ -19,7 +19,7 @@ from lab.power.i2c import NackError, Register, gone
 _LENGTH: Final = struct.Struct("<H")
 _MESSAGE: Final = struct.Struct("<BBH")
 _ANSWER: Final = struct.Struct("<Hi")
-_PATIENCE_S: Final = 10.0  # a bench on a busy host
+_PATIENCE_S: Final = 10  # a bench on a busy host
 
 
 class SocketBus:
@@ -33,7 +33,8 @@ class SocketBus:
         """
         self.name = f"unix:{path}"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(_PATIENCE_S)
+        # A time-out of Python's would cost a poll(2) before each call.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _PATIENCE_S, 0))
         try:
             folder = os.open(Path(path).parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             try:  # through /proc a path may be longer than the 107 bytes of a socket's address

@@ -50,6 +50,7 @@ def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, ob
             env=Path(env.config_file),
             images=images,
             clock=MonotonicRaw(),
+            console=strategy.console.port.port,
         ),
     )
 

@@ -12,19 +12,28 @@ from pathlib import Path
 
 from lab.boards import BoardType
 from lab.clock import Clock
+from lab.console.serialport import is_pty
 from lab.errors import ConfigurationError
 
 _BLOCK = 1 << 20
 
 
 def collect(
-    *, board_type: BoardType, board: str, release: str, env: Path, images: Mapping[str, Path], clock: Clock
+    *,
+    board_type: BoardType,
+    board: str,
+    release: str,
+    env: Path,
+    images: Mapping[str, Path],
+    clock: Clock,
+    console: str | None = None,
 ) -> dict[str, object]:
     """The provenance of a run.
 
     Args:
         env: the labgrid environment; its hash tells whether two runs used the same.
         images: name -> file, as the environment's `images:` has them; each is hashed.
+        console: its device; a board on a pseudo terminal is no real one, whatever its type.
 
     Raises:
         ConfigurationError: a named image cannot be read.
@@ -33,7 +42,7 @@ def collect(
         "board_type": board_type.name,
         "board_title": board_type.title,
         "board": board,
-        "virtual": board_type.virtual,
+        "virtual": board_type.virtual or (console is not None and is_pty(Path(console))),
         "release": release,
         "host": socket.gethostname(),
         "host_kernel": platform.release(),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import requests
+import yaml
 from labgrid.environment import Environment
 from measuring_lab import Lab, running_lab
-from virtual_bench import lab_virtual
+from virtual_bench import lab_virtual, running_bench
 
 from lab import boards
 from lab.results import Attempt, open_store
@@ -42,7 +46,9 @@ def measured(lab: Lab, *arguments: str, board: str = BOARD) -> list[Attempt]:
     process = lab.pytest("--lg-env", str(env), *arguments)
     assert process.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
     with open_store(lab.environ["LAB_DB"]) as store:
-        return list(store.attempts(store.runs()[0].id))
+        run = store.runs()[0]
+        assert run.provenance["virtual"] is True
+        return list(store.attempts(run.id))
 
 
 def panel(lab: Lab, path: str) -> str:
@@ -109,6 +115,40 @@ def test_a_strap_is_a_relay_behind_http(lab: Lab) -> None:
     assert requests.get(panel(lab, "nobody/straps/bit0"), timeout=5).status_code == 404
 
 
+@pytest.fixture
+def _usual_limit_of_open_files() -> Iterator[None]:
+    """As a shell has it, whatever this session was given."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("_usual_limit_of_open_files")
+def test_sixty_four_boards_come_up_with_environments_a_pdu_outlet_and_tcp_ports_each(tmp_path: Path) -> None:
+    words = ("--type", "am62xx_sk", "--count", "64", "--haste", HASTE, "--tcp-port", "0")
+    with running_bench(tmp_path / "bench", "sim", *words) as bench:
+        boards = bench.state.boards
+        assert [board.outlet for board in boards] == list(range(1, 65))
+        for board in boards:
+            env = yaml.safe_load((bench.folder / board.name / "env.yaml").read_text().replace("!template ", ""))
+            resources = {name: words for item in env["targets"]["main"]["resources"] for name, words in item.items()}
+            assert resources["PDUDaemonPort"]["index"] == board.outlet
+            assert Path(resources["RawSerialPort"]["port"]).resolve() == Path(board.uarts["main0"]).resolve()
+            assert set(board.tcp) == set(board.uarts)
+        last = boards[-1]
+        host, _, port = last.tcp["main0"].partition(":")
+        with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as console:
+            assert bench.power("on", outlet=64) == 200
+            said = b""
+            while b"-evm login: " not in said:
+                said += console.recv(4096)
+        assert said.count(b"U-Boot SPL") == 2
+        states = json.loads(lab_virtual("status", "--dir", bench.folder, "--json").stdout)["boards"]
+        assert [state["power"] for state in states] == ["off"] * 63 + ["on"]
+        assert states[-1]["tcp"] == last.tcp
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -133,6 +173,8 @@ def test_a_wrong_order_is_refused_in_one_line(lab: Lab, words: tuple[str, ...], 
         (("--count", "0"), "--count 0"),
         (("--haste", "0"), "--haste 0"),
         (("--scenario", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
+        (("--fifo-bytes", "0"), "--fifo-bytes 0"),
+        (("--tcp-port", "70000"), "--tcp-port 70000"),
     ],
 )
 def test_up_refuses_wrong_options_before_anything_starts(tmp_path: Path, words: tuple[str, str], says: str) -> None:

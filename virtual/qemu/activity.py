@@ -53,7 +53,7 @@ class Activity:
         self._mode = ""  # that it was told to enter, and is in when it falls still
         self._still = 0
         self._asleep = False
-        self._cpu_ns = self._taken_ns()
+        self._taken_ns = self._taken()
         self._looked_ns = clock.now_ns()
         tell(BOOT, self._looked_ns)
         self._task = asyncio.get_running_loop().create_task(self._watch())
@@ -77,11 +77,11 @@ class Activity:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            now_ns, cpu_ns = self._clock.now_ns(), self._taken_ns()
-            taken_ns = cpu_ns - self._cpu_ns
-            share = taken_ns / max(1, now_ns - self._looked_ns)
-            self._cpu_ns, self._looked_ns = cpu_ns, now_ns
-            self._tell(self._state(taken_ns, share), now_ns)
+            now_ns, (ran_ns, wanted_ns) = self._clock.now_ns(), self._taken()
+            ran, wanted = ran_ns - self._taken_ns[0], wanted_ns - self._taken_ns[1]
+            share = wanted / max(1, now_ns - self._looked_ns)
+            self._taken_ns, self._looked_ns = (ran_ns, wanted_ns), now_ns
+            self._tell(self._state(ran, share), now_ns)
 
     def _look_for_mode(self, data: bytes) -> None:
         self._text = (self._text + data)[-_KEPT_BYTES:]
@@ -94,8 +94,8 @@ class Activity:
         self._asleep, self._mode = False, ""
         self._tell(IDLE, self._clock.now_ns())
 
-    def _state(self, taken_ns: int, share: float) -> str:
-        self._still = self._still + 1 if taken_ns < _STILL_NS else 0
+    def _state(self, ran_ns: int, share: float) -> str:
+        self._still = self._still + 1 if ran_ns < _STILL_NS else 0
         if self._mode and self._still >= _ASLEEP_LOOKS:
             self._asleep = True
             return self._mode
@@ -103,10 +103,15 @@ class Activity:
             self._asleep, self._mode = False, ""
         return (BUSY if share > _BUSY_SHARE else IDLE) if self._booted else BOOT
 
-    def _taken_ns(self) -> int:
-        """CPU time of all of QEMU's threads (Documentation/scheduler/sched-stats)."""
-        taken = 0
+    def _taken(self) -> tuple[int, int]:
+        """For how long QEMU's threads ran, and for how long they wanted to (Documentation/scheduler/sched-stats).
+
+        On a busy host a busy board runs less than it wants.
+        """
+        ran = waited = 0
         with contextlib.suppress(OSError, ValueError, IndexError):  # it ends, or a thread does
             for task in self._tasks.iterdir():
-                taken += int((task / "schedstat").read_text().split()[0])
-        return taken
+                words = (task / "schedstat").read_text().split()
+                ran += int(words[0])
+                waited += int(words[1])
+        return ran, ran + waited

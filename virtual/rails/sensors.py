@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from attrs import define, field
 
@@ -12,8 +12,6 @@ from virtual.rails.ina231 import Ina231
 from virtual.rails.levels import Wired, levels, wired
 from virtual.rails.load import Load
 from virtual.sim.dice import dice
-
-NO_NOTE: Final = lambda _t_ns, _text: None  # noqa: E731 - a default
 
 
 class RailTrouble(Protocol):
@@ -40,6 +38,9 @@ class RailTrouble(Protocol):
         ...
 
 
+def _no_note(_t_ns: int, _text: str) -> None: ...
+
+
 def _no_troubles() -> Sequence[RailTrouble]:
     return ()
 
@@ -61,7 +62,7 @@ class Rails:
     release: str
     seed: int = 0
     troubles: Callable[[], Sequence[RailTrouble]] = _no_troubles
-    note: Callable[[int, str], None] = NO_NOTE
+    note: Callable[[int, str], None] = _no_note
     wired: list[Wired] = field(init=False)
     load: Load = field(init=False)
     _chips: dict[int, _Soldered] = field(init=False)

@@ -184,8 +184,8 @@ class _Wire:
     board: SimBoard
 
     @property
-    def room(self) -> int:
-        return self.port.room
+    def unsent(self) -> int:
+        return self.port.unsent
 
     def transmit(self, data: bytes) -> None:
         self.port.transmit(self.board.transmit(self.name, data))

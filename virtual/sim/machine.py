@@ -12,15 +12,15 @@ from virtual.line import BITS_PER_BYTE
 from virtual.sim.program import NS_PER_S, Drain, Effect, Hear, Pause, Program, Say, Typed
 
 FIFO_BYTES = 64  # of the K3's and the AM437x's UARTs (omap8250), each direction
-_BEHIND_BYTES = 8  # how long to wait again when the line turns out to be behind
+_REFILL_BYTES = 8  # room in the FIFO at which its interrupt asks for more
 
 
 class Port(Protocol):
     """A UART's transmitter (virtual.uart.UartAdapter is one)."""
 
     @property
-    def room(self) -> int:
-        """How many bytes it can take now; 0: it is still busy."""
+    def unsent(self) -> int:
+        """How many bytes it still has to send."""
         ...
 
     def transmit(self, data: bytes) -> None:
@@ -145,8 +145,9 @@ class Machine:
         while (due := self.deadline_ns()) is not None and due <= now_ns:
             task = next(task for task in self._tasks if task.wake_ns == due)
             self.now_ns = max(self.now_ns, due)
-            if task.busy and self._ports[task.busy].room <= 0:
-                task.wake_ns = self.now_ns + self._duration_ns(task.busy, _BEHIND_BYTES)
+            unsent = self._ports[task.busy].unsent if task.busy else 0
+            if unsent >= FIFO_BYTES:  # the line is behind
+                task.wake_ns = self.now_ns + self._duration_ns(task.busy, unsent - FIFO_BYTES + _REFILL_BYTES)
             else:
                 self._step(task)
 
@@ -180,7 +181,7 @@ class Machine:
     def _say(self, uart: str, data: bytes) -> int:
         self._free_ns[uart] = max(self._free_ns[uart], self.now_ns) + self._duration_ns(uart, len(data))
         self._ports[uart].transmit(data)
-        return max(self.now_ns, self._free_ns[uart] - self._duration_ns(uart, FIFO_BYTES))
+        return max(self.now_ns, self._free_ns[uart] - self._duration_ns(uart, FIFO_BYTES - _REFILL_BYTES))
 
     def _take(self, uarts: tuple[str, ...]) -> Typed | None:
         for uart in uarts:

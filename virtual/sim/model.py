@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from importlib import resources
 from typing import Any
 
 import cattrs
-from attrs import frozen
+from attrs import field, frozen
 
 from lab import boards
 from lab.boards import BoardType, Identity, Release
+from lab.boards.release import names_fields
 from lab.errors import ConfigurationError
 from virtual.sim.timing import Profile, profile
 
@@ -25,6 +27,7 @@ class Family:
         uart_base: address of the console's UART. earlycon: the kernel's parameter for it.
         kernel: file name and size of the kernel, fdt: of its device tree.
         soc_family: as the kernel's chip driver prints it.
+        assumed: fields without a public source.
     """
 
     profile: str
@@ -37,6 +40,7 @@ class Family:
     fdt_bytes: int
     soc_family: str
     core: str = ""
+    assumed: list[str] = field(factory=list, validator=names_fields)
 
 
 @frozen
@@ -77,6 +81,7 @@ class Model:
         return ""
 
 
+@cache
 def model(board_type: str, release: str | None = None) -> Model:
     """The model of a board type; the newest release unless told which.
 
@@ -98,9 +103,10 @@ def model(board_type: str, release: str | None = None) -> Model:
     return Model(board, board.identity, name, board.releases[name], family, profile(family.profile))
 
 
-def simulated() -> list[str]:
+@cache
+def simulated() -> tuple[str, ...]:
     """The board types that can be simulated."""
-    return [name for name in boards.names() if (board := boards.load(name)).identity and board.releases]
+    return tuple(name for name in boards.names() if (board := boards.load(name)).identity and board.releases)
 
 
 def _families() -> dict[str, Family]:

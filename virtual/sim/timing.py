@@ -1,8 +1,8 @@
 """How long the stages of a boot take on a simulated board: distributions, drawn anew for every cycle.
 
 From "Starting kernel" to the login prompt it is the figure that the guide of the release published for the medium,
-where there is one. Everything else has no public figure and is made up in the size of public boot logs
-(`data/timing.toml`).
+where there is one. Everything else is in `data/timing.toml`, each figure with its source; most are assumed, in the size
+of public boot logs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,22 @@ import tomllib
 from importlib import resources
 
 import cattrs
-from attrs import frozen
+from attrs import field, frozen, validators
 
 from lab.boards import Release
 from virtual.sim.dice import Normal
 from virtual.sim.program import NS_PER_S
+
+
+@frozen
+class Sourced(Normal):
+    """A distribution, or only its mean, and where it is from.
+
+    Attributes:
+        source: of the figures; "assumed" where there is no public one.
+    """
+
+    source: str = field(kw_only=True, validator=validators.min_len(1))
 
 
 @frozen
@@ -31,16 +42,16 @@ class Profile:
         load_mib_s: medium -> what U-Boot reads from it, where nothing is published.
     """
 
-    rom: Normal
-    spl: Normal
-    tfa: Normal
-    uboot: Normal
-    entry: Normal
-    early: Normal
-    kernel: Normal
-    boot: dict[str, Normal]
-    shell_boot: dict[str, Normal]
-    load_mib_s: dict[str, float]
+    rom: Sourced
+    spl: Sourced
+    tfa: Sourced
+    uboot: Sourced
+    entry: Sourced
+    early: Sourced
+    kernel: Sourced
+    boot: dict[str, Sourced]
+    shell_boot: dict[str, Sourced]
+    load_mib_s: dict[str, Sourced]
 
 
 @frozen

@@ -122,6 +122,11 @@ def test_an_unknown_type_lists_what_there_is() -> None:
             "published.boot_s = { sd = { mean = 3.0, min = 1.0, max = 2.0 } }\n[media]",
             "min <= mean <= max",
         ),
+        (
+            "[media]",
+            '[releases.r]\nuboot = "1"\nkernel = "1"\ndistribution = "1"\nassumed = ["kernels"]\n[media]',
+            "assumed names kernels; there are: bl31",
+        ),
         ("pattern = 'x login: '", "pattern = '('", "regular expression"),
         ('name = "x"', "name = ", "not TOML"),
     ],

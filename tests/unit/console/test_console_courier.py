@@ -100,3 +100,17 @@ def test_a_canary_tells_how_long_its_byte_has_been_going() -> None:
     canary.send(NOW_NS + CANARY_INTERVAL_NS)
     assert canary.late_ns(NOW_NS + CANARY_INTERVAL_NS + 7) == 7
     canary.close()
+
+
+def test_a_canary_wants_to_go_on_for_a_second_after_the_last_bytes_and_then_lets_the_loop_sleep() -> None:
+    canary = Canary()
+    assert canary.timeout_s(NOW_NS) is None
+    canary.bytes_came(NOW_NS)
+    assert canary.timeout_s(NOW_NS) == 0.0
+    canary.send(NOW_NS)
+    assert canary.timeout_s(NOW_NS + CANARY_INTERVAL_NS) is None, "its byte is on its way, and epoll tells of it"
+    assert select.select([canary.fd], [], [], 10)[0]
+    canary.arrived()
+    assert canary.timeout_s(NOW_NS + 1_000_000) == (CANARY_INTERVAL_NS - 1_000_000) / 1e9
+    assert canary.timeout_s(NOW_NS + 1_000_000_000) is None
+    canary.close()

@@ -256,6 +256,24 @@ def test_a_read_that_brings_more_than_the_line_could_is_less_sure() -> None:
     assert uncertainty_ns(previous, much) == pytest.approx(USUAL_NS + surplus_ns, abs=4)
 
 
+def test_a_read_of_more_than_an_adapter_hands_on_at_once_was_held_up_and_may_have_waited_since_the_one_before() -> (
+    None
+):
+    for count, held in ((76, True), (75, False)):  # a USB packet, and what comes in the latency of a millisecond
+        previous = Chunk(LOGIN.t_ns - 20_000_000, -1, b"\n")
+        much = Chunk(LOGIN.t_ns, 0, b"x" * (count - 7) + b"login: ")
+        waited_ns = 20_000_000 + TIMING.hold_ns - TIMING.bytes_ns(count)
+        assert uncertainty_ns(previous, much) == pytest.approx(USUAL_NS + (waited_ns if held else 0), abs=4)
+
+
+def test_evidence_of_lateness_counts_no_further_than_the_line_was_busy_with_these_bytes() -> None:
+    late = Lateness(LOGIN.t_ns, 0, 7_000_000)
+    previous = Chunk(LOGIN.t_ns - 3_000_000, -1, b"x")
+    much = Chunk(LOGIN.t_ns, 0, b"x" * 33 + b"login: ")
+    waited_ns = 3_000_000 + TIMING.hold_ns - TIMING.bytes_ns(40)
+    assert uncertainty_ns(previous, late, much) == pytest.approx(USUAL_NS + waited_ns, abs=4)
+
+
 def test_a_gap_cuts_the_line_and_what_is_known_of_the_read_before() -> None:
     events: list[Event] = [Chunk(1, 0, b"log"), Gap(2, 3, Kind.LOST, 5), Chunk(10**9, 3, b"in: ")]
     assert positions(events, "login: ") == []

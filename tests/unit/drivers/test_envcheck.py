@@ -37,6 +37,13 @@ def problems(tmp_path: Path, old: str, new: str, text: str = AM62) -> list[str]:
         (DRIVERS, DRIVERS.replace("http: B3", "htpp: B3"), "it has no slot 'htpp'; its slots are: http"),
         (DRIVERS, DRIVERS * 2, "there are two called 'B3'"),
         (
+            "address: 0x4c",
+            "adress: 0x4c",
+            "RailSensors: the rails of this board: rail 'soc_dvdd_3v3': unknown key 'adress'",
+        ),
+        ("address: 0x4c", "address: 0x45", "address 0x45 is another rail's too"),
+        ("backend: ina231", "backend: ina230", "'backend' must be in ('ina231', 'ina226',"),
+        (
             CONSOLE,
             CONSOLE + "      - SerialDriver: {bindings: {port: mcu}}\n",
             "console may be any of: StampedConsoleDriver, SerialDriver",

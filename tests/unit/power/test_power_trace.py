@@ -11,7 +11,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import ConfigurationError, TestStableError
+from lab.errors import ConfigurationError, LabStableError, TestStableError
 from lab.metrics import Flag
 from lab.power import Mark, PowerConfig, RailConfig, Trace
 from lab.power.model import Channel, Reading
@@ -95,6 +95,11 @@ def test_what_is_no_trace_is_refused_with_what_to_do(tmp_path: Path) -> None:
         Trace.open(tmp_path / "nothing")
     with pytest.raises(ConfigurationError, match="cannot be written"):
         TraceWriter(tmp_path / "no" / "a.trace", META)
+
+
+def test_a_full_disk_is_an_error_of_the_lab() -> None:
+    with pytest.raises(LabStableError, match="/dev/full: cannot be written: No space left on device"):
+        TraceWriter(Path("/dev/full"), META)
 
 
 def test_energy_is_the_integral_by_trapezoids_and_the_mean_is_weighted_by_time(tmp_path: Path) -> None:

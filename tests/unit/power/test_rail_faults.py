@@ -14,7 +14,7 @@ from lab.power import PhasePower, Range, Trace
 from virtual.sim.faults.catalogue import FAULTS
 
 RAILS = [name for name, kind in FAULTS.items() if kind.outcome.trial == "rails"]
-IDLE_S = 1.5
+IDLE_S = 0.7
 
 
 def measured(path: Path, fault: str = "", board_type: str = "am62xx_lp_sk") -> PhasePower:
@@ -23,7 +23,7 @@ def measured(path: Path, fault: str = "", board_type: str = "am62xx_lp_sk") -> P
     sensed = bench.recorder(path, Range.ACTIVE)
     bench.play(sensed, ("off", 0.2))
     bench.troubles += [planned(fault).fault(1)] if fault else []
-    phases = bench.play(sensed, ("boot", 0.5), ("idle", IDLE_S))
+    phases = bench.play(sensed, ("boot", 0.2), ("idle", IDLE_S))
     sensed.close()
     return Trace.open(path).phase(phases[0][1], phases[-1][2])
 
@@ -53,7 +53,7 @@ def test_a_sensor_that_was_reset_measures_as_before_a_second_later(tmp_path: Pat
     sensed = bench.recorder(tmp_path / "a.trace", Range.ACTIVE)
     bench.play(sensed, ("idle", 0.5))
     bench.troubles.append(planned("sensor_reset").fault(1))
-    bench.play(sensed, ("idle", 1.5))
+    bench.play(sensed, ("idle", 0.8))
     ((_, start_ns, end_ns),) = bench.play(sensed, ("idle", 0.5))
     sensed.close()
     power = Trace.open(tmp_path / "a.trace").phase(start_ns, end_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import resources
 
 import pytest
 from simlab import S, SimLab
@@ -81,6 +82,23 @@ def test_the_boot_time_is_the_drawn_one_and_lies_where_the_guide_says() -> None:
     spread = timing.Normal.of(figure).sd
     assert all(abs(value - figure.mean) <= CUT_SIGMA * spread + 0.001 for value in times)
     assert len(set(times)) == len(times)
+
+
+def test_every_text_says_where_its_lines_are_from_and_what_is_assumed() -> None:
+    texts = sorted((resources.files("virtual.sim") / "texts").iterdir(), key=lambda text: text.name)
+    assert len(texts) == 10
+    for text in texts:
+        head = text.read_text(encoding="utf-8").partition("#}")[0]
+        assert head.startswith("{# Forms"), text.name
+        assert "assumed" in head, text.name
+
+
+def test_a_board_that_waits_for_somebody_plans_nothing() -> None:
+    lab = booted()
+    lab.run_for(1 * S)
+    assert lab.board.deadline_ns() is None
+    lab.off()
+    assert lab.board.deadline_ns() is None
 
 
 def test_draws_have_the_stated_mean_and_spread() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from virtual.line import SLIP_BYTES, Line
@@ -53,6 +53,7 @@ def test_every_byte_leaves_in_order_one_byte_time_after_the_one_before(
 
 
 @given(pushes, st.integers(1, 64), st.sampled_from([0, 1_000, 16_000, 100_000]))
+@example([(1, b"x"), (0, b"x")], 2, 1_000)  # the second byte ends 1 ns after a tick
 def test_the_adapter_never_holds_more_than_its_fifo_nor_longer_than_its_latency(
     pushes: list[tuple[int, bytes]], fifo_bytes: int, latency_ns: int
 ) -> None:
@@ -123,3 +124,10 @@ def test_power_off_keeps_only_what_had_left_the_uart() -> None:
     assert line.deadline_ns() is None
     line.push(b"new", 4 * BYTE_NS)
     assert line.deadline_ns() == 7 * BYTE_NS
+
+
+def test_the_transmitter_is_empty_once_its_last_byte_has_left_whether_or_not_it_was_handed_on() -> None:
+    line = Line(SPEED_BD, fifo_bytes=16, latency_ns=50_000)
+    line.push(b"abcdefgh", 1_000)
+    assert [line.unsent(now_ns) for now_ns in (1_000, 1_001, 4_000, 8_999, 9_000, 20_000)] == [8, 8, 5, 1, 0, 0]
+    assert line.queued == 8

@@ -28,7 +28,8 @@ class Outcome:
         transient: whether the cycle is tried again.
         may_succeed: whether an attempt may also go well, since the fault strikes by chance.
         trial: what shows it: "boot", "login" (a boot and a login), "off" (the power off after a boot), "bootloader",
-            "rails" (sampling the rails).
+            "suspend" (a boot, a login and a sleep), "rails" (sampling the rails). The test of all faults
+            (tests/integration/test_sim_faults.py) does it.
         flags: what the power that is measured beside it may carry.
     """
 

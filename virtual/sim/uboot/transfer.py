@@ -10,8 +10,10 @@ from virtual.sim.program import NS_PER_MS, NS_PER_S, Program
 
 KIB = 1024
 MIB = 1024 * KIB
-_SPREAD = Normal(1.0, 0.004)  # of one transfer's time
-_SETUP_NS = 1_500_000  # finding a file or starting a transfer
+_SPREAD = Normal(1.0, 0.004)  # of one transfer's time; assumed
+_SETUP_NS = 1_500_000  # finding a file or starting a transfer; assumed
+_WRITE_SHARE = 1 / 3  # of the read rate, where no guide says how fast writes are; assumed
+_OTHER_MIB_S = 20.0  # of a medium that no figure is for; assumed
 
 
 def seconds_of(computer: Computer, medium: str, size: int, *, write: bool, raw: bool) -> float:
@@ -19,7 +21,6 @@ def seconds_of(computer: Computer, medium: str, size: int, *, write: bool, raw: 
 
     The guides publish U-Boot's raw transfers of eMMC and OSPI, and its FAT files on SD.
     """
-    profile = computer.model.profile
     table = computer.model.release.published.uboot_kib_s.get(medium)
     rates: Mapping[str, float] = {}
     if table is not None and (raw or medium == "sd"):
@@ -27,8 +28,7 @@ def seconds_of(computer: Computer, medium: str, size: int, *, write: bool, raw: 
     if rates:
         nearest = min(rates, key=lambda known: abs(int(known, 16) - size))
         return size / KIB / rates[nearest]
-    rate = profile.load_mib_s.get(medium, 20.0) * MIB
-    return size / (rate / 3 if write else rate)
+    return size / (_load_rate(computer, medium) * (_WRITE_SHARE if write else 1.0))
 
 
 def transfer(
@@ -42,11 +42,17 @@ def transfer(
     if published:
         seconds = seconds_of(computer, medium, size, write=write, raw=raw)
     else:
-        seconds = size / (computer.model.profile.load_mib_s.get(medium, 20.0) * MIB) + _SETUP_NS / NS_PER_S
+        seconds = size / _load_rate(computer, medium) + _SETUP_NS / NS_PER_S
     seconds *= _SPREAD.draw(computer.dice("transfer", computer.now_ns))
     start_ns = computer.now_ns
     yield from computer.pause(seconds * NS_PER_S)
     return max(1, round((computer.now_ns - start_ns) / NS_PER_MS))
+
+
+def _load_rate(computer: Computer, medium: str) -> float:
+    """Bytes per second that U-Boot reads."""
+    known = computer.model.profile.load_mib_s.get(medium)
+    return (known.mean if known else _OTHER_MIB_S) * MIB
 
 
 def speed(size: int, ms: int) -> str:
