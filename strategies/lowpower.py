@@ -140,6 +140,7 @@ class LowPower:
             nap.step()
         self._nap = None
         nap.drain()
+        nap.settle_edge()
         shell, mcu = self.board.shell, self.board.mcu
         dmesg = shell.run("dmesg")[0]
         mcu_text = mcu.take() if mcu is not None else None

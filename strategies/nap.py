@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import define
+from attrs import define, evolve
 
 from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.preflight import Found, Stats
 from lab.benchmarks.lowpower.watch import SuspendWatch
-from lab.console.model import Chunk
+from lab.console.model import LATE_WINDOW_NS, Chunk, Lateness
 from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError
 
@@ -57,6 +57,17 @@ class Nap:
             if watch.done:
                 raise self._explained(error) from error
             raise
+
+    def settle_edge(self) -> None:
+        """Add to the wake-up edge what the console's reader has noticed of a busy host around it."""
+        edge = self.watch.edge
+        if edge is not None:
+            late = [
+                event.lateness_ns
+                for event in self.board.console.capture
+                if isinstance(event, Lateness) and abs(event.t_ns - edge.t_ns) <= LATE_WINDOW_NS
+            ]
+            self.watch.edge = evolve(edge, late_ns=max(late, default=0))
 
     def drain(self) -> None:
         """Whatever came so far is no answer to the next command."""

@@ -52,9 +52,10 @@ class Suspended:
     def since_edge_ms(self, moment: MomentLike) -> tuple[float, float]:
         """From the host's wake-up edge to a moment, and its ±, in milliseconds.
 
-        The edge came before its stamp, and the byte before its own: the interval is wrong by at most the larger bound.
+        The edge came before its stamp, and the byte before its own: the interval is wrong by at most the larger bound. On
+        a busy host the edge may also have come later, which adds to the byte's.
         """
         if self.edge is None:
             return 0.0, 0.0
-        bound_ns = max(self.edge.uncertainty_ns, moment.uncertainty_ns)
+        bound_ns = max(self.edge.uncertainty_ns, moment.uncertainty_ns + self.edge.late_ns)
         return (moment.t_ns - self.edge.t_ns) / 1e6, bound_ns / 1e6

@@ -32,16 +32,18 @@ class WakeEdge:
     """The host woke the board somewhere between the request and its acknowledgement (ns, the console's clock).
 
     Attributes:
-        acknowledged_ns: the latest instant at which the edge can have reached the board.
+        acknowledged_ns: the latest instant at which the edge can have reached the board, unless the host was busy.
+        late_ns: evidence of a busy host: by so much later it may have come.
     """
 
     source: str
     requested_ns: int
     acknowledged_ns: int
+    late_ns: int = 0
 
     @property
     def t_ns(self) -> int:
-        """Its stamp; the edge did not come later."""
+        """Its stamp; the edge did not come later than `late_ns` after it."""
         return self.acknowledged_ns
 
     @property

@@ -105,3 +105,13 @@ def test_a_log_without_the_lines_of_the_resume_gives_no_number() -> None:
     lines = [line for line in DEEP if "Enabling" not in line]
     with pytest.raises(TestTransientError, match="Enabling non-boot CPUs"):
         judge(done, Observed(FOUND, Stats(0, 0), Stats(1, 0), lines, None, None))
+
+
+def test_a_busy_host_makes_the_latency_from_the_edge_less_sure() -> None:
+    watch = watched()
+    watch.edge = WakeEdge("uart", 5 * S, 5 * S + 2_000_000)
+    done = answered(watch, 6 * S)
+    result = judge(done, Observed(FOUND, Stats(0, 0), Stats(1, 0), DEEP, None, None))
+    assert result.since_edge_ms(result.answer) == (998.0, 2.0)
+    late = evolve(result, edge=evolve(watch.edge, late_ns=7_000_000))
+    assert late.since_edge_ms(late.answer) == (998.0, 8.0)
