@@ -19,6 +19,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -77,6 +78,7 @@ def main() -> int:
     parser.add_argument("--boots", type=int, default=500, help="for all consoles together")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # grabserial ends by it; background shells ignore it
     line_core = min(os.sched_getaffinity(0))
     os.sched_setaffinity(0, os.sched_getaffinity(0) - {line_core} or {line_core})
     rows = []

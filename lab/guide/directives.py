@@ -17,6 +17,8 @@ from docutils.parsers.rst import Directive, directives
 from lab.guide import csvrows, markup
 from lab.guide.assemble import RawRow
 
+_PATH_MAX = 4096  # of the kernel: no file has a longer name
+
 
 class rows(nodes.General, nodes.Element):  # noqa: N801 - docutils names its nodes in lower case
     """A table as rows of text; attributes `title`, `line`, `header` and `rows` (list of RawRow)."""
@@ -138,7 +140,7 @@ class _OtherFile(_Base):
     def run(self) -> list[nodes.Node]:
         if self.name == "include" and self.argument.startswith("<"):  # docutils' own character names
             return []
-        return self.unread(f".. {self.name}:: {self.argument[:80]} is not followed; read that file by itself")
+        return self.unread(f".. {self.name}:: {self.argument[:_PATH_MAX]} is not followed; read that file by itself")
 
 
 _IGNORED = (
