@@ -19,6 +19,7 @@ from virtual.images import cache
 from virtual.qemu import recipe
 from virtual.sim import commands as sim_commands
 from virtual.sim.environment import DEFAULT_SWITCH_PORT
+from virtual.sim.model import simulated
 from virtual.sim.order import SimOptions, wishes
 from virtual.state import ENV, default_folder, expect, running
 from virtual.wanted import DEFAULT_FIFO_BYTES
@@ -85,6 +86,8 @@ def up(
                 "--count, --release, --seed, --haste, --scenario and several types are for `lab virtual up sim`"
             )
         chosen = types[0] if types else QEMU_TYPE
+        if chosen in simulated():
+            raise ConfigurationError(f"{chosen!r} is a simulated board: `lab virtual up sim --type {chosen}`")
         boards = (control.Wish(name, chosen, kinds.load(chosen)),)
         defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS, DEFAULT_FIFO_BYTES)
     else:
