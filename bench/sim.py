@@ -119,8 +119,8 @@ def bench(board_type: str, boards: int, haste: float, core: int) -> Iterator[tup
         "--switch-port",
         "0",
     ]
-    subprocess.run([LAB, "virtual", "up", "sim", *words, "--dir", folder], check=True, stdout=subprocess.DEVNULL)
     try:
+        subprocess.run([LAB, "virtual", "up", "sim", *words, "--dir", folder], check=True, stdout=subprocess.DEVNULL)
         state = expect(folder)
         os.sched_setaffinity(state.pid, {core})
         os.sched_setscheduler(state.pid, os.SCHED_IDLE, os.sched_param(0))

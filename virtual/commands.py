@@ -94,7 +94,7 @@ def up(
             )
         chosen = types[0] if types else QEMU_TYPE
         if chosen in simulated():
-            raise ConfigurationError(f"{chosen} is simulated, not emulated: `lab virtual up sim --type {chosen}`")
+            raise ConfigurationError(f"{chosen!r} is a simulated board: `lab virtual up sim --type {chosen}`")
         kind_of_board = qemu_kind.default(with_tools=True) if bench_tools else kinds.load(chosen)
         boards = (control.Wish(name, chosen, kind_of_board),)
         defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS, DEFAULT_FIFO_BYTES)

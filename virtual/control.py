@@ -15,6 +15,7 @@ from pathlib import Path
 import requests
 from attrs import frozen
 
+from lab import boards
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from virtual import pdudaemon, ports
 from virtual.bench import STATUS_PATH
@@ -23,6 +24,7 @@ from virtual.state import LOG, BenchState, hold, running, withdraw
 from virtual.wanted import Wanted
 
 START_S = 60.0
+LAST_PORT = 65535
 STOP_S = 30.0
 _POLL_S = 0.05
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -172,8 +174,11 @@ def _check(order: Order) -> None:
             )
     named = (("--pdu-port", order.pdu_port), ("--switch-port", order.switch_port), ("--tcp-port", order.tcp_port))
     for option, port in named:
-        if port is not None and not 0 <= port <= 65535:
+        if port is not None and not 0 <= port <= LAST_PORT:
             raise ConfigurationError(f"{option} {port}: 0 (a free one) to 65535")
+    uarts = sum(len(boards.load(board.board_type).uarts) for board in order.boards)
+    if order.tcp_port and order.tcp_port + uarts - 1 > LAST_PORT:
+        raise ConfigurationError(f"--tcp-port {order.tcp_port}: {uarts} UARTs do not fit below {LAST_PORT}")
     if order.idle_off_s < 0 or order.latency_timer_ms < 0:
         raise ConfigurationError("--idle-off and --latency-timer-ms: 0 or more")
     if order.fifo_bytes < 1:

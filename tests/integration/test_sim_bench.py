@@ -185,6 +185,7 @@ def test_a_wrong_order_is_refused_in_one_line(lab: Lab, words: tuple[str, ...], 
         (("--scenario", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
         (("--fifo-bytes", "0"), "--fifo-bytes 0"),
         (("--tcp-port", "70000"), "--tcp-port 70000"),
+        (("--tcp-port", "65533"), "--tcp-port 65533: 4 UARTs do not fit below 65535"),
     ],
 )
 def test_up_refuses_wrong_options_before_anything_starts(tmp_path: Path, words: tuple[str, str], says: str) -> None:

@@ -69,8 +69,8 @@ def test_a_port_in_use_is_one_line_that_names_its_owner(tmp_path: Path) -> None:
 
 def test_wrong_orders_are_refused_in_one_line_each(tmp_path: Path) -> None:
     for words, reason in (
-        (("--type", "am62xx_sk"), "`lab virtual up sim --type am62xx_sk`"),
-        (("--type", "am62zz_sk"), "no virtual board of type 'am62zz_sk'; there are: qemu-virt, "),
+        (("--type", "am62xx_sk"), "'am62xx_sk' is a simulated board: `lab virtual up sim --type am62xx_sk`"),
+        (("--type", "am62"), "no virtual board of type 'am62'; there are: qemu-virt"),
         (("--name", "../evil"), "--name '../evil'"),
         (("--pdu-port", "70000"), "--pdu-port 70000"),
     ):

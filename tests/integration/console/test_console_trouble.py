@@ -30,10 +30,10 @@ def test_a_killed_server_leaves_every_byte_that_it_handed_out_and_the_next_one_g
     assert before[: len(seen)] == seen
 
     again, info = bench.opened(adapter)
-    assert info.position == before[-1].end
+    assert info.position >= before[-1].end  # it may have read by now what the killed one had left in the port
     adapter.say(b"after")
-    (after,) = read_bytes(again, 5)
-    assert after.position >= before[-1].end
+    after = read_bytes(again, 5)
+    assert after[0].position >= before[-1].end
     events = list(bench.recording().events())
     assert [event for event in events if isinstance(event, Chunk)][: len(before)] == before
     assert [event.kind for event in events if isinstance(event, Gap)] == [Kind.BACK]

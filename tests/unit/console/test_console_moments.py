@@ -220,60 +220,6 @@ def test_on_a_real_line_the_true_instant_lies_within_the_uncertainty(delays: lis
         assert 0 <= moment.t_ns - left_ns[moment.position - 1] <= moment.uncertainty_ns
 
 
-def uncertainty_ns(*events: Event, timing: LineTiming = TIMING) -> int:
-    (moment,) = find_moments(events, [MomentPattern(name="x", pattern="login: ")], timing)
-    return moment.uncertainty_ns
-
-
-LOGIN = Chunk(10**12, 0, b"login: ")
-USUAL_NS = TIMING.adapter_latency_ns + 4 * 86_805 + 86_805 + TIMING.scheduling_ns
-
-
-def test_the_uncertainty_is_the_sum_of_its_parts() -> None:
-    assert uncertainty_ns(LOGIN) == pytest.approx(USUAL_NS, abs=4)
-    assert uncertainty_ns(LOGIN, timing=LineTiming(115200, 0, 1, 1_000_000)) == 1_086_805
-
-
-@pytest.mark.parametrize(
-    ("before_ns", "counts"), [(0, True), (990_000_000, True), (1_010_000_000, False), (-1, False)]
-)
-def test_evidence_of_lateness_counts_for_a_second(before_ns: int, counts: bool) -> None:
-    late = Lateness(LOGIN.t_ns - before_ns, 0, 7_000_000)
-    expected = USUAL_NS + (7_000_000 if counts else 0)
-    assert uncertainty_ns(late, LOGIN) == pytest.approx(expected, abs=4)
-
-
-def test_evidence_of_lateness_is_bounded_by_the_previous_read() -> None:
-    late = Lateness(LOGIN.t_ns, 0, 7_000_000)
-    previous = Chunk(LOGIN.t_ns - 3_000_000, -1, b"x")
-    assert uncertainty_ns(previous, late, LOGIN) == pytest.approx(USUAL_NS + 3_000_000, abs=4)
-
-
-def test_a_read_that_brings_more_than_the_line_could_is_less_sure() -> None:
-    previous = Chunk(LOGIN.t_ns - 1_000_000, -1, b"\n")
-    much = Chunk(LOGIN.t_ns, 0, b"x" * 993 + b"login: ")
-    surplus_ns = TIMING.bytes_ns(1000) - 1_000_000 - TIMING.adapter_latency_ns - TIMING.bytes_ns(16)
-    assert uncertainty_ns(previous, much) == pytest.approx(USUAL_NS + surplus_ns, abs=4)
-
-
-def test_a_read_of_more_than_an_adapter_hands_on_at_once_was_held_up_and_may_have_waited_since_the_one_before() -> (
-    None
-):
-    for count, held in ((76, True), (75, False)):  # a USB packet, and what comes in the latency of a millisecond
-        previous = Chunk(LOGIN.t_ns - 20_000_000, -1, b"\n")
-        much = Chunk(LOGIN.t_ns, 0, b"x" * (count - 7) + b"login: ")
-        waited_ns = 20_000_000 + TIMING.hold_ns - TIMING.bytes_ns(count)
-        assert uncertainty_ns(previous, much) == pytest.approx(USUAL_NS + (waited_ns if held else 0), abs=4)
-
-
-def test_evidence_of_lateness_counts_no_further_than_the_line_was_busy_with_these_bytes() -> None:
-    late = Lateness(LOGIN.t_ns, 0, 7_000_000)
-    previous = Chunk(LOGIN.t_ns - 3_000_000, -1, b"x")
-    much = Chunk(LOGIN.t_ns, 0, b"x" * 33 + b"login: ")
-    waited_ns = 3_000_000 + TIMING.hold_ns - TIMING.bytes_ns(40)
-    assert uncertainty_ns(previous, late, much) == pytest.approx(USUAL_NS + waited_ns, abs=4)
-
-
 def test_a_gap_cuts_the_line_and_what_is_known_of_the_read_before() -> None:
     events: list[Event] = [Chunk(1, 0, b"log"), Gap(2, 3, Kind.LOST, 5), Chunk(10**9, 3, b"in: ")]
     assert positions(events, "login: ") == []
