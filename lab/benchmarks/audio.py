@@ -12,13 +12,13 @@ from lab.benchmarks.section import Bench, Need, Reading, Section
 
 RATES_HZ = (8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000, 88200, 96000)
 PERIOD_FRAMES = 256
-_JIFFIES = {"capture": "Read", "playback": "[Ww]rite"}
+_SAID = {"capture": "Read", "playback": "[Ww]rite"}
 
 
 def parse(output: bytes, direction: str, rate_hz: str) -> list[Reading]:
     """One run of the vendor's alsa_perf_tests; it says the rate that it was asked for."""
     params = {"rate_hz": rate_hz, "direction": direction}
-    start = rf"^\|TRACE LOG\|{_JIFFIES[direction]}: "
+    start = rf"^\|TRACE LOG\|{_SAID[direction]}: "
 
     def load(match: re.Match[str]) -> list[Reading]:
         return [Reading("audio.cpu_load", float(match[1]), params)]

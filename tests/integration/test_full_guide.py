@@ -21,6 +21,7 @@ from lab.metrics import Flag
 from lab.results.logs import console_log
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
+from virtual.sim.model import simulated
 
 PUBLISHED = "am62xx_sk-fs"
 ELSEWHERE = {"Low Power Performance"}  # its rows come from tests_perf/test_low_power.py
@@ -70,6 +71,17 @@ def test_every_section_of_the_board_was_measured_and_says_that_it_is_simulated(f
     fitting = {section.name for section in ALL if section.fits(full.strategy.type)}
     assert {attempt.params["section"] for attempt in attempts if attempt.ok} == fitting
     assert all(Flag.SIMULATED in sample.flags for attempt in attempts for sample in attempt.samples)
+
+
+@pytest.mark.parametrize("board_type", sorted({*simulated()} - {"am62xx_sk"}))
+def test_every_other_type_of_board_measures_all_its_sections_too(tmp_path: Path, board_type: str) -> None:
+    with section_bench(tmp_path, board_type) as bench:
+        fitting = sorted((s for s in ALL if s.fits(bench.strategy.type)), key=order)
+        for section in fitting:
+            assert bench.run.preflight(section).failed == {}, section.name
+            bench.run.measure(section)
+        done = [attempt.params["section"] for attempt in bench.store.attempts(bench.run.run.id) if attempt.ok]
+        assert done == [section.name for section in fitting]
 
 
 def test_the_written_guide_has_every_chapter_table_and_row_of_the_published_one(

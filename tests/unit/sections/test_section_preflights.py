@@ -14,7 +14,7 @@ from lab.benchmarks.ipsec import SECTIONS as IPSEC
 from lab.benchmarks.section import Need, named, preflight
 from lab.benchmarks.sections import ALL, of_chapter, of_number, order
 from lab.benchmarks.site import Site, of_options
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, TestTransientError
 from lab.metrics import Flag
 from lab.run.setup import Setup
 
@@ -153,3 +153,13 @@ def test_a_wrong_option_of_the_env_is_named_with_what_it_takes() -> None:
     for wrong in ({"scrach": {}}, ["sd"], {"pacing_us": "often"}):
         with pytest.raises(ConfigurationError, match=r"env.yaml: .*the option takes: tester, board"):
             of_options(wrong, "env.yaml")
+
+
+def test_interrupt_pacing_is_put_back_to_what_it_was_also_after_a_failure() -> None:
+    host = ScriptedHost(
+        {"ethtool -c": "rx-usecs: 16\nrx-frames: 0\ntx-usecs: 8", "TCP_STREAM": "netperf: no such host"}
+    )
+    with pytest.raises(TestTransientError):
+        list(SECTIONS["tcp-pacing"].measure(session(host, ScriptedHost())))
+    paced = [command for command in host.ran if "ethtool -C" in command]
+    assert paced == ["ethtool -C eth0 rx-usecs 250 tx-usecs 250", "ethtool -C eth0 rx-usecs 16 tx-usecs 8"]
