@@ -7,6 +7,7 @@ from pathlib import Path
 from lab.clock import Clock
 from lab.power.config import PowerConfig
 from lab.power.model import RailSensor, Range
+from lab.power.telling import Teller
 from lab.power.trace import TraceMeta, TraceWriter
 
 
@@ -18,9 +19,16 @@ class Recorder:
     """
 
     def __init__(
-        self, config: PowerConfig, sensor: RailSensor, wanted: Range, path: Path, clock: Clock, scheduling: str
+        self,
+        config: PowerConfig,
+        sensor: RailSensor,
+        wanted: Range,
+        path: Path,
+        clock: Clock,
+        scheduling: str,
+        told: Path | None = None,
     ) -> None:
-        """Start the sensor and the trace.
+        """Start the sensor and the trace. `told`: the folder that the exporter reads, where it shall be told.
 
         Raises:
             LabError: a sensor does not answer.
@@ -30,6 +38,7 @@ class Recorder:
         self.poll_ns = schedule.poll_ns
         self._sensor = sensor
         self._clock = clock
+        self._teller = None if told is None else Teller(config.board, schedule, told)
         self._writer = TraceWriter(
             path,
             TraceMeta(
@@ -56,7 +65,10 @@ class Recorder:
         """
         readings = self._sensor.read()
         if readings:
-            self._writer.add(self._clock.now_ns(), list(readings))
+            t_ns = self._clock.now_ns()
+            self._writer.add(t_ns, list(readings))
+            if self._teller is not None:
+                self._teller.count(t_ns, readings)
 
     def close(self) -> None:
         """The trace says that it is complete."""

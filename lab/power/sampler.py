@@ -18,7 +18,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from lab import statusfiles
 from lab.clock import MonotonicRaw
+from lab.console.runtime import runtime_dir
 from lab.console.scheduling import raise_priority
 from lab.errors import BoardlabError, ConfigurationError
 from lab.power.config import PowerConfig
@@ -55,7 +57,7 @@ def record(config: PowerConfig, wanted: Range, path: Path) -> None:
     sensor = open_sensor(config)
     scheduling = raise_priority()
     gc.disable()  # nothing here makes cycles, and a collection would make a poll late
-    recorder = Recorder(config, sensor, wanted, path, clock, scheduling.text)
+    recorder = Recorder(config, sensor, wanted, path, clock, scheduling.text, runtime_dir() / statusfiles.RAILS)
     period_ns = recorder.poll_ns
     due_ns = clock.now_ns()
     listened_ns = due_ns

@@ -1,0 +1,59 @@
+"""How the sampling goes, told in small files for who watches the lab (`lab.statusfiles.RailStatus`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import define
+
+from lab import statusfiles
+from lab.clock import utc_now
+from lab.console.model import NS_PER_S
+from lab.power.model import Reading, Schedule
+
+INTERVAL_NS: Final = 2 * NS_PER_S  # between two words about the same rail
+
+
+@define
+class _Tally:
+    samples: int = 0
+    gaps: int = 0
+    last_ns: int = 0
+    told_samples: int = 0
+    told_ns: int = 0
+
+
+class Teller:
+    """Counts samples and gaps, and tells of one rail at a time: a write of some 0.1 ms must not make a poll late."""
+
+    def __init__(self, board: str, schedule: Schedule, folder: Path) -> None:
+        """Nothing is counted yet. `folder`: where the exporter looks."""
+        self._board = board
+        self._rails = [channel.rail for channel in schedule.channels]
+        # Two samples that follow each other are found so far apart at most; half a period more is certainly a gap.
+        self._gap_ns = schedule.late_ns + schedule.period_ns * 3 // 2
+        self._folder = folder
+        self._tallies = [_Tally() for _ in self._rails]
+        self._turn = 0
+        self._next_ns = 0
+
+    def count(self, t_ns: int, readings: Sequence[Reading]) -> None:
+        """New samples were found at `t_ns`; tell of a rail if it is time."""
+        for reading in readings:
+            tally = self._tallies[reading.rail]
+            tally.gaps += bool(tally.last_ns) and t_ns - tally.last_ns > self._gap_ns
+            tally.samples += 1
+            tally.last_ns = t_ns
+        if t_ns >= self._next_ns:
+            self._next_ns = t_ns + INTERVAL_NS // len(self._rails)
+            self._tell(self._rails[self._turn], self._tallies[self._turn], t_ns)
+            self._turn = (self._turn + 1) % len(self._rails)
+
+    def _tell(self, rail: str, tally: _Tally, t_ns: int) -> None:
+        elapsed_s = (t_ns - tally.told_ns) / NS_PER_S
+        rate_hz = (tally.samples - tally.told_samples) / elapsed_s if tally.told_ns else 0.0
+        tally.told_samples, tally.told_ns = tally.samples, t_ns
+        status = statusfiles.RailStatus(self._board, rail, rate_hz, tally.samples, tally.gaps, utc_now().timestamp())
+        statusfiles.write(self._folder, f"{self._board}/{rail}", status)
