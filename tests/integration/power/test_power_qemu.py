@@ -45,11 +45,11 @@ def test_the_rails_of_real_software_follow_its_states(tmp_path: Path) -> None:
         states = [state for _, state in changes]
         assert states[0] == "boot"
         assert states[-1] == "off"
-        for state in ("busy", "idle", "mcu_only"):
+        for state in ("busy", "idle", "deep_sleep"):
             assert state in states
-        asleep = states.index("mcu_only")
+        asleep = states.index("deep_sleep")
         trace = Trace.open(path)
         power = trace.phase(changes[asleep][0], changes[asleep + 1][0])
         assert (changes[asleep + 1][0] - changes[asleep][0]) / 1e9 > 1.0, "it slept four seconds"
         for rail in RAILS:
-            assert power.rail(rail).mean_w == pytest.approx(WATTS["mcu_only"][rail], rel=0.02)
+            assert power.rail(rail).mean_w == pytest.approx(WATTS["deep_sleep"][rail], rel=0.02)
