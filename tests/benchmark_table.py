@@ -25,9 +25,9 @@ GUIDES = {
 ON_QEMU = frozenset({"openssl", "cyclictest"})  # tests/integration/test_sections_qemu.py runs these programs there
 ELSEWHERE = {  # metrics that are no section's: who measures them
     "boot.time": ("test_boot.py", "`lab.benchmarks.boot`", "QEMU, simulated"),
-    "power.rail": ("test_low_power.py", "", ""),
-    "power.total": ("test_low_power.py", "", ""),
-    "power.resume_latency": ("test_low_power.py", "`lab.benchmarks.suspend`", ""),
+    "power.rail": ("test_low_power.py", "`lab.power.phase`", "QEMU, simulated"),
+    "power.total": ("test_low_power.py", "`lab.power.phase`", "QEMU, simulated"),
+    "power.resume_latency": ("test_low_power.py", "`lab.benchmarks.lowpower.kernellog`", "QEMU, simulated"),
 }
 HEAD = "| Guide table | Guides | Section | Vendor's command | Parser | Runs on | Metrics |\n|---|---|---|---|---|---|---|\n"
 
