@@ -118,7 +118,7 @@ def up(
     typer.echo(
         f"{board.name} ({board.type}){more} up: console {next(iter(board.uarts.values()))}, pdudaemon {state.pdudaemon}"
     )
-    typer.echo(f"measure it: pytest --lg-env {_env(where, kind)}")
+    typer.echo(f"measure it: pytest --lg-env {_env(where, kind)} tests_perf")
 
 
 @app.command()
