@@ -142,9 +142,10 @@ def test_sixty_four_boards_come_up_with_environments_a_pdu_outlet_and_tcp_ports_
         assert [board.outlet for board in boards] == list(range(1, 65))
         for board in boards:
             env = yaml.safe_load((bench.folder / board.name / "env.yaml").read_text().replace("!template ", ""))
-            resources = {name: words for item in env["targets"]["main"]["resources"] for name, words in item.items()}
-            assert resources["PDUDaemonPort"]["index"] == board.outlet
-            assert Path(resources["RawSerialPort"]["port"]).resolve() == Path(board.uarts["main0"]).resolve()
+            resources = [pair for item in env["targets"]["main"]["resources"] for pair in item.items()]
+            assert [words["index"] for name, words in resources if name == "PDUDaemonPort"] == [board.outlet]
+            ports = [Path(words["port"]).resolve() for name, words in resources if name == "RawSerialPort"]
+            assert ports == [Path(board.uarts[uart]).resolve() for uart in ("main0", "mcu")]
             assert set(board.tcp) == set(board.uarts)
         last = boards[-1]
         host, _, port = last.tcp["main0"].partition(":")

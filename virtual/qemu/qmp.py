@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import socket
@@ -46,18 +47,20 @@ class Qmp:
 
     async def follow(self) -> None:
         """Log events until QEMU ends."""
-        while line := await self._reader.readline():
-            _log.info("QEMU: %s", line.decode().strip())
+        with contextlib.suppress(ConnectionResetError):  # it was killed before it had read all that we said
+            while line := await self._reader.readline():
+                _log.info("QEMU: %s", line.decode().strip())
 
     def close(self) -> None:
         """Close the connection; QEMU goes on."""
         self._writer.close()
 
     async def _message(self, key: str) -> None:
-        while line := await self._reader.readline():
-            message = json.loads(line)
-            if key in message:
-                return
-            if "error" in message:
-                raise LabTransientError(f"QEMU refused: {message['error']['desc']}", failure="virtual_board")
+        with contextlib.suppress(ConnectionResetError):
+            while line := await self._reader.readline():
+                message = json.loads(line)
+                if key in message:
+                    return
+                if "error" in message:
+                    raise LabTransientError(f"QEMU refused: {message['error']['desc']}", failure="virtual_board")
         raise LabTransientError("QEMU ended before the board was powered", failure="virtual_board")
