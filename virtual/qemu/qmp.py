@@ -47,7 +47,7 @@ class Qmp:
 
     async def follow(self) -> None:
         """Log events until QEMU ends."""
-        with contextlib.suppress(ConnectionResetError):  # it was killed before it had read all that we said
+        with contextlib.suppress(ConnectionError):  # it was killed before it had read all that we said
             while line := await self._reader.readline():
                 _log.info("QEMU: %s", line.decode().strip())
 
@@ -56,7 +56,7 @@ class Qmp:
         self._writer.close()
 
     async def _message(self, key: str) -> None:
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionError):
             while line := await self._reader.readline():
                 message = json.loads(line)
                 if key in message:
