@@ -13,7 +13,7 @@ import tty
 
 from lab.console.model import LATE_WINDOW_NS, NS_PER_S
 
-INTERVAL_NS = 4_000_000  # some 250 looks in the second that counts for a stamp, for a hundredth of a core
+INTERVAL_NS = 10_000_000  # a hundred looks in the second that counts for a stamp, for less than a hundredth of a core
 
 
 class Canary:
