@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import string
-import warnings
 from collections.abc import Iterable
 from typing import Final, Protocol, Self, TypeVar
 
-warnings.filterwarnings(
-    "ignore", "Prefer using", DeprecationWarning
-)  # the old schema is what files are provisioned in
-
-from grafana_foundation_sdk.builders import bargauge, heatmap, prometheus, stat, table, timeseries  # noqa: E402
-from grafana_foundation_sdk.builders import common as common_builders  # noqa: E402
-from grafana_foundation_sdk.builders import dashboard as builders  # noqa: E402
-from grafana_foundation_sdk.cog import builder as cog  # noqa: E402
-from grafana_foundation_sdk.cog import variants  # noqa: E402
-from grafana_foundation_sdk.models import common  # noqa: E402
-from grafana_foundation_sdk.models import dashboard as models  # noqa: E402
-from grafana_foundation_sdk.models import prometheus as prometheus_models  # noqa: E402
+from grafana_foundation_sdk.builders import bargauge, heatmap, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.cog import builder as cog
+from grafana_foundation_sdk.cog import variants
+from grafana_foundation_sdk.models import common
+from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models import prometheus as prometheus_models
 
 SOURCE: Final = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 HOST: Final = 'job=~"$job",instance=~"$instance"'
