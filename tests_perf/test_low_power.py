@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lab.pytest_plugin.lowpower import LowPowerMeasurer
+from lab.pytest_plugin.cycles import CycleMeasurer
 
 
 @pytest.mark.chapter("Low Power Performance")
-def test_resume_latency(low_power_measurer: LowPowerMeasurer, sleep_mode: str) -> None:
+def test_resume_latency(low_power_measurer: CycleMeasurer, sleep_mode: str) -> None:
     """Every planned cycle has its sample."""
     low_power_measurer.measure(sleep_mode)
     assert low_power_measurer.pending(sleep_mode) == []

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import define
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.boards import BoardType
 from lab.clock import MonotonicRaw
 from lab.drivers import envfile
 from lab.errors import BoardlabError, ConfigurationError
+from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.hint import hint
 from lab.pytest_plugin.kinds import MEASURERS
 from lab.pytest_plugin.runs import (
@@ -27,16 +27,14 @@ from lab.pytest_plugin.runs import (
     STORE_KEY,
     STRATEGY_KEY,
     open_run,
-    record_samples,
     summarise_run,
     writer,
 )
-from lab.results import Run, Store, open_store, plan_differences
-from lab.results.records import RunStatus
+from lab.results import Run, open_store, plan_differences
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
 
-RUN_KEY = pytest.StashKey["BootMeasurer"]()
+RUN_KEY = MeasurerKey()
 
 
 def configure(config: pytest.Config) -> None:
@@ -107,64 +105,12 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         raise pytest.UsageError(f"{error}{hint(config.stash[LABGRID_ENV_KEY])}") from error
 
 
-@define
-class BootMeasurer:
-    """What a boot-time test gets: measures the pending cycles of a medium, and fails without a traceback."""
-
-    boot_run: BootRun
-    failed: bool = False
-
-    @property
-    def store(self) -> Store:
-        """Where the run is kept."""
-        return self.boot_run.store
-
-    @property
-    def run(self) -> Run:
-        """The run in the store."""
-        return self.boot_run.run
-
-    def measure(self, medium: str) -> None:
-        """Measure the pending cycles of one medium; a failure fails the test with its class and message."""
-        try:
-            self.boot_run.measure(medium)
-        except BoardlabError as error:
-            self.failed = True
-            pytest.fail(f"[{error.failure}, fault: {error.fault}] {error}", pytrace=False)
-
-    def pending(self, medium: str) -> list[int]:
-        """Cycles without a sample."""
-        return self.boot_run.pending(medium)
-
-    def finish(self) -> RunStatus:
-        """Close the run in the store; returns its status."""
-        complete = not any(self.pending(medium) for medium in self.run.plan["media"])
-        status: RunStatus = "completed" if complete else "failed" if self.failed else "interrupted"
-        self.store.finish_run(self.run.id, status)
-        return status
-
-
 @pytest.fixture(scope="session")
 def boot_measurer(
     request: pytest.FixtureRequest, strategy: Any, record_testsuite_property: Any
-) -> Iterator[BootMeasurer]:
+) -> Iterator[CycleMeasurer]:
     """The session's boot-time run; the board is switched off at its end."""
-    config = request.config
-    try:
-        measurer = _begin(config, strategy)
-    except BoardlabError as error:
-        pytest.exit(f"error: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
-    config.stash[RUN_KEY] = measurer
-    write = writer(config)
-    write(f"run {measurer.run.id} on {strategy.board} ({strategy.type.title}), results in {measurer.store.url}")
-    yield measurer
-    try:
-        if not config.option.leave_on:
-            strategy.transition("off")
-        measurer.finish()
-        record_samples(measurer.store, measurer.run.id, record_testsuite_property)
-    except BoardlabError as error:
-        write(f"error: {error}")
+    yield from session_of(request.config, strategy, RUN_KEY, _begin, record_testsuite_property)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -173,7 +119,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         summarise_run(terminalreporter, config, "boot time", measurer.run.id)
 
 
-def _begin(config: pytest.Config, strategy: Any) -> BootMeasurer:
+def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     store, clock = config.stash[STORE_KEY], MonotonicRaw()
     plan = {"cycles": config.option.cycles or DEFAULT_CYCLES, "media": config.stash[MEDIA_KEY]}
     run = open_run(config, strategy, "boot", plan)
@@ -182,7 +128,7 @@ def _begin(config: pytest.Config, strategy: Any) -> BootMeasurer:
     progress = Progress(writer(config), clock, total=0)
     boot_run = BootRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
-    return BootMeasurer(boot_run)
+    return CycleMeasurer(boot_run, "media")
 
 
 def _media(config: pytest.Config, board_type: BoardType) -> list[str]:

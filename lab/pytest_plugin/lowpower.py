@@ -7,23 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from attrs import define
 
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, Plan, check_plan
 from lab.clock import MonotonicRaw
 from lab.errors import BoardlabError, ConfigurationError
+from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
     MEDIA_KEY,
     STORE_KEY,
     STRATEGY_KEY,
     open_run,
-    record_samples,
     summarise_run,
     writer,
 )
-from lab.results import Run, Store, plan_differences
-from lab.results.records import RunStatus
+from lab.results import plan_differences
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
 
@@ -31,7 +29,7 @@ DEFAULT_WAKE, DEFAULT_SLEEP_S = "uart", 5
 POWER_SLEEP_S = 15  # with rails: their sensors average over more than a second, and some of that make a mean
 
 MODES_KEY = pytest.StashKey[list[str]]()
-RUN_KEY = pytest.StashKey["LowPowerMeasurer"]()
+RUN_KEY = MeasurerKey()
 
 
 @pytest.hookimpl(trylast=True)  # the strategy and the store come first
@@ -53,64 +51,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("sleep_mode", modes, scope="session")
 
 
-@define
-class LowPowerMeasurer:
-    """What a low-power test gets: measures the pending cycles of a mode, and fails without a traceback."""
-
-    low_power_run: LowPowerRun
-    failed: bool = False
-
-    @property
-    def store(self) -> Store:
-        """Where the run is kept."""
-        return self.low_power_run.store
-
-    @property
-    def run(self) -> Run:
-        """The run in the store."""
-        return self.low_power_run.run
-
-    def measure(self, mode: str) -> None:
-        """Measure the pending cycles of one mode; a failure fails the test with its class and message."""
-        try:
-            self.low_power_run.measure(mode)
-        except BoardlabError as error:
-            self.failed = True
-            pytest.fail(f"[{error.failure}, fault: {error.fault}] {error}", pytrace=False)
-
-    def pending(self, mode: str) -> list[int]:
-        """Cycles without a sample."""
-        return self.low_power_run.pending(mode)
-
-    def finish(self) -> RunStatus:
-        """Close the run in the store; returns its status."""
-        complete = not any(self.pending(mode) for mode in self.run.plan["modes"])
-        status: RunStatus = "completed" if complete else "failed" if self.failed else "interrupted"
-        self.store.finish_run(self.run.id, status)
-        return status
-
-
 @pytest.fixture(scope="session")
 def low_power_measurer(
     request: pytest.FixtureRequest, strategy: Any, record_testsuite_property: Any
-) -> Iterator[LowPowerMeasurer]:
+) -> Iterator[CycleMeasurer]:
     """The session's low-power run; the board is switched off at its end."""
-    config = request.config
-    try:
-        measurer = _begin(config, strategy)
-    except BoardlabError as error:
-        pytest.exit(f"error: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
-    config.stash[RUN_KEY] = measurer
-    write = writer(config)
-    write(f"run {measurer.run.id} on {strategy.board} ({strategy.type.title}), results in {measurer.store.url}")
-    yield measurer
-    try:
-        if not config.option.leave_on:
-            strategy.transition("off")
-        measurer.finish()
-        record_samples(measurer.store, measurer.run.id, record_testsuite_property)
-    except BoardlabError as error:
-        write(f"error: {error}")
+    yield from session_of(request.config, strategy, RUN_KEY, _begin, record_testsuite_property)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -119,7 +65,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         summarise_run(terminalreporter, config, "low power", measurer.run.id)
 
 
-def _begin(config: pytest.Config, strategy: Any) -> LowPowerMeasurer:
+def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     store, clock = config.stash[STORE_KEY], MonotonicRaw()
     plan = _plan(config, strategy)
     run = open_run(config, strategy, KIND, plan)
@@ -130,7 +76,7 @@ def _begin(config: pytest.Config, strategy: Any) -> LowPowerMeasurer:
     progress = Progress(writer(config), clock, total=0)
     low_power_run = LowPowerRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
     progress.total = sum(len(low_power_run.pending(mode)) for mode in run.plan["modes"])
-    return LowPowerMeasurer(low_power_run)
+    return CycleMeasurer(low_power_run, "modes")
 
 
 def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
