@@ -22,7 +22,8 @@ GUIDES = {
     "am65x-09.03-rt.txt": "65x RT",
     "am437x.rst": "437x",
 }
-ON_QEMU = frozenset({"openssl", "cyclictest"})  # tests/integration/test_sections_qemu.py runs these programs there
+# tests/integration/test_sections_qemu.py runs these programs there
+ON_QEMU = frozenset({"cyclictest", "emmc-fio", "lmbench", "openssl", "ospi-raw", "sd-fio"})
 ELSEWHERE = {  # metrics that are no section's: who measures them
     "boot.time": ("test_boot.py", "`lab.benchmarks.boot`", "QEMU, simulated"),
     "power.rail": ("test_low_power.py", "`lab.power.phase`", "QEMU, simulated"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import resource
@@ -193,6 +194,8 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
         await daemon.start()
         stack.push_async_callback(daemon.stop)
         _prefer_real_time()
+        gc.collect()
+        gc.freeze()  # what is there stays; looking through it again and again would hold up the UARTs for milliseconds
         ready(BenchState(os.getpid(), switch, daemon.address, bench.states))
         _log.info("ready: power switch %s, pdudaemon %s", switch, daemon.address)
         await stop.wait()

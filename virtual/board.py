@@ -65,6 +65,11 @@ class BoardFolder:
         return self.path / "automation"
 
     @property
+    def tester(self) -> Path:
+        """The number of a process in the network namespace of its tester (`virtual.qemu.cable`)."""
+        return self.path / "tester.pid"
+
+    @property
     def qemu_log(self) -> Path:
         """What QEMU said."""
         return self.path / "qemu.log"

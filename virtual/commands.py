@@ -14,10 +14,11 @@ from rich.table import Table
 
 from lab.errors import ConfigurationError
 from virtual import control, kinds, pdudaemon
+from virtual.board import BoardFolder
 from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS
 from virtual.images import cache
+from virtual.qemu import cable, recipe
 from virtual.qemu import kind as qemu_kind
-from virtual.qemu import recipe
 from virtual.sim import commands as sim_commands
 from virtual.sim.environment import DEFAULT_SWITCH_PORT
 from virtual.sim.model import simulated
@@ -118,7 +119,7 @@ def up(
     typer.echo(
         f"{board.name} ({board.type}){more} up: console {next(iter(board.uarts.values()))}, pdudaemon {state.pdudaemon}"
     )
-    typer.echo(f"measure it: pytest --lg-env {_env(where, kind)} tests_perf")
+    typer.echo(f"measure it: pytest --lg-env {_env(where, kind, bench_tools)} tests_perf")
 
 
 @app.command()
@@ -172,13 +173,34 @@ def images() -> None:
 app.command()(sim_commands.faults)
 app.command()(sim_commands.fault)
 app.command()(sim_commands.clear)
-app.command("tester")(answer)
+
+
+@app.command("tester")
+def as_tester(
+    command: Annotated[str, typer.Argument(help="the command line")],
+    board_type: Annotated[str, typer.Option("--type", help="sim: type of the board at the other end")] = "",
+    release: Annotated[str, typer.Option(help="sim: of its software [default: the newest]")] = "",
+    seed: Annotated[int | None, typer.Option(help="sim: of its chance [default: another one each time]")] = None,
+    board: Annotated[str, typer.Option(help="qemu: the board at the other end of the cable")] = "",
+    folder: Folder = None,
+) -> None:
+    """Run a command as a board's tester: for real at the other end of a QEMU board's cable, played for a simulated one."""
+    if bool(board_type) == bool(board):
+        raise ConfigurationError("name the board at the other end: --board NAME (qemu), or --type TYPE (sim)")
+    if board_type:
+        answer(command, board_type, release, seed)
+    where = _folder(folder)
+    names = [state.name for state in expect(where).boards]
+    if board not in names:
+        raise ConfigurationError(f"no board {board!r} in {where}; there are: {', '.join(names)}")
+    words = cable.enter(BoardFolder(where / board), command)
+    os.execvp(words[0], words)  # noqa: S606 - what the caller asked for
 
 
 def _folder(given: Path | None) -> Path:
     return given.absolute() if given else default_folder()
 
 
-def _env(where: Path, kind: str) -> str:
-    default = kind == "qemu" and where == Path.cwd() / ".lab" / "virtual"
+def _env(where: Path, kind: str, with_tools: bool) -> str:
+    default = kind == "qemu" and not with_tools and where == Path.cwd() / ".lab" / "virtual"
     return "virtual.yaml" if default else str(where / ENV)

@@ -17,6 +17,20 @@ DEFAULT_LATENCY_TIMER_MS = 1.0  # of an FTDI adapter in low-latency mode
 _TYPE = "qemu-virt"
 _TEMPLATE = "!template "
 _DEFAULT_FOLDER = f"{_TEMPLATE}$BASE/../.lab/virtual"
+# As virtual.qemu.recipe lays out the disks, and virtual.qemu.cable the network.
+_SITE = """\
+    options:
+      benchmarks:
+        scratch:
+          emmc: /dev/nvme0n1p3
+          sd: /dev/vda3
+"""
+_TESTER = """\
+  tester:
+    drivers:
+      - TesterDriver:
+          command: {command}
+"""
 _HEAD = "# The virtual board {board} of the bench in {folder}; written by `lab virtual up`.\n"
 
 
@@ -30,11 +44,20 @@ def default() -> str:
     return head + _fill(_DEFAULT_FOLDER, DEFAULT_BOARD, address, DEFAULT_LATENCY_TIMER_MS)
 
 
-def of_board(place: Place) -> str:
-    """The environment of a qemu-virt board of a bench."""
+def of_board(place: Place, *, with_tools: bool = False) -> str:
+    """The environment of a qemu-virt board of a bench.
+
+    Args:
+        with_tools: it has benchmark programs, scratch partitions and a tester.
+    """
     folder, board = place.folder.path.parent, place.folder.name
     head = _HEAD.format(board=board, folder=folder)
-    return head + _fill(folder, board, place.pdudaemon, place.latency_timer_ms, place.outlet)
+    text = head + _fill(folder, board, place.pdudaemon, place.latency_timer_ms, place.outlet)
+    if not with_tools:
+        return text
+    main, imports = "  main:\n", "imports:\n"
+    command = json.dumps(["lab", "virtual", "tester", "--board", board, "--dir", str(folder)], ensure_ascii=False)
+    return text.replace(main, main + _SITE, 1).replace(imports, _TESTER.format(command=command) + imports, 1)
 
 
 def _fill(folder: str | Path, board: str, address: str, latency_timer_ms: float, outlet: int = 1) -> str:

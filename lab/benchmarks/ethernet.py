@@ -14,7 +14,7 @@ from attrs import evolve
 
 from lab.benchmarks import needs, netperf, rfc2544
 from lab.benchmarks.netperf import KEYS
-from lab.benchmarks.output import missing, read, rule
+from lab.benchmarks.output import missing
 from lab.benchmarks.section import Bench, Need, Reading, Section, has_link
 from lab.boards import BoardType
 from lab.metrics import Flag
@@ -26,7 +26,6 @@ BURST_MS = 10  # the shortest wait of the tester's netperf
 LONG_S, SHORT_S = 60, 10  # RFC 2544, section 24, asks for 60 s; short trials only narrow the search
 LOWEST_PPS = 100.0
 _PACED = ("rx-usecs", "tx-usecs")
-_WAYS = {"TX": "egress", "RX": "ingress"}
 _OUT = "/tmp/netperf"  # noqa: S108 - on the board
 
 
@@ -60,19 +59,6 @@ def udp(output: bytes, frame: int, params: dict[str, str], *, seconds: float = L
     return [
         Reading(f"ethernet.udp.{name}", value, own, start=test.start, end=test.end) for name, value in found.items()
     ]
-
-
-def iperf3_tcp(output: bytes, params: dict[str, str]) -> list[Reading]:
-    """`iperf3 --bidir`: what the receivers of both directions got."""
-
-    def receiver(match: re.Match[str]) -> list[Reading]:
-        return [Reading("ethernet.iperf3.throughput", float(match[2]), {**params, "direction": _WAYS[match[1]]})]
-
-    rules = [
-        rule(r"^\[ *\d+\]\[([TR]X)-C\] .*? (\d+(?:\.\d+)?) Mbits/sec +(?:\d+ +)?receiver$", receiver),
-        rule(r"^\[|^Connecting|^- -|^iperf Done|^$"),
-    ]
-    return read(output, "iperf3", rules, expected=2)
 
 
 def burst(pps: float) -> int:
@@ -166,12 +152,6 @@ def _with_loss(bench: Bench) -> Iterator[Reading]:
         yield from _one_udp(bench, "ingress", frame, "possible loss", 0.0, LONG_S)
 
 
-def _iperf3(bench: Bench) -> Iterator[Reading]:
-    bench.tester("iperf3 -s -1 -D", check=False)
-    command = f"iperf3 -c {bench.site.tester} -t {LONG_S} --bidir -f m"
-    yield from bench.read(partial(iperf3_tcp, params=_params(bench)), command, timeout_s=LONG_S + 60)
-
-
 def _serving(measure: Callable[[Bench], Iterator[Reading]]) -> Callable[[Bench], Iterator[Reading]]:
     """With netserver on both ends."""
 
@@ -260,16 +240,5 @@ SECTIONS = (
         seconds=310,
         direction="ingress",
         loss="possible loss",
-    ),
-    Section(
-        name="iperf3",
-        title="TCP bidirectional by iperf3",
-        chapter=CHAPTER,
-        metrics=("ethernet.iperf3.throughput",),
-        measure=_iperf3,
-        needs=(*_LINK, needs.tool("iperf3"), needs.tool_of_tester("iperf3")),
-        command="iperf3 -c 192.168.0.1 -t 60 --bidir",
-        fits=has_link("eth0", "eth1"),
-        duration_s=65,
     ),
 )

@@ -21,27 +21,31 @@ KEY_BYTES = {"aes128": 16, "aes192": 24, "aes256": 32, "3des": 24}
 _CIPHERS = {"aes128": "cbc(aes)", "aes192": "cbc(aes)", "aes256": "cbc(aes)", "3des": "cbc(des3_ede)"}
 _AUTH = "auth-trunc 'hmac(sha1)' 0x" + "5a" * 20 + " 96"
 _OUT = "/tmp/boardlab.iperf"  # noqa: S108 - on the board
-_COUNT = re.compile(rb"^packets (before|after) (\d+) (\d+)\r?$", re.MULTILINE)
 
 
 def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) -> list[Reading]:
     """iperf's rates of both directions, the interface's packets before and after, and mpstat's average."""
     params = {"algorithm": algorithm, "engine": engine}
     rates: dict[str, float] = {}
+    counts: dict[str, int] = {}
 
     def rate(match: re.Match[str]) -> list[Reading]:
         rates[match[1]] = float(match[2])
         return []
 
+    def count(match: re.Match[str]) -> list[Reading]:
+        counts[match[1]] = int(match[2]) + int(match[3])
+        return []
+
     rules = [
+        rule(r"^packets (before|after) (\d+) (\d+)$", count),
         rule(r"^\[ *(\d+)\] +0\.0+-\d+\.\d+ sec .*? (\d+(?:\.\d+)?) Mbits/sec$", rate),
-        rule(r"^packets |^-+$|^Client|^Server|^TCP window|^\[|^Linux |^[\d:]+ |^Average|^WARNING"),
+        rule(r"^-+$|^Client|^Server|^TCP window|^\[|^Linux |^[\d:]+ |^Average|^WARNING"),
     ]
     read(output, "iperf", rules, expected=0)
-    counts = {when: int(sent) + int(got) for when, sent, got in _COUNT.findall(output)}
-    if len(rates) != 2 or counts.keys() != {b"before", b"after"}:
+    if len(rates) != 2 or counts.keys() != {"before", "after"}:
         raise missing("the tunnel test", "two rates of iperf, and the packets before and after it", _first(output))
-    packets = (counts[b"after"] - counts[b"before"]) / seconds / 1000
+    packets = (counts["after"] - counts["before"]) / seconds / 1000
     return [
         Reading("ipsec.throughput", sum(rates.values()), params, end=len(output)),
         Reading("ipsec.packets", packets, params, end=len(output)),

@@ -18,6 +18,19 @@ def tool(name: str, package: str = "") -> Need:
     return Need(f"tool {name}", check)
 
 
+def dd_that_says_its_time() -> Need:
+    """A dd that prints how long it took."""
+
+    def check(bench: Bench) -> str:
+        if b"copied" in bench.run("dd if=/dev/zero of=/dev/null bs=1 count=1 2>&1", check=False):
+            return ""
+        return (
+            "the board's dd does not say how long it took (BusyBox without its third status line); install coreutils"
+        )
+
+    return Need("tool dd", check)
+
+
 def tool_of_tester(name: str, package: str = "") -> Need:
     """A program on the tester."""
 

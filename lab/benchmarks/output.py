@@ -16,6 +16,8 @@ from lab.errors import TestTransientError
 
 FAILURE = "unreadable_output"
 _KERNEL_LINE = re.compile(rb"\[ *\d+\.\d{6}\] .*")
+# dd's last line, of coreutils or BusyBox: bytes, seconds
+DD_SUMMARY = r"^(\d+) bytes (?:\([^)]*\) )?copied, (\d+(?:\.\d+)?(?:e-\d+)?) s(?:econds)?, "
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 

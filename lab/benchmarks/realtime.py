@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from attrs import evolve
+
 from lab.benchmarks import needs
 from lab.benchmarks.output import lines, missing
 from lab.benchmarks.section import Bench, Reading, Section
+from lab.benchmarks.site import MINUTE_S
 
-SECONDS = 60
 HIGHEST_US = 400
-COMMAND = f"cyclictest -m -S -p 80 -i 200 -h {HIGHEST_US} -D {SECONDS} -q"
+COMMAND = f"cyclictest -m -S -p 80 -i 200 -h {HIGHEST_US} -q -D"
 QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.99": 0.9999}
 _BIN = re.compile(r"^(\d{6})((?:[ \t]\d{6,})+)\s*$")
 _TOTALS = re.compile(r"^# (Min Latencies|Avg Latencies|Max Latencies|Total|Histogram Overflows): ((?:\d+ ?)+)$")
@@ -77,7 +79,9 @@ def _first(output: bytes) -> str:
 
 
 def _measure(bench: Bench) -> Iterator[Reading]:
-    yield from bench.read(parse, COMMAND, timeout_s=SECONDS + 60)
+    seconds = bench.site.seconds
+    for reading in bench.read(parse, f"{COMMAND} {seconds}", timeout_s=seconds + 60):
+        yield evolve(reading, flags=reading.flags | bench.site.doubts)
 
 
 SECTION = Section(
@@ -87,6 +91,6 @@ SECTION = Section(
     metrics=("rt.latency",),
     measure=_measure,
     needs=(needs.tool("cyclictest", "rt-tests"),),
-    command=COMMAND,
-    duration_s=SECONDS + 2,
+    command=f"{COMMAND} {MINUTE_S}",
+    duration_s=MINUTE_S + 2,
 )

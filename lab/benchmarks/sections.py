@@ -10,7 +10,10 @@ from lab.benchmarks import (
     can,
     eembc,
     ethernet,
+    extras,
+    filecopy,
     graphics,
+    iperf3,
     ipsec,
     lmbench,
     openssl,
@@ -31,14 +34,17 @@ ALL: Final[tuple[Section, ...]] = (
     audio.SECTION,
     *graphics.SECTIONS,
     *ethernet.SECTIONS,
+    *iperf3.SECTIONS,
     pcie.SECTION,
     *storage.SECTIONS,
+    *filecopy.SECTIONS,
     *uboottransfer.SECTIONS,
     usbdevice.SECTION,
     openssl.SECTION,
     *ipsec.SECTIONS,
     can.SECTION,
     realtime.SECTION,
+    *extras.SECTIONS,
 )
 
 

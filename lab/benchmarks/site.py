@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import cattrs
-from attrs import Factory, fields, frozen
+from attrs import Factory, field, fields, frozen, validators
 
 from lab.errors import ConfigurationError
+from lab.metrics import Flag
 
 OPTION = "benchmarks"
+MINUTE_S = 60
 
 
 @frozen
@@ -25,6 +27,8 @@ class Site:
         usb_disk: the disk as which the board's USB gadget shows up on the tester.
         crypto_module: the kernel module of the crypto accelerator, e.g. "sa2ul"; empty: whatever is loaded stays.
         pacing_us: interrupt pacing of the section that measures with it; the guides do not say theirs.
+        seconds: how long fio, iperf3 and cyclictest run, and six times sysbench and stress-ng; numbers of a shorter time than the
+            guides' minute are flagged.
     """
 
     tester: str = "192.168.0.1"
@@ -37,6 +41,12 @@ class Site:
     usb_disk: str = "/dev/disk/by-id/usb-Linux_File-Stor_Gadget-0:0"
     pacing_us: int = 250
     crypto_module: str = ""
+    seconds: int = field(default=MINUTE_S, validator=validators.ge(1))
+
+    @property
+    def doubts(self) -> frozenset[Flag]:
+        """The flag of numbers that were measured for a shorter time than the guides'."""
+        return frozenset({Flag.SHORTENED}) if self.seconds < MINUTE_S else frozenset()
 
 
 def of_options(options: object, where: str) -> Site:
@@ -48,7 +58,7 @@ def of_options(options: object, where: str) -> Site:
     Raises:
         ConfigurationError: an unknown key, or a value of another kind.
     """
-    known = ", ".join(field.name for field in fields(Site))
+    known = ", ".join(option.name for option in fields(Site))
     try:
         return cattrs.Converter(forbid_extra_keys=True).structure(options or {}, Site)
     except (cattrs.BaseValidationError, TypeError, AttributeError) as error:

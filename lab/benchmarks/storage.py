@@ -10,20 +10,19 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from lab.benchmarks import cpuload, needs
+from attrs import evolve
+
+from lab.benchmarks import cpuload, needs, scratchfs
 from lab.benchmarks.output import lines, missing, read, rule
 from lab.benchmarks.section import Bench, Reading, Section, has_medium
 
-MOUNT = "/mnt/boardlab"
 SOURCE = "/dev/shm/boardlab.src"  # noqa: S108 - on the board
 BUFFERS = (102400, 262144, 524288, 1048576, 5242880)
 WRITES = 5  # as the vendor: a cell of writing has the average, minimum and maximum of five
 FIO_SIZES = ("4m", "1m", "256k", "4k")
-FIO_S, LOAD_AFTER_S, LOAD_S = 60, 5, 50
 FIO_OUT = "/tmp/boardlab.fio"  # noqa: S108 - on the board
 OSPI_BYTES = 52_428_800
 CHAPTERS = {"emmc": "EMMC Driver", "sd": "MMCSD", "nand": "NAND Driver"}
-_MAKE = {"ext2": "mkfs.ext2 -F", "ext3": "mkfs.ext3 -F", "ext4": "mkfs.ext4 -F", "vfat": "mkfs.vfat"}
 _UNITS = {"kB": 1e-3, "MB": 1.0, "GB": 1e3, "B": 1e-6}
 
 
@@ -101,79 +100,55 @@ def _ospi(bench: Bench) -> Iterator[Reading]:
     yield from bench.read(ospi, command, timeout_s=120)
 
 
-def _make(bench: Bench, medium: str, filesystem: str) -> None:
-    """Format and mount, asynchronously: a medium mounted with sync is many times slower."""
-    device = bench.site.scratch[medium]
-    bench.run(f"umount {device} 2>/dev/null; mkdir -p {MOUNT}", check=False)
-    if filesystem == "ubifs":
-        bench.run(f"flash_eraseall {device}", timeout_s=300)
-        bench.run(f"ubiattach -p {device} && ubimkvol /dev/ubi0 -N boardlab -m", timeout_s=60)
-        bench.run(f"mount -t ubifs -o async ubi0:boardlab {MOUNT}")
-    else:
-        bench.run(f"{_MAKE[filesystem]} {device} > /dev/null 2>&1", timeout_s=300)
-        bench.run(f"mount -t {filesystem} -o async {device} {MOUNT}")
-
-
-def _cold(bench: Bench, medium: str, filesystem: str) -> None:
-    device = "ubi0:boardlab" if filesystem == "ubifs" else bench.site.scratch[medium]
-    bench.run(f"sync; umount {MOUNT} && echo 3 > /proc/sys/vm/drop_caches")
-    bench.run(f"mount -t {filesystem} -o async {device} {MOUNT}")
-
-
 def _files(bench: Bench, medium: str, filesystem: str) -> Iterator[Reading]:
     params = {"medium": medium, "filesystem": filesystem}
     parser = partial(file_test, params=params)
     bench.run(f"dd if=/dev/urandom of={SOURCE} bs=1M count=10", timeout_s=60)
     for size in BUFFERS:
-        _make(bench, medium, filesystem)
-        test = f"-file {MOUNT}/test -buffer_size {size} -file_size 100 -performance"
+        scratchfs.make(bench, medium, filesystem)
+        test = f"-file {scratchfs.MOUNT}/test -buffer_size {size} -file_size 100 -performance"
         for _ in range(WRITES):
             command = f"filesystem_tests -write -src_file {SOURCE} -srcfile_size 10 {test}"
             yield from bench.read(parser, command, timeout_s=300)
-        _cold(bench, medium, filesystem)
+        scratchfs.cool(bench, medium, filesystem)
         yield from bench.read(parser, f"filesystem_tests -read {test}", timeout_s=300)
 
 
 def _fio(bench: Bench, medium: str, filesystem: str) -> Iterator[Reading]:
-    _make(bench, medium, filesystem)
+    seconds = bench.site.seconds
+    before = seconds // 12  # the load is that of the time between, as the vendor's
+    scratchfs.make(bench, medium, filesystem)
     for direction in ("write", "read"):
         for size in FIO_SIZES:
             params = {"medium": medium, "filesystem": filesystem, "buffer": size}
             command = (
-                f"fio --name boardlab --directory={MOUNT} --size=1g --rw={direction} --blocksize={size} --ioengine=libaio "
-                f"--iodepth=4 --numjobs=1 --direct=1 --group_reporting --runtime={FIO_S} --time_based --eta=never "
-                f"> {FIO_OUT} 2>&1 & sleep {LOAD_AFTER_S}; mpstat -P ALL {LOAD_S} 1; wait; cat {FIO_OUT}"
+                f"fio --name boardlab --directory={scratchfs.MOUNT} --size=1g --rw={direction} --blocksize={size} "
+                f"--ioengine=libaio --iodepth=4 --numjobs=1 --direct=1 --group_reporting --runtime={seconds} --time_based "
+                f"--eta=never > {FIO_OUT} 2>&1 & sleep {before}; mpstat -P ALL {seconds - 2 * before} 1; wait; cat {FIO_OUT}"
             )
-            yield from bench.read(partial(fio, params=params), command, timeout_s=FIO_S + 120)
+            found = bench.read(partial(fio, params=params), command, timeout_s=seconds + 120)
+            yield from (evolve(reading, flags=reading.flags | bench.site.doubts) for reading in found)
 
 
-def _unmount(bench: Bench) -> None:
-    bench.run(f"umount {MOUNT} 2>/dev/null; rm -f {SOURCE} {FIO_OUT}; rmdir {MOUNT} 2>/dev/null", check=False)
-    if bench.status(f"grep -q ' {MOUNT} ' /proc/mounts") == 0:
-        bench.run(f"umount -l {MOUNT}", check=False)
+def _leave(bench: Bench) -> None:
+    bench.run(f"rm -f {SOURCE} {FIO_OUT}", check=False)
+    scratchfs.leave(bench)
 
 
 def _detach(bench: Bench) -> None:
-    _unmount(bench)
-    bench.run(f"ubidetach -p {bench.site.scratch['nand']}", check=False)
+    bench.run(f"rm -f {SOURCE}", check=False)
+    scratchfs.detach(bench)
 
 
 def _file_section(medium: str, filesystem: str) -> Section:
-    tools = ("flash_eraseall", "ubiattach") if filesystem == "ubifs" else (_MAKE[filesystem].split()[0],)
     return Section(
         name=f"{medium}-{filesystem}",
         title=f"{medium} {filesystem}: files of 100 MB",
         chapter=CHAPTERS[medium],
         metrics=("storage.file.throughput", "storage.file.cpu_load"),
         measure=partial(_files, medium=medium, filesystem=filesystem),
-        restore=_detach if filesystem == "ubifs" else _unmount,
-        needs=(
-            needs.scratch(medium),
-            needs.unmounted(medium),
-            needs.tool("filesystem_tests", "ltp-ddt"),
-            *(needs.tool(name) for name in tools),
-            needs.filesystem(filesystem),
-        ),
+        restore=_detach if filesystem == "ubifs" else _leave,
+        needs=(*scratchfs.of_medium(medium, filesystem), needs.tool("filesystem_tests", "ltp-ddt")),
         command="filesystem_tests -write -buffer_size B -file_size 100 -performance",
         overwrites=medium,
         fits=has_medium(medium),
@@ -189,15 +164,8 @@ def _fio_section(medium: str) -> Section:
         chapter=CHAPTERS[medium],
         metrics=("storage.fio.throughput", "storage.fio.cpu_load"),
         measure=partial(_fio, medium=medium, filesystem="ext4"),
-        restore=_unmount,
-        needs=(
-            needs.scratch(medium),
-            needs.unmounted(medium),
-            needs.tool("fio"),
-            needs.tool("mpstat", "sysstat"),
-            needs.tool("mkfs.ext4", "e2fsprogs"),
-            needs.filesystem("ext4"),
-        ),
+        restore=_leave,
+        needs=(*scratchfs.of_medium(medium, "ext4"), needs.tool("fio"), needs.tool("mpstat", "sysstat")),
         command="fio --size=1g --rw=write --blocksize=4m --ioengine=libaio --iodepth=4 --direct=1 & mpstat -P ALL 55 1",
         overwrites=medium,
         fits=has_medium(medium),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import read, rule
+from lab.benchmarks.output import DD_SUMMARY, read, rule
 from lab.benchmarks.section import Bench, Reading, Section, has_link
 
 DISK = "/dev/shm/boardlab.disk"  # noqa: S108 - on the board
@@ -24,7 +24,7 @@ def parse(output: bytes, direction: str) -> list[Reading]:
         return [Reading("usb.device.throughput", rate, params)] if rate else []
 
     rules = [
-        rule(r"^(\d+) bytes (?:\([^)]*\) )?copied, (\d+(?:\.\d+)?(?:e-\d+)?) s(?:econds)?, ", summary),
+        rule(DD_SUMMARY, summary),
         rule(r"^\d+\+\d+ records|No space left on device|^(?:real|user|sys)\b"),
     ]
     return read(output, "dd", rules)

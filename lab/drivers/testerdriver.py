@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import attr
 from labgrid.driver import Driver
@@ -50,7 +54,11 @@ class TesterDriver(CommandMixin, Driver, CommandProtocol):
         """
         try:
             done = subprocess.run(
-                [*self.command, cmd], capture_output=True, stdin=subprocess.DEVNULL, timeout=timeout, check=False
+                [_found(self.command[0]), *self.command[1:], cmd],
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=timeout,
+                check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise LabTransientError(
@@ -67,3 +75,9 @@ class TesterDriver(CommandMixin, Driver, CommandProtocol):
     def get_status(self) -> int:
         """Always ready: it holds nothing open."""
         return 1
+
+
+def _found(program: str) -> str:
+    """Where a program is: on the PATH, or beside our own Python, where `lab` is when nothing was activated."""
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
+    return shutil.which(program, path=path) or program

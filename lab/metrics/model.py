@@ -27,6 +27,7 @@ class Flag(enum.StrEnum):
     CLOCK_DIFFERS = "clock_differs"  # the processor does not run at the clock of its board type
     SETUP_CHANGED = "setup_changed"  # another SD card, or another version of a tool, than in the board's run before
     NOT_MONOTONIC = "not_monotonic"  # packets were lost at a rate below one that lost none
+    SHORTENED = "shortened"  # a program ran for a shorter time than its definition says (benchmarks: seconds)
     SIMULATED = "simulated"  # a virtual board; never compared with a real one
 
 

@@ -1,4 +1,6 @@
-"""Sections on the QEMU board: real programs of Debian's arm64, through real U-Boot, Linux and a serial line."""
+"""Sections on the QEMU board: real programs of Debian's arm64, through real U-Boot, Linux and a serial line, on real
+file systems and over a real link to a tester in a network namespace.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import sys
 from pathlib import Path
 
 from measuring_lab import ROOT
-from virtual_bench import running_bench
+from virtual_bench import Bench, all_end, lab_virtual, running_bench, watched
 
 from lab.console.client import ConsoleClient
 from lab.console.runtime import socket_path
@@ -16,60 +18,101 @@ from lab.metrics import Flag
 from lab.results import open_store
 from lab.results.logs import console_log
 
-# openssl's section takes four minutes; one second a block size of one algorithm shows the same.
+# openssl's section takes four minutes and lmbench's half an hour; a part of each shows the same.
 SHORT = """
-from lab.benchmarks import openssl
+import hashlib
+import os
 
-def test_openssl(strategy):
+import pytest
+
+from lab.benchmarks import lmbench, openssl
+
+
+@pytest.fixture
+def said(strategy):
     strategy.transition("linux")
-    lines = strategy.shell.run_check("env time -v openssl speed -elapsed -seconds 1 -evp sha256 2>&1", timeout=120)
-    found = openssl.parse("".join(line + "\\\\n" for line in lines).encode(), "sha256")
+    return lambda command: "".join(f"{line}\\n" for line in strategy.shell.run_check(command, timeout=120)).encode()
+
+
+def test_openssl(said):
+    found = openssl.parse(said("env time -v openssl speed -elapsed -seconds 1 -evp sha256 2>&1"), "sha256")
     rates = [r.value for r in found if r.metric == "openssl.throughput"]
     assert len(rates) == 6
     assert all(rate > 0 for rate in rates)
+
+
+@pytest.mark.parametrize("command", ["lat_syscall null", "lat_proc fork", "lat_ops"])
+def test_lmbench(said, command):
+    assert all(reading.value > 0 for reading in lmbench.reader(command)(said(f"{command} 2>&1")))
+
+
+def test_the_flash_that_linux_reads_is_the_one_that_u_boot_boots_from(said):
+    with open(os.environ["FLASH"], "rb") as flash:
+        assert said("sha256sum /dev/mtd0").split()[0].decode() == hashlib.file_digest(flash, "sha256").hexdigest()
 """
+CHAPTERS = ("realtime", "ospi", "ethernet", "system_benchmarks", "emmc", "mmcsd")
+# section -> how many numbers it has
+SECTIONS = {
+    "cyclictest": 6,
+    "ospi-raw": 1,
+    "iperf3": 2,
+    "iperf3-udp": 2 * 5 * 3,
+    "sysbench": 3,
+    "stress-ng": 5,
+    "emmc-fio": 2 * 4 * 2,
+    "sd-ext3-dd": 5 * 6,
+}
 
 
-def test_openssl_and_cyclictest_are_measured_for_real_and_marked_as_a_virtual_boards(tmp_path: Path) -> None:
-    (tmp_path / "test_short.py").write_text(SHORT.replace("\\\\n", "\\n"))
+def measure(bench: Bench, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Measure the sections and the short tests, each program for a second."""
+    (folder / "test_short.py").write_text(SHORT)
+    env = bench.folder / "env.yaml"
+    text = env.read_text().replace("benchmarks:\n", "benchmarks:\n        seconds: 1\n", 1)
+    (folder / "env.yaml").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--lg-env", str(folder / "env.yaml")]
+    chosen = " or ".join([*(f"[{name}]" for name in SECTIONS), "test_short"])
+    options = ["--lab-destructive", "--retries", "0", "-k", chosen]
+    tests = [f"tests_perf/test_{chapter}.py" for chapter in CHAPTERS]
     environment = {
         **os.environ,
-        "BOARDLAB_RUNTIME": str(tmp_path / "run"),
-        "LAB_DB": f"sqlite:///{tmp_path / 'results.db'}",
+        "BOARDLAB_RUNTIME": str(folder / "run"),
+        "LAB_DB": f"sqlite:///{folder / 'results.db'}",
+        "FLASH": str(bench.folder / bench.board.name / "media" / "ospi.img"),
     }
-    with running_bench(tmp_path / "bench", "--tools"):
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            "--lg-env",
-            str(tmp_path / "bench" / "env.yaml"),
-        ]
-        tests = ["tests_perf/test_realtime.py", "--retries", "0", str(tmp_path / "test_short.py")]
-        done = subprocess.run(
-            [*command, *tests], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        with ConsoleClient(socket_path(tmp_path / "run")) as client:
-            client.stop()
+    done = subprocess.run(
+        [*command, *options, *tests, str(folder / "test_short.py")],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    with ConsoleClient(socket_path(folder / "run")) as client:
+        client.stop()
+    return done
+
+
+def test_what_debian_has_is_measured_for_real_and_marked_as_a_virtual_boards(tmp_path: Path) -> None:
+    with running_bench(tmp_path / "bench", "--tools") as bench:
+        done = measure(bench, tmp_path)
+        tester = int((bench.folder / bench.board.name / "tester.pid").read_text())
+        with watched(tester) as processes:
+            lab_virtual("down", "--dir", bench.folder)
+            assert all_end(processes), "the tester's network outlives the bench"
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
-    with open_store(environment["LAB_DB"]) as store:
+    assert f"{len(SECTIONS) + 5} passed" in done.stdout
+    with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         (run,) = store.runs()
-        (attempt,) = store.attempts(run.id)
-        assert (run.status, run.provenance["virtual"], attempt.params) == (
-            "completed",
-            True,
-            {"section": "cyclictest"},
-        )
-        assert {sample.params["statistic"] for sample in attempt.samples} == {
-            "min",
-            "mean",
-            "p50",
-            "p99",
-            "p99.99",
-            "max",
+        attempts = {attempt.params["section"]: attempt for attempt in store.attempts(run.id)}
+        assert (run.status, run.provenance["virtual"]) == ("completed", True)
+        assert {name: len(attempt.samples) for name, attempt in attempts.items()} == SECTIONS
+        samples = [sample for attempt in attempts.values() for sample in attempt.samples]
+        assert all(Flag.SIMULATED in sample.flags for sample in samples)
+        assert all(sample.value > 0 for sample in samples if not sample.metric.endswith((".loss", ".cpu_load")))
+        shortened = {
+            name for name, attempt in attempts.items() if any(Flag.SHORTENED in s.flags for s in attempt.samples)
         }
-        assert all(Flag.SIMULATED in sample.flags for sample in attempt.samples)
-        assert b"# Histogram" in console_log(store.artifacts, attempt)
+        assert shortened == {"cyclictest", "iperf3", "iperf3-udp", "sysbench", "stress-ng", "emmc-fio"}
+        assert b"# Histogram" in console_log(store.artifacts, attempts["cyclictest"])
+        assert b"tester$ iperf3 --server" in console_log(store.artifacts, attempts["iperf3"])

@@ -16,7 +16,7 @@ PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="ut
 WHEEL = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 MODULES = sorted(path for package in WHEEL for path in (REPOSITORY / package).rglob("*.py"))
 LONGEST_MODULE = 300
-ESSENTIAL = {"apt", "coreutils", "dpkg"}  # no Debian is without them
+ESSENTIAL = {"apt", "coreutils", "dpkg", "tar"}  # no Debian is without them
 
 # towncrier's names: the issue, or "+" and a word for news without one; the kind of news; a counter.
 FRAGMENT = re.compile(r"(\d+|\+[\w-]+)\.(feature|bugfix|doc|removal|misc)(\.\d+)?\.md")

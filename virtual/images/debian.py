@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import frozen
@@ -39,10 +39,11 @@ class AptRoot:
         ConfigurationError: apt or the keyring of Debian's archive is not installed.
     """
 
-    def __init__(self, folder: Path, suite: str, architecture: str) -> None:
+    def __init__(self, folder: Path, suite: str, architecture: str, components: Sequence[str] = ("main",)) -> None:
         self._folder = folder
         self._suite = suite
         self._architecture = architecture
+        self._components = " ".join(components)
         self.mirror = _mirror(suite)
 
     def update(self) -> None:
@@ -52,7 +53,7 @@ class AptRoot:
         for part in ("state", "lists/partial", "cache/archives/partial", "debs"):
             (self._folder / part).mkdir(parents=True, exist_ok=True)
         options = f"arch={self._architecture} target=Packages lang=none signed-by={KEYRING}"
-        (self._folder / "sources.list").write_text(f"deb [{options}] {self.mirror} {self._suite} main\n")
+        (self._folder / "sources.list").write_text(f"deb [{options}] {self.mirror} {self._suite} {self._components}\n")
         self._apt("apt-get", "-o", "APT::Update::Error-Mode=any", "update")
 
     def resolve(self, meta: str) -> str:
@@ -69,6 +70,13 @@ class AptRoot:
         self._apt("apt-get", "download", *names, cwd=debs)
         return {name: self._package(name, debs) for name in names}
 
+    def download_whole(self, *names: str) -> dict[str, Package]:
+        """Download packages with all that they depend on; by name."""
+        self._apt("apt-get", "install", "--download-only", "--yes", "--no-install-recommends", *names)
+        found = (self._folder / "cache" / "archives").glob("*.deb")
+        packages = [_described(path) for path in sorted(found)]
+        return {package.name: package for package in packages}
+
     def clean(self) -> None:
         """Remove everything that was downloaded."""
         shutil.rmtree(self._folder)
@@ -77,8 +85,7 @@ class AptRoot:
         found = sorted(debs.glob(f"{name}_*.deb"))
         if len(found) != 1:
             raise LabTransientError(f"expected one package {name} from {self.mirror}, got {len(found)}; try again")
-        version = tools.run(["dpkg-deb", "-f", found[0], "Version"]).decode().strip()
-        return Package(name, version, found[0])
+        return _described(found[0])
 
     def _apt(self, program: str, *arguments: str, cwd: Path | None = None) -> str:
         options = {
@@ -93,6 +100,7 @@ class AptRoot:
             "Dir::State": self._folder / "state",
             "Dir::State::lists": self._folder / "lists",
             "Dir::State::status": "/dev/null",
+            "Debug::NoLocking": "true",  # nothing of the host's is touched, and who is not root may not lock that
         }
         flags = [flag for name, value in options.items() for flag in ("-o", f"{name}={value}")]
         try:
@@ -102,6 +110,22 @@ class AptRoot:
                 f"cannot get Debian packages from {self.mirror}: {error}; check the network (and apt's proxy settings)",
                 failure="no_network",
             ) from error
+
+
+def _described(deb: Path) -> Package:
+    name, version = tools.run(["dpkg-deb", "--show", "--showformat=${Package} ${Version}", deb]).decode().split()
+    return Package(name, version, deb)
+
+
+def unpack(package: Package, folder: Path) -> None:
+    """Unpack a whole package; links in place of folders, as of a merged /usr, stay.
+
+    Raises:
+        LabStableError: it cannot be unpacked.
+    """
+    files = tools.run(["dpkg-deb", "--fsys-tarfile", package.deb])
+    options = ["--extract", "--file=-", "--keep-directory-symlink", "--no-same-owner", "--no-same-permissions"]
+    tools.run(["tar", *options, f"--directory={folder}"], stdin=files)
 
 
 def extract(package: Package, members: Mapping[str, Path]) -> None:

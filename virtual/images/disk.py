@@ -1,8 +1,10 @@
-"""A disk image: an MBR partition table and one bootable ext4 partition."""
+"""A disk image: an MBR partition table, one bootable ext4 partition, and perhaps others behind it."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from virtual.images import EPOCH, tools
@@ -13,10 +15,11 @@ _SECTOR_BYTES = 512
 _UUID = "b0a2d1ab-0000-4000-8000-{:012x}"
 
 
-def build(path: Path, tree: Tree, *, size_mib: int, identity: int) -> None:
-    """Write a disk image of `size_mib` MiB to `path`.
+def build(path: Path, tree: Tree, *, size_mib: int, identity: int, more: Sequence[Path | int] = ()) -> None:
+    """Write a disk image to `path`: `tree` in its first `size_mib` MiB, the rest behind it.
 
     Args:
+        more: at most three further partitions: the file of an image that one holds, or how many MiB of nothing.
         identity: makes the identifiers of the disk and its file system; different disks of a board need others.
 
     Raises:
@@ -26,10 +29,18 @@ def build(path: Path, tree: Tree, *, size_mib: int, identity: int) -> None:
     uuid = _UUID.format(identity)
     with tempfile.TemporaryDirectory(prefix="boardlab-disk-") as folder:
         names = stage(tree, Path(folder))
+        table = f"label: dos\nlabel-id: {0xB0A20000 + identity:#x}\n"
+        starts = _starts(size_mib, more)
         with path.open("wb") as image:
-            image.truncate(size_mib * _MIB)
-        table = f"label: dos\nlabel-id: {0xB0A20000 + identity:#x}\nstart={_MIB // _SECTOR_BYTES}, type=83, bootable\n"
+            image.truncate(starts[-1] * _MIB)
+        for number, (start, end) in enumerate(pairwise(starts)):
+            sectors = [mib * _MIB // _SECTOR_BYTES for mib in (start, end - start)]
+            table += "start={}, size={}, type=83".format(*sectors) + (", bootable\n" if number == 0 else "\n")
         tools.run(["sfdisk", "--quiet", path], stdin=table.encode())
+        for start, part in zip(starts[1:], more, strict=False):
+            if isinstance(part, Path):
+                seek = f"seek={start}"
+                tools.run(["dd", f"if={part}", f"of={path}", "bs=1M", seek, "conv=notrunc,sparse", "status=none"])
         tools.run(
             [
                 "mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-O", "^has_journal,^metadata_csum",
@@ -40,6 +51,21 @@ def build(path: Path, tree: Tree, *, size_mib: int, identity: int) -> None:
             env={"E2FSPROGS_FAKE_TIME": str(EPOCH)},
         )  # fmt: skip
     _anonymous(path, names)
+
+
+def file_system(path: Path, folder: Path) -> None:
+    """Write an ext4 file system that holds `folder`, just large enough, to `path`; raises as `build`."""
+    used_kib = int(tools.run(["du", "--summarize", "--block-size=1K", "--apparent-size", folder]).split()[0])
+    inodes = sum(1 for _ in folder.rglob("*"))
+    size_kib = used_kib * 11 // 10 + inodes * 4 + 8 * 1024
+    options = ["-O", "^has_journal", "-E", "root_owner=0:0,lazy_itable_init=0"]
+    tools.run(["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", *options, "-d", folder, path, f"{size_kib}k"])
+
+
+def _starts(size_mib: int, more: Sequence[Path | int]) -> list[int]:
+    """Where each partition begins, and the last one's end, in MiB."""
+    sizes = [part if isinstance(part, int) else -(-part.stat().st_size // _MIB) for part in more]
+    return list(accumulate([size_mib - 1, *sizes], initial=1))
 
 
 def _anonymous(path: Path, names: list[str]) -> None:

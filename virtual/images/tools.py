@@ -18,6 +18,8 @@ PACKAGES = {
     "apt-get": "apt",
     "cp": "coreutils",
     "cpio": "cpio",
+    "dd": "coreutils",
+    "du": "coreutils",
     "debugfs": "e2fsprogs",
     "dpkg": "dpkg",
     "dpkg-deb": "dpkg",
@@ -26,6 +28,7 @@ PACKAGES = {
     "mkenvimage": "u-boot-tools",
     "qemu-system-aarch64": "qemu-system-arm",
     "sfdisk": "fdisk",
+    "tar": "tar",
 }
 _PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))  # mke2fs, outside a user's PATH
 

@@ -11,11 +11,9 @@ from lab.errors import LabStableError
 from virtual import environment
 from virtual.board import Backend, BoardFolder, Place
 from virtual.images import cache, tools
-from virtual.qemu import recipe
+from virtual.qemu import cable, recipe
 from virtual.qemu.machine import QEMU, QemuVirt
 from virtual.uart import UartAdapter
-
-_ORIGIN = "origin"  # beside the media: the name of the images that they are copies of
 
 
 class QemuVirtKind:
@@ -32,9 +30,11 @@ class QemuVirtKind:
     def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
         """See `BoardKind`; a board writes on copies of the images, which stay until `fresh` or until these change."""
         tools.find(QEMU)
+        if self._with_tools and (problem := cable.problem()):
+            report(f"{folder.name} gets no network, and what needs a tester is skipped: {problem}")
         images = recipe.obtain(self._image_root, report, with_tools=self._with_tools)
         media = folder.media
-        origin = media / _ORIGIN
+        origin = media / recipe.ORIGIN
         if not fresh and origin.exists() and origin.read_text() == images.name:
             return
         report(f"Copying the media of {folder.name}")
@@ -57,7 +57,7 @@ class QemuVirtKind:
 
     def environment(self, place: Place) -> str:
         """See `BoardKind`."""
-        return environment.of_board(place)
+        return environment.of_board(place, with_tools=recipe.has_tools(place.folder.media))
 
 
 def default(*, with_tools: bool = False) -> QemuVirtKind:

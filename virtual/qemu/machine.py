@@ -10,42 +10,60 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lab.clock import Clock
-from lab.errors import BoardlabError, LabTransientError
+from lab.errors import BoardlabError, LabStableError, LabTransientError
 from virtual.board import BoardFolder
 from virtual.process import Child
 from virtual.qemu import recipe
 from virtual.qemu.activity import Activity
+from virtual.qemu.cable import Cable
 from virtual.qemu.qmp import Qmp
 from virtual.qemu.serial import Serial
 from virtual.rails.sensors import RailTrouble
 from virtual.uart import UartAdapter
 
 QEMU = "qemu-system-aarch64"
-_MEMORY_MIB = 256
+_MEMORY_MIB, _MEMORY_WITH_TOOLS_MIB = 256, 512
+_NETWORK = (
+    "e1000e,netdev=link,mac=52:54:00:b0:a2:d1,romfile="  # an Intel 82574L: it knows a speed and paces interrupts
+)
 _START_S = 20.0  # QEMU's own start, before the board gets power; on a busy host
 _log = logging.getLogger(__name__)
 
 
-def command(folder: BoardFolder, firmware: Path, straps: int, console_fd: int, qmp_fd: int) -> list[str]:
+def command(
+    folder: BoardFolder,
+    firmware: Path,
+    straps: int,
+    console_fd: int,
+    qmp_fd: int,
+    *,
+    memory_mib: int = _MEMORY_MIB,
+    tap_fd: int | None = None,
+) -> list[str]:
     """QEMU's command line: SD is virtio-blk, eMMC is NVMe, OSPI is the second CFI flash, which also holds the
     environment; the strap word is latched into RAM at reset. The CPU waits for QMP's "cont".
+
+    Args:
+        tap_fd: the board's end of its cable; None: it has no network.
     """
     drives = [
         f"if=pflash,unit=1,format=raw,file={_escaped(folder.medium(recipe.FLASH))}",
         f"if=none,id=sd,format=raw,file={_escaped(folder.medium('sd'))}",
         f"if=none,id=emmc,format=raw,file={_escaped(folder.medium('emmc'))}",
     ]
+    network = () if tap_fd is None else ("-netdev", f"tap,id=link,fd={tap_fd}", "-device", _NETWORK)
     return [
         QEMU,
         *("-name", f"boardlab-{folder.name}"),
         *("-nodefaults", "-no-user-config", "-display", "none", "-S"),
         # Without random seeds in the device tree every boot does, and prints, the same.
-        *("-machine", "virt,dtb-randomness=off", "-cpu", "cortex-a53", "-m", str(_MEMORY_MIB)),
+        *("-machine", "virt,dtb-randomness=off", "-cpu", "cortex-a53", "-m", str(memory_mib)),
         *("-bios", str(firmware)),
         *(word for drive in drives for word in ("-drive", drive)),
         *("-device", "virtio-blk-device,drive=sd"),
         *("-device", "nvme,drive=emmc,serial=emmc"),
         *("-device", f"loader,addr={recipe.STRAP_WORD:#x},data={straps:#x},data-len=4"),
+        *network,
         *("-chardev", f"socket,id=console,fd={console_fd}", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=qmp,fd={qmp_fd}", "-mon", "chardev=qmp,mode=control"),
     ]
@@ -75,6 +93,9 @@ class QemuVirt:
         self._qmp: Qmp | None = None
         self._events: asyncio.Task[None] | None = None
         self._activity: Activity | None = None
+        self._has_tools = recipe.has_tools(folder.media)
+        self._cable: Cable | None = None
+        folder.tester.unlink(missing_ok=True)  # of an earlier bench
 
     def troubles(self) -> Sequence[RailTrouble]:
         """See `Backend`: real software has no faults on request."""
@@ -84,14 +105,17 @@ class QemuVirt:
         """See `Backend`; the board's power-on is the "cont" that releases its CPU, QEMU's own start is before it."""
         await self.power_off()
         self._log_start = self._folder.qemu_log.stat().st_size if self._folder.qemu_log.exists() else 0
+        tap = await self._tap()
         self._serial = Serial(self._adapter)
         local, remote = socket.socketpair()
         try:
             with self._serial.remote as console, remote:
+                fds = (console.fileno(), remote.fileno())
+                memory_mib = _MEMORY_WITH_TOOLS_MIB if self._has_tools else _MEMORY_MIB
                 self._child = Child(
-                    command(self._folder, self._firmware, straps, console.fileno(), remote.fileno()),
+                    command(self._folder, self._firmware, straps, *fds, memory_mib=memory_mib, tap_fd=tap),
                     self._folder.qemu_log,
-                    pass_fds=(console.fileno(), remote.fileno()),
+                    pass_fds=fds if tap is None else (*fds, tap),
                     ended_hook=self._ended,
                 )
             async with asyncio.timeout(_START_S):
@@ -124,6 +148,18 @@ class QemuVirt:
         if self._qmp is not None:
             self._qmp.close()
         self._child = self._serial = self._events = self._qmp = None
+
+    async def _tap(self) -> int | None:
+        """The board's end of its cable, which stays plugged in when the board is off; None where it has none."""
+        if not self._has_tools:
+            return None
+        if self._cable is None:
+            try:
+                self._cable = await Cable.plug(self._folder)
+            except LabStableError as error:
+                _log.warning("%s: %s; it has no network", self._folder.name, error)
+                return None
+        return self._cable.fd
 
     def _rest(self) -> None:
         if self._activity is not None:

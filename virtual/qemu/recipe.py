@@ -24,9 +24,18 @@ _FLASH_BASE = 0x0400_0000  # the second bank
 _KERNEL_OFFSET = 0x0008_0000
 _ALIGN = 0x1_0000
 _DISK_MIB = 48
-_PROGRAMS_MIB = 16  # more, for the benchmark programs
-_NO_PROGRAMS: Tree = {}
+_SCRATCH_MIB = 1536  # for fio's file of 1 GiB; the file of the image has no more blocks than were written
+_WITH_TOOLS = "qemu-virt-tools"
+ORIGIN = "origin"  # beside a board's media: the name of the images that they are copies of
+FLASH_MODULE = "boardlab_flash"  # lets Linux read the flash (virtual/qemu/data)
+# What a board with benchmark programs loads, in this order: drivers of its disks and its network, file systems, and MTD.
+_MODULES = (
+    *("crc32c_generic", "crct10dif_common", "crct10dif_generic", "virtio_mmio", "virtio_blk", "crc-t10dif", "crc64"),
+    *("crc64-rocksoft", "t10-pi", "nvme-core", "nvme", "jbd2", "mbcache", "crc16", "ext4", "fat", "vfat", "nls_cp437"),
+    *("nls_ascii", "e1000e", "mtd"),
+)
 DISKS = {"sd": 1, "emmc": 2}  # medium -> identity of its disk
+_PARTITION = {"sd": "/dev/vda", "emmc": "/dev/nvme0n1p"}  # as Linux names them, but for the number
 FLASH = "ospi"
 FIRMWARE = "u-boot.bin"
 
@@ -35,7 +44,8 @@ def obtain(root: Path, report: cache.Report, *, with_tools: bool = False) -> Pat
     """The folder with u-boot.bin and one image per medium (sd.img, emmc.img, ospi.img), built when missing.
 
     Args:
-        with_tools: SD and eMMC also hold the benchmark programs of `virtual.qemu.benchtools`.
+        with_tools: SD and eMMC have a second partition with the benchmark programs of `virtual.qemu.benchtools`, and
+            a third one for benchmarks that overwrite it; the board loads what drivers these need.
 
     Raises:
         LabTransientError: the packages cannot be downloaded.
@@ -49,12 +59,18 @@ def obtain(root: Path, report: cache.Report, *, with_tools: bool = False) -> Pat
 
     def fill(folder: Path) -> Mapping[str, object]:
         report("Building the board's media")
-        build(folder, packages, benchtools.tree(programs) if programs else {})
+        build(folder, packages, programs and programs / benchtools.IMAGE)
         return {"packages": {**facts["packages"], **more["packages"]}, "mirror": facts["mirror"]}
 
     inputs = {"sources": facts["files"]} | ({"tools": more["files"]} if programs else {})
     recipe = cache.recipe_hash("virtual.images", "virtual.qemu", **inputs)
-    return cache.obtain("qemu-virt-tools" if programs else "qemu-virt", recipe, fill, root=root, report=report)
+    return cache.obtain(_WITH_TOOLS if programs else "qemu-virt", recipe, fill, root=root, report=report)
+
+
+def has_tools(media: Path) -> bool:
+    """Whether the media in a board's folder hold the benchmark programs."""
+    origin = media / ORIGIN
+    return origin.exists() and origin.read_text().startswith(_WITH_TOOLS)
 
 
 def sources(root: Path, report: cache.Report) -> Path:
@@ -63,7 +79,9 @@ def sources(root: Path, report: cache.Report) -> Path:
     """
     return cache.obtain(
         f"debian-{SUITE}-{ARCHITECTURE}",
-        cache.recipe_hash(suite=SUITE, architecture=ARCHITECTURE, kernel=KERNEL_META, headers=_HEADERS),
+        cache.recipe_hash(
+            suite=SUITE, architecture=ARCHITECTURE, kernel=KERNEL_META, headers=_HEADERS, modules=_MODULES
+        ),
         lambda folder: _fetch(folder, report),
         root=root,
         report=report,
@@ -71,7 +89,7 @@ def sources(root: Path, report: cache.Report) -> Path:
 
 
 def _fetch(folder: Path, report: cache.Report) -> Mapping[str, object]:
-    """Download the packages; keep the three files that a board needs of them, and what modules are built against."""
+    """Download the packages; keep what boards need of them, and what modules are built against."""
     work = folder / "apt"
     apt = debian.AptRoot(work, SUITE, ARCHITECTURE)
     report(
@@ -84,7 +102,8 @@ def _fetch(folder: Path, report: cache.Report) -> Mapping[str, object]:
     packages = apt.download("u-boot-qemu", kernel, "busybox-static", headers, common)
     packages |= _kbuild(work / "host", kernel)
     debian.extract(packages["u-boot-qemu"], {"usr/lib/u-boot/qemu_arm64/u-boot.bin": folder / FIRMWARE})
-    debian.extract(packages[kernel], {"boot/vmlinuz-.*": folder / "Image"})
+    drivers = {rf"lib/modules/.*/{name}\.ko": folder / f"{name}.ko" for name in _MODULES}
+    debian.extract(packages[kernel], {"boot/vmlinuz-.*": folder / "Image", **drivers})
     debian.extract(packages["busybox-static"], {"(usr/)?bin/busybox": folder / "busybox"})
     for package in packages.values():
         if package.name.startswith(("linux-headers-", "linux-kbuild-")):
@@ -101,23 +120,24 @@ def _kbuild(work: Path, kernel: str) -> dict[str, debian.Package]:
     return apt.download(f"linux-kbuild-{version}")
 
 
-def build(folder: Path, sources: Path, programs: Tree = _NO_PROGRAMS) -> None:
+def build(folder: Path, sources: Path, programs: Path | None = None) -> None:
     """Write U-Boot and one image per medium into `folder`, from the files of the packages in `sources`.
 
     Args:
-        programs: more files of the root file systems of SD and eMMC; the flash has no room for them.
+        programs: file system for /usr when booted from SD or eMMC; the flash has no room for one.
     """
     kernel = (sources / "Image").read_bytes()
     busybox = (sources / "busybox").read_bytes()
-    lpm = module.build(MODULE, _data(f"{MODULE}.c"), sorted(sources.glob(_HEADERS.format("*"))))
+    lpm = _module(MODULE, sources)
     (folder / FIRMWARE).write_bytes((sources / FIRMWARE).read_bytes())
     for medium, identity in DISKS.items():
+        more = with_programs(sources, medium) if programs else {}
         tree: Tree = {
             "boot/Image": File(kernel),
-            "boot/initrd.gz": File(initramfs.build({**root_file_system(busybox, lpm, medium), **programs})),
+            "boot/initrd.gz": File(initramfs.build({**root_file_system(busybox, lpm, medium), **more})),
         }
-        size = _DISK_MIB + (_PROGRAMS_MIB if programs else 0)
-        disk.build(folder / f"{medium}.img", tree, size_mib=size, identity=identity)
+        behind: tuple[Path | int, ...] = (programs, _SCRATCH_MIB) if programs else ()
+        disk.build(folder / f"{medium}.img", tree, size_mib=_DISK_MIB, identity=identity, more=behind)
     initrd = initramfs.build(root_file_system(busybox, lpm, FLASH))
     initrd_offset = _KERNEL_OFFSET + -(-len(kernel) // _ALIGN) * _ALIGN
     variables = environment(
@@ -157,6 +177,32 @@ def root_file_system(busybox: bytes, lpm: bytes, medium: str) -> Tree:
         "etc/group": File(b"root:x:0:\n"),
         "etc/profile": File(b"export PS1='root@\\h:\\w# '\n"),
     }
+
+
+def with_programs(sources: Path, medium: str) -> Tree:
+    """What the root file system of a medium has more where /usr lies on its second partition."""
+    modules = {
+        f"lib/modules/tools/{number:02}-{name}.ko": File((sources / f"{name}.ko").read_bytes())
+        for number, name in enumerate(_MODULES)
+    }
+    modules[f"lib/modules/tools/{len(_MODULES):02}-{FLASH_MODULE}.ko"] = File(_module(FLASH_MODULE, sources))
+    path = ("/usr/sbin", "/usr/bin", "/usr/lib/lmbench/bin", "/sbin", "/bin")
+    # BusyBox's shell prefers its own commands to those in the PATH.
+    shell = "[ ! -x /usr/bin/bash ] || exec /usr/bin/bash --norc --noediting"
+    profile = f"export PATH={':'.join(path)}\nexport PS1='root@\\h:\\w# '\n{shell}\n"
+    return {
+        **modules,
+        "usr": Folder(),
+        "lib/aarch64-linux-gnu": Link("../usr/lib/aarch64-linux-gnu"),
+        "lib/ld-linux-aarch64.so.1": Link("../usr/lib/ld-linux-aarch64.so.1"),
+        "etc/usr": File(f"{_PARTITION[medium]}2\n".encode()),
+        "etc/init.d/bench-tools": File(_data("bench-tools"), 0o755),
+        "etc/profile": File(profile.encode()),
+    }
+
+
+def _module(name: str, sources: Path) -> bytes:
+    return module.build(name, _data(f"{name}.c"), sorted(sources.glob(_HEADERS.format("*"))))
 
 
 def _data(name: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from typing import NoReturn
 
 import typer
 
@@ -13,13 +13,12 @@ from virtual.sim.model import model
 from virtual.sim.played.tester import Tester
 
 
-def answer(
-    command: Annotated[str, typer.Argument(help="the command line")],
-    board_type: Annotated[str, typer.Option("--type", help="type of the board at the other end")],
-    release: Annotated[str, typer.Option(help="of its software [default: the newest]")] = "",
-    seed: Annotated[int | None, typer.Option(help="of its chance [default: another one each time]")] = None,
-) -> None:
-    """Answer a command as the tester of a simulated board would. Its numbers are drawn from published ones."""
+def answer(command: str, board_type: str, release: str, seed: int | None) -> NoReturn:
+    """Answer a command as the tester of a simulated board would. Its numbers are drawn from published ones.
+
+    Args:
+        release: of its software; "": the newest. seed: of its chance; None: another one each time.
+    """
     chance = dice(time.monotonic_ns() if seed is None else seed, command)
     text, status = Tester(model(board_type, release or None), chance).run(command)
     sys.stdout.write(text)

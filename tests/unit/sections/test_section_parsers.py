@@ -10,7 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from section_outputs import Output, recorded
 
-from lab.benchmarks import audio, cpuload, ethernet, graphics, lmbench, openssl, pcie, processor, realtime, storage
+from lab.benchmarks import (
+    audio,
+    cpuload,
+    ethernet,
+    extras,
+    filecopy,
+    graphics,
+    iperf3,
+    lmbench,
+    openssl,
+    pcie,
+    processor,
+    realtime,
+    storage,
+)
 from lab.benchmarks import uboottransfer as uboot
 from lab.benchmarks.output import lines
 from lab.benchmarks.section import Reading
@@ -221,10 +235,45 @@ def test_a_netperf_that_ignores_its_rate_is_an_error() -> None:
 
 
 def test_iperf3_and_iperf_are_read_at_the_receiver_and_over_the_whole_time() -> None:
-    found = ethernet.iperf3_tcp(recorded("iperf3-3.12-bidir.txt"), {"port": "cpsw"})
+    found = iperf3.tcp(recorded("iperf3-3.12-bidir.txt"), {"port": "cpsw"})
     assert {r.params["direction"]: r.value for r in found} == {"egress": 10101, "ingress": 7495}
     (window,) = pcie.parse(recorded("iperf-2.1.8.txt"), "8")
     assert window.value == 22.4
+
+
+def test_iperf3s_udp_is_counted_in_packets_of_the_receiver_and_its_loss_is_of_all_that_were_sent() -> None:
+    text = recorded("iperf3-3.12-udp.txt")
+    found = iperf3.udp(text, 128, {"direction": "egress"})
+    assert value(found, "ethernet.iperf3.udp.packets") == pytest.approx(134650 / 4.01 / 1000)
+    assert value(found, "ethernet.iperf3.udp.throughput") == pytest.approx(134650 / 4.01 * 128 * 8 / 1e6)
+    assert value(found, "ethernet.iperf3.udp.loss") == 0
+    half = text.replace(b"0/134650 (0%)  receiver", b"67325/134650 (50%)  receiver")
+    lossy = iperf3.udp(half, 128, {"direction": "egress"})
+    assert value(lossy, "ethernet.iperf3.udp.loss") == 50
+    assert value(lossy, "ethernet.iperf3.udp.packets") == pytest.approx(67325 / 4.01 / 1000)
+
+
+def test_a_stream_of_which_nothing_arrived_is_an_error_with_iperf3s_reason() -> None:
+    broken = b"""[  5]   0.00-4.00   sec  0.00 Bytes  0.00 Mbits/sec  0.000 ms  0/0 (0%)  receiver
+iperf3: error - control socket has closed unexpectedly
+"""
+    with pytest.raises(TestTransientError, match="control socket has closed unexpectedly"):
+        iperf3.udp(broken, 128, {})
+
+
+def test_dd_says_bytes_over_seconds_of_a_whole_file_and_nothing_of_a_part_of_one() -> None:
+    text = recorded("dd-coreutils-9.1-file.txt")
+    (rate,) = filecopy.parse(text, {"medium": "sd"})
+    assert rate.value == pytest.approx(104857600 / 0.992875 / 1e6)
+    with pytest.raises(TestTransientError, match="expected 1 numbers, found 0"):
+        filecopy.parse(text.replace(b"104857600", b"52428800"), {})
+
+
+def test_sysbench_and_stress_ng_say_operations_a_second_of_real_time() -> None:
+    assert extras.sysbench_cpu(recorded("sysbench-1.0.20-cpu.txt"))[0].value == 740.23
+    assert extras.sysbench_memory(recorded("sysbench-1.0.20-memory.txt"), "read")[0].value == 6367.27
+    (rate,) = extras.stress_ng(recorded("stress-ng-0.15.06.txt"))
+    assert (rate.value, rate.params) == (42.71, {"stressor": "cpu"})
 
 
 def test_cyclictests_quantiles_follow_from_its_histogram_which_has_to_add_up() -> None:

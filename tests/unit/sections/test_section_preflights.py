@@ -23,6 +23,7 @@ NFS = "192.168.0.1:/srv /mnt nfs4 rw,addr=192.168.0.1 0 0"
 CRYPTO = "name         : cbc(aes)\ndriver       : cbc-aes-sa2ul\nmodule       : sa2ul\npriority     : 30000\n"
 TRAPS: list[tuple[Need, dict[str, Answer], str]] = [
     (needs.tool("fio"), {"command -v fio": ("", 1)}, "the board has no program fio; install fio"),
+    (needs.dd_that_says_its_time(), {"^dd ": "1+0 records in\n1+0 records out"}, "install coreutils"),
     (needs.uboot_time(), {"help time": ("Unknown command 'time'", 1)}, "CONFIG_CMD_TIME=y"),
     (needs.scratch("emmc"), {}, "the env names nothing that may be overwritten for emmc"),
     (needs.filesystem("vfat"), {"vfat": ("", 1)}, "the kernel has no vfat; configure it"),
@@ -71,7 +72,8 @@ def test_the_root_file_system_is_no_scratch_partition_even_where_the_env_says_so
 
 
 def test_a_board_without_any_trap_passes_every_preflight() -> None:
-    host = ScriptedHost({"eth0/speed": "1000", "proc/crypto": CRYPTO.replace("sa2ul", "ce")})
+    answers = {"eth0/speed": "1000", "proc/crypto": CRYPTO.replace("sa2ul", "ce"), "^dd ": "1 byte copied, 1e-05 s"}
+    host = ScriptedHost(answers)
     tester = ScriptedHost({"command -v": "/usr/bin/it"})
     scratch = {
         "emmc": "/dev/a",
@@ -132,6 +134,7 @@ def test_sections_stand_by_chapter_those_that_destroy_nothing_first_and_linux_be
         "emmc-ext3",
         "emmc-ext2",
         "emmc-vfat",
+        *(f"emmc-{filesystem}-dd" for filesystem in ("ext4", "ext3", "ext2", "vfat")),
     ]
     assert of_chapter("NAND Driver", board) == []
     keys = [order(s) for s in sorted(ALL, key=order)]

@@ -29,3 +29,16 @@ def test_the_environment_of_a_bench_names_its_files_whatever_its_folder_is_calle
         driver["FileDigitalOutputDriver"] for driver in target["drivers"] if "FileDigitalOutputDriver" in driver
     ]
     assert [output["filepath"] for output in outputs] == [f"{folder}/board-7/straps/bit{bit}" for bit in range(2)]
+
+
+def test_a_board_with_benchmark_programs_has_scratch_partitions_and_a_tester_behind_its_cable() -> None:
+    place = Place(BoardFolder(Path("/bench") / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
+    plain, whole = (yaml.safe_load(environment.of_board(place, with_tools=tools)) for tools in (False, True))
+    assert whole["targets"]["main"].pop("options") == {
+        "benchmarks": {"scratch": {"emmc": "/dev/nvme0n1p3", "sd": "/dev/vda3"}}
+    }
+    (driver,) = whole["targets"].pop("tester")["drivers"]
+    assert driver["TesterDriver"]["command"] == [
+        *("lab", "virtual", "tester", "--board", "board-7", "--dir", "/bench")
+    ]
+    assert whole == plain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import subprocess
 import zlib
 from pathlib import Path
@@ -91,6 +92,26 @@ def test_two_disks_of_a_board_have_different_identifiers(tmp_path: Path) -> None
     assert len(set(labels)) == 2
 
 
+def test_further_partitions_hold_an_image_or_nothing(tmp_path: Path) -> None:
+    usr = tmp_path / "usr.img"
+    folder = tmp_path / "usr"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "fio").write_bytes(b"fio" * 1000)
+    disk.file_system(usr, folder)
+    tools.run(["e2fsck", "-fn", usr])
+    disk.build(tmp_path / "sd.img", TREE, size_mib=8, identity=1, more=[usr, 64])
+    dump = tools.run(["sfdisk", "--dump", tmp_path / "sd.img"]).decode()
+    starts = [int(found) for found in re.findall(r"start=\s*(\d+)", dump)]
+    sizes = [int(found) for found in re.findall(r"size=\s*(\d+)", dump)]
+    assert starts == [2048, 8 * 2048, 8 * 2048 + sizes[1]]
+    assert (sizes[0], sizes[2]) == (7 * 2048, 64 * 2048)
+    assert dump.count("bootable") == 1
+    at = f"{tmp_path / 'sd.img'}?offset={starts[1] * 512}"
+    assert tools.run(["debugfs", "-R", "cat /bin/fio", at]) == b"fio" * 1000
+    assert tools.run(["debugfs", "-R", "cat /etc/medium", f"{tmp_path / 'sd.img'}?offset=1048576"]) == b"sd\n"
+    assert (tmp_path / "sd.img").stat().st_blocks * 512 < 32 << 20  # the empty one takes no room
+
+
 def test_a_tree_that_does_not_fit_is_an_error_with_the_tools_reason(tmp_path: Path) -> None:
     big: Tree = {"big": File(os.urandom(9 << 20))}
     with pytest.raises(LabStableError, match="mke2fs failed"):
@@ -161,16 +182,33 @@ def test_a_missing_tool_is_named_with_its_package() -> None:
         tools.find("no-such-tool")
 
 
-def test_a_file_is_taken_out_of_a_package_and_a_missing_one_is_named(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
+def toy(folder: Path, files: dict[str, bytes]) -> debian.Package:
+    """A package of these files."""
+    tree = folder / "tree"
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "DEBIAN" / "control").write_text(
         "Package: toy\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@localhost>\nDescription: toy\n"
     )
-    (tree / "boot").mkdir()
-    (tree / "boot" / "vmlinuz-6.1").write_bytes(b"kernel")
-    tools.run(["dpkg-deb", "--build", "--root-owner-group", tree, tmp_path / "toy.deb"])
-    package = debian.Package("toy", "1", tmp_path / "toy.deb")
+    for name, content in files.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes(content)
+    tools.run(["dpkg-deb", "--build", "--root-owner-group", tree, folder / "toy.deb"])
+    return debian.Package("toy", "1", folder / "toy.deb")
+
+
+def test_a_package_is_unpacked_into_a_merged_usr(tmp_path: Path) -> None:
+    package = toy(tmp_path, {"lib/libtoy.so": b"library", "usr/bin/toy": b"program"})
+    stage = tmp_path / "stage"
+    (stage / "usr" / "lib").mkdir(parents=True)
+    (stage / "lib").symlink_to("usr/lib")
+    debian.unpack(package, stage)
+    assert (stage / "lib").is_symlink()
+    assert (stage / "usr" / "lib" / "libtoy.so").read_bytes() == b"library"
+    assert (stage / "usr" / "bin" / "toy").read_bytes() == b"program"
+
+
+def test_a_file_is_taken_out_of_a_package_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    package = toy(tmp_path, {"boot/vmlinuz-6.1": b"kernel"})
     debian.extract(package, {"boot/vmlinuz-.*": tmp_path / "Image"})
     assert (tmp_path / "Image").read_bytes() == b"kernel"
     with pytest.raises(LabTransientError, match=r"has no file etc/none"):

@@ -137,16 +137,36 @@ def _ethtool(session: Session, arguments: Sequence[str], streams: Streams, shell
     return 0
 
 
-def _iperf3(session: Session, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _iperf3(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+    seconds = int(option(arguments, "-t", "10"))
+    head = "Connecting to host 192.168.0.1, port 5201\n"
+    text = _iperf3_udp(session, arguments, seconds) if "--udp" in arguments else _iperf3_tcp(session, seconds)
+    return (yield from play(session, streams, f"{head}{text}\niperf Done.\n", seconds))
+
+
+def _iperf3_tcp(session: Session, seconds: int) -> str:
     half = drawn(session, "ethernet.tcp.throughput", 1500.0, port="cpsw") / 2
-    text = (
-        "Connecting to host 192.168.0.1, port 5201\n[ ID][Role] Interval           Transfer     Bitrate         Retr\n"
-    )
+    text = "[ ID][Role] Interval           Transfer     Bitrate         Retr\n"
     for number, role in ((5, "TX-C"), (7, "RX-C")):
-        amount = f"{half * 60 / 8 / 1024:.2f} GBytes"
+        amount = f"{half * seconds / 8 / 1024:.2f} GBytes"
         for who, retries in (("sender", "   0"), ("receiver", "    ")):
-            text += f"[ {number:2}][{role}]   0.00-60.00  sec  {amount}  {half:.0f} Mbits/sec {retries}             {who}\n"
-    return (yield from play(session, streams, text + "\niperf Done.\n", 60))
+            row = f"[ {number:2}][{role}]   0.00-{seconds}.00  sec  {amount}  {half:.0f} Mbits/sec {retries}"
+            text += f"{row}             {who}\n"
+    return text
+
+
+def _iperf3_udp(session: Session, arguments: Sequence[str], seconds: int) -> str:
+    direction = "ingress" if "--reverse" in arguments else "egress"
+    payload = int(option(arguments, "--length", "1472"))
+    computer = session.computer
+    stream = udp(computer.model, known(session), computer.dice("iperf3", computer.now_ns), direction, payload, 0.0)
+    sent, received = round(stream.offered * seconds), round(stream.received * seconds)
+    text = "[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n"
+    for packets, lost, who in ((sent, 0, "sender"), (received, sent - received, "receiver")):
+        rate = f"{packets * payload / 2**20:.0f} MBytes  {packets * payload * 8 / seconds / 1e6:.0f} Mbits/sec"
+        share = f"{lost}/{sent} ({100 * lost / sent:.2g}%)"
+        text += f"[  5]   0.00-{seconds}.00  sec  {rate}  0.012 ms  {share}  {who}\n"
+    return text
 
 
 def _iperf(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:

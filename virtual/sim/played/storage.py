@@ -82,6 +82,12 @@ def _dd(session: Session, arguments: Sequence[str], streams: Streams, _shell: In
     source, target = words.get("if", ""), words.get("of", "")
     size = _bytes(words.get("bs", "512")) * int(words.get("count", "1"))
     seconds = size / 170e6
+    on_scratch = next((way for way, place in (("write", target), ("read", source)) if place.startswith("/mnt/")), "")
+    if on_scratch:
+        size = size if on_scratch == "write" else int(session.kernel.settings.get("copied", "0"))
+        session.kernel.settings["copied"] = str(size)
+        params = {**_mounted(session), "buffer": words["bs"], "direction": on_scratch}
+        seconds = size / 1e6 / drawn(session, "storage.file.throughput", 20.0, **params)
     if source.startswith("/dev/mtd"):
         rate = drawn(session, "ospi.raw.throughput", 80.0, file="50", direction="read")
         seconds = size / 2**20 / rate
@@ -91,7 +97,7 @@ def _dd(session: Session, arguments: Sequence[str], streams: Streams, _shell: In
         problem = yield from session.files.write(session.path(target), b"\0")
         if problem:
             return (yield from complain(streams, f"dd: {problem}"))
-    records = words.get("count", "1")
+    records = size // _bytes(words.get("bs", "512"))
     text = f"{records}+0 records in\n{records}+0 records out\n{size} bytes ({size / 1e6:.0f} MB, {size / 2**20:.0f} MiB) copied"
     yield from play(
         session,

@@ -1,0 +1,88 @@
+"""What no guide has and every distribution ships: sysbench and stress-ng."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from attrs import evolve
+
+from lab.benchmarks import needs
+from lab.benchmarks.output import number, read, rule
+from lab.benchmarks.section import Bench, Parser, Reading, Section
+
+CHAPTER = "System Benchmarks"
+SHARE = 6  # of the time that the sections of the guides take: ten seconds
+STRESSORS = ("cpu", "matrix", "cache", "pipe", "switch")
+# Everything else that sysbench 1.0 and 1.1 print is titles, settings, latencies and counts.
+_TALK = r"^sysbench |^[A-Z][\w /-]+(?::.*|!|\.\.\.)?$|^ +[\w /()%.-]+:? .*$"
+
+
+def sysbench_cpu(output: bytes) -> list[Reading]:
+    """`sysbench cpu run`."""
+    rules = [rule(r"^ +events per second: +(\d+\.\d+)$", number("sysbench.events")), rule(_TALK)]
+    return read(output, "sysbench", rules)
+
+
+def sysbench_memory(output: bytes, operation: str) -> list[Reading]:
+    """`sysbench memory run`."""
+    pattern = r"^\d+\.\d+ MiB transferred \((\d+\.\d+) MiB/sec\)$"
+    return read(output, "sysbench", [rule(pattern, number("sysbench.memory", {"operation": operation})), rule(_TALK)])
+
+
+def stress_ng(output: bytes) -> list[Reading]:
+    """The table of `stress-ng --metrics-brief`: bogo operations a second of real time."""
+
+    def row(match: re.Match[str]) -> list[Reading]:
+        return [Reading("stress_ng.rate", float(match[2]), {"stressor": match[1]})]
+
+    rules = [
+        rule(r"^stress-ng: (?:info|metrc): +\[\d+\] ([a-z][\w-]*) +\d+(?: +\d+\.\d+){3} +(\d+\.\d+) +\d+\.\d+", row),
+        rule(r"^stress-ng: (?:info|metrc|debug|warn): "),
+    ]
+    return read(output, "stress-ng", rules)
+
+
+def _read(bench: Bench, parser: Parser, command: str) -> Iterator[Reading]:
+    """Run a command that gets its time as `{seconds}`."""
+    seconds = max(1, bench.site.seconds // SHARE)
+    for reading in bench.read(parser, command.format(seconds=seconds), timeout_s=seconds + 30):
+        yield evolve(reading, flags=reading.flags | bench.site.doubts)
+
+
+def _sysbench(bench: Bench) -> Iterator[Reading]:
+    yield from _read(bench, sysbench_cpu, "sysbench cpu --time={seconds} run")
+    for operation in ("read", "write"):
+        options = f"--memory-block-size=1M --memory-total-size=1T --memory-oper={operation}"
+        parser = partial(sysbench_memory, operation=operation)
+        yield from _read(bench, parser, f"sysbench memory --time={{seconds}} {options} run")
+
+
+def _stress_ng(bench: Bench) -> Iterator[Reading]:
+    for stressor in STRESSORS:
+        yield from _read(bench, stress_ng, f"stress-ng --{stressor} 1 --timeout {{seconds}}s --metrics-brief 2>&1")
+
+
+SECTIONS = (
+    Section(
+        name="sysbench",
+        title="sysbench",
+        chapter=CHAPTER,
+        metrics=("sysbench.events", "sysbench.memory"),
+        measure=_sysbench,
+        needs=(needs.tool("sysbench"),),
+        command="sysbench cpu run; sysbench memory run",
+        duration_s=32,
+    ),
+    Section(
+        name="stress-ng",
+        title="stress-ng",
+        chapter=CHAPTER,
+        metrics=("stress_ng.rate",),
+        measure=_stress_ng,
+        needs=(needs.tool("stress-ng"),),
+        command="stress-ng --cpu 1 --metrics-brief",
+        duration_s=55,
+    ),
+)

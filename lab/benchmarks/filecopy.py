@@ -1,0 +1,63 @@
+"""Files of 100 MB by dd, on every file system, for boards without the vendor's filesystem_tests.
+
+The rate is dd's bytes over dd's seconds: its own rate has no decimals from 100 MB/s on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from lab.benchmarks import needs, scratchfs
+from lab.benchmarks.output import DD_SUMMARY, read, rule
+from lab.benchmarks.section import Bench, Reading, Section, has_medium
+from lab.benchmarks.storage import BUFFERS, CHAPTERS, WRITES
+
+FILE_BYTES = 100 << 20
+FILE = f"{scratchfs.MOUNT}/test"
+
+
+def parse(output: bytes, params: dict[str, str]) -> list[Reading]:
+    """dd's summary, whole files only."""
+
+    def summary(match: re.Match[str]) -> list[Reading]:
+        size, seconds = int(match[1]), float(match[2])
+        if size != FILE_BYTES or seconds <= 0:
+            return []
+        return [Reading("storage.dd.throughput", size / seconds / 1e6, params)]
+
+    return read(output, "dd", [rule(DD_SUMMARY, summary), rule(r"^\d+\+\d+ records")])
+
+
+def _measure(bench: Bench, medium: str, filesystem: str) -> Iterator[Reading]:
+    for size in BUFFERS:
+        params = {"medium": medium, "filesystem": filesystem, "buffer": str(size)}
+        write, back = (partial(parse, params={**params, "direction": way}) for way in ("write", "read"))
+        scratchfs.make(bench, medium, filesystem)
+        for _ in range(WRITES):
+            command = f"dd if=/dev/zero of={FILE} bs={size} count={FILE_BYTES // size} conv=fsync 2>&1"
+            yield from bench.read(write, command, timeout_s=300)
+        scratchfs.cool(bench, medium, filesystem)
+        yield from bench.read(back, f"dd if={FILE} of=/dev/null bs={size} 2>&1", timeout_s=300)
+
+
+def _section(medium: str, filesystem: str) -> Section:
+    params = {"medium": medium, "filesystem": filesystem}
+    return Section(
+        name=f"{medium}-{filesystem}-dd",
+        title=f"{medium} {filesystem}: files of 100 MB by dd",
+        chapter=CHAPTERS[medium],
+        metrics=("storage.dd.throughput",),
+        measure=partial(_measure, medium=medium, filesystem=filesystem),
+        restore=scratchfs.leave,
+        needs=(*scratchfs.of_medium(medium, filesystem), needs.dd_that_says_its_time()),
+        command="dd if=/dev/zero of=FILE bs=B count=N conv=fsync",
+        overwrites=medium,
+        fits=has_medium(medium),
+        duration_s=120,
+        params=params,
+    )
+
+
+SECTIONS = tuple(_section(medium, name) for medium in ("emmc", "sd") for name in ("ext4", "ext3", "ext2", "vfat"))

@@ -1,0 +1,107 @@
+"""iperf3 beside netperf: TCP in both directions at once, UDP with possible loss in each.
+
+The server runs on the tester. UDP goes as fast as its sender can; what arrived is counted in packets, since iperf3
+rounds its rates, and throughput counts the bits of whole frames, as in `lab.benchmarks.ethernet`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from attrs import evolve
+
+from lab.benchmarks import needs
+from lab.benchmarks.ethernet import CHAPTER, FRAMES, port
+from lab.benchmarks.output import read, rule
+from lab.benchmarks.section import Bench, Reading, Section, has_link
+
+_WAYS = {"TX": "egress", "RX": "ingress"}
+_KNOWN = rule(r"^\[|^Connecting|^Reverse mode|^- -|^iperf Done|^$")
+
+
+def tcp(output: bytes, params: dict[str, str]) -> list[Reading]:
+    """`iperf3 --bidir`: what the receivers of both directions got."""
+
+    def receiver(match: re.Match[str]) -> list[Reading]:
+        own = {**params, "direction": _WAYS[match[1]]}
+        return [Reading("ethernet.iperf3.throughput", float(match[2]), own)]
+
+    pattern = r"^\[ *\d+\]\[([TR]X)-C\] .*? (\d+(?:\.\d+)?) Mbits/sec +(?:\d+ +)?receiver$"
+    return read(output, "iperf3", [rule(pattern, receiver), _KNOWN], expected=2)
+
+
+def udp(output: bytes, frame: int, params: dict[str, str]) -> list[Reading]:
+    """`iperf3 -u`: what the receiver says of the whole time."""
+
+    def receiver(match: re.Match[str]) -> list[Reading]:
+        seconds, lost, total = float(match[1]), int(match[2]), int(match[3])
+        if seconds <= 0 or total <= 0:
+            return []
+        packets = (total - lost) / seconds
+        own = {**params, "frame_bytes": str(frame)}
+        values = {
+            "throughput": packets * frame * 8 / 1e6,
+            "packets": packets / 1000,
+            "loss": 100 * lost / total,
+        }
+        return [Reading(f"ethernet.iperf3.udp.{name}", value, own) for name, value in values.items()]
+
+    pattern = r"^\[ *\d+\] +0\.00-(\d+\.\d+) +sec .* (-?\d+)/(\d+) \([^)]*\) +receiver$"
+    return read(output, "iperf3", [rule(pattern, receiver), _KNOWN], expected=3)
+
+
+def _serve(bench: Bench) -> None:
+    bench.tester("iperf3 --server --one-off --daemon")
+
+
+def _doubted(bench: Bench, readings: list[Reading]) -> Iterator[Reading]:
+    for reading in readings:
+        yield evolve(reading, flags=reading.flags | bench.site.doubts)
+
+
+def _tcp(bench: Bench) -> Iterator[Reading]:
+    seconds, params = bench.site.seconds, {"port": port(bench.board, bench.site.interface)}
+    _serve(bench)
+    command = f"iperf3 -c {bench.site.tester} -t {seconds} --bidir -f m"
+    yield from _doubted(bench, bench.read(partial(tcp, params=params), command, timeout_s=seconds + 60))
+
+
+def _udp(bench: Bench) -> Iterator[Reading]:
+    seconds = bench.site.seconds
+    for way, option in (("egress", ""), ("ingress", " --reverse")):
+        params = {"port": port(bench.board, bench.site.interface), "direction": way}
+        for frame, payload in FRAMES.items():
+            _serve(bench)
+            command = f"iperf3 -c {bench.site.tester} -t {seconds} --udp --bitrate 0 --length {payload} -f m{option}"
+            parser = partial(udp, frame=frame, params=params)
+            yield from _doubted(bench, bench.read(parser, command, timeout_s=seconds + 60))
+
+
+_NEEDS = (needs.link_speed(), needs.private_link(), needs.tool("iperf3"), needs.tool_of_tester("iperf3"))
+
+SECTIONS = (
+    Section(
+        name="iperf3",
+        title="TCP bidirectional by iperf3",
+        chapter=CHAPTER,
+        metrics=("ethernet.iperf3.throughput",),
+        measure=_tcp,
+        needs=_NEEDS,
+        command="iperf3 -c 192.168.0.1 -t 60 --bidir",
+        fits=has_link("eth0", "eth1"),
+        duration_s=65,
+    ),
+    Section(
+        name="iperf3-udp",
+        title="UDP with possible loss by iperf3",
+        chapter=CHAPTER,
+        metrics=tuple(f"ethernet.iperf3.udp.{name}" for name in ("throughput", "packets", "loss")),
+        measure=_udp,
+        needs=_NEEDS,
+        command="iperf3 -c 192.168.0.1 -t 60 --udp --bitrate 0 --length 1472 [--reverse]",
+        fits=has_link("eth0", "eth1"),
+        duration_s=620,
+    ),
+)
