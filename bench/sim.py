@@ -172,7 +172,10 @@ def measure(name: str, folder: Path, state: BenchState, cycles: int, core: int) 
         peer.stop()
         shutil.rmtree(own)
     truths = [read_truth(Path(board.truth)) for board in state.boards]
-    assert not any(truth.lost for truth in truths), "bytes were lost in a pty: nobody read it in time"
+    lost = sum(truth.lost for truth in truths)
+    if lost:  # in a pty that nobody read in time: boots and stamps cannot be paired
+        missing = ["-"] * (len(HEADER) - 5)
+        return [peer.name, str(len(truths)), f"{lost} bytes lost", *missing, f"{reading:.1%}", f"{boards:.1%}"]
     pairs = {
         marker: [
             pair

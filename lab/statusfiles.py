@@ -24,11 +24,11 @@ Record = TypeVar("Record", bound=AttrsInstance)
 
 @frozen
 class OutletStatus:
-    """An outlet of a PDU, as pdudaemon names it.
+    """An outlet of a power switch: of a PDU as pdudaemon names it, or the port of an Automation Interface.
 
     Attributes:
         command: the last one, "on" or "off". at: when it was given, seconds since 1970.
-        duration_s: until pdudaemon answered, or until we gave up.
+        duration_s: until the switch answered, or until we gave up.
         commands, failures: how many so far.
     """
 

@@ -20,6 +20,7 @@ from lab.boards import BoardType
 from lab.console.model import Chunk, LineTiming
 from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
+from strategies import otherinit
 from strategies.lowpower import LowPower
 from strategies.status import Status
 
@@ -121,7 +122,9 @@ class BoardStrategy(Strategy):
             if status is Status.off:
                 self.off()
             elif status is Status.bootloader:
-                self._bootloader()
+                self.off()
+                self._power_on()
+                self.interrupt()
             elif status is Status.linux:
                 self._linux()
             else:
@@ -170,20 +173,29 @@ class BoardStrategy(Strategy):
         )
 
     @step()
-    def boot(self) -> BootWatch:
+    def boot(self, init: str = "") -> BootWatch:
         """Power-cycle and boot from `medium` to the login prompt, without touching the console on the way.
 
         The status is `unknown` afterwards: nobody has logged in. `transition("linux")` does both.
 
+        Args:
+            init: what the kernel is to run in place of the default, e.g. "/bin/sh"; U-Boot's prompt is used on the way.
+
         Returns:
             the finished boot; the console's `capture` holds its bytes from before power on.
+
+        Raises:
+            BoardlabError: by whose fault it failed.
+            ConfigurationError: nothing says how the board is given another init.
         """
         self.status = Status.unknown
         self.off()
         edge = self._power_on()
+        if init:
+            otherinit.give(self, init)
         watch = BootWatch(self.type, self.medium, edge)
         finder = MomentFinder(self.type.moments, self.timing())
-        self.follow(watch, finder)
+        self.follow(watch, finder, taken=0)
         return watch
 
     def timing(self) -> LineTiming:
@@ -204,9 +216,9 @@ class BoardStrategy(Strategy):
         edge: PowerEdge = self.power.edge
         return edge
 
-    def follow(self, watch: BootWatch, finder: MomentFinder) -> None:
-        """Feed a boot to its watch until it is done, or raises; only what comes from now on."""
-        taken = len(self.console.capture)
+    def follow(self, watch: BootWatch, finder: MomentFinder, taken: int | None = None) -> None:
+        """Feed a boot to its watch until it is done, or raises; it knows `taken` captured events, by default all."""
+        taken = len(self.console.capture) if taken is None else taken
         while not watch.done:
             self.console.poll(POLL_S)
             for event in self.console.capture[taken:]:
@@ -217,10 +229,9 @@ class BoardStrategy(Strategy):
             taken = len(self.console.capture)
             watch.check(self.power.clock.now_ns())
 
-    def _bootloader(self) -> None:
+    def interrupt(self) -> Any:
+        """Stop a board that has just got its power at U-Boot's prompt; returns the UBootDriver."""
         uboot = self._bound("uboot", "UBootDriver")
-        self.off()
-        self._power_on()
         try:
             self.target.activate(uboot)
         except TIMEOUT as error:
@@ -228,6 +239,7 @@ class BoardStrategy(Strategy):
                 f"{self.board} did not reach its U-Boot prompt from {self.medium}; the last it said was {self._tail()!r}",
                 failure="autoboot_missed",
             ) from error
+        return uboot
 
     def _asleep(self, mode: str) -> None:
         wake = self.wake or ("can" if mode == Status.partial_io.name else "uart")

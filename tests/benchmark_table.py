@@ -23,7 +23,7 @@ GUIDES = {
     "am437x.rst": "437x",
 }
 # tests/integration/test_sections_qemu.py runs these programs there
-ON_QEMU = frozenset({"cyclictest", "emmc-fio", "lmbench", "openssl", "ospi-raw", "sd-fio"})
+ON_QEMU = frozenset({"cyclictest", "emmc-fio", "lmbench", "openssl", "ospi-raw", "sd-fio", "uboot-emmc", "uboot-sd"})
 ELSEWHERE = {  # metrics that are no section's: who measures them
     "boot.time": ("test_boot.py", "`lab.benchmarks.boot`", "QEMU, simulated"),
     "power.rail": ("test_low_power.py", "`lab.power.phase`", "QEMU, simulated"),

@@ -24,6 +24,8 @@ _SITE = """\
         scratch:
           emmc: /dev/nvme0n1p3
           sd: /dev/vda3
+          emmc_blocks: '0x200000'
+          sd_fat: '0:4'
 """
 _TESTER = """\
   tester:

@@ -154,18 +154,19 @@ class UartAdapter:
         self.truth.flush()
 
     def _deliver(self) -> None:
-        now_ns = self.pacer.clock.now_ns()  # just before the write: lateness of the pacer is part of the truth
-        self.active_ns = now_ns
-        for sent in self._to_host.line.take(now_ns):
-            written = 0
+        now = self.pacer.clock.now_ns
+        taken_ns = self.active_ns = now()
+        for sent in self._to_host.line.take(taken_ns):
+            written, handed_ns = 0, now()  # just before the write: that we are late is part of the truth
             with contextlib.suppress(BlockingIOError):
                 written = os.write(self._master, sent.data) if self._master >= 0 else 0
             lost = len(sent.data) - written
             if written:
-                self.truth.data(sent.end_ns - self._to_host.line.duration_ns(lost), now_ns, sent.data[:written])
+                end_ns = sent.end_ns + handed_ns - taken_ns - self._to_host.line.duration_ns(lost)
+                self.truth.data(end_ns, handed_ns, sent.data[:written])
             if lost:
                 self.overruns += lost
-                self.truth.overrun(now_ns, lost)
+                self.truth.overrun(handed_ns, lost)
         if self._flush is None:
             self._flush = self._loop.call_later(_TRUTH_DELAY_S, self._write_truth)
         self.room_hook()

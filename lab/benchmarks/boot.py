@@ -217,15 +217,11 @@ class BootWatch:
             reading = Sample((end_ns - begin_ns) / 1e9, u_ns / 1e9, cycle, flags)
             return BootSample(metric, params | extra, reading, *window)
 
-        samples = [
-            sample(
-                BOOT_TIME,
-                {},
-                (start.t_ns, end.t_ns, max(start.uncertainty_ns, end.uncertainty_ns)),
-                (start.position - len(start.text.encode()), end.position),
-            ),
-            sample(BOOT_POWER_ON, {}, (on_ns, end.t_ns, max(on_u_ns, end.uncertainty_ns)), (0, end.position)),
-        ]
+        span = (start.t_ns, end.t_ns, max(start.uncertainty_ns, end.uncertainty_ns))
+        samples = [sample(BOOT_TIME, {}, span, (start.position - len(start.text.encode()), end.position))]
+        if not self.init:  # else U-Boot's prompt was used on the way: nothing before the kernel took its own time
+            span = (on_ns, end.t_ns, max(on_u_ns, end.uncertainty_ns))
+            samples.append(sample(BOOT_POWER_ON, {}, span, (0, end.position)))
         stages = {p.name: p.stage for p in self.board.moments if p.stage}
         before_ns, before_u_ns, before_position = on_ns, on_u_ns, 0
         for moment in order:
@@ -233,7 +229,9 @@ class BootWatch:
                 continue
             u_ns = max(before_u_ns, moment.uncertainty_ns)
             window = (before_position, moment.position)
-            samples.append(sample(BOOT_STAGE, {"stage": stages[moment.name]}, (before_ns, moment.t_ns, u_ns), window))
+            if not self.init or moment.t_ns > start.t_ns:
+                stage, span = {"stage": stages[moment.name]}, (before_ns, moment.t_ns, u_ns)
+                samples.append(sample(BOOT_STAGE, stage, span, window))
             before_ns, before_u_ns, before_position = moment.t_ns, moment.uncertainty_ns, moment.position
         return samples
 

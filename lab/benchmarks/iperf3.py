@@ -17,6 +17,7 @@ from lab.benchmarks.ethernet import CHAPTER, FRAMES, port
 from lab.benchmarks.output import read, rule
 from lab.benchmarks.section import Bench, Reading, Section, has_link
 
+_PIDFILE = "/tmp/boardlab-iperf3.pid"  # noqa: S108 - on the tester
 _WAYS = {"TX": "egress", "RX": "ingress"}
 _KNOWN = rule(r"^\[|^Connecting|^Reverse mode|^- -|^iperf Done|^$")
 
@@ -53,7 +54,12 @@ def udp(output: bytes, frame: int, params: dict[str, str]) -> list[Reading]:
 
 
 def _serve(bench: Bench) -> None:
-    bench.tester("iperf3 --server --one-off --daemon")
+    bench.tester(f"iperf3 --server --one-off --daemon --pidfile {_PIDFILE}")
+
+
+def _stop(bench: Bench) -> None:
+    """A server that nobody came to would wait for ever."""
+    bench.tester(f"kill $(cat {_PIDFILE} 2>/dev/null) 2>/dev/null; rm -f {_PIDFILE}", check=False)
 
 
 def _doubted(bench: Bench, readings: list[Reading]) -> Iterator[Reading]:
@@ -88,6 +94,7 @@ SECTIONS = (
         chapter=CHAPTER,
         metrics=("ethernet.iperf3.throughput",),
         measure=_tcp,
+        restore=_stop,
         needs=_NEEDS,
         command="iperf3 -c 192.168.0.1 -t 60 --bidir",
         fits=has_link("eth0", "eth1"),
@@ -99,6 +106,7 @@ SECTIONS = (
         chapter=CHAPTER,
         metrics=tuple(f"ethernet.iperf3.udp.{name}" for name in ("throughput", "packets", "loss")),
         measure=_udp,
+        restore=_stop,
         needs=_NEEDS,
         command="iperf3 -c 192.168.0.1 -t 60 --udp --bitrate 0 --length 1472 [--reverse]",
         fits=has_link("eth0", "eth1"),

@@ -39,7 +39,7 @@ def parse(output: bytes, size: int, medium: str, direction: str) -> list[Reading
 
     rules = [
         rule(r"^time: (?:(\d+) minutes, )?(\d+\.\d{3}) seconds$", took),
-        rule(rf"{_DONE}|^MMC (?:read|write)|^device \d|^$"),
+        rule(rf"{_DONE}|^(?:MMC|nvme|virtio) (?:read|write)|^device \d|^$"),
     ]
     return read(output, "U-Boot time", rules)
 
@@ -80,15 +80,31 @@ def _timed(bench: Bench, command: str, size: int, medium: str, direction: str) -
     return bench.read(parser, f"time {command}", timeout_s=600)
 
 
+# How a medium is found and chosen, by U-Boot's interface to it.
+_CHOOSE = {
+    "mmc": ("mmc dev {device}",),
+    "nvme": ("pci enum", "nvme scan", "nvme device {device}"),
+    "virtio": ("virtio scan", "virtio device {device}"),
+}
+
+
+def _choose(bench: Bench, medium: str, device: str) -> str:
+    """Make a device of a medium the current one; returns U-Boot's name of its interface."""
+    interface = bench.board.media[medium].uboot
+    for command in _CHOOSE.get(interface, ()):
+        bench.run(command.format(device=device))
+    return interface
+
+
 def _emmc(bench: Bench) -> Iterator[Reading]:
     block = int(bench.site.scratch["emmc_blocks"], 16)
     kept, second = _buffers(bench)
-    bench.run("mmc dev 0")
+    mmc = _choose(bench, "emmc", "0")
     for size in EMMC_BYTES:
         count = size // BLOCK
-        yield from _timed(bench, f"mmc read {kept:x} {block:x} {count:x}", size, "emmc", "read")
-        yield from _timed(bench, f"mmc write {kept:x} {block:x} {count:x}", size, "emmc", "write")
-        bench.run(f"mmc read {second:x} {block:x} {count:x}", timeout_s=120)
+        yield from _timed(bench, f"{mmc} read {kept:x} {block:x} {count:x}", size, "emmc", "read")
+        yield from _timed(bench, f"{mmc} write {kept:x} {block:x} {count:x}", size, "emmc", "write")
+        bench.run(f"{mmc} read {second:x} {block:x} {count:x}", timeout_s=120)
         _compare(bench, kept, second, size, f"eMMC from block {block:#x}")
 
 
@@ -107,15 +123,17 @@ def _flash(bench: Bench) -> Iterator[Reading]:
 def _fat(bench: Bench) -> Iterator[Reading]:
     device = bench.site.scratch["sd_fat"]
     first, second = _buffers(bench)
+    mmc = _choose(bench, "sd", device.partition(":")[0])
     for size in FAT_BYTES:
-        yield from _timed(bench, f"fatwrite mmc {device} {first:x} test {size:x}", size, "sd", "write")
-        yield from _timed(bench, f"fatload mmc {device} {second:x} test", size, "sd", "read")
-        _compare(bench, first, second, size, f"the file `test` on mmc {device}")
+        yield from _timed(bench, f"fatwrite {mmc} {device} {first:x} test {size:x}", size, "sd", "write")
+        yield from _timed(bench, f"fatload {mmc} {device} {second:x} test", size, "sd", "read")
+        _compare(bench, first, second, size, f"the file `test` on {mmc} {device}")
 
 
 def _empty_file(bench: Bench) -> None:
     """U-Boot cannot remove a file; an empty one is what the vendor leaves."""
-    bench.run(f"fatwrite mmc {bench.site.scratch['sd_fat']} ${{loadaddr}} test 0", check=False)
+    mmc = bench.board.media["sd"].uboot
+    bench.run(f"fatwrite {mmc} {bench.site.scratch['sd_fat']} ${{loadaddr}} test 0", check=False)
 
 
 def _section(name: str, title: str, chapter: str, medium: str, scratch: str, command: str) -> Section:

@@ -61,11 +61,13 @@ class Medium:
         boot_mode: the value of the boot-mode straps that selects it.
         title: how a report calls it.
         root: the kernel's `root=`, without the name of the parameter; empty where nobody needs it.
+        uboot: U-Boot's interface to it, as in `load mmc 0:1 …`.
     """
 
     boot_mode: int = field(validator=validators.ge(0))
     title: str
     root: str = ""
+    uboot: str = "mmc"
 
 
 @frozen
@@ -135,6 +137,8 @@ class BoardType:
         boot_mode_bits: how many strap lines the board has, bit 0 first.
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
         identity: who the board says it is.
+        init: U-Boot's variable, and what it is set to so that the kernel runs `{init}` in place of the default; empty
+            where nobody knows.
         rails, links: what it has of them.
         sleep: the low-power modes that it supports, of lab.boards.lowpower.SLEEP_MODES. low_power: how it sleeps and wakes.
         releases: by name, e.g. "11.01", oldest first.
@@ -153,6 +157,7 @@ class BoardType:
     failures: dict[str, str] = field(factory=dict)
     virtual: bool = False
     identity: Identity | None = None
+    init: str = ""
     rails: list[Rail] = Factory(list)
     links: list[Link] = Factory(list)
     sleep: list[str] = Factory(list)

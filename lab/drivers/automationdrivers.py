@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
 
 import attr
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
-from labgrid.protocol import PowerProtocol, ResetProtocol
+from labgrid.protocol import ResetProtocol
 from labgrid.resource import Resource
 from labgrid.step import step
 
-from lab.benchmarks.boot import PowerEdge
-from lab.clock import Clock, MonotonicRaw
+from lab.drivers.switching import EdgePowerDriver
 from lab.errors import ConfigurationError, LabTransientError
 from lab.power.automation import AutomationInterface
 
@@ -44,7 +42,7 @@ def _opened(port: AutomationPort) -> AutomationInterface:
 
 @target_factory.reg_driver
 @attr.s(eq=False)
-class AutomationPowerDriver(Driver, PowerProtocol, ResetProtocol):
+class AutomationPowerDriver(EdgePowerDriver, ResetProtocol):
     """AutomationPowerDriver - switches a board through TI's Automation Interface
 
     Like `PDUDriver` it keeps when the switching happened (`edge`); the interface cannot tell the board's state.
@@ -54,36 +52,22 @@ class AutomationPowerDriver(Driver, PowerProtocol, ResetProtocol):
     """
 
     bindings = {"port": AutomationPort}
-    delay: float = attr.ib(default=2.0, validator=attr.validators.instance_of(float))
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.clock: Clock = MonotonicRaw()
-        self.edge: PowerEdge | None = None
         self._interface: AutomationInterface | None = None
 
     def on_deactivate(self) -> None:
         self._interface = None
 
-    @Driver.check_active
-    @step()
-    def on(self) -> None:
-        """Switch on; `edge` then bounds the instant."""
-        self._command("auto power on")
+    @property
+    def outlet(self) -> tuple[str, str]:
+        """See `EdgePowerDriver`."""
+        return "automation", str(self.port.port)
 
-    @Driver.check_active
-    @step()
-    def off(self) -> None:
-        """Switch off. Returning means that the interface was told, not that the board is off."""
-        self._command("auto power off")
-
-    @Driver.check_active
-    @step()
-    def cycle(self) -> None:
-        """Off, `delay` seconds, on."""
-        self.off()
-        time.sleep(self.delay)
-        self.on()
+    def order(self, command: str) -> None:
+        """See `EdgePowerDriver`."""
+        self._command(f"auto power {command}")
 
     @Driver.check_active
     @step()
@@ -100,9 +84,7 @@ class AutomationPowerDriver(Driver, PowerProtocol, ResetProtocol):
     def _command(self, text: str) -> None:
         if self._interface is None:
             self._interface = _opened(self.port)
-        requested_ns = self.clock.now_ns()
         self._interface.command(text)
-        self.edge = PowerEdge(requested_ns, self.clock.now_ns())
 
 
 def _pins(_instance: object, _attribute: object, pins: object) -> None:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from http import HTTPStatus
 
 import attr
 import requests
-from labgrid.driver import Driver
 from labgrid.driver.powerdriver import PowerResetMixin
 from labgrid.factory import target_factory
-from labgrid.protocol import PowerProtocol
-from labgrid.step import step
 from labgrid.util.proxy import proxymanager
 
-from lab import statusfiles
-from lab.benchmarks.boot import PowerEdge
-from lab.clock import Clock, MonotonicRaw, utc_now
-from lab.console.runtime import runtime_dir
+from lab.drivers.switching import EdgePowerDriver
 from lab.errors import LabStableError, LabTransientError
-from lab.statusfiles import OutletStatus
 
 DEFAULT_PORT = 16421  # pdudaemon's
 
 
 @target_factory.reg_driver
 @attr.s(eq=False)
-class PDUDriver(Driver, PowerResetMixin, PowerProtocol):
+class PDUDriver(EdgePowerDriver, PowerResetMixin):
     """PDUDriver - switches a port of a PDU through pdudaemon's HTTP interface.
 
     Unlike labgrid's PDUDaemonDriver it never waits for ever, and it keeps when the switching happened (`edge`).
@@ -39,13 +31,10 @@ class PDUDriver(Driver, PowerResetMixin, PowerProtocol):
     """
 
     bindings = {"port": "PDUDaemonPort"}
-    delay: float = attr.ib(default=2.0, validator=attr.validators.instance_of(float))
     timeout: float = attr.ib(default=30.0, validator=attr.validators.instance_of(float))
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.clock: Clock = MonotonicRaw()
-        self.edge: PowerEdge | None = None
         self._address = ""
         self._http = requests.Session()
         self._http.trust_env = False  # a lab's pdudaemon is not behind the proxy that $http_proxy names
@@ -54,47 +43,14 @@ class PDUDriver(Driver, PowerResetMixin, PowerProtocol):
         host, port = proxymanager.get_host_and_port(self.port, default_port=DEFAULT_PORT)
         self._address = f"http://{host}:{port}"
 
-    @Driver.check_active
-    @step()
-    def on(self) -> None:
-        """Switch on; `edge` then bounds the instant."""
-        self._switch("on")
+    @property
+    def outlet(self) -> tuple[str, str]:
+        """See `EdgePowerDriver`."""
+        return str(self.port.pdu), str(self.port.index)
 
-    @Driver.check_active
-    @step()
-    def off(self) -> None:
-        """Switch off. Returning means that the PDU was told, not that the board is off."""
-        self._switch("off")
-
-    @Driver.check_active
-    @step()
-    def cycle(self) -> None:
-        """Off, `delay` seconds, on."""
-        self.off()
-        time.sleep(self.delay)
-        self.on()
-
-    def _switch(self, command: str) -> None:
-        requested_ns, at = self.clock.now_ns(), utc_now().timestamp()
-        done = False
-        try:
-            self._ask(command)
-            done = True
-        finally:
-            self._tell(command, at, (self.clock.now_ns() - requested_ns) / 1e9, done=done)
-
-    def _tell(self, command: str, at: float, duration_s: float, *, done: bool) -> None:
-        """Tell who watches the lab's outlets (`lab exporter`)."""
-        folder, pdu, outlet = runtime_dir() / statusfiles.OUTLETS, str(self.port.pdu), str(self.port.index)
-        told = statusfiles.read_all(folder, OutletStatus)
-        before = next((o for o in told if (o.pdu, o.outlet) == (pdu, outlet)), None)
-        commands, failures = (before.commands, before.failures) if before else (0, 0)
-        status = OutletStatus(pdu, outlet, command, at, duration_s, commands + 1, failures + (not done))
-        statusfiles.write(folder, f"{pdu}/{outlet}", status)
-
-    def _ask(self, command: str) -> None:
+    def order(self, command: str) -> None:
+        """See `EdgePowerDriver`."""
         place = f"pdudaemon at {self._address}, pdu {self.port.pdu}, port {self.port.index}"
-        requested_ns = self.clock.now_ns()
         try:
             answer = self._http.get(
                 f"{self._address}/power/control/{command}",
@@ -122,7 +78,6 @@ class PDUDriver(Driver, PowerResetMixin, PowerProtocol):
                 f"{place}: HTTP {answer.status_code} to {command!r}; is this pdudaemon? Mend PDUDaemonPort.host in the env",
                 failure="pdu_refused",
             )
-        self.edge = PowerEdge(requested_ns, self.clock.now_ns())
 
 
 def _reason(error: requests.RequestException) -> str:

@@ -21,6 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--medium", action="append", metavar="NAME", help="boot medium; repeatable (default: all of the board)"
     )
+    group.addoption("--init", metavar="PROGRAM", help="boot time with init=PROGRAM, e.g. /bin/sh, to its prompt")
     group.addoption(
         "--mode",
         action="append",

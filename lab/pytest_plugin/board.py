@@ -122,6 +122,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     store, clock = config.stash[STORE_KEY], MonotonicRaw()
     plan = {"cycles": config.option.cycles or DEFAULT_CYCLES, "media": config.stash[MEDIA_KEY]}
+    if config.option.init:
+        plan["init"] = config.option.init
     run = open_run(config, strategy, "boot", plan)
     if config.option.resume is not None:
         _same_plan(run, config)
@@ -152,6 +154,8 @@ def _same_plan(run: Run, config: pytest.Config) -> None:
         wanted["cycles"] = config.option.cycles
     if config.option.medium:
         wanted["media"] = _chosen(config)
+    if config.option.init:
+        wanted["init"] = config.option.init
     differences = plan_differences(run.plan, wanted)
     if differences:
         raise ConfigurationError(f"--resume goes on with the run's own plan: {'; '.join(differences)}; leave it out")

@@ -33,7 +33,7 @@ class Board(Protocol):
     console: Console
 
     def select_medium(self, medium: str) -> None: ...
-    def boot(self) -> BootWatch: ...
+    def boot(self, init: str = "") -> BootWatch: ...
     def timing(self) -> LineTiming: ...
 
 
@@ -51,7 +51,7 @@ class BootRun:
     """Measures a run's pending cycles.
 
     Attributes:
-        run: as the store has it; `run.plan` holds `cycles` and `media`.
+        run: as the store has it; `run.plan` holds `cycles` and `media`, and `init` where the kernel shall run another.
         retries: further attempts a cycle after a transient failure.
     """
 
@@ -83,7 +83,7 @@ class BootRun:
         def one(cycle: int, _number: int) -> Boot:
             self._started = (utc_now(), self.clock.now_ns())
             self.board.console.capture = []
-            watch = self.board.boot()
+            watch = self.board.boot(str(self.run.plan.get("init", "")))
             fit = fit_printk(self.board.console.capture, self.board.timing())
             return Boot(watch, watch.finish(cycle, _fit_flags(fit) | port_flags(self.board.console.info)), fit)
 

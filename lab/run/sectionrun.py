@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.benchmarks.section import Preflight, Reading, Section, preflight
@@ -21,11 +22,7 @@ from lab.run.setup import Setup
 KIND = "sections"
 
 
-@frozen
-class Measured:
-    """What a section gave."""
-
-    readings: tuple[Reading, ...]
+Measured: TypeAlias = tuple[Reading, ...]
 
 
 @define
@@ -72,7 +69,7 @@ class SectionRun:
             with _restored(section, self._session):
                 readings = tuple(section.measure(self._session))
             _check(section, readings)
-            return Measured(readings)
+            return readings
 
         def record(attempt: Attempt[Measured]) -> None:
             self.store.record_attempt(self.run.id, self._record(section, attempt))
@@ -83,7 +80,7 @@ class SectionRun:
 
     def _record(self, section: Section, attempt: Attempt[Measured]) -> AttemptRecord:
         started_at, started_ns = self._started
-        error, result = attempt.error, attempt.result
+        error = attempt.error
         log = bytes(self._session.transcript) if self._session else b""
         flags = frozenset(self.setup.flags) | ({Flag.SIMULATED} if self.simulated else frozenset())
         return AttemptRecord(
@@ -96,7 +93,7 @@ class SectionRun:
             message="" if error is None else str(error),
             started_at=started_at,
             duration_s=(self.clock.now_ns() - started_ns) / 1e9,
-            samples=tuple(_sample(reading, flags) for reading in result.readings) if result else (),
+            samples=tuple(_sample(reading, flags) for reading in attempt.result or ()),
             artifacts=(self.store.artifacts.put(log, kind=CONSOLE_LOG),) if log else (),
             details={"setup": dict(self.setup.facts), "simulated": self.simulated},
         )
@@ -147,8 +144,7 @@ def _line(section: Section, attempt: Attempt[Measured], seconds: float, *, is_la
             f"{section.name:22} attempt {attempt.number} FAILED [{attempt.error.failure}, {attempt.error.fault}]: "
             f"{attempt.error} -> {what_next}"
         )
-    count = len(attempt.result.readings) if attempt.result else 0
-    return f"{section.name:22} {count:4} numbers  {seconds:7.1f} s"
+    return f"{section.name:22} {len(attempt.result or ()):4} numbers  {seconds:7.1f} s"
 
 
 def durations(store: Store, board_type: str) -> Mapping[str, float]:

@@ -50,7 +50,7 @@ def test_the_flash_that_linux_reads_is_the_one_that_u_boot_boots_from(said):
     with open(os.environ["FLASH"], "rb") as flash:
         assert said("sha256sum /dev/mtd0").split()[0].decode() == hashlib.file_digest(flash, "sha256").hexdigest()
 """
-CHAPTERS = ("realtime", "ospi", "ethernet", "system_benchmarks", "emmc", "mmcsd")
+CHAPTERS = ("realtime", "ospi", "ethernet", "system_benchmarks", "emmc", "mmcsd", "uboot_emmc", "uboot_mmcsd")
 # section -> how many numbers it has
 SECTIONS = {
     "cyclictest": 6,
@@ -61,6 +61,8 @@ SECTIONS = {
     "stress-ng": 5,
     "emmc-fio": 2 * 4 * 2,
     "sd-ext3-dd": 5 * 6,
+    "uboot-emmc": 2 * 2,
+    "uboot-sd": 3 * 2,
 }
 
 

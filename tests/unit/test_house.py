@@ -16,7 +16,7 @@ PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="ut
 WHEEL = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 MODULES = sorted(path for package in WHEEL for path in (REPOSITORY / package).rglob("*.py"))
 LONGEST_MODULE = 300
-ESSENTIAL = {"apt", "coreutils", "dpkg", "tar"}  # no Debian is without them
+ESSENTIAL = {"apt", "coreutils", "dpkg", "tar", "util-linux"}  # no Debian is without them
 
 # towncrier's names: the issue, or "+" and a word for news without one; the kind of news; a counter.
 FRAGMENT = re.compile(r"(\d+|\+[\w-]+)\.(feature|bugfix|doc|removal|misc)(\.\d+)?\.md")
@@ -61,9 +61,13 @@ def test_a_document_names_only_commands_that_run_has(document: str) -> None:
 
 def test_run_installs_the_programs_that_images_and_boards_are_made_with() -> None:
     script = (REPOSITORY / "run").read_text(encoding="utf-8")
-    (listed,) = re.findall(r"^readonly DEMO_PACKAGES=\(\n(.*?)^\)", script, re.MULTILINE | re.DOTALL)
-    installed = set(re.sub(r"#.*", "", listed).split())
-    assert set(tools.PACKAGES.values()) <= installed | ESSENTIAL
+
+    def listed(name: str) -> set[str]:
+        (words,) = re.findall(rf"^readonly {name}_PACKAGES=\(\n(.*?)^\)", script, re.MULTILINE | re.DOTALL)
+        return set(re.sub(r"#.*", "", words).split())
+
+    assert set(tools.PACKAGES.values()) <= listed("DEMO") | ESSENTIAL
+    assert set(tools.PACKAGES_OF_BENCHMARKS.values()) <= listed("DEMO") | listed("TEST") | ESSENTIAL
 
 
 def test_run_has_the_commands_of_the_issue() -> None:

@@ -46,14 +46,17 @@ class AptRoot:
         self._components = " ".join(components)
         self.mirror = _mirror(suite)
 
-    def update(self) -> None:
-        """Fetch the suite's index."""
+    def update(self, *, sources: bool = False) -> None:
+        """Fetch the suite's index, perhaps that of its sources too."""
         if not KEYRING.exists():
             raise ConfigurationError(f"{KEYRING} is missing; install it: apt-get install debian-archive-keyring")
         for part in ("state", "lists/partial", "cache/archives/partial", "debs"):
             (self._folder / part).mkdir(parents=True, exist_ok=True)
         options = f"arch={self._architecture} target=Packages lang=none signed-by={KEYRING}"
-        (self._folder / "sources.list").write_text(f"deb [{options}] {self.mirror} {self._suite} {self._components}\n")
+        lines = [f"deb [{options}] {self.mirror} {self._suite} {self._components}"]
+        if sources:
+            lines.append(f"deb-src [target=Sources signed-by={KEYRING}] {self.mirror} {self._suite} main")
+        (self._folder / "sources.list").write_text("".join(f"{line}\n" for line in lines))
         self._apt("apt-get", "-o", "APT::Update::Error-Mode=any", "update")
 
     def resolve(self, meta: str) -> str:
@@ -76,6 +79,16 @@ class AptRoot:
         found = (self._folder / "cache" / "archives").glob("*.deb")
         packages = [_described(path) for path in sorted(found)]
         return {package.name: package for package in packages}
+
+    def source(self, name: str) -> Package:
+        """Download the upstream archive of a source package; after `update(sources=True)`."""
+        folder = self._folder / "debs"
+        self._apt("apt-get", "source", "--download-only", name, cwd=folder)
+        (described,) = folder.glob(f"{name}_*.dsc")
+        archives = [path for path in folder.glob(f"{name}_*.orig.tar.*") if path.suffix != ".asc"]
+        if len(archives) != 1:
+            raise LabTransientError(f"expected one archive of {name} from {self.mirror}, got {len(archives)}")
+        return Package(name, described.stem.partition("_")[2], archives[0])
 
     def clean(self) -> None:
         """Remove everything that was downloaded."""

@@ -9,9 +9,15 @@ from pathlib import Path
 from virtual.images import tools
 from virtual.images.tree import Tree, stage
 
+_CHARACTER_DEVICE = 0o020000
+_CONSOLE = (5, 1)  # Documentation/admin-guide/devices.txt
+
 
 def build(tree: Tree) -> bytes:
-    """The archive of `tree`, owned by root, gzip-compressed.
+    """The archive of `tree` with /dev/console, owned by root, gzip-compressed.
+
+    The kernel gives its console to the first program only where there is a node of it; making one takes root, so that
+    is a second archive behind the first, which the kernel reads as well.
 
     Raises:
         ConfigurationError: cpio is not installed.
@@ -24,4 +30,13 @@ def build(tree: Tree) -> bytes:
             cwd=Path(folder),
             stdin="".join(f"{name}\0" for name in names).encode(),
         )
-    return gzip.compress(archive, compresslevel=6, mtime=0)
+    device = _entry("dev/console", _CHARACTER_DEVICE | 0o600, _CONSOLE) + _entry("TRAILER!!!", 0, (0, 0))
+    return gzip.compress(archive + device, compresslevel=6, mtime=0)
+
+
+def _entry(name: str, mode: int, device: tuple[int, int]) -> bytes:
+    """A newc entry without content: fourteen numbers of eight hexadecimal digits each, and the name."""
+    path = name.encode() + b"\0"
+    numbers = [0, mode, 0, 0, 1, 0, 0, 0, 0, *device, len(path), 0]
+    entry = b"070701" + b"".join(b"%08X" % number for number in numbers) + path
+    return entry + bytes(-len(entry) % 4)

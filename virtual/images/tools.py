@@ -11,7 +11,7 @@ from pathlib import Path
 from lab.errors import ConfigurationError, LabStableError
 from virtual.images import EPOCH
 
-# program -> Debian's and Ubuntu's package of it
+# program -> Debian's and Ubuntu's package of it; those of the second are only for images with benchmark programs
 PACKAGES = {
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
     "apt-cache": "apt",
@@ -30,6 +30,12 @@ PACKAGES = {
     "sfdisk": "fdisk",
     "tar": "tar",
 }
+PACKAGES_OF_BENCHMARKS = {
+    "bison": "bison",
+    "flex": "flex",
+    "mkfs.vfat": "dosfstools",
+    "unshare": "util-linux",
+}
 _PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))  # mke2fs, outside a user's PATH
 
 
@@ -41,7 +47,7 @@ def find(program: str) -> str:
     """
     found = shutil.which(program, path=_PATH)
     if found is None:
-        package = PACKAGES.get(program, program)
+        package = (PACKAGES | PACKAGES_OF_BENCHMARKS).get(program, program)
         raise ConfigurationError(f"the program {program} is not installed; install it: apt-get install {package}")
     return found
 

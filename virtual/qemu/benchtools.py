@@ -1,7 +1,8 @@
 """Benchmark programs of Debian for the QEMU board, in images of their own, so that the usual ones boot quickly.
 
 They lie with all they depend on in one file system, which the board mounts as /usr. lmbench and netperf come from
-Debian's non-free; lmbench without what it depends on, which is a compiler.
+Debian's non-free; lmbench without what it depends on, which is a compiler. U-Boot is built from Debian's sources, since
+the packaged one has no command `time`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from virtual.images import cache, debian, disk
+from virtual.images import cache, debian, disk, tools, uboot
 
 IMAGE: Final = "usr.img"
+FAT: Final = "fat.img"
+FIRMWARE: Final = "u-boot.bin"
+_FAT_KIB: Final = 64 << 10
+_DEFCONFIG: Final = "qemu_arm64_defconfig"
+_SETTINGS: Final = ("CONFIG_CMD_TIME=y",)
 _PACKAGES: Final = (
     *("bash", "coreutils", "dosfstools", "e2fsprogs", "ethtool", "fio", "iperf3", "netperf", "openssl", "rt-tests"),
     *("stress-ng", "sysbench", "sysstat"),
@@ -25,14 +31,14 @@ _UNUSED: Final = ("share/doc", "share/info", "share/locale", "share/man", "share
 
 
 def obtain(root: Path, suite: str, architecture: str, report: cache.Report) -> Path:
-    """The folder with the file system (IMAGE), downloaded and built when missing.
+    """The folder with the file systems (IMAGE, FAT) and U-Boot (FIRMWARE), downloaded and built when missing.
 
     Raises:
         LabTransientError: the packages cannot be downloaded.
         LabStableError: a tool failed or the disk is full.
         ConfigurationError: a tool is not installed.
     """
-    inputs = {"packages": _PACKAGES, "alone": _ALONE, "unused": _UNUSED, "sh": "bash"}
+    inputs = {"packages": _PACKAGES, "alone": _ALONE, "unused": _UNUSED, "sh": "bash", "u-boot": _SETTINGS}
     return cache.obtain(
         f"debian-tools-{suite}-{architecture}",
         cache.recipe_hash(suite=suite, architecture=architecture, **inputs),
@@ -45,8 +51,8 @@ def obtain(root: Path, suite: str, architecture: str, report: cache.Report) -> P
 def _fetch(folder: Path, suite: str, architecture: str, report: cache.Report) -> Mapping[str, object]:
     apt = debian.AptRoot(folder / "apt", suite, architecture, _COMPONENTS)
     names = ", ".join(sorted((*_PACKAGES, *_ALONE)))
-    report(f"Downloading {names} of Debian {suite} ({architecture}, about 60 MB) from {apt.mirror}")
-    apt.update()
+    report(f"Downloading {names} of Debian {suite} ({architecture}, about 80 MB) from {apt.mirror}")
+    apt.update(sources=True)
     packages = {**apt.download_whole(*_PACKAGES), **apt.download(*_ALONE)}
     stage = folder / "stage"
     usr = stage / "usr"
@@ -61,5 +67,9 @@ def _fetch(folder: Path, suite: str, architecture: str, report: cache.Report) ->
         shutil.rmtree(usr / name, ignore_errors=True)
     disk.file_system(folder / IMAGE, usr)
     shutil.rmtree(stage)
+    tools.run(["mkfs.vfat", "-C", "-i", "b0a2d104", "-n", "SCRATCH", folder / FAT, str(_FAT_KIB)])
+    report("Building U-Boot")
+    packages["u-boot"] = apt.source("u-boot")
+    (folder / FIRMWARE).write_bytes(uboot.build(packages["u-boot"].deb, _DEFCONFIG, _SETTINGS))
     apt.clean()
     return {"mirror": apt.mirror, "packages": {name: package.version for name, package in packages.items()}}

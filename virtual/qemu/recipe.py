@@ -44,8 +44,9 @@ def obtain(root: Path, report: cache.Report, *, with_tools: bool = False) -> Pat
     """The folder with u-boot.bin and one image per medium (sd.img, emmc.img, ospi.img), built when missing.
 
     Args:
-        with_tools: SD and eMMC have a second partition with the benchmark programs of `virtual.qemu.benchtools`, and
-            a third one for benchmarks that overwrite it; the board loads what drivers these need.
+        with_tools: SD and eMMC have a second partition with the benchmark programs of `virtual.qemu.benchtools`, a
+            third one for benchmarks that overwrite it and a fourth one with FAT; the board loads the drivers that these
+            need, and its U-Boot has the command `time`.
 
     Raises:
         LabTransientError: the packages cannot be downloaded.
@@ -59,7 +60,7 @@ def obtain(root: Path, report: cache.Report, *, with_tools: bool = False) -> Pat
 
     def fill(folder: Path) -> Mapping[str, object]:
         report("Building the board's media")
-        build(folder, packages, programs and programs / benchtools.IMAGE)
+        build(folder, packages, programs)
         return {"packages": {**facts["packages"], **more["packages"]}, "mirror": facts["mirror"]}
 
     inputs = {"sources": facts["files"]} | ({"tools": more["files"]} if programs else {})
@@ -124,19 +125,21 @@ def build(folder: Path, sources: Path, programs: Path | None = None) -> None:
     """Write U-Boot and one image per medium into `folder`, from the files of the packages in `sources`.
 
     Args:
-        programs: file system for /usr when booted from SD or eMMC; the flash has no room for one.
+        programs: the folder of `virtual.qemu.benchtools`.
     """
     kernel = (sources / "Image").read_bytes()
     busybox = (sources / "busybox").read_bytes()
     lpm = _module(MODULE, sources)
-    (folder / FIRMWARE).write_bytes((sources / FIRMWARE).read_bytes())
+    (folder / FIRMWARE).write_bytes(((programs or sources) / FIRMWARE).read_bytes())
     for medium, identity in DISKS.items():
         more = with_programs(sources, medium) if programs else {}
         tree: Tree = {
             "boot/Image": File(kernel),
             "boot/initrd.gz": File(initramfs.build({**root_file_system(busybox, lpm, medium), **more})),
         }
-        behind: tuple[Path | int, ...] = (programs, _SCRATCH_MIB) if programs else ()
+        behind: list[Path | int] = []
+        if programs:
+            behind = [programs / benchtools.IMAGE, _SCRATCH_MIB, programs / benchtools.FAT]
         disk.build(folder / f"{medium}.img", tree, size_mib=_DISK_MIB, identity=identity, more=behind)
     initrd = initramfs.build(root_file_system(busybox, lpm, FLASH))
     initrd_offset = _KERNEL_OFFSET + -(-len(kernel) // _ALIGN) * _ALIGN

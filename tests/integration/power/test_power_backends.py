@@ -13,7 +13,7 @@ from labgrid import Target
 from railbench import config_of
 from virtual_bench import Bench, Console
 
-from lab import boards
+from lab import boards, statusfiles
 from lab.drivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.power import PowerConfig, RailConfig, Trace, sampling
@@ -111,7 +111,10 @@ def target(bench: Bench) -> Iterator[Target]:
     target.cleanup()
 
 
-def test_the_automation_interface_switches_the_board_and_its_straps(bench: Bench, target: Target) -> None:
+def test_the_automation_interface_switches_the_board_and_its_straps(
+    bench: Bench, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path))
     power = AutomationPowerDriver(target, None, delay=0.0)
     straps_driver = AutomationBootModeDriver(target, None)
     target.activate(power)
@@ -128,6 +131,9 @@ def test_the_automation_interface_switches_the_board_and_its_straps(bench: Bench
     assert bench.status()["power"] == "on"
     power.off()
     assert bench.status()["power"] == "off"
+    (told,) = statusfiles.read_all(tmp_path / statusfiles.OUTLETS, statusfiles.OutletStatus)
+    assert (told.pdu, told.outlet, told.command) == ("automation", power.port.port, "off")
+    assert (told.commands, told.failures) == (4, 0)  # on, the two of the cycle, off
 
 
 def test_straps_can_be_wired_to_other_pins_of_the_expander(bench: Bench, target: Target) -> None:

@@ -6,10 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from simruns import bench, planned
 
 from lab import boards
+from lab.errors import ConfigurationError
 from lab.metrics import Flag
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
 from virtual.sim.model import simulated
 
 
@@ -52,3 +55,29 @@ def test_media_are_selected_by_straps(tmp_path: Path) -> None:
         for medium in boards.load("am62xx_sk").media:
             made.strategy.select_medium(medium)
             assert set(made.strategy.boot().seen.values()) == {medium}
+
+
+def test_a_kernel_that_is_given_another_init_ends_at_its_shell_and_only_what_the_kernel_took_is_counted(
+    tmp_path: Path,
+) -> None:
+    with bench(tmp_path) as made:
+        watch = made.strategy.boot(init="/bin/sh")
+        samples = watch.finish(1)
+        (boot,) = [sample for sample in samples if sample.metric is BOOT_TIME]
+        assert boot.params == {"medium": "sd", "init": "/bin/sh"}
+        assert watch.moments[-1].name == "shell"
+        assert set(watch.seen.values()) == {"sd"}
+        assert BOOT_POWER_ON not in [sample.metric for sample in samples]
+        stages = [sample.params["stage"] for sample in samples if sample.metric is BOOT_STAGE]
+        assert stages == ["Kernel entry", "Kernel", "User space"]
+        planned_boot = made.strategy.boot()
+        (usual,) = [s for s in planned_boot.finish(2) if s.metric is BOOT_TIME]
+        assert "init" not in usual.params, "the next boot is an ordinary one"
+        assert usual.sample.value > boot.sample.value
+
+
+def test_a_board_type_that_does_not_say_how_refuses_another_init(tmp_path: Path) -> None:
+    with bench(tmp_path) as made:
+        made.strategy.type = evolve(made.strategy.type, init="")
+        with pytest.raises(ConfigurationError, match=r"add `init` to lab/boards/types"):
+            made.strategy.boot(init="/bin/sh")

@@ -35,7 +35,9 @@ def test_a_board_with_benchmark_programs_has_scratch_partitions_and_a_tester_beh
     place = Place(BoardFolder(Path("/bench") / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
     plain, whole = (yaml.safe_load(environment.of_board(place, with_tools=tools)) for tools in (False, True))
     assert whole["targets"]["main"].pop("options") == {
-        "benchmarks": {"scratch": {"emmc": "/dev/nvme0n1p3", "sd": "/dev/vda3"}}
+        "benchmarks": {
+            "scratch": {"emmc": "/dev/nvme0n1p3", "sd": "/dev/vda3", "emmc_blocks": "0x200000", "sd_fat": "0:4"}
+        }
     }
     (driver,) = whole["targets"].pop("tester")["drivers"]
     assert driver["TesterDriver"]["command"] == [
