@@ -72,7 +72,12 @@ def test_the_root_file_system_is_no_scratch_partition_even_where_the_env_says_so
 
 
 def test_a_board_without_any_trap_passes_every_preflight() -> None:
-    answers = {"eth0/speed": "1000", "proc/crypto": CRYPTO.replace("sa2ul", "ce"), "^dd ": "1 byte copied, 1e-05 s"}
+    answers = {
+        "eth0/speed": "1000",
+        "proc/crypto": CRYPTO.replace("sa2ul", "ce"),
+        "^dd ": "1 byte copied, 1e-05 s",
+        "help time": ("time - run", 1),
+    }
     host = ScriptedHost(answers)
     tester = ScriptedHost({"command -v": "/usr/bin/it"})
     scratch = {

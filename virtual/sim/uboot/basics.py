@@ -46,16 +46,21 @@ def _echo(_uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[
 
 
 def _help(_uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    """All commands; or what the named ones take, which ends with status 1 as U-Boot's own does."""
     from virtual.sim.uboot.help import TEXTS  # noqa: PLC0415
 
-    for name in sorted(TEXTS) if len(arguments) == 1 else arguments[1:]:
+    if len(arguments) == 1:
+        for name, text in sorted(TEXTS.items()):
+            yield from line(streams, f"{name:<10}- {text}")
+        return 0
+    for name in arguments[1:]:
         if name not in TEXTS:
             yield from line(
                 streams, f"Unknown command '{name}' - try 'help' without arguments for list of all known commands\n"
             )
-            return FAILED
-        yield from line(streams, f"{name:<10}- {TEXTS[name]}")
-    return 0
+        else:
+            yield from line(streams, f"{name} - {TEXTS[name]}\n\nUsage:\n{name} ")
+    return FAILED
 
 
 def _printenv(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
