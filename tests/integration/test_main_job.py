@@ -90,3 +90,15 @@ def test_labgrids_own_drivers_work_in_each_state(lab: Lab, monkeypatch: pytest.M
         assert lab.bench.status()["power"] == "off"
     finally:
         env.cleanup()
+
+
+def test_another_init_is_measured_to_its_prompt_and_kept_apart_from_the_usual_boot(lab: Lab) -> None:
+    run = lab.pytest("--cycles", "1", "--medium", "emmc", "--init", "/bin/sh")
+    assert run.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
+    with open_store(lab.environ["LAB_DB"]) as store:
+        latest = store.runs()[0]
+        (attempt,) = [attempt for attempt in store.attempts(latest.id) if attempt.ok]
+    assert latest.plan["init"] == "/bin/sh"
+    assert {sample.metric for sample in attempt.samples} == {"boot.time", "boot.stage"}
+    assert all(sample.params["init"] == "/bin/sh" for sample in attempt.samples)
+    assert [moment.name for moment in attempt.moments][-1] == "shell"
