@@ -38,7 +38,12 @@ def without_the_boards_name(drivers: list[dict[str, Any]]) -> list[dict[str, Any
 @pytest.mark.parametrize("name", TYPES)
 def test_a_simulated_board_differs_from_the_real_one_in_resources_name_and_what_may_be_overwritten(name: str) -> None:
     real, simulated = target(name), target(f"sim-{name}")
-    assert set(real) | {"options"} == set(simulated) | {"options"} == {"resources", "drivers", "options"}
+    assert set(real) == set(simulated) == {"resources", "drivers", "options"}
+    own, played = real["options"]["benchmarks"], simulated["options"]["benchmarks"]
+    assert "scratch" not in own, "nobody's medium is overwritten unless the lab has named it"
+    assert {key: own[key] for key in ("interface", "crypto_module")} == {
+        key: played[key] for key in ("interface", "crypto_module")
+    }
     assert without_the_boards_name(real["drivers"]) == without_the_boards_name(simulated["drivers"])
     assert real["resources"] != simulated["resources"]
 
@@ -59,7 +64,10 @@ def test_what_a_lab_must_edit_is_marked_and_nothing_else(name: str) -> None:
         line.split("#")[0].strip() for line in (ENVS / f"{name}.yaml").read_text().splitlines() if "# LAB" in line
     ]
     keys = {line.split(":")[0] for line in marked}
-    assert keys - {"port", "rails"} == {"pdu", "index", "'@ID_PATH'", "url", "board"}
+    assert keys - {"port", "rails"} == {
+        *("pdu", "index", "'@ID_PATH'", "url", "board"),
+        *("tester", "command"),
+    }
 
 
 @pytest.mark.parametrize("name", TYPES)
