@@ -56,6 +56,7 @@ QUANTITIES: Final = (
     (r"power\.resume_latency", "resume_latency"),
     (r"lpm\.(?P<mode>\w+)\.power_rail|power\.rail", "rail_power"),
     (r"lpm\.(?P<mode>\w+)\.power_total|power\.total", "total_power"),
+    (r"lpm\.(?P<mode>\w+)\.energy", "phase_energy"),
     (r"(?:\w+\.)*(?:phase_)?energy", "phase_energy"),
 )
 DETAILED: Final = frozenset({"boot_duration", "resume_latency"})  # have all statistics; the others their average

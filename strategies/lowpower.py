@@ -22,7 +22,7 @@ from lab.benchmarks.lowpower.modes import (
     constraint,
     release_of,
 )
-from lab.benchmarks.lowpower.power import asleep_ns
+from lab.benchmarks.lowpower.power import asleep_ns, cycle_ns
 from lab.benchmarks.lowpower.preflight import Found, arm, preflight, stats, write
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.script import FILE, commands, install
@@ -72,7 +72,7 @@ class LowPower:
             ConfigurationError: the board, its release or the env cannot do this.
         """
         try:
-            with self._sampling(trace):
+            with self._sampling(trace, Range.ACTIVE if plan.energy else Range.SLEEP):
                 self.enter(plan, plan.sleep_s if plan.wake == RTC else plan.sleep_s + SAFETY_S)
                 if plan.wake != RTC:
                     self._wait_asleep(plan.sleep_s)
@@ -144,7 +144,9 @@ class LowPower:
         shell, mcu = self.board.shell, self.board.mcu
         dmesg = shell.run("dmesg")[0]
         mcu_text = mcu.take() if mcu is not None else None
-        observed = Observed(nap.found, nap.before, stats(shell), dmesg, mcu_text, self._power(nap.watch))
+        power = self._power(asleep_ns(nap.watch))
+        energy = self._power(cycle_ns(nap.watch)) if nap.watch.plan.energy else None
+        observed = Observed(nap.found, nap.before, stats(shell), dmesg, mcu_text, power, energy)
         result = judge(nap.watch, observed)
         self.board.status = Status.linux
         return result
@@ -204,22 +206,21 @@ class LowPower:
         return self._preflown[plan.mode]
 
     @contextmanager
-    def _sampling(self, trace: Path | None) -> Iterator[None]:
+    def _sampling(self, trace: Path | None, wanted: Range) -> Iterator[None]:
         """Sample the rails, where there are any and somebody wants their trace."""
         rails = self.board.rails
         if trace is None or rails is None:
             yield
             return
         self.board.target.activate(rails)
-        with rails.sampling(trace, Range.SLEEP) as sampler:
+        with rails.sampling(trace, wanted) as sampler:
             self._sampler = sampler
             try:
                 yield
             finally:
                 self._sampler = None
 
-    def _power(self, watch: SuspendWatch) -> PhasePower | None:
-        span = asleep_ns(watch)
+    def _power(self, span: tuple[int, int] | None) -> PhasePower | None:
         return self._sampler.trace().phase(*span) if self._sampler is not None and span is not None else None
 
     def _check_wiring(self, plan: Plan) -> None:

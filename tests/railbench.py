@@ -15,6 +15,7 @@ from lab.power.ina import InaSensor
 from lab.power.recorder import Recorder
 from virtual.rails.levels import IDLE, levels, shared_rails, wired
 from virtual.rails.sensors import Rails, RailTrouble
+from virtual.truth import read_truth
 
 S, MS = 1_000_000_000, 1_000_000
 
@@ -134,3 +135,23 @@ def lsb_w(config: PowerConfig, rail: str) -> float:
     """One step of the shunt register of an INA231, as power."""
     found = next(each for each in config.rails if each.name == rail)
     return 2.5e-6 / (found.shunt_mohm / 1000) * found.volts
+
+
+def drawn(truth: Path) -> list[tuple[int, str, dict[str, float]]]:
+    """When the load changed, to which state, and what each rail draws since, in watt."""
+    found = []
+    for note in read_truth(truth).notes:
+        if note.text.startswith("rails="):
+            state, _, text = note.text.removeprefix("rails=").partition(" uw: ")
+            watts = dict(pair.split("=") for pair in text.split())
+            found.append((note.t_ns, state, {rail: float(value) / 1e6 for rail, value in watts.items()}))
+    return found
+
+
+def true_energy_j(truth: Path, start_ns: int, end_ns: int) -> float:
+    """What the board drew in all between two instants."""
+    changes = [each for each in drawn(truth) if each[0] < end_ns]
+    total = 0.0
+    for (t_ns, _, watts), after_ns in zip(changes, [*(each[0] for each in changes[1:]), end_ns], strict=True):
+        total += sum(watts.values()) * max(0, min(after_ns, end_ns) - max(t_ns, start_ns)) / 1e9
+    return total

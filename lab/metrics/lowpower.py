@@ -20,6 +20,7 @@ class Resume:
     Attributes:
         kernel: the vendor's. first_byte, prompt: the host's.
         rail, total: power while asleep, of one rail and of all.
+        energy: of a suspend and resume; None as above.
     """
 
     kernel: Metric | None
@@ -27,13 +28,14 @@ class Resume:
     prompt: Metric
     rail: Metric
     total: Metric
+    energy: Metric | None
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """All of them."""
         return tuple(
             metric
-            for metric in (self.kernel, self.first_byte, self.prompt, self.rail, self.total)
+            for metric in (self.kernel, self.first_byte, self.prompt, self.rail, self.total, self.energy)
             if metric is not None
         )
 
@@ -67,7 +69,18 @@ def _resume(mode: str) -> Resume:
     )
     suspends = mode in KERNEL_MODES
     powers = (_power(mode, "power_rail", "of one supply rail"), _power(mode, "power_total", "of all measured rails"))
-    return Resume(kernel if suspends else None, first_byte if suspends else None, prompt, *powers)
+    energy = Metric(
+        name=f"lpm.{mode}.energy",
+        unit="J",
+        better="lower",
+        definition="Energy of a supply rail, or of all that are measured, from the command that sends the board to sleep to the "
+        "answer of its shell.",
+        resolution=1e-6,
+        source="boardlab, docs/low-power.md",
+    )
+    if not suspends:
+        return Resume(None, None, prompt, *powers, None)
+    return Resume(kernel, first_byte, prompt, *powers, energy)
 
 
 def _power(mode: str, name: str, whose: str) -> Metric:

@@ -32,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--wake", metavar="SOURCE", help="what wakes the board: uart (default), rtc, mcu, gpio; partial I/O: can"
     )
     group.addoption("--sleep", type=int, metavar="S", help="seconds that the board sleeps in each cycle (default 5)")
+    group.addoption(
+        "--energy", action="store_true", help="also the energy of each suspend and resume; its rails are sampled fast"
+    )
     group.addoption("--release", metavar="R", help="release of the software on the board, e.g. 11.01")
     group.addoption("--lab-db", metavar="URL", help="results database (default: $LAB_DB, else in your data directory)")
     group.addoption("--resume", type=int, metavar="RUN", help="go on with an interrupted run at its next cycle")

@@ -81,7 +81,12 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
 
 def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
     media = config.stash[MEDIA_KEY]
-    return {
+    if config.option.energy and strategy.rails is None:
+        raise ConfigurationError(
+            "--energy: nothing measures this board's rails; add RailSensors and a RailsDriver to the env"
+        )
+    energy = {"energy": True} if config.option.energy else {}
+    return energy | {
         "cycles": config.option.cycles or DEFAULT_CYCLES,
         "modes": config.stash[MODES_KEY],
         "wake": config.option.wake or DEFAULT_WAKE,
@@ -91,8 +96,15 @@ def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
 
 
 def _given(config: pytest.Config, key: str) -> bool:
-    options = {"cycles": "cycles", "modes": "mode", "wake": "wake", "sleep_s": "sleep", "medium": "medium"}
-    return config.getoption(options[key]) is not None
+    options = {
+        "cycles": "cycles",
+        "modes": "mode",
+        "wake": "wake",
+        "sleep_s": "sleep",
+        "medium": "medium",
+        "energy": "energy",
+    }
+    return config.getoption(options[key]) not in (None, False)
 
 
 def _modes(config: pytest.Config, strategy: Any) -> list[str]:

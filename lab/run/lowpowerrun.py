@@ -62,7 +62,8 @@ class LowPowerRun:
     """Measures a run's pending cycles.
 
     Attributes:
-        run: as the store has it; `run.plan` holds `cycles`, `modes`, `wake`, `sleep_s` and `medium`.
+        run: as the store has it; `run.plan` holds `cycles`, `modes`, `wake`, `sleep_s` and `medium`, and `energy` where
+            that of each cycle is wanted.
         retries: further attempts a cycle after a transient failure.
     """
 
@@ -78,7 +79,8 @@ class LowPowerRun:
 
     def plan(self, mode: str) -> Plan:
         """One suspend of this run."""
-        return Plan(mode, CAN if mode == PARTIAL_IO else str(self.run.plan["wake"]), int(self.run.plan["sleep_s"]))
+        wake = CAN if mode == PARTIAL_IO else str(self.run.plan["wake"])
+        return Plan(mode, wake, int(self.run.plan["sleep_s"]), bool(self.run.plan.get("energy")))
 
     def pending(self, mode: str) -> list[int]:
         """The cycles of this mode that have no sample yet."""
@@ -188,4 +190,5 @@ def _suspend_details(done: Suspended) -> dict[str, object]:
         "evidence": [asdict(each) for each in done.evidence],
         "unverified": done.unverified,
         "mcu_uart": done.mcu_text,
+        "energy_span_ns": None if done.energy is None else [done.energy.start_ns, done.energy.end_ns],
     }

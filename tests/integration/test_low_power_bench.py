@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from labgrid.environment import Environment
 from measuring_lab import Lab, running_lab
+from railbench import true_energy_j
 from virtual_bench import lab_virtual
 
 from lab.benchmarks.lowpower.modes import Plan
@@ -95,6 +96,20 @@ def test_the_evidence_of_a_latency_is_in_the_console_log(sim: Lab) -> None:
             assert b"Enabling non-boot CPUs" in log[kernel.log_start : kernel.log_end]
             assert log[: kernel.log_end].endswith(b"PM: suspend exit")
             assert log[: prompt.log_end].endswith(b"boardlab: back 0")
+
+
+def test_the_energy_of_a_suspend_and_resume_is_true_within_one_percent(sim: Lab) -> None:
+    done = session(sim, "--mode", "deep_sleep", "--cycles", "1", "--energy")
+    assert done.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
+    (attempt,) = attempts(sim)
+    energies = {s.params["rail"]: s for s in attempt.samples if s.metric == "lpm.deep_sleep.energy"}
+    start_ns, end_ns = attempt.details["suspend"]["energy_span_ns"]
+    true_j = true_energy_j(Path(sim.bench.folder / BOARD / "truth.log"), start_ns, end_ns)
+    assert energies["total"].value == pytest.approx(true_j, rel=0.01)
+    assert energies["total"].value == pytest.approx(sum(e.value for r, e in energies.items() if r != "total"))
+    assert "vdd_core" in energies
+    (answer,) = [moment for moment in attempt.moments if moment.name == "answer"]
+    assert end_ns == answer.t_ns
 
 
 def test_partial_io_is_measured_by_its_cold_boot(sim: Lab) -> None:

@@ -23,7 +23,7 @@ class Observed:
         before, after: the kernel's counters.
         dmesg: the kernel's log since before the suspend, by lines.
         mcu_text: what the MCU's UART said meanwhile; None: nobody listened.
-        power: of the rails while asleep; None: nobody measured it.
+        power: of the rails while asleep. energy: of the whole suspend and resume. None: nobody measured it.
     """
 
     found: Found
@@ -32,6 +32,7 @@ class Observed:
     dmesg: Sequence[str]
     mcu_text: str | None
     power: Power | None
+    energy: Power | None = None
 
 
 def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
@@ -73,4 +74,5 @@ def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
         unverified=verify(plan.mode, evidence),
         mcu_text=observed.mcu_text or "",
         power=observed.power,
+        energy=observed.energy,
     )

@@ -56,11 +56,14 @@ class Plan:
     Attributes:
         mode: of lab.boards.SLEEP_MODES. wake: what shall end it, of lab.boards.WAKE_SOURCES.
         sleep_s: how long the board shall sleep; whole seconds where the RTC wakes it.
+        energy: whether that of the whole suspend and resume is measured: the rails are then sampled as fast as for a
+            board that works, and their mean power while asleep is known less exactly.
     """
 
     mode: str
     wake: str = RTC
     sleep_s: int = field(default=5, validator=validators.ge(1))
+    energy: bool = False
 
 
 def constraint(board: BoardType, release: Release | None) -> Constraint | None:

@@ -1,4 +1,4 @@
-"""What the board drew while it slept."""
+"""What the board drew while it slept, and from one end of a suspend to the other."""
 
 from __future__ import annotations
 
@@ -24,12 +24,20 @@ class RailPower(Protocol):
     @property
     def uncertainty_w(self) -> float | None: ...
     @property
+    def energy_j(self) -> float | None: ...
+    @property
+    def energy_uncertainty_j(self) -> float | None: ...
+    @property
     def flags(self) -> frozenset[Flag]: ...
 
 
 class Power(Protocol):
     """What this package needs of lab.power.PhasePower."""
 
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
     @property
     def rails(self) -> Sequence[RailPower]: ...
     @property
@@ -42,3 +50,8 @@ def asleep_ns(watch: SuspendWatch) -> tuple[int, int] | None:
     start_ns += SETTLE_NS
     end_ns = min(end_ns, watch.edge.requested_ns) if watch.edge is not None else end_ns - ALARM_NS
     return (start_ns, end_ns) if end_ns > start_ns else None
+
+
+def cycle_ns(watch: SuspendWatch) -> tuple[int, int] | None:
+    """From the command that sends the board to sleep to its answer, on the console's clock; None: it has not answered."""
+    return None if watch.answer is None else (watch.sent_ns, watch.answer.t_ns)

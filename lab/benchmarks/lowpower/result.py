@@ -28,7 +28,7 @@ class Suspended:
         found: the kernel's consoles and log level, as they were and are again.
         evidence: for the mode. unverified: what is missing where nobody names it; else empty.
         mcu_text: what the MCU's UART said meanwhile.
-        power: of the rails while asleep; None: nobody measured it.
+        power: of the rails while asleep. energy: from the command to the answer. None: nobody measured it.
     """
 
     plan: Plan
@@ -42,6 +42,7 @@ class Suspended:
     unverified: str
     mcu_text: str
     power: Power | None
+    energy: Power | None = None
 
     @property
     def kernel_ms(self) -> tuple[float, float]:

@@ -34,7 +34,7 @@ def of_suspend(done: Suspended, cycle: int, flags: frozenset[Flag], log: bytes, 
         window = (first.position - 1, done.answer.position)
         add(metrics.first_byte, done.since_edge_ms(first), (window[0], first.position))
         add(metrics.prompt, done.since_edge_ms(done.answer), window)
-    return [*samples, *_power(done, cycle, flags)]
+    return [*samples, *_power(done, cycle, flags), *_energy(done, cycle, flags)]
 
 
 def _power(done: Suspended, cycle: int, flags: frozenset[Flag]) -> Iterator[BootSample]:
@@ -46,6 +46,18 @@ def _power(done: Suspended, cycle: int, flags: frozenset[Flag]) -> Iterator[Boot
     for metric, power in [*((metrics.rail, rail) for rail in done.power.rails), (metrics.total, done.power.total)]:
         if power.mean_w is not None and power.uncertainty_w is not None:
             reading = Sample(power.mean_w * 1e3, power.uncertainty_w * 1e3, cycle, flags | power.flags)
+            yield BootSample(metric, params(done.plan) | {"rail": power.rail}, reading, *window)
+
+
+def _energy(done: Suspended, cycle: int, flags: frozenset[Flag]) -> Iterator[BootSample]:
+    """A sample of each rail that has a value, and of the total."""
+    metric, end = RESUMES[done.plan.mode].energy, done.answer.position
+    if done.energy is None or metric is None:
+        return
+    for power in (*done.energy.rails, done.energy.total):
+        if power.energy_j is not None and power.energy_uncertainty_j is not None:
+            reading = Sample(power.energy_j, power.energy_uncertainty_j, cycle, flags | power.flags)
+            window = (end - len(done.answer.text), end)
             yield BootSample(metric, params(done.plan) | {"rail": power.rail}, reading, *window)
 
 

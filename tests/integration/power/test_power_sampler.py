@@ -11,14 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from railbench import config_of
+from railbench import config_of, drawn, true_energy_j
 from virtual_bench import Bench, Console, lab_virtual
 
 from lab.clock import MonotonicRaw
 from lab.errors import ConfigurationError, LabTransientError
 from lab.metrics import Flag
 from lab.power import PowerConfig, Range, Trace, sampling
-from virtual.truth import read_truth
 
 BOARD = "am62xx_sk-1"
 DEADLINE_S = 60.0
@@ -66,26 +65,6 @@ def ends(pid: int) -> bool:
         os.close(fd)
 
 
-def levels(bench: Bench) -> list[tuple[int, str, dict[str, float]]]:
-    """When the load changed, to which state, and what each rail draws since, in watt."""
-    found = []
-    for note in read_truth(Path(bench.board.truth)).notes:
-        if note.text.startswith("rails="):
-            state, _, drawn = note.text.removeprefix("rails=").partition(" uw: ")
-            watts = dict(pair.split("=") for pair in drawn.split())
-            found.append((note.t_ns, state, {rail: float(value) / 1e6 for rail, value in watts.items()}))
-    return found
-
-
-def true_energy_j(bench: Bench, start_ns: int, end_ns: int) -> float:
-    """What the board drew in all between two instants."""
-    changes = [each for each in levels(bench) if each[0] < end_ns]
-    total = 0.0
-    for (t_ns, _, watts), after_ns in zip(changes, [*(each[0] for each in changes[1:]), end_ns], strict=True):
-        total += sum(watts.values()) * max(0, min(after_ns, end_ns) - max(t_ns, start_ns)) / 1e9
-    return total
-
-
 def test_a_boot_is_measured_with_its_true_energy(bench: Bench, config: PowerConfig, tmp_path: Path) -> None:
     path = tmp_path / "boot.trace"
     with sampling(config, path) as sampler:
@@ -100,8 +79,8 @@ def test_a_boot_is_measured_with_its_true_energy(bench: Bench, config: PowerConf
     assert trace.ended
     start_ns, end_ns = trace.span_ns
     power = trace.phase(start_ns, end_ns)
-    assert {state for _, state, _ in levels(bench)} >= {"off", "rom", "boot", "idle"}
-    assert power.total.energy_j == pytest.approx(true_energy_j(bench, start_ns, end_ns), rel=0.01)
+    assert {state for _, state, _ in drawn(Path(bench.board.truth))} >= {"off", "rom", "boot", "idle"}
+    assert power.total.energy_j == pytest.approx(true_energy_j(Path(bench.board.truth), start_ns, end_ns), rel=0.01)
     assert Flag.POWER_IMPLAUSIBLE not in power.flags
 
 

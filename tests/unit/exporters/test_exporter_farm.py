@@ -132,6 +132,7 @@ def test_no_two_metrics_have_the_same_series() -> None:
         ("power.rail", "rail_power", {}),
         ("lpm.standby.power_total", "total_power", {"mode": "standby"}),
         ("boot.phase_energy", "phase_energy", {}),
+        ("lpm.deep_sleep.energy", "phase_energy", {"mode": "deep_sleep"}),
         ("lmbench.bw_mem", "lmbench_bw_mem", {}),
     ],
 )

@@ -9,7 +9,7 @@ from virtual.sim.linux import files, power, system, text
 from virtual.sim.linux.files import Files
 from virtual.sim.linux.kernel import Kernel
 from virtual.sim.linux.tool import Tool
-from virtual.sim.played import crypto, media, memory, network, processor, storage
+from virtual.sim.played import crypto, extras, media, memory, network, processor, storage
 from virtual.sim.program import Program
 from virtual.sim.sh.interpreter import (
     ExitError,
@@ -21,7 +21,7 @@ from virtual.sim.sh.interpreter import (
 )
 from virtual.sim.sh.words import IncompleteError
 
-_PLAYED = (crypto, media, memory, network, processor, storage)
+_PLAYED = (crypto, extras, media, memory, network, processor, storage)
 _TOOLS: Mapping[str, Tool] = {
     **text.TOOLS,
     **files.TOOLS,
