@@ -17,7 +17,8 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
         for row in rows:
             if row.packets is None or row.packets.number is None or row.definition is None or not row.fits:
                 continue
-            if row.packets.number < _FEW_K and row.packets_k > 0:
+            is_whole = row.packets.number == round(row.packets.number)
+            if is_whole and row.packets.number < _FEW_K and row.packets_k > 0:
                 yield Remark(
                     f"{row.packets.cell.value.text} thousand packets a second is rounded to whole thousands; the throughput "
                     f"gives {row.packets_k:.2f}",

@@ -342,6 +342,9 @@ def test_packets_rounded_to_thousands_are_recovered_from_the_throughput() -> Non
     (finding,) = found("udp-packets-rounded", udp(INGRESS, (64, 7.2, 1.0), (1024, 110.0, 30.0), (1518, 80.0, 30.0)))
     assert finding.corrected == pytest.approx(7.2, abs=0.05)
     assert found("udp-packets-rounded", udp(EGRESS, *SOUND)) == []
+    unrounded = udp(INGRESS, (64, 7.2, 1.0), (1024, 110.0, 30.0), (1518, 80.0, 30.0))
+    unrounded.lines = [line.replace('"7.00"', '"7.20"') for line in unrounded.lines]
+    assert found("udp-packets-rounded", unrounded) == []
 
 
 def test_a_search_that_stopped_at_a_few_packets_got_stuck() -> None:
