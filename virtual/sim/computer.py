@@ -35,6 +35,7 @@ class Computer:
         stage: where it is, in one word.
         wakes_in_ns: how long it will sleep at most.
         locked: nobody can log in.
+        spared_ns: how much longer its work would have taken at the real board's pace.
         wall_jump_s: by how much the wall clock was stepped.
         sleep: the low-power mode that it enters or is in; a fault may change it on the way, or clear it to refuse.
     """
@@ -56,6 +57,7 @@ class Computer:
     wakes_in_ns: int | None = field(default=None, init=False)
     locked: bool = field(default=False, init=False)
     wall_jump_s: float = field(default=0.0, init=False)
+    spared_ns: int = field(default=0, init=False)
     durations: Durations = field(init=False)
 
     @property
@@ -101,7 +103,9 @@ class Computer:
 
     def pause(self, ns: float) -> Program[None]:
         """Work that long, as far as haste allows."""
-        yield Pause(round(ns * self.haste))
+        paused_ns = round(ns * self.haste)
+        self.spared_ns += round(ns) - paused_ns
+        yield Pause(paused_ns)
 
     def say(self, text: str, uart: str | None = None) -> Program[None]:
         """Print, with a carriage return before each line feed; waits until the UART has taken it."""
