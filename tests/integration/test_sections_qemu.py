@@ -17,6 +17,7 @@ from lab.console.runtime import socket_path
 from lab.metrics import Flag
 from lab.results import open_store
 from lab.results.logs import console_log
+from virtual.qemu import cable
 
 # openssl's section takes four minutes and lmbench's half an hour; a part of each shows the same.
 SHORT = """
@@ -64,6 +65,7 @@ SECTIONS = {
     "uboot-emmc": 2 * 2,
     "uboot-sd": 3 * 2,
 }
+ON_THE_CABLE = {"iperf3", "iperf3-udp"}
 
 
 def measure(bench: Bench, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -96,25 +98,30 @@ def measure(bench: Bench, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_what_debian_has_is_measured_for_real_and_marked_as_a_virtual_boards(tmp_path: Path) -> None:
+    expected = SECTIONS if not cable.problem() else {n: c for n, c in SECTIONS.items() if n not in ON_THE_CABLE}
     with running_bench(tmp_path / "bench", "--tools") as bench:
         done = measure(bench, tmp_path)
-        tester = int((bench.folder / bench.board.name / "tester.pid").read_text())
-        with watched(tester) as processes:
-            lab_virtual("down", "--dir", bench.folder)
-            assert all_end(processes), "the tester's network outlives the bench"
+        if expected is SECTIONS:
+            tester = int((bench.folder / bench.board.name / "tester.pid").read_text())
+            with watched(tester) as processes:
+                lab_virtual("down", "--dir", bench.folder)
+                assert all_end(processes), "the tester's network outlives the bench"
+        else:  # this host forbids namespaces or taps to us: that is said, and what needs them is skipped
+            assert "eth0 has no link" in done.stdout
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(SECTIONS) + 5} passed" in done.stdout
+    assert f"{len(expected) + 5} passed" in done.stdout
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         (run,) = store.runs()
         attempts = {attempt.params["section"]: attempt for attempt in store.attempts(run.id)}
         assert (run.status, run.provenance["virtual"]) == ("completed", True)
-        assert {name: len(attempt.samples) for name, attempt in attempts.items()} == SECTIONS
+        assert {name: len(attempt.samples) for name, attempt in attempts.items()} == expected
         samples = [sample for attempt in attempts.values() for sample in attempt.samples]
         assert all(Flag.SIMULATED in sample.flags for sample in samples)
         assert all(sample.value > 0 for sample in samples if not sample.metric.endswith((".loss", ".cpu_load")))
         shortened = {
             name for name, attempt in attempts.items() if any(Flag.SHORTENED in s.flags for s in attempt.samples)
         }
-        assert shortened == {"cyclictest", "iperf3", "iperf3-udp", "sysbench", "stress-ng", "emmc-fio"}
+        assert shortened == {"cyclictest", *ON_THE_CABLE, "sysbench", "stress-ng", "emmc-fio"} & expected.keys()
         assert b"# Histogram" in console_log(store.artifacts, attempts["cyclictest"])
-        assert b"tester$ iperf3 --server" in console_log(store.artifacts, attempts["iperf3"])
+        if "iperf3" in expected:
+            assert b"tester$ iperf3 --server" in console_log(store.artifacts, attempts["iperf3"])
