@@ -5,6 +5,7 @@ It reaches the board through labgrid's own fixtures.
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -164,5 +165,8 @@ def _same_plan(run: Run, config: pytest.Config) -> None:
 def _check_options(config: pytest.Config) -> None:
     if config.option.cycles is not None and config.option.cycles < 1:
         raise ConfigurationError(f"--cycles {config.option.cycles}: at least 1")
+    init = config.option.init
+    if init is not None and not re.fullmatch(r"/[\w./+-]+", init):
+        raise ConfigurationError(f"--init {init!r}: the path of a program on the board, e.g. /bin/sh")
     if config.option.retries < 0:
         raise ConfigurationError(f"--retries {config.option.retries}: 0 or more")

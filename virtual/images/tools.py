@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lab.errors import ConfigurationError, LabStableError
@@ -50,6 +50,20 @@ def find(program: str) -> str:
         package = (PACKAGES | PACKAGES_OF_BENCHMARKS).get(program, program)
         raise ConfigurationError(f"the program {program} is not installed; install it: apt-get install {package}")
     return found
+
+
+def require(programs: Iterable[str]) -> None:
+    """Look for programs before anything is downloaded or built.
+
+    Raises:
+        ConfigurationError: some are not installed; the message names all their packages.
+    """
+    missing = [program for program in programs if shutil.which(program, path=_PATH) is None]
+    if missing:
+        packages = sorted({(PACKAGES | PACKAGES_OF_BENCHMARKS).get(program, program) for program in missing})
+        raise ConfigurationError(
+            f"the programs {', '.join(missing)} are not installed; install them: apt-get install {' '.join(packages)}"
+        )
 
 
 def run(

@@ -1,4 +1,7 @@
-"""U-Boot from its distribution's source package, with more commands than the packaged one has."""
+"""U-Boot from the upstream archive of its distribution's source package, with more commands than the packaged one has.
+
+The distribution's own patches are not in it.
+"""
 
 from __future__ import annotations
 

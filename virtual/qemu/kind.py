@@ -29,7 +29,7 @@ class QemuVirtKind:
 
     def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
         """See `BoardKind`; a board writes on copies of the images, which stay until `fresh` or until these change."""
-        tools.find(QEMU)
+        tools.require([QEMU, *(tools.PACKAGES_OF_BENCHMARKS if self._with_tools else ())])
         if self._with_tools and (problem := cable.problem()):
             report(f"{folder.name} gets no network, and what needs a tester is skipped: {problem}")
         images = recipe.obtain(self._image_root, report, with_tools=self._with_tools)

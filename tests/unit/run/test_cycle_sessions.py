@@ -1,0 +1,62 @@
+"""How a session's run of cycles ends, and which options it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab.errors import ConfigurationError, LabStableError
+from lab.pytest_plugin import board
+from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
+from lab.results import open_store
+
+
+class Lines(list[str]):
+    """A terminal."""
+
+    def ensure_newline(self) -> None: ...
+    def flush(self) -> None: ...
+    def write_line(self, line: str) -> None:
+        self.append(line)
+
+
+class StuckBoard:
+    """A strategy whose board cannot be switched off."""
+
+    board, type = "b-1", SimpleNamespace(title="a board")
+
+    def transition(self, status: str) -> None:
+        raise LabStableError(f"still alive after {status}", failure="power_off_ineffective")
+
+
+def test_a_board_that_cannot_be_switched_off_is_said_and_its_run_is_closed_in_the_store(tmp_path: Path) -> None:
+    said = Lines()
+    with open_store(str(tmp_path / "results.db")) as store:
+        run = store.begin_run("boot", "t", "b-1", "1", plan={"media": ["sd"]}, provenance={})
+        measured: Any = SimpleNamespace(store=store, run=run, pending=lambda _item: [])
+        plugins = {"terminalreporter": said}
+        config: Any = SimpleNamespace(
+            stash=pytest.Stash(),
+            option=SimpleNamespace(leave_on=False),
+            pluginmanager=SimpleNamespace(getplugin=plugins.get),
+        )
+        properties: dict[str, object] = {}
+        begin = lambda _config, _strategy: CycleMeasurer(measured, "media")  # noqa: E731
+        session = session_of(config, StuckBoard(), MeasurerKey(), begin, properties.__setitem__)
+        next(session)
+        assert next(session, None) is None
+        assert store.run(run.id).status == "completed"
+    assert said[-1] == "error: still alive after off"
+    assert properties["boardlab_run"] == run.id
+
+
+@pytest.mark.parametrize("init", ["", "sh", "/bin/sh -x", "/bin/sh'; reset; '"])
+def test_another_init_is_the_path_of_a_program(init: str) -> None:
+    option = SimpleNamespace(cycles=None, retries=0, init=init)
+    with pytest.raises(ConfigurationError, match=r"--init .*: the path of a program on the board, e\.g\. /bin/sh"):
+        board._check_options(SimpleNamespace(option=option))  # type: ignore[arg-type]
+    option.init = "/bin/sh"
+    board._check_options(SimpleNamespace(option=option))  # type: ignore[arg-type]
