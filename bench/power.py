@@ -6,8 +6,10 @@ The bench is a process of its own; what is counted is the sampler's: its CPU tim
 memory, and the samples in its trace against those that the sensors have completed in the same time. A sample is lost when a
 sensor has completed two since the sampler looked. Targets: none lost, at most 15 % of one core, memory flat.
 
-The sampler and its sensors share the last core, and this program leaves it to them. What the kernel does there still
-counts, and a hypervisor that takes the core away; afterwards a loop on that core says how long it stands still by itself.
+The sampler and its sensors share the last core, and this program leaves it to them. A core can still stand still by
+itself: a hypervisor takes it away, or the kernel does something that it does not interrupt. A witness tells: another
+process on that core, of a higher priority than everybody else, that wakes every quarter of a millisecond and notes when
+it was woken late. What was lost then is counted on its own.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import psutil
-from attrs import frozen
+from attrs import asdict, frozen
+from power_witness import LATE_NS, witness
 
 from lab.clock import MonotonicRaw
-from lab.console.scheduling import raise_priority
 from lab.drivers.powercommands import config_of
 from lab.power import Range, Sampler, Trace, sampling
 from virtual.state import expect
@@ -34,7 +37,7 @@ from virtual.state import expect
 LAB = Path(sys.executable).with_name("lab")
 TYPE = "am62xx_lp_sk"  # six rails, each with a sensor
 CORE_TARGET = 0.15
-PROBE_NS = 60_000_000_000
+Intervals = npt.NDArray[np.int64]  # of shape (n, 2): from, to; in ns
 
 
 @frozen
@@ -72,39 +75,53 @@ def alone(*pids: int) -> int:
     return core
 
 
-def holes(core: int, least_ns: int) -> list[float]:
-    """How often and for how long, in milliseconds, nothing of ours ran on a core: gaps in a loop that does nothing else.
+@frozen
+class Lost:
+    """What is missing in a trace.
 
-    It pauses a little in each tenth of a second, since the kernel ends a loop of SCHED_FIFO that does not.
+    Attributes:
+        there, missing: samples of all rails.
+        stood_still: how many of the missing were completed while the witness was woken late.
+        longest_ms: the longest time without a sample of a rail.
     """
-    os.sched_setaffinity(0, {core})
-    raise_priority()
-    clock = MonotonicRaw()
-    end_ns = clock.now_ns() + PROBE_NS
-    found = []
-    while (last_ns := clock.now_ns()) < end_ns:
-        pause_ns = last_ns + 90_000_000
-        while last_ns < pause_ns:
-            now_ns = clock.now_ns()
-            if now_ns - last_ns > least_ns:
-                found.append((now_ns - last_ns) / 1e6)
-            last_ns = now_ns
-        time.sleep(0.01)
-    return found
+
+    there: int
+    missing: int
+    stood_still: int
+    longest_ms: float
 
 
-def lost(trace: Trace) -> tuple[int, int, float]:
-    """Samples that are there, samples that are missing, and the longest time without one in milliseconds, of all rails."""
-    there = missing = 0
+def lost(trace: Trace, late: Intervals, begin_ns: int, end_ns: int) -> Lost:
+    """Compare a trace with what its sensors have completed in this time; they convert without a pause."""
+    there = missing = stood_still = 0
     longest_ns = 0
+    period_ns = trace.meta.period_ns
+    first, last = np.searchsorted(trace.records["t_ns"], (begin_ns, end_ns))
+    records = trace.records[first:last]
     for number, _ in enumerate(trace.meta.channels):
-        times = trace.records["t_ns"][trace.records["rail"] == number]
+        times = records["t_ns"][records["rail"] == number]
+        steps = np.diff((times - completed_at(times, period_ns)) // period_ns)  # in the sensor's own count
+        holes = np.flatnonzero(steps > 1)
+        # A look that begins in a hole may end after it: what it brings is then of the next sample already.
+        since, until = times[holes] - period_ns, times[holes + 1] + period_ns
+        witnessed = np.searchsorted(late[:, 1], since) < np.searchsorted(late[:, 0], until)
         there += len(times)
-        between = np.diff(times)
-        longest_ns = max(longest_ns, int(between.max()))
-        # The sensors convert on their own clock: over the whole trace each has completed span / period samples.
-        missing += max(0, round(int(times[-1] - times[0]) / trace.meta.period_ns) + 1 - len(times))
-    return there, missing, longest_ns / 1e6
+        missing += int((steps[holes] - 1).sum())
+        stood_still += int((steps[holes] - 1)[witnessed].sum())
+        longest_ns = max(longest_ns, int(np.diff(times).max()))
+    return Lost(there, missing, stood_still, longest_ns / 1e6)
+
+
+def completed_at(times: npt.NDArray[np.int64], period_ns: int) -> int:
+    """When in its period a sensor completes a sample, at the earliest.
+
+    A sample is found within a part of the period after that, and hardly one in the rest: this is the middle of that rest.
+    """
+    bins = 100
+    counts, edges = np.histogram(times % period_ns, bins, (0, period_ns))
+    window = np.ones(bins // 4)
+    around = np.convolve(np.tile(counts, 2), window, mode="same")[bins // 2 : bins // 2 + bins]
+    return int(edges[(int(around.argmin()) + bins // 2) % bins])
 
 
 def main() -> None:
@@ -123,9 +140,11 @@ def main() -> None:
                 print(f"{len(meta.channels)} rails, {meta.settings}: {1e9 / meta.period_ns:.0f} samples/s each")
                 print(f"sampler: {meta.scheduling}")
                 core = alone(sampler.pid, expect(folder).pid)
-                steps = watch(sampler, given.minutes, given.step)
-            trace = Trace.open(Path(name) / "power.trace")
-            there, missing, longest_ms = lost(trace)
+                with witness(core) as late:
+                    begin_ns = MonotonicRaw().now_ns()
+                    steps = watch(sampler, given.minutes, given.step)
+                    end_ns = MonotonicRaw().now_ns()
+            found = lost(Trace.open(Path(name) / "power.trace"), late(), begin_ns, end_ns)
         finally:
             subprocess.run([LAB, "virtual", "down", "--dir", folder], check=True)
     print(f"{'s':>8}{'samples':>12}{'CPU s':>9}{'of a core':>11}{'RSS MB':>9}")
@@ -134,14 +153,14 @@ def main() -> None:
         print(f"{step.seconds:8.0f}{step.samples:12}{step.cpu_s:9.2f}{share:11.1%}{step.rss_bytes / 1e6:9.2f}")
     grown = steps[-1].rss_bytes - steps[0].rss_bytes
     share = steps[-1].cpu_s / steps[-1].seconds
-    print(f"samples {there}, lost {missing}, longest between two of a rail {longest_ms:.2f} ms")
-    still = holes(core, trace.meta.period_ns)
+    print(f"samples {found.there}, lost {found.missing}, longest between two of a rail {found.longest_ms:.2f} ms")
+    still_ms = np.diff(late()).ravel() / 1e6
     print(
-        f"the core by itself stood still for more than a sample {len(still)} times in {PROBE_NS / 1e9:.0f} s, "
-        f"at most {max(still, default=0):.2f} ms"
+        f"the witness was woken late by more than {LATE_NS / 1e6} ms {len(still_ms)} times, at most {still_ms.max(initial=0):.2f} ms; "
+        f"of the lost samples {found.stood_still} were completed then, {found.missing - found.stood_still} were not (target 0)"
     )
     print(f"CPU {share:.1%} of one core (target {CORE_TARGET:.0%}), memory grown by {grown / 1e3:.0f} kB")
-    print(json.dumps({"samples": there, "lost": missing, "core": share, "rss_grown_bytes": grown}))
+    print(json.dumps({**asdict(found), "core": share, "rss_grown_bytes": grown}))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from aside import stand_aside
 from attrs import frozen
 from stamps_compare import prepare, print_table, share, share_of_core, spread, truth_ns, watch
 from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
@@ -122,8 +123,7 @@ def bench(board_type: str, boards: int, haste: float, core: int) -> Iterator[tup
     try:
         subprocess.run([LAB, "virtual", "up", "sim", *words, "--dir", folder], check=True, stdout=subprocess.DEVNULL)
         state = expect(folder)
-        os.sched_setaffinity(state.pid, {core})
-        os.sched_setscheduler(state.pid, os.SCHED_IDLE, os.sched_param(0))
+        stand_aside(core, state.pid)
         yield folder, state
     finally:
         subprocess.run([LAB, "virtual", "down", "--dir", folder], check=True, stdout=subprocess.DEVNULL)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
 import sys
 from pathlib import Path
 from urllib.parse import quote
 
+from aside import stand_aside
 from attrs import define
 
 from virtual.state import BoardState, expect
@@ -83,8 +83,7 @@ def main() -> None:
     parser.add_argument("--core", type=int, required=True)
     parser.add_argument("--leave-on", action="store_true")
     options = parser.parse_args()
-    os.sched_setaffinity(0, {options.core})
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # a hand takes no time from the kernel either
+    stand_aside(options.core)  # a hand takes no time from the kernel either
     print("ready", flush=True)
     sys.stdin.readline()
     asyncio.run(drive(options.folder, options.cycles, leave_on=options.leave_on))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
 import sys
 from pathlib import Path
+
+from aside import stand_aside
 
 from lab.clock import MonotonicRaw
 from virtual.pacer import Pacer
@@ -70,12 +71,6 @@ async def play(adapter: UartAdapter, boots: int, dice: random.Random) -> None:
         sent.clear()
         adapter.transmit(text)
         await sent.wait()
-
-
-def stand_aside(core: int) -> None:
-    """Keep to the line's core, below everybody else there, such as the kernel's tty worker."""
-    os.sched_setaffinity(0, {core})
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 async def main() -> None:

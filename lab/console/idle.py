@@ -1,8 +1,9 @@
 """Keeping the processors out of deep sleep while somebody measures.
 
-A processor that sleeps deeply takes some ten to some hundred microseconds to wake when a byte arrives. A process that
-holds /dev/cpu_dma_latency open with the value 0 forbids that for the whole host (Documentation/power/pm_qos_interface.rst
-of the kernel); cyclictest does the same. It costs power, so it is held only as long as a port has a writer.
+A processor that sleeps deeply takes some ten to some hundred microseconds to wake when a byte arrives, or a timer rings.
+A process that holds /dev/cpu_dma_latency open with the value 0 forbids that for the whole host
+(Documentation/power/pm_qos_interface.rst of the kernel); cyclictest does the same. It costs power, so it is held only as
+long as a port has a writer, or rails are sampled a thousand times a second.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from lab.power.i2c import I2cBus, NackError, Register, read
 from lab.power.model import Channel, Mark, Range, Reading, Schedule
 from lab.power.timing import Setting, choose
 
-POLL_SHARE: Final = 0.6  # of a sample's time, so that a poll may come 0.4 of it late: by 0.45 ms at the top rate
+POLL_SHARE: Final = 0.5  # of a sample's time, so that a poll may come half of it late: by 0.56 ms at the top rate
 SLOW_NS: Final = 20_000_000  # longer samples are looked for twenty times each
 STALE_PERIODS: Final = 4
 CHECK_NS: Final = 100_000_000  # so often the settings of one sensor are looked at

@@ -8,7 +8,7 @@ from lab.clock import Clock
 from lab.power.config import PowerConfig
 from lab.power.model import RailSensor, Range
 from lab.power.telling import Teller
-from lab.power.trace import TraceMeta, TraceWriter
+from lab.power.trace import TraceMeta, TraceWriter, pack
 
 
 class Recorder:
@@ -57,18 +57,24 @@ class Recorder:
             ),
         )
 
-    def step(self) -> None:
-        """Look for new samples and append them.
+    def look(self) -> bytes:
+        """The records of the samples that are new; empty: there are none.
 
         Raises:
-            LabError: the sensor's backend is gone, or the disk is full.
+            LabError: the sensor's backend is gone.
         """
         readings = self._sensor.read()
-        if readings:
-            t_ns = self._clock.now_ns()
-            self._writer.add(t_ns, list(readings))
-            if self._teller is not None:
-                self._teller.count(t_ns, readings)
+        return pack(self._clock.now_ns(), readings) if readings else b""
+
+    def keep(self, records: bytes) -> None:
+        """Append records to the trace; it may have to wait for the disk.
+
+        Raises:
+            LabStableError: the disk is full.
+        """
+        self._writer.add(records)
+        if self._teller is not None:
+            self._teller.count(records)
 
     def close(self) -> None:
         """The trace says that it is complete."""

@@ -20,12 +20,14 @@ from typing import Final
 
 from lab import statusfiles
 from lab.clock import MonotonicRaw
+from lab.console.idle import IdleStates
 from lab.console.runtime import runtime_dir
 from lab.console.scheduling import raise_priority
 from lab.errors import BoardlabError, ConfigurationError
 from lab.power.config import PowerConfig
 from lab.power.model import Range
 from lab.power.recorder import Recorder
+from lab.power.scribe import Scribe
 from lab.power.sensors import open_sensor
 
 EXIT_LAB, EXIT_CONFIGURATION = 1, 2
@@ -56,26 +58,30 @@ def record(config: PowerConfig, wanted: Range, path: Path) -> None:
     clock = MonotonicRaw()
     sensor = open_sensor(config)
     scheduling = raise_priority()
+    idle_states = IdleStates()
+    idle_states.forbid(wanted is Range.ACTIVE)  # a sleeping board has a sample a second, and those may be late
     gc.disable()  # nothing here makes cycles, and a collection would make a poll late
     recorder = Recorder(config, sensor, wanted, path, clock, scheduling.text, runtime_dir() / statusfiles.RAILS)
     period_ns = recorder.poll_ns
     due_ns = clock.now_ns()
     listened_ns = due_ns
-    recorder.step()
-    os.write(_STDOUT, READY)
-    while not ending.now:
-        due_ns += period_ns
-        late_ns = clock.now_ns() - due_ns
-        if late_ns >= period_ns:
-            due_ns += late_ns // period_ns * period_ns  # what was missed is missing; the trace shows it
-        else:
-            time.sleep(max(0, -late_ns) / 1e9)
-        recorder.step()
-        if due_ns - listened_ns >= LISTEN_NS:
-            listened_ns = due_ns
-            if _closed():
-                break
+    with Scribe(recorder.keep) as scribe:
+        os.write(_STDOUT, READY)
+        while not ending.now:
+            if records := recorder.look():
+                scribe.put(records)
+            due_ns += period_ns
+            late_ns = clock.now_ns() - due_ns
+            if late_ns >= period_ns:
+                due_ns += late_ns // period_ns * period_ns  # what was missed is missing; the trace shows it
+            else:
+                time.sleep(max(0, -late_ns) / 1e9)
+            if due_ns - listened_ns >= LISTEN_NS:
+                listened_ns = due_ns
+                if _closed():
+                    break
     recorder.close()
+    idle_states.forbid(False)
 
 
 def _line() -> str:

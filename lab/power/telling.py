@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,9 +10,10 @@ from attrs import define
 from lab import statusfiles
 from lab.clock import utc_now
 from lab.console.model import NS_PER_S
-from lab.power.model import Reading, Schedule
+from lab.power.model import Schedule
+from lab.power.trace import RECORD
 
-INTERVAL_NS: Final = 2 * NS_PER_S  # between two words about the same rail
+INTERVAL_NS: Final = 2 * NS_PER_S  # between two words about a rail
 
 
 @define
@@ -26,7 +26,7 @@ class _Tally:
 
 
 class Teller:
-    """Counts samples and gaps, and tells of one rail at a time: a write of some 0.1 ms must not make a poll late."""
+    """Counts samples and gaps, and tells of each rail now and then."""
 
     def __init__(self, board: str, schedule: Schedule, folder: Path) -> None:
         """Nothing is counted yet. `folder`: where the exporter looks."""
@@ -36,20 +36,20 @@ class Teller:
         self._gap_ns = schedule.late_ns + schedule.period_ns * 3 // 2
         self._folder = folder
         self._tallies = [_Tally() for _ in self._rails]
-        self._turn = 0
         self._next_ns = 0
 
-    def count(self, t_ns: int, readings: Sequence[Reading]) -> None:
-        """New samples were found at `t_ns`; tell of a rail if it is time."""
-        for reading in readings:
-            tally = self._tallies[reading.rail]
+    def count(self, records: bytes) -> None:
+        """These records are new in the trace; tell of the rails if it is time."""
+        t_ns = 0
+        for t_ns, _, _, rail, _ in RECORD.iter_unpack(records):
+            tally = self._tallies[rail]
             tally.gaps += bool(tally.last_ns) and t_ns - tally.last_ns > self._gap_ns
             tally.samples += 1
             tally.last_ns = t_ns
         if t_ns >= self._next_ns:
-            self._next_ns = t_ns + INTERVAL_NS // len(self._rails)
-            self._tell(self._rails[self._turn], self._tallies[self._turn], t_ns)
-            self._turn = (self._turn + 1) % len(self._rails)
+            self._next_ns = t_ns + INTERVAL_NS
+            for rail, tally in zip(self._rails, self._tallies, strict=True):
+                self._tell(rail, tally, t_ns)
 
     def _tell(self, rail: str, tally: _Tally, t_ns: int) -> None:
         elapsed_s = (t_ns - tally.told_ns) / NS_PER_S

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -70,6 +71,12 @@ class TraceMeta:
         }
 
 
+def pack(t_ns: int, readings: Iterable[Reading]) -> bytes:
+    """The records of samples that were found at `t_ns`."""
+    record = RECORD.pack
+    return b"".join([record(t_ns, bus_uv, shunt_nv, rail, mark) for rail, bus_uv, shunt_nv, mark in readings])
+
+
 class TraceWriter:
     """Writes a trace; each call of `add` is in the file when it returns, so that a kill loses nothing.
 
@@ -78,7 +85,6 @@ class TraceWriter:
     """
 
     def __init__(self, path: Path, meta: TraceMeta) -> None:
-        self.count = 0
         self._path = path
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -86,15 +92,13 @@ class TraceWriter:
             raise ConfigurationError(f"{path}: cannot be written: {error.strerror}; choose another place") from error
         self._write(json.dumps({"format": MAGIC, "version": VERSION, **asdict(meta)}).encode() + b"\n")
 
-    def add(self, t_ns: int, readings: list[Reading]) -> None:
-        """Append the samples that were found at `t_ns`.
+    def add(self, records: bytes) -> None:
+        """Append records, as `pack` makes them.
 
         Raises:
             LabStableError: the disk is full.
         """
-        pack = RECORD.pack
-        self._write(b"".join([pack(t_ns, bus_uv, shunt_nv, rail, mark) for rail, bus_uv, shunt_nv, mark in readings]))
-        self.count += len(readings)
+        self._write(records)
 
     def end(self, t_ns: int) -> None:
         """Say that the sampler ended by itself, and close."""

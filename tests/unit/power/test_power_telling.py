@@ -9,6 +9,7 @@ import pytest
 from lab.console.model import NS_PER_S
 from lab.power.model import Channel, Reading, Schedule
 from lab.power.telling import INTERVAL_NS, Teller
+from lab.power.trace import pack
 from lab.statusfiles import RailStatus, read_all
 
 PERIOD_NS = 1_000_000
@@ -25,7 +26,7 @@ def teller(folder: Path) -> Teller:
 
 def sample(told: Teller, begin_ns: int, end_ns: int, *rails: int) -> None:
     for t_ns in range(begin_ns, end_ns, PERIOD_NS):
-        told.count(t_ns, [Reading(rail, 1, 1) for rail in rails])
+        told.count(pack(t_ns, [Reading(rail, 1, 1) for rail in rails]))
 
 
 def test_each_rail_is_told_with_its_rate(tmp_path: Path) -> None:

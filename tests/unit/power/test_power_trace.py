@@ -15,7 +15,7 @@ from lab.errors import ConfigurationError, LabStableError, TestStableError
 from lab.metrics import Flag
 from lab.power import Mark, PowerConfig, RailConfig, Trace
 from lab.power.model import Channel, Reading
-from lab.power.trace import DTYPE, RECORD, TraceMeta, TraceWriter
+from lab.power.trace import DTYPE, RECORD, TraceMeta, TraceWriter, pack
 
 MS = 1_000_000
 S = 1_000_000_000
@@ -55,7 +55,7 @@ def written(
     writer = TraceWriter(path, meta)
     for ms, watts in core_w.items():
         core = Reading(0, 1_000_000, shunt_nv(watts, 1.0))
-        writer.add(ms * MS, [core, Reading(1, 3_300_000, shunt_nv(io_w, 3.3))])
+        writer.add(pack(ms * MS, [core, Reading(1, 3_300_000, shunt_nv(io_w, 3.3))]))
     if end:
         writer.end(max(core_w) * MS)
     return Trace.open(path)
@@ -159,7 +159,7 @@ def flags_of(
 ) -> set[Flag]:
     writer = TraceWriter(path, evolve(META, **meta))
     for ms, reading in readings.items():
-        writer.add(ms * MS, [reading])
+        writer.add(pack(ms * MS, [reading]))
     writer.end(0)
     return set(Trace.open(path).phase(start_ms * MS, end_ms * MS).rail("core").flags)
 
@@ -213,7 +213,8 @@ def test_a_sensor_that_says_the_same_while_the_board_goes_to_sleep_is_stuck(tmp_
     writer = TraceWriter(tmp_path / "a.trace", META)
     for ms in range(20):
         watts = 0.9 if ms < 10 else 0.01
-        writer.add(ms * MS, [Reading(0, 1_000_000, 200_000), Reading(1, 3_300_000, shunt_nv(watts, 3.3) + ms)])
+        readings = [Reading(0, 1_000_000, 200_000), Reading(1, 3_300_000, shunt_nv(watts, 3.3) + ms)]
+        writer.add(pack(ms * MS, readings))
     writer.end(0)
     power = Trace.open(tmp_path / "a.trace").phase(10 * MS, 19 * MS)
     assert Flag.POWER_STUCK in power.rail("core").flags
