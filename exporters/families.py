@@ -113,7 +113,8 @@ def _of(change: Change) -> dict[str, str]:
 def _labels(group: Group, more: Labels) -> dict[str, str]:
     key = group.key
     own = {"board": key.board, "board_type": key.board_type, "release": key.release, "kind": key.kind}
-    return {**own, "medium": key.medium, **dict(more)} if key.medium else {**own, **dict(more)}
+    place = {name: value for name, value in (("medium", key.medium), ("init", key.init)) if value}
+    return {**own, **place, **dict(more)}
 
 
 def _last_runs(view: View) -> Iterator[Metric]:

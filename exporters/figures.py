@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Self
 
 from attrs import frozen
 
@@ -14,17 +14,36 @@ from lab.metrics.catalogue import BOOT_STAGE
 
 STATS: Final = ("min", "avg", "median", "p95", "max")
 MEDIUM: Final = "medium"
+INIT: Final = "init"
+
+
+@frozen
+class Place:
+    """What of a run is replaced by a later run on its own: the numbers of one medium, with one init."""
+
+    medium: str
+    init: str = ""
+
+    @classmethod
+    def of(cls, params: Mapping[str, str]) -> Self:
+        """Where a number with these parameters belongs."""
+        return cls(params.get(MEDIUM, ""), params.get(INIT, ""))
 
 
 @frozen
 class GroupKey:
-    """What has one latest run: its numbers replace those of earlier runs."""
+    """What has one latest run: its numbers replace those of earlier runs.
+
+    Attributes:
+        init: what the kernel was told to run; empty: the board's own.
+    """
 
     board: str
     board_type: str
     release: str
     kind: str
     medium: str
+    init: str = ""
 
 
 @frozen
@@ -51,7 +70,7 @@ class Figure:
 
 @frozen
 class Group:
-    """The latest completed run of a board, type, release, kind and medium.
+    """The latest completed run of a board, type, release, kind, medium and init.
 
     Attributes:
         flagged: (metric, flag) -> how many samples have it.
@@ -73,16 +92,16 @@ class FigureMaker:
         self._labels: dict[Labels, Labels] = {}
         self._flags: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def figures(self, measurements: Iterable[Measurement], medium: str) -> tuple[Figure, ...]:
-        """The figures of this medium's measurements; a stage comes after what it is a part of."""
-        wanted = [m for m in measurements if m.params.get(MEDIUM, "") == medium and m.samples]
+    def figures(self, measurements: Iterable[Measurement], place: Place) -> tuple[Figure, ...]:
+        """The figures of this place's measurements; a stage comes after what it is a part of."""
+        wanted = [m for m in measurements if Place.of(m.params) == place and m.samples]
         return tuple(self._figure(m) for m in sorted(wanted, key=lambda m: m.metric.name == BOOT_STAGE.name))
 
-    def flagged(self, measurements: Iterable[Measurement], medium: str) -> dict[tuple[str, str], int]:
-        """(metric, flag) -> how many samples of this medium's have the flag."""
+    def flagged(self, measurements: Iterable[Measurement], place: Place) -> dict[tuple[str, str], int]:
+        """(metric, flag) -> how many samples of this place's have the flag."""
         found: dict[tuple[str, str], int] = {}
         for measurement in measurements:
-            if measurement.params.get(MEDIUM, "") != medium:
+            if Place.of(measurement.params) != place:
                 continue
             for flag in (flag for sample in measurement.samples for flag in sample.flags):
                 key = (measurement.metric.name, str(flag))

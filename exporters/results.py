@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from exporters.figures import FigureMaker, Group, GroupKey
+from exporters.figures import FigureMaker, Group, GroupKey, Place
 from exporters.labels import clean
 from exporters.totals import Tallies, count
 from lab.metrics import Measurement
@@ -60,7 +60,7 @@ class ResultsReader:
     watcher: Watcher
     limits: Limits = Limits()
     _maker: FigureMaker = field(factory=FigureMaker, init=False)
-    _media: dict[int, set[str]] = field(factory=dict, init=False)  # of the completed runs
+    _places: dict[int, set[Place]] = field(factory=dict, init=False)  # of the completed runs
     _groups: dict[GroupKey, tuple[int, Group]] = field(factory=dict, init=False)
     _settled: Tallies = field(factory=Tallies, init=False)  # of the completed runs
     _shown: Tallies = field(factory=Tallies, init=False)
@@ -74,17 +74,17 @@ class ResultsReader:
         """
         with self.watcher.look() as look:
             every = [head for head in look.heads() if head.kind != PUBLISHED]
-            if not self._media.keys() <= {head.id for head in every}:
+            if not self._places.keys() <= {head.id for head in every}:
                 self._forget()  # runs were deleted, or this is another store
             heads, left_out = self._chosen(every)
             completed = [head for head in heads if head.status == COMPLETED]
-            fresh = [head for head in completed if head.id not in self._media]
-            found = self._media_of(look, fresh)
-            taken = self._taken(look, completed, {**self._media, **found})
+            fresh = [head for head in completed if head.id not in self._places]
+            found = self._places_of(look, fresh)
+            taken = self._taken(look, completed, {**self._places, **found})
             settled = count(look, fresh, self._classes, self.limits.outcomes_per_board)
             unfinished = [head for head in heads if head.status != COMPLETED]
             unsettled = count(look, unfinished, self._classes, self.limits.outcomes_per_board)
-        self._media.update(found)  # only now: a look that broke off is repeated from here
+        self._places.update(found)  # only now: a look that broke off is repeated from here
         self._groups = taken
         self._settled.add(settled)
         now = Tallies()
@@ -97,7 +97,7 @@ class ResultsReader:
         return View(groups, _last_runs(heads), self._shown.of(kept), left_out)
 
     def _forget(self) -> None:
-        self._media, self._groups, self._settled = {}, {}, Tallies()
+        self._places, self._groups, self._settled = {}, {}, Tallies()
 
     def _chosen(self, heads: Sequence[RunHead]) -> tuple[list[RunHead], dict[str, int]]:
         """The runs of the boards and releases that were used last."""
@@ -113,21 +113,22 @@ class ResultsReader:
         left_out = {"boards": len(too_many), "releases": releases}
         return [head for head in heads if head.release in kept.get(head.board, ())], left_out
 
-    def _media_of(self, look: Look, heads: Sequence[RunHead]) -> dict[int, set[str]]:
-        media: dict[int, set[str]] = {head.id: set() for head in heads}
-        for run_id, params in look.params(list(media)):
-            media[run_id].add(params.get("medium", ""))
-        return media
+    def _places_of(self, look: Look, heads: Sequence[RunHead]) -> dict[int, set[Place]]:
+        places: dict[int, set[Place]] = {head.id: set() for head in heads}
+        for run_id, params in look.params(list(places)):
+            places[run_id].add(Place.of(params))
+        return places
 
     def _taken(
-        self, look: Look, heads: Sequence[RunHead], media: dict[int, set[str]]
+        self, look: Look, heads: Sequence[RunHead], places: dict[int, set[Place]]
     ) -> dict[GroupKey, tuple[int, Group]]:
         """The latest run of each group, read where it is another one than before."""
-        wanted: dict[GroupKey, tuple[RunHead, str]] = {}
-        for head in heads:  # the oldest first, so the latest one stays
-            for medium in media[head.id]:
-                labels = (clean(text) for text in (head.board, head.board_type, head.release, head.kind, medium))
-                wanted[GroupKey(*labels)] = head, medium
+        latest: dict[tuple[GroupKey, bool], tuple[RunHead, Place]] = {}
+        for head in heads:  # the oldest first, so the latest one stays: of the board's own init, and of the others
+            for place in places[head.id]:
+                labels = (clean(text) for text in (head.board, head.board_type, head.release, head.kind, place.medium))
+                latest[GroupKey(*labels), bool(place.init)] = head, place
+        wanted = {evolve(key, init=clean(place.init)): (head, place) for (key, _), (head, place) in latest.items()}
         taken: dict[GroupKey, tuple[int, Group]] = {}
         unread: dict[int, list[GroupKey]] = {}
         for key, (head, _) in wanted.items():
@@ -140,10 +141,10 @@ class ResultsReader:
                 taken[key] = run_id, self._group(key, *wanted[key], measurements)
         return taken
 
-    def _group(self, key: GroupKey, head: RunHead, medium: str, measurements: Sequence[Measurement]) -> Group:
-        figures = self._maker.figures(measurements, medium)
+    def _group(self, key: GroupKey, head: RunHead, place: Place, measurements: Sequence[Measurement]) -> Group:
+        figures = self._maker.figures(measurements, place)
         most = self.limits.figures_per_group
-        flags = self._maker.flagged(measurements, medium)
+        flags = self._maker.flagged(measurements, place)
         return Group(key, figures[:most], flags, _duration_s(head), max(0, len(figures) - most))
 
 

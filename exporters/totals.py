@@ -9,6 +9,7 @@ from typing import Final
 
 from attrs import define, field, frozen
 
+from exporters.figures import INIT
 from exporters.labels import clean
 from exporters.naming import BASE_UNITS, Labels, quantity_of
 from lab.results.watch import Look, RunHead
@@ -123,6 +124,8 @@ def count(look: Look, heads: Iterable[RunHead], classes: dict[str, set[str]], mo
     for run_id, moments in look.moments(list(runs)):
         found.moments[_labels(runs[run_id])] += moments
     for reading in look.readings(list(runs), PATTERNS):
+        if INIT in reading.params:
+            continue  # a histogram is of the board's own boots
         quantity, named = quantity_of(reading.metric)
         head, bounds = runs[reading.run_id], BUCKETS[quantity]
         params = {key: clean(reading.params[key]) for key in ("medium", "mode") if key in reading.params}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from exporters.figures import Figure, Group, GroupKey
 from lab.metrics import Flag
@@ -43,7 +43,7 @@ def changes(groups: Iterable[Group]) -> Iterator[Change]:
     by_place: dict[GroupKey, dict[tuple[int, ...], Group]] = {}
     for group in groups:
         if _NUMBERS.fullmatch(group.key.release):
-            place = GroupKey(group.key.board, group.key.board_type, "", group.key.kind, group.key.medium)
+            place = evolve(group.key, release="")
             number = tuple(int(part) for part in group.key.release.split("."))
             by_place.setdefault(place, {})[number] = group
     for releases in by_place.values():

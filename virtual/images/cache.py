@@ -1,12 +1,17 @@
-"""Built once, used by all: folders of images under $XDG_CACHE_HOME/boardlab, named by the hash of their recipe."""
+"""Built once, used by all: folders of images under $XDG_CACHE_HOME/boardlab, named by the hash of their recipe.
+
+Boards work on copies. So who builds a set removes those of the same name that nobody has asked for in two weeks.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
@@ -15,6 +20,7 @@ from pathlib import Path
 from lab.errors import LabStableError
 
 MANIFEST = "manifest.json"
+KEPT_S = 14 * 24 * 3600  # since somebody asked for it
 
 Report = Callable[[str], None]
 """Takes one line for the person who waits."""
@@ -53,12 +59,15 @@ def obtain(name: str, recipe: str, build: Builder, *, root: Path, report: Report
     """
     target = root / f"{name}-{recipe}"
     if target.is_dir():
+        with contextlib.suppress(OSError):  # somebody else's cache, or one that is mounted read-only
+            os.utime(target)
         return target
     try:
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root / f".{name}.lock", report):
             if not target.is_dir():
                 _build(target, build)
+                _forget(name, root)
     except OSError as error:
         raise LabStableError(
             f"cannot build {target}: {error.strerror or error}; free space there, or set XDG_CACHE_HOME to another disk",
@@ -78,6 +87,14 @@ def _build(target: Path, build: Builder) -> None:
         aside.rename(target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _forget(name: str, root: Path) -> None:
+    """Remove the sets of this name that were not asked for lately."""
+    oldest = time.time() - KEPT_S
+    for found in root.iterdir():
+        if found.name.rpartition("-")[0] == name and found.stat().st_mtime < oldest:
+            shutil.rmtree(found, ignore_errors=True)
 
 
 def _fingerprint(path: Path) -> dict[str, object]:

@@ -47,7 +47,7 @@ def build() -> builders.Dashboard:
             "s",
             (
                 f'boardlab_boot_duration_seconds{{{NUMBER},stat=~"min|median|max"}}',
-                "{{board}} {{medium}} {{release}} {{stat}}",
+                "{{board}} {{medium}} {{release}} {{init}} {{stat}}",
             ),
         ),
         lines(
@@ -65,7 +65,7 @@ def build() -> builders.Dashboard:
             "s",
             (
                 f'boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg"}}',
-                "{{board}} {{medium}} {{release}} {{stage}}",
+                "{{board}} {{medium}} {{release}} {{init}} {{stage}}",
             ),
         ),
         bars(

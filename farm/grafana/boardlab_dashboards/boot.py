@@ -14,7 +14,7 @@ def build() -> builders.Dashboard:
     boot, uncertainty = "boardlab_boot_duration_seconds", "boardlab_boot_duration_uncertainty_seconds"
     average = f'{boot}{{{NUMBER},stat="avg"}}'
     cycles = "boardlab_boot_cycle_duration_seconds"
-    series = "{{board}} {{medium}} {{release}}"
+    series = "{{board}} {{medium}} {{release}} {{init}}"
     panels = (
         lines(
             "Average and its ±",
@@ -41,8 +41,8 @@ def build() -> builders.Dashboard:
             "Average lengths, from power on to the prompt.",
             "s",
             (
-                f'avg by (board_type, medium, release, stage) (boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg"}})',
-                "{{board_type}} {{medium}} {{release}} {{stage}}",
+                f'avg by (board_type, medium, release, init, stage) (boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg"}})',
+                "{{board_type}} {{medium}} {{release}} {{init}} {{stage}}",
             ),
         ),
         lines(

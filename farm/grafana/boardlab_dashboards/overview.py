@@ -70,7 +70,7 @@ def build() -> builders.Dashboard:
             "Boot time, median",
             "From Starting kernel to the prompt, latest completed run.",
             "s",
-            (f'boardlab_boot_duration_seconds{{{NUMBER},stat="median"}}', "{{board}} {{medium}} {{release}}"),
+            (f'boardlab_boot_duration_seconds{{{NUMBER},stat="median"}}', "{{board}} {{medium}} {{release}} {{init}}"),
         ),
         bars(
             "Failed attempts by class, seven days",

@@ -35,9 +35,11 @@ def seen(source: ResultsSource) -> Scrape:
     return scrape(b"".join(source.read().pieces()).decode())
 
 
-def one_attempt(store: Store, run_id: int, outcome: str, *, cycle: int = 1, value: float = 2.5) -> None:
+def one_attempt(
+    store: Store, run_id: int, outcome: str, *, cycle: int = 1, value: float = 2.5, init: str = ""
+) -> None:
     ok = outcome == "ok"
-    params = {"medium": "sd"}
+    params = {"medium": "sd"} | ({"init": init} if init else {})
     store.record_attempt(
         run_id,
         AttemptRecord(
@@ -57,6 +59,20 @@ def one_attempt(store: Store, run_id: int, outcome: str, *, cycle: int = 1, valu
 
 def begin(store: Store, board: str = "b1", release: str = "11.01", kind: str = "boot") -> int:
     return store.begin_run(kind, "am62xx_sk", board, release, plan={}, provenance={}).id
+
+
+def test_a_run_with_another_init_stands_beside_the_usual_one_and_is_replaced_by_the_next_such_run(
+    store: Store, source: ResultsSource
+) -> None:
+    for value, init in ((9.0, ""), (2.5, "/bin/ash"), (1.5, "/bin/sh")):
+        run = begin(store)
+        one_attempt(store, run, "ok", value=value, init=init)
+        store.finish_run(run, "completed")
+    found = seen(source)
+    values = found.all("boardlab_boot_duration_seconds", medium="sd", stat="avg")
+    assert {dict(labels).get("init", ""): value for labels, value in values.items()} == {"": 9.0, "/bin/sh": 1.5}
+    assert found.one("boardlab_boot_duration_samples", init="/bin/sh") == 1
+    assert found.one("boardlab_boot_cycle_duration_seconds_sum") == 9.0, "the histogram is of the board's own boots"
 
 
 def test_the_statistics_of_the_latest_run_are_those_of_its_samples(store: Store, source: ResultsSource) -> None:

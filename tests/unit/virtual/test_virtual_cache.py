@@ -41,6 +41,16 @@ def test_another_recipe_is_another_set(tmp_path: Path) -> None:
     assert cache.obtain("toy", "abd", toy, root=tmp_path, report=silent) != first
 
 
+def test_a_build_removes_sets_of_its_name_that_nobody_asked_for_lately(tmp_path: Path) -> None:
+    old, asked = (cache.obtain("toy", recipe, toy, root=tmp_path, report=silent) for recipe in ("abc", "abd"))
+    other = cache.obtain("toy-tools", "abc", toy, root=tmp_path, report=silent)
+    for path in (old, asked, other):
+        os.utime(path, (0, 0))
+    assert cache.obtain("toy", "abd", toy, root=tmp_path, report=silent) == asked
+    new = cache.obtain("toy", "abe", toy, root=tmp_path, report=silent)
+    assert {path for path in tmp_path.iterdir() if path.is_dir()} == {asked, new, other}
+
+
 def test_a_build_that_fails_leaves_nothing_and_may_be_tried_again(tmp_path: Path) -> None:
     def fail(folder: Path) -> Mapping[str, object]:
         (folder / "half.img").write_bytes(b"half")
