@@ -114,6 +114,31 @@ def test_the_energy_of_a_suspend_and_resume_is_true_within_one_percent(sim: Lab)
     assert end_ns == answer.t_ns
 
 
+def test_a_pulse_on_a_gpio_behind_labgrids_digital_output_wakes_the_board(sim: Lab) -> None:
+    """As docs/low-power.md wires it: the host stamps the edge, and the latency counts from there."""
+    env = sim.bench.folder / BOARD / "gpio.yaml"
+    output = f"HttpDigitalOutput: {{name: WKGPIO, url: 'http://{sim.bench.state.http}/boards/{BOARD}/pins/gpio', "
+    output += "body_asserted: 'on', body_deasserted: 'off'}"
+    drivers = "- HttpDigitalOutputDriver: {name: WKGPIO, bindings: {http: WKGPIO}}\n"
+    drivers += "      - WakePinsDriver: {pins: {gpio: WKGPIO}}"
+    text = (sim.bench.folder / BOARD / "env.yaml").read_text()
+    text = text.replace("    resources:\n", f"    resources:\n      - {output}\n", 1)
+    env.write_text(text.replace("    drivers:\n", f"    drivers:\n      {drivers}\n", 1))
+    done = session(sim, "--lg-env", str(env), "--mode", "deep_sleep", "--wake", "gpio", "--cycles", "2")
+    assert done.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
+    found = attempts(sim)
+    truth = truth_of(sim)
+    woken = [note.t_ns for note in truth.notes if " woken " in note.text][-2:]
+    answers = truth.find(rb"boardlab: back \d")[-2:]
+    prompts = []
+    for attempt, woken_ns, answer_ns in zip(found, woken, answers, strict=True):
+        (prompt,) = [sample for sample in attempt.samples if sample.metric == PROMPT]
+        assert prompt.params["wake"] == "gpio"
+        assert "mode_unverified" not in prompt.flags
+        prompts.append((prompt.value / 1e3, prompt.uncertainty / 1e3, (answer_ns - woken_ns) / 1e9))
+    assert_true(prompts)
+
+
 def test_partial_io_is_measured_by_its_cold_boot(sim: Lab) -> None:
     board = "am62xx_lp_sk-1"
     done = session(sim, "--mode", "partial_io", "--cycles", "1", board=board)
