@@ -12,8 +12,8 @@ _HIERARCHIES = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"))  # of versio
 _NAME = "boardlab-bench"
 
 
-def stand_aside(core: int, pid: int = 0) -> None:
-    """Keep a process (0: this one) to one core, and there below everybody else, such as the kernel's tty worker.
+def stand_aside(core: int, pid: int) -> None:
+    """Keep another process to one core, and there below everybody else, such as the kernel's tty worker.
 
     SCHED_IDLE alone is below the other processes of the same session (autogroup) or control group, but not below the
     kernel's workers, which are in none (sched(7)). So the process gets a control group of its own, directly below the
@@ -23,13 +23,13 @@ def stand_aside(core: int, pid: int = 0) -> None:
     os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
     try:
         group = _idle_group()
-        (group / "cgroup.procs").write_text(str(pid or os.getpid()), encoding="ascii")
+        (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
     except OSError as error:
-        print(f"pid {pid or os.getpid()} takes time from the kernel's workers on its core: {error}", file=sys.stderr)
+        print(f"pid {pid} takes time from the kernel's workers on its core: {error}", file=sys.stderr)
 
 
 def _idle_group() -> Path:
-    """The control group, made when it is not there; whoever made it removes it.
+    """The control group, made when it is not there; whoever made it removes it at its end.
 
     Raises:
         OSError: the kernel or our privileges do not allow it.

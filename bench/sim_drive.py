@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 from urllib.parse import quote
 
-from aside import stand_aside
 from attrs import define
 
 from virtual.state import BoardState, expect
@@ -80,10 +79,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--cycles", type=int, required=True)
-    parser.add_argument("--core", type=int, required=True)
     parser.add_argument("--leave-on", action="store_true")
     options = parser.parse_args()
-    stand_aside(options.core)  # a hand takes no time from the kernel either
     print("ready", flush=True)
     sys.stdin.readline()
     asyncio.run(drive(options.folder, options.cycles, leave_on=options.leave_on))

@@ -24,6 +24,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from aside import stand_aside
 from attrs import frozen
 from stamps_compare import prepare, print_table, spread, truth_ns, watch
 from stamps_line import FIFO_BYTES, MARKERS
@@ -88,12 +89,13 @@ def measure(name: str, consoles: int, boots: int, line_core: int) -> Result:
     folder = Path(tempfile.mkdtemp(prefix="stamps-"))
     peer = PEERS[name](Task(folder, MARKERS, FIFO_BYTES))
     command = [sys.executable, str(BENCH / "stamps_line.py"), str(folder)]
-    command += ["--consoles", str(consoles), "--boots", str(boots), "--core", str(line_core)]
+    command += ["--consoles", str(consoles), "--boots", str(boots)]
     try:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as line:
             assert line.stdin is not None
             assert line.stdout is not None
             assert line.stdout.readline() == "ready\n", "the line did not start"
+            stand_aside(line_core, line.pid)
             ports = [folder / f"uart{number}" for number in range(consoles)]
             peer.start(ports, boots)
             cpu = _play(peer, line)

@@ -1,7 +1,7 @@
 """The line of bench/stamps.py: virtual UART adapters that play boots at the full speed of 115200 Bd, and log the truth.
 
-A process of its own. It takes the place of hardware, which needs no processor of the host: it has a core for itself,
-where it makes way at once for everything that the kernel wants to do there. It makes the ptys, prints "ready", plays
+A process of its own. It takes the place of hardware, which needs no processor of the host: whoever starts it gives it a core
+for itself, where it makes way at once for everything that the kernel wants to do there. It makes the ptys, prints "ready", plays
 when it gets a line on stdin, prints "done", and unplugs at the end of stdin.
 """
 
@@ -12,8 +12,6 @@ import asyncio
 import random
 import sys
 from pathlib import Path
-
-from aside import stand_aside
 
 from lab.clock import MonotonicRaw
 from virtual.pacer import Pacer
@@ -79,9 +77,7 @@ async def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--consoles", type=int, required=True)
     parser.add_argument("--boots", type=int, required=True)
-    parser.add_argument("--core", type=int, default=0)
     options = parser.parse_args()
-    stand_aside(options.core)
     pacer = Pacer(MonotonicRaw(), asyncio.get_running_loop())
     adapters = [
         UartAdapter(
