@@ -221,7 +221,7 @@ class LowPower:
                 self._sampler = None
 
     def _power(self, span: tuple[int, int] | None) -> PhasePower | None:
-        return self._sampler.trace().phase(*span) if self._sampler is not None and span is not None else None
+        return self._sampler.trace(span[1]).phase(*span) if self._sampler is not None and span is not None else None
 
     def _check_wiring(self, plan: Plan) -> None:
         if plan.wake == MCU and self.board.mcu is None:

@@ -18,10 +18,12 @@ from lab.errors import ConfigurationError, LabTransientError
 from lab.power.config import PowerConfig
 from lab.power.model import Range
 from lab.power.sampler import EXIT_CONFIGURATION, READY
+from lab.power.scribe import NAP_S
 from lab.power.trace import Trace
 
 START_S: Final = 30.0  # a Python start on a loaded host, and the first samples
 STOP_S: Final = 20.0
+LAG_S: Final = 5.0
 
 
 @frozen(eq=False)
@@ -45,9 +47,21 @@ class Sampler:
         """Whether it still samples."""
         return self._process.poll() is None
 
-    def trace(self) -> Trace:
-        """What has been sampled so far."""
-        return Trace.open(self.path)
+    def trace(self, until_ns: int = 0) -> Trace:
+        """What has been sampled so far; at least until then, where that is past and the sampler goes on.
+
+        What was sampled lately may still be on its way to the disk. Who cuts a phase waits for its end; a disk that does
+        not answer for LAG_S leaves a gap there, which is flagged.
+        """
+        deadline = time.monotonic() + LAG_S
+        while True:
+            trace = Trace.open(self.path)
+            reached_ns = int(trace.records["t_ns"][-1]) if len(trace.records) else 0
+            # The next sample may be a period away, and is found late by so much.
+            missing = reached_ns + trace.meta.period_ns + trace.meta.late_ns < until_ns
+            if not missing or not self.alive or time.monotonic() > deadline:
+                return trace
+            time.sleep(NAP_S)
 
 
 @contextlib.contextmanager

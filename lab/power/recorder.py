@@ -15,7 +15,7 @@ class Recorder:
     """Records one sensor.
 
     Attributes:
-        poll_ns: how often `step` wants to be called.
+        poll_ns: how often `look` wants to be called.
     """
 
     def __init__(

@@ -20,9 +20,7 @@ from typing import Final, Self
 from lab.errors import BoardlabError, LabStableError
 
 NAP_S: Final = 0.01  # between two batches: so far behind may a reader of the file be
-PIPE_BYTES: Final = (
-    1 << 20
-)  # the kernel's limit for everybody: some ten seconds of samples while the disk does not answer
+PIPE_BYTES: Final = 1 << 20  # what the kernel allows everybody; ten seconds of samples while the disk does not answer
 
 
 class Scribe:

@@ -92,6 +92,14 @@ def test_a_reader_sees_the_trace_grow_and_the_sampler_does_not_mind(config: Powe
         assert (more.records[: len(first.records)] == first.records).all()
 
 
+def test_who_cuts_a_phase_gets_what_was_sampled_until_its_end(config: PowerConfig, tmp_path: Path) -> None:
+    with sampling(config, tmp_path / "a.trace") as sampler:
+        for _ in range(20):
+            now_ns = MonotonicRaw().now_ns()
+            trace = sampler.trace(now_ns)
+            assert int(trace.records["t_ns"][-1]) + trace.meta.period_ns + trace.meta.late_ns >= now_ns
+
+
 def test_a_killed_sampler_leaves_a_trace_up_to_its_last_sample_and_is_reported(
     config: PowerConfig, tmp_path: Path
 ) -> None:

@@ -76,9 +76,8 @@ def test_everything_is_kept_in_order_and_who_hands_it_on_does_not_wait_for_the_d
 
 
 def test_what_a_killed_process_had_handed_on_is_kept(tmp_path: Path) -> None:
-    assert (
-        run(KILLED, tmp_path / "kept").returncode == -signal.SIGKILL
-    )  # the other one has ended too: it held our stdout
+    killed = run(KILLED, tmp_path / "kept")  # the other process has ended too: it held the same stdout
+    assert killed.returncode == -signal.SIGKILL
     assert (tmp_path / "kept").stat().st_size == 40000, "what was in the pipe is lost"
 
 
