@@ -62,8 +62,8 @@ class Poller(Generic[Outcome]):
                 _log.warning("collector %s is down: %s", self.name, error)
             self._failure = str(error) or type(error).__name__
             return
-        if self._failure:
-            _log.info("collector %s is up again", self.name)
+        if self._failure or self.latest is None:
+            _log.info("collector %s is up%s", self.name, "" if self.latest is None else " again")
         self._failure = ""
         self.latest, self._answered_ns = answer, self.clock.now_ns()
         self.answered_at, self.duration_s = utc_now().timestamp(), (self._answered_ns - begun_ns) / 1e9

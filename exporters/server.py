@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import contextlib
 import hashlib
 import hmac
 import ipaddress
-import logging
+import re
 import socket
-import ssl
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, Protocol
 
 import bcrypt
 
+from exporters.door import BACKLOG, Answer, Asked, Door, text
 from exporters.page import CONTENT_TYPE
 from exporters.webconfig import WebConfig
 from lab.errors import LabStableError
 
-TIMEOUT_S: Final = 10.0  # of a client that says or takes nothing
+_PAGES_AT_ONCE: Final = 2
 _NOBODY: Final = "$2b$10$" + "." * 53  # no password has this hash; it costs as much to try as anybody's
 _INDEX: Final = b'<!doctype html><title>boardlab</title><h1>boardlab exporter</h1><p><a href="/metrics">metrics</a>\n'
-_log = logging.getLogger(__name__)
 
 
 class Exposition(Protocol):
@@ -45,29 +46,31 @@ class Guard:
 
     def __init__(self, config: WebConfig | None) -> None:
         self._users = config.basic_auth_users if config else {}
-        self._known: set[bytes] = set()
-        self._lock = threading.Lock()
+        self._known: frozenset[bytes] = frozenset()
+
+    def knows(self, header: str | None) -> bool:
+        """Whether this Authorization header, or none, has opened the door before."""
+        digest = self._digest(header)
+        return not self._users or any(hmac.compare_digest(digest, known) for known in self._known)
 
     def admits(self, header: str | None) -> bool:
-        """Whether this Authorization header, or none, opens the door."""
-        if not self._users:
-            return True
+        """Whether it opens the door; that takes its time."""
+        user, secret, password = self._read(header)
+        right = bcrypt.checkpw(password.encode()[:72], secret.encode()) and user in self._users
+        if right:
+            self._known |= {self._digest(header)}
+        return right
+
+    def _digest(self, header: str | None) -> bytes:
+        return hashlib.sha256("\0".join(self._read(header)).encode()).digest()
+
+    def _read(self, header: str | None) -> tuple[str, str, str]:
         user, _, password = _decoded(header).partition(":")
-        secret = self._users.get(user, _NOBODY)
-        digest = hashlib.sha256(f"{user}\0{secret}\0{password}".encode()).digest()
-        with self._lock:  # one bcrypt at a time: guessing must not take the host's cores
-            if any(hmac.compare_digest(digest, known) for known in self._known):
-                return True
-            right = bcrypt.checkpw(password.encode()[:72], secret.encode()) and user in self._users
-            if right:
-                self._known.add(digest)
-            return right
+        return user, self._users.get(user, _NOBODY), password
 
 
-class Server(ThreadingHTTPServer):
-    """Serves an exposition. TLS is negotiated in the client's own thread: one that stalls holds up nobody."""
-
-    daemon_threads = True
+class Server:
+    """Serves an exposition, in the thread that calls `serve_forever`; see `exporters.door` for who comes in."""
 
     def __init__(self, host: str, port: int, exposition: Exposition, config: WebConfig | None) -> None:
         """Listen.
@@ -76,81 +79,108 @@ class Server(ThreadingHTTPServer):
             LabStableError: the address cannot be listened on.
             ConfigurationError: the web-config's certificates cannot be used.
         """
-        if ipaddress.ip_address(host).version == 6:
-            self.address_family = socket.AF_INET6
-        self.exposition = exposition
-        self.guard = Guard(config)
+        version_6 = ipaddress.ip_address(host).version == 6
+        self._exposition = exposition
+        self._guard = Guard(config)
+        self._by_name = config is not None and (config.authenticates or config.tls_server_config is not None)
         self._context = config.context() if config else None
+        self._asked_to_stop = threading.Event()
+        self._wake: Callable[[], None] = lambda: None
+        self._pages = ThreadPoolExecutor(_PAGES_AT_ONCE, "page")
+        self._passwords = ThreadPoolExecutor(
+            1, "password"
+        )  # one bcrypt at a time: guessing must not take the host's cores
         try:
-            super().__init__((host, port), _Handler)
+            self._listening = socket.create_server(
+                (host, port),
+                family=socket.AF_INET6 if version_6 else socket.AF_INET,
+                backlog=BACKLOG,
+                dualstack_ipv6=version_6,
+            )
         except OSError as error:
             raise LabStableError(
                 f"cannot listen on {host}:{port}: {error.strerror}; does another exporter run? Choose another --listen"
             ) from error
+        name, number = self._listening.getsockname()[:2]
+        shown = f"[{name}]" if version_6 else name
+        self.url = f"{'https' if self._context else 'http'}://{shown}:{number}/metrics"
 
-    @property
-    def url(self) -> str:
-        """Where the metrics are."""
-        host, port = self.server_address[:2]
-        name = f"[{host!s}]" if self.address_family == socket.AF_INET6 else str(host)
-        return f"{'https' if self._context else 'http'}://{name}:{port}/metrics"
+    def serve_forever(self) -> None:
+        """Answer until `shutdown`."""
+        asyncio.run(self._serve())
 
-    def finish_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Answer one client, in its own thread."""
-        if not isinstance(request, socket.socket):
-            return
-        request.settimeout(TIMEOUT_S)
-        try:
-            if self._context is not None:
-                request = self._context.wrap_socket(request, server_side=True)
-            _Handler(request, client_address, self)
-        except (ssl.SSLError, OSError) as error:
-            _log.info("a client was lost: %s", error)
+    def shutdown(self) -> None:
+        """End `serve_forever`; may be called from another thread and from a signal's handler, and before it began."""
+        self._asked_to_stop.set()
+        self._wake()
 
+    def close(self) -> None:
+        """Listen no more."""
+        self._listening.close()
+        for pool in (self._pages, self._passwords):
+            pool.shutdown(wait=False, cancel_futures=True)
 
-class _Handler(BaseHTTPRequestHandler):
-    server: Server
-    server_version = "boardlab"
-    sys_version = ""
-    timeout = TIMEOUT_S
+    async def _serve(self) -> None:
+        door = Door(self._listening, self._context, self._admit, self._answer)
+        keeping = asyncio.create_task(door.keep())
+        loop = asyncio.get_running_loop()
+        self._wake = lambda: _quietly(loop, keeping)
+        if self._asked_to_stop.is_set():
+            keeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeping
 
-    def do_GET(self) -> None:
-        if not self.server.guard.admits(self.headers.get("Authorization")):
-            self._answer(HTTPStatus.UNAUTHORIZED, b"a password is needed\n", {"WWW-Authenticate": "Basic"})
-            return
-        match self.path.partition("?")[0]:
+    async def _admit(self, asked: Asked) -> Answer | None:
+        if not self._by_name and not is_address(asked.headers.get("host", "")):
+            return text(HTTPStatus.FORBIDDEN, "ask by address, e.g. 127.0.0.1, not by name\n")
+        header = asked.headers.get("authorization")
+        if self._guard.knows(header):
+            return None
+        loop = asyncio.get_running_loop()
+        if await loop.run_in_executor(self._passwords, self._guard.admits, header):
+            return None
+        return text(HTTPStatus.UNAUTHORIZED, "a password is needed\n", {"WWW-Authenticate": "Basic"})
+
+    async def _answer(self, asked: Asked) -> Answer:
+        match asked.path:
             case "/metrics":
-                self._metrics()
+                gzip = "gzip" in asked.headers.get("accept-encoding", "")
+                return await asyncio.get_running_loop().run_in_executor(self._pages, self._metrics, gzip)
             case "/-/healthy":
-                self._answer(HTTPStatus.OK, b"ok\n", {"Content-Type": "text/plain"})
+                return text(HTTPStatus.OK, "ok\n")
             case "/":
-                self._answer(HTTPStatus.OK, _INDEX, {"Content-Type": "text/html"})
+                return Answer(HTTPStatus.OK, (_INDEX,), len(_INDEX), {"Content-Type": "text/html"})
             case _:
-                self._answer(HTTPStatus.NOT_FOUND, b"there is /metrics\n", {"Content-Type": "text/plain"})
+                return text(HTTPStatus.NOT_FOUND, "there is /metrics\n")
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
-        """Scrapes are not news; what goes wrong is logged where it does."""
+    def _metrics(self, gzip: bool) -> Answer:
+        headers = {"Content-Type": CONTENT_TYPE}
+        if gzip:
+            page = self._exposition.gzipped()
+            return Answer(HTTPStatus.OK, (page,), len(page), {**headers, "Content-Encoding": "gzip"})
+        length, pieces = self._exposition.plain()
+        return Answer(HTTPStatus.OK, pieces, length, headers)
 
-    def _metrics(self) -> None:
-        if "gzip" in self.headers.get("Accept-Encoding", ""):
-            headers = {"Content-Type": CONTENT_TYPE, "Content-Encoding": "gzip"}
-            self._answer(HTTPStatus.OK, self.server.exposition.gzipped(), headers)
-            return
-        length, pieces = self.server.exposition.plain()
-        self._head(HTTPStatus.OK, length, {"Content-Type": CONTENT_TYPE})
-        for piece in pieces:
-            self.wfile.write(piece)
 
-    def _answer(self, status: HTTPStatus, body: bytes, headers: dict[str, str]) -> None:
-        self._head(status, len(body), headers)
-        self.wfile.write(body)
+def is_address(host: str) -> bool:
+    """Whether a Host header, or none, names us by an address or as localhost.
 
-    def _head(self, status: HTTPStatus, length: int, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(length))
-        self.end_headers()
+    By any other name a web page may be asking, in the browser of somebody on this host, whose name server says that the
+    page's own name is 127.0.0.1 (DNS rebinding).
+    """
+    name = re.sub(r":\d*$", "", host).strip("[]")
+    if not name or name.lower() == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _quietly(loop: asyncio.AbstractEventLoop, keeping: asyncio.Task[None]) -> None:
+    with contextlib.suppress(RuntimeError):  # it has ended already
+        loop.call_soon_threadsafe(keeping.cancel)
 
 
 def _decoded(header: str | None) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 import cattrs
-import yaml
 from attrs import Factory, field, frozen
 
+from lab import yamlfile
 from lab.errors import ConfigurationError
 
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
@@ -83,9 +83,10 @@ def load(path: Path) -> WebConfig:
         ConfigurationError: it cannot be read, or says what this server cannot do.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"{path}: cannot be read as a web-config file: {type(error).__name__}") from error
+        data = yamlfile.load(path) or {}
+    except ConfigurationError as error:  # its own words may be a password's
+        reason = type(error.__cause__ or error).__name__
+        raise ConfigurationError(f"{path}: cannot be read as a web-config file: {reason}") from None
     converter = cattrs.Converter(forbid_extra_keys=True)
     try:
         config = converter.structure({**data, "folder": str(path.absolute().parent)}, WebConfig)

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -59,13 +60,24 @@ class RailStatus:
 
 
 def write(folder: Path, name: str, record: AttrsInstance) -> None:
-    """Tell how `name` is. A folder that cannot be written is no reason to fail: nobody is told, that is all."""
+    """Tell how `name` is. A folder that cannot be written is no reason to fail: nobody is told, that is all.
+
+    Nor is one that is not ours: its owner could have put links into it that lead to files of ours.
+    """
     path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
     aside = path.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
-        folder.mkdir(mode=0o700, exist_ok=True)  # not the runtime folder itself: who owns it makes it for one user
-        aside.write_text(json.dumps(asdict(record)), encoding="utf-8")
-        aside.replace(path)
+        if not _is_ours(folder.parent):  # the runtime folder, which who owns it makes for one user
+            return
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not _is_ours(folder):
+            return
+        try:
+            aside.write_text(json.dumps(asdict(record)), encoding="utf-8")
+            aside.replace(path)
+        except OSError:
+            aside.unlink(missing_ok=True)  # the disk is full: half a file is of no use, nor an empty one
+            raise
 
 
 def read_all(folder: Path, kind: type[Record]) -> list[Record]:
@@ -75,3 +87,8 @@ def read_all(folder: Path, kind: type[Record]) -> list[Record]:
         with contextlib.suppress(OSError, ValueError, cattrs.BaseValidationError):
             found.append(cattrs.structure(json.loads(path.read_text(encoding="utf-8")), kind))
     return found
+
+
+def _is_ours(folder: Path) -> bool:
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022

@@ -7,24 +7,28 @@ from collections.abc import Callable
 from typing import Any
 
 import attr
-from labgrid.exceptions import NoResourceFoundError
 from labgrid.factory import target_factory
 from labgrid.step import step
 from labgrid.strategy import Strategy
-from pexpect import TIMEOUT
 
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
+from lab.benchmarks.identity import BoardIdentity
 from lab.benchmarks.lowpower.modes import Plan
 from lab.boards import BoardType
-from lab.console.model import Chunk, LineTiming
-from lab.console.moments import MomentFinder
+from lab.console.model import LineTiming
+from lab.drivers import guarded
+from lab.drivers.guarded import CONSOLE, POWER, SHELL, STRAP, UBOOT, Kind
+from lab.drivers.prompt import Prompt
+from lab.drivers.switching import switch_of
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from strategies import otherinit
+from strategies.activation import activate
+from strategies.following import follow
+from strategies.login import identified, log_in
 from strategies.lowpower import LowPower
 from strategies.status import Status
 
-POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at
 OFF_ATTEMPTS = 2
 DRAIN_S = 5.0  # how long a board that was switched off may go on talking while supplies fall
 
@@ -37,12 +41,16 @@ class BoardStrategy(Strategy):
     Args:
         board_type (str): a type of lab/boards, e.g. "am62xx_sk"
         board (str): this board's own name, e.g. its serial number
+        identity (str): what tells this board from others of its type: its device tree's serial-number, or a MAC address
         medium (str): what it boots from unless told otherwise; default the first of the board type
         wake (str): what wakes it from a low-power state, of lab.boards.WAKE_SOURCES; default "uart"; "can" for partial I/O
 
     Beside `off`, `bootloader` and `linux` its states are the low-power modes of its type; `sleeping` does more with them.
 
     It can be used again after a failure: nothing is remembered but that the state is unknown.
+
+    Attributes:
+        lives: it was seen to live, and nothing has been done to it since; so silence after power off means that it is off.
     """
 
     bindings = {
@@ -58,14 +66,18 @@ class BoardStrategy(Strategy):
 
     board_type: str = attr.ib(validator=attr.validators.instance_of(str))
     board: str = attr.ib(validator=attr.validators.instance_of(str))
+    identity: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     medium: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     wake: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     status: Status = attr.ib(default=Status.unknown, init=False)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
+        self.power: Any = switch_of(self.power)  # any PowerProtocol: with its instants, and with limits
         self.type: BoardType = boards.load(self.board_type)
         self._off_ns = 0
+        self.lives = False
+        self._off_verified = False
         self.sleeping = LowPower(self)
         self.medium = self.medium or next(iter(self.type.media))
         self.select_medium(self.medium)
@@ -96,15 +108,8 @@ class BoardStrategy(Strategy):
         Raises:
             LabError: one of them is missing or in use.
         """
-        try:
-            self.target.activate(self.console)
-            self.target.activate(self.power)
-        except NoResourceFoundError as error:
-            raise LabStableError(
-                f"{self.board}: nothing is plugged in that fits {_described(error)}. Is the adapter connected, and its "
-                "`match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
-                failure="adapter_missing",
-            ) from error
+        self.activate(self.console, CONSOLE)
+        self.activate(self.power.driver, POWER)
 
     @step(args=["status"])
     def transition(self, status: Status | str) -> None:
@@ -138,12 +143,11 @@ class BoardStrategy(Strategy):
     def force(self, status: Status | str) -> None:
         """Believe that the board is in `status`, e.g. because a person brought it there."""
         status = Status.of(status)
-        self.target.activate(self.power)
-        self.target.activate(self.console)
+        self.check_lab()
         if status is Status.bootloader:
-            self.target.activate(self._bound("uboot", "UBootDriver"))
+            self.activate(self._bound("uboot", "UBootDriver"), UBOOT)
         elif status is Status.linux:
-            self.target.activate(self._bound("shell", "ShellDriver"))
+            self.activate(self._bound("shell", "ShellDriver"), SHELL)
         self.status = status
 
     @step()
@@ -157,17 +161,20 @@ class BoardStrategy(Strategy):
         self.sleeping.forget()
         for driver in (self.uboot, self.shell):
             if driver is not None:
-                self.target.deactivate(driver)
-        self.target.activate(self.console)
-        self.target.activate(self.power)
+                guarded.deactivate(driver, CONSOLE)
+        self.check_lab()
+        # A board that was silent anyway shows nothing by its silence.
+        lived = self.lives or self.console.poll(0) or self.console.answers(self.type.timeouts.off_silence_s / 2)
+        self.lives = False
         for _ in range(OFF_ATTEMPTS):
             self.power.off()
             self._off_ns = self.power.clock.now_ns()
             if self._silent() and not self.console.answers(self.type.timeouts.off_silence_s / 2):
                 self.status = Status.off
+                self._off_verified = lived
                 return
         raise LabStableError(
-            f"{self.board} is still alive after power off ({OFF_ATTEMPTS} tries): {self._tail()!r} came on its console. "
+            f"{self.board} is still alive after power off ({OFF_ATTEMPTS} tries): {self.tail()!r} came on its console. "
             "Check that the outlet is the board's, that its relay moves, and that no USB cable feeds the board",
             failure="power_off_ineffective",
         )
@@ -194,19 +201,18 @@ class BoardStrategy(Strategy):
         if init:
             otherinit.give(self, init)
         watch = BootWatch(self.type, self.medium, edge)
-        finder = MomentFinder(self.type.moments, self.timing())
-        self.follow(watch, finder, taken=0)
+        follow(self, watch, taken=0)
         return watch
 
     def timing(self) -> LineTiming:
         """How exactly the console's stamps are known."""
-        self.target.activate(self.console)
+        self.activate(self.console, CONSOLE)
         timing: LineTiming = self.console.info.meta.timing
         return timing
 
     def _power_on(self) -> PowerEdge:
         if self.boot_mode is not None:
-            self.target.activate(self.boot_mode)
+            self.activate(self.boot_mode, STRAP)
             self.boot_mode.set(self.type.media[self.medium].boot_mode)
         discharged_ns = self._off_ns + round(self.type.timeouts.discharge_s * 1e9)
         self.sleep(max(0, discharged_ns - self.power.clock.now_ns()) / 1e9)
@@ -214,31 +220,14 @@ class BoardStrategy(Strategy):
         self.status = Status.unknown
         self.power.on()
         edge: PowerEdge = self.power.edge
-        return edge
-
-    def follow(self, watch: BootWatch, finder: MomentFinder, taken: int | None = None) -> None:
-        """Feed a boot to its watch until it is done, or raises; it knows `taken` captured events, by default all."""
-        taken = len(self.console.capture) if taken is None else taken
-        while not watch.done:
-            self.console.poll(POLL_S)
-            for event in self.console.capture[taken:]:
-                if isinstance(event, Chunk):
-                    watch.feed(event.data, event.t_ns)
-                for moment in finder.feed(event):
-                    watch.moment(moment)
-            taken = len(self.console.capture)
-            watch.check(self.power.clock.now_ns())
+        return attr.evolve(edge, off_verified=self._off_verified)
 
     def interrupt(self) -> Any:
         """Stop a board that has just got its power at U-Boot's prompt; returns the UBootDriver."""
         uboot = self._bound("uboot", "UBootDriver")
-        try:
-            self.target.activate(uboot)
-        except TIMEOUT as error:
-            raise BoardTransientError(
-                f"{self.board} did not reach its U-Boot prompt from {self.medium}; the last it said was {self._tail()!r}",
-                failure="autoboot_missed",
-            ) from error
+        missed = f"{self.board} did not reach its U-Boot prompt from {self.medium}"
+        self.activate(uboot, UBOOT, BoardTransientError(missed, failure="autoboot_missed"))
+        self.lives = True
         return uboot
 
     def _asleep(self, mode: str) -> None:
@@ -246,9 +235,7 @@ class BoardStrategy(Strategy):
         self.sleeping.enter(Plan(mode, wake))
 
     def _linux(self) -> None:
-        shell = self._bound("shell", "ShellDriver")
-        if shell.password is None:  # else labgrid gives up with a bare Exception when `login` asks for one
-            shell.password = self.type.prompts.password
+        self._bound("shell", "ShellDriver")
         if self.status is Status.partial_io:
             self.sleeping.cold_boot()
         elif self.status.asleep:
@@ -257,15 +244,32 @@ class BoardStrategy(Strategy):
             return
         else:
             self.boot()
-        # The prompt has been read to time it; the shell driver must see it too.
-        self.console.unread(self.console.captured().rsplit(b"\n", 1)[-1])
-        try:
-            self.target.activate(shell)
-        except TIMEOUT as error:
-            raise BoardTransientError(
-                f"{self.board} booted from {self.medium}, but the login failed; the last it said was {self._tail()!r}",
-                failure="login_failed",
-            ) from error
+        log_in(self)
+        if self.identity:
+            identified(self)
+
+    def identify(self) -> BoardIdentity | None:
+        """Log in to a board that has just booted, and ask which one it is. Returns: None where the env has no ShellDriver.
+
+        Raises:
+            BoardTransientError: the login failed.
+            LabStableError: it is another one than the env says.
+        """
+        if self.shell is None:
+            return None
+        log_in(self)
+        found = identified(self)
+        self.status = Status.linux
+        return found
+
+    def activate(self, driver: Any, kind: Kind, late: BoardTransientError | None = None) -> None:
+        """See `strategies.activation.activate`."""
+        activate(self, driver, kind, late)
+
+    @property
+    def linux(self) -> Prompt:
+        """The shell of a board whose status is `linux`."""
+        return Prompt(self._bound("shell", "ShellDriver"), SHELL)
 
     def _silent(self) -> bool:
         deadline_ns = self.power.clock.now_ns() + round(DRAIN_S * 1e9)
@@ -274,7 +278,8 @@ class BoardStrategy(Strategy):
                 return True
         return False
 
-    def _tail(self) -> str:
+    def tail(self) -> str:
+        """The last that the console said, for messages."""
         tail: bytes = self.console.captured()[-120:]
         return tail.decode("latin-1").strip()
 
@@ -283,8 +288,3 @@ class BoardStrategy(Strategy):
         if found is None:
             raise ConfigurationError(f"the env has no {driver}: add one to the target's drivers")
         return found
-
-
-def _described(error: NoResourceFoundError) -> str:
-    waiting = [(type(r).__name__, dict(getattr(r, "match", {}))) for r in error.filter or ()]
-    return ", ".join(f"{name} {match}" for name, match in waiting) or str(error.msg)

@@ -29,6 +29,8 @@ from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeEdge
 from lab.boards import Release
 from lab.console.moments import MomentFinder
+from lab.drivers import guarded
+from lab.drivers.guarded import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import ConfigurationError
 from lab.power import PhasePower, Range, Sampler
 from strategies import partialio
@@ -95,6 +97,7 @@ class LowPower:
         self._check_wiring(plan)
         self.board.transition(Status.linux)
         self.board.status = Status.unknown
+        self.board.lives = False  # until it is awake again, its silence is no sign that it is off
         if plan.mode == PARTIAL_IO:
             partialio.enter(self.board, plan)
         else:
@@ -141,7 +144,7 @@ class LowPower:
         self._nap = None
         nap.drain()
         nap.settle_edge()
-        shell, mcu = self.board.shell, self.board.mcu
+        shell, mcu = self.board.linux, self.board.mcu
         dmesg = shell.run("dmesg")[0]
         mcu_text = mcu.take() if mcu is not None else None
         power = self._power(asleep_ns(nap.watch))
@@ -149,6 +152,7 @@ class LowPower:
         observed = Observed(nap.found, nap.before, stats(shell), dmesg, mcu_text, power, energy)
         result = judge(nap.watch, observed)
         self.board.status = Status.linux
+        self.board.lives = True
         return result
 
     def cold_boot(self) -> BootWatch:
@@ -158,7 +162,7 @@ class LowPower:
             BoardlabError: it did not boot.
         """
         self.board.status = Status.unknown
-        self.board.target.deactivate(self.board.shell)
+        guarded.deactivate(self.board.shell, SHELL)
         return partialio.cold_boot(self.board)
 
     def forget(self) -> None:
@@ -169,7 +173,7 @@ class LowPower:
 
     def _sent(self, plan: Plan, alarm_s: int) -> Nap:
         """Arm, select and send the command that suspends the board."""
-        shell, type_, console = self.board.shell, self.board.type, self.board.console
+        shell, type_, console = self.board.linux, self.board.type, self.board.console
         found, release = self._preflight(plan)
         selection = constraint(type_, release)
         if plan.mode == MCU_ONLY and selection is None:
@@ -184,7 +188,7 @@ class LowPower:
             write(shell, selection.path, value, f"{plan.mode} is not selected")
         shell.run("dmesg -c > /dev/null")
         if self.board.mcu is not None:
-            self.board.target.activate(self.board.mcu)
+            self.board.activate(self.board.mcu, CONSOLE)
             self.board.mcu.take()
         afterwards = type_.low_power.wakes[plan.wake].afterwards
         script = commands(plan, found, selection, rtc=type_.low_power.rtc, alarm_s=alarm_s, afterwards=afterwards)
@@ -200,7 +204,7 @@ class LowPower:
     def _preflight(self, plan: Plan) -> tuple[Found, Release | None]:
         """Once per boot and mode: nothing of it changes while the board sleeps and wakes."""
         if plan.mode not in self._preflown:
-            shell, type_ = self.board.shell, self.board.type
+            shell, type_ = self.board.linux, self.board.type
             release = release_of(type_, self.release, "".join(shell.run("uname -r")[0]))
             self._preflown[plan.mode] = (preflight(shell, type_, release, plan), release)
         return self._preflown[plan.mode]
@@ -212,7 +216,7 @@ class LowPower:
         if trace is None or rails is None:
             yield
             return
-        self.board.target.activate(rails)
+        self.board.activate(rails, RAILS)
         with rails.sampling(trace, wanted) as sampler:
             self._sampler = sampler
             try:
@@ -235,7 +239,7 @@ class LowPower:
                     f"the pin {plan.wake!r} is to wake the board: add a WakePinsDriver with `pins: {{{plan.wake}: OUTPUT}}` "
                     "to the env"
                 )
-            self.board.target.activate(pins)
+            self.board.activate(pins, WAKE_PIN)
 
     def _sleeping(self) -> Nap:
         if self._nap is None:

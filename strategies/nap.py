@@ -78,5 +78,5 @@ class Nap:
     def _explained(self, error: BoardTransientError) -> BoardTransientError:
         """A failure of a board that answers, with what its kernel says."""
         self.drain()
-        reason = read_log(self.board.shell.run("dmesg")[0], self.board.type).reason
+        reason = read_log(self.board.linux.run("dmesg")[0], self.board.type).reason
         return BoardTransientError(f"{error}. The kernel: {reason!r}", failure=error.failure) if reason else error

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.drivers import guarded
+from lab.drivers.guarded import UBOOT
+from lab.drivers.prompt import Prompt
 from lab.errors import ConfigurationError
 
 
@@ -24,6 +27,6 @@ def give(board: Any, init: str) -> None:
             "lab/boards/types, e.g. init = 'optargs=init={init}'"
         )
     uboot = board.interrupt()
-    uboot.run_check(f"setenv {variable} '{value.format(init=init)}'")
-    board.target.deactivate(uboot)
+    Prompt(uboot, UBOOT).run_check(f"setenv {variable} '{value.format(init=init)}'")
+    guarded.deactivate(uboot, UBOOT)
     board.console.sendline("boot")

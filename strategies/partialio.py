@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.lowpower.modes import CAN, Plan
 from lab.benchmarks.lowpower.preflight import arm, preflight
-from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError
+from strategies.following import follow
 
 if TYPE_CHECKING:
     from strategies.boardstrategy import BoardStrategy
@@ -24,9 +24,9 @@ def enter(board: BoardStrategy, plan: Plan) -> None:
         BoardTransientError: it did not power down, or not into partial I/O.
         BoardStableError: something is known to stand in the way.
     """
-    preflight(board.shell, board.type, None, plan)
-    arm(board.shell, board.type, plan.wake)
-    board.shell.run("dmesg -n 8")  # its last lines are the evidence
+    preflight(board.linux, board.type, None, plan)
+    arm(board.linux, board.type, plan.wake)
+    board.linux.run("dmesg -n 8")  # its last lines are the evidence
     console, clock = board.console, board.power.clock
     from_ = len(console.captured())
     sent_ns = last_ns = clock.now_ns()
@@ -57,5 +57,5 @@ def cold_boot(board: BoardStrategy) -> BootWatch:
     """
     requested_ns, acknowledged_ns = board.wake_pins.press(CAN)
     watch = BootWatch(board.type, board.medium, PowerEdge(requested_ns, acknowledged_ns))
-    board.follow(watch, MomentFinder(board.type.moments, board.timing()))
+    follow(board, watch)
     return watch

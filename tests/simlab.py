@@ -8,6 +8,7 @@ from virtual.line import Line
 from virtual.sim.board import SimBoard
 from virtual.sim.model import model
 from virtual.sim.trouble import Switching
+from virtual.truth import Note
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -55,7 +56,7 @@ class SimLab:
     haste: float = 1.0
     adapter_latency_ns: int = 0
     now_ns: int = 1_000 * S
-    notes: list[str] = field(factory=list)
+    noted: list[Note] = field(factory=list)
     ports: dict[str, VirtualPort] = field(init=False)
     straps: int = 0
     board: SimBoard = field(init=False)
@@ -66,10 +67,15 @@ class SimLab:
         self.ports = {
             uart.name: VirtualPort(self, Line(latency_ns=self.adapter_latency_ns)) for uart in made.board.uarts
         }
-        self.board = SimBoard(made, self.ports, seed=self.seed, haste=self.haste, note_hook=self.notes.append)
+        self.board = SimBoard(made, self.ports, seed=self.seed, haste=self.haste, note_hook=self._note)
         self.board.dark_hook = self._dark
         self.console = made.board.console.name
         self.straps = made.board.fixed_straps
+
+    @property
+    def notes(self) -> list[str]:
+        """What the board said about itself."""
+        return [note.text for note in self.noted]
 
     def on(self, medium: str = "sd") -> None:
         self.straps = self.board.model.board.media[medium].boot_mode
@@ -143,6 +149,9 @@ class SimLab:
                 port.sent.append((sent.end_ns, sent.data))
                 port.chunks.append((self.now_ns, sent.data))
         self.board.run(self.now_ns)
+
+    def _note(self, text: str) -> None:
+        self.noted.append(Note(self.board.now_ns, text))
 
     def _dark(self) -> None:
         for port in self.ports.values():

@@ -21,10 +21,10 @@ from lab.run.progress import Progress
 from strategies import BoardStrategy
 from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
+from virtual.sim.trueboots import TrueBoot, true_boots
 from virtual.truth import Truth
 
 RETRIES = 2
-START, PROMPT = rb"Starting kernel \.\.\.", rb"-evm login: "
 
 
 @frozen
@@ -80,18 +80,17 @@ class Bench:
             )
         return told
 
+    def true_boots(self) -> list[TrueBoot]:
+        """Every boot that reached the prompt."""
+        return true_boots(self.truth(), self.lab.board.model.identity.hostname)
+
     def true_boot_times_s(self) -> list[float]:
         """Of every boot that reached the prompt: from the last byte of "Starting kernel" to that of the prompt."""
-        truth = self.truth()
-        starts, prompts = truth.find(START), truth.find(PROMPT)
-        pairs = [
-            (max(start for start in starts if start < end), end) for end in prompts if any(s < end for s in starts)
-        ]
-        return [(end - start) / 1e9 for start, end in pairs]
+        return [boot.boot_s for boot in self.true_boots()]
 
     def truth(self) -> Truth:
         """When which byte left the console's UART."""
-        return Truth(115200, self.lab.ports[self.lab.console].sent, 0, [])
+        return Truth(115200, self.lab.ports[self.lab.console].sent, 0, [], self.lab.noted)
 
     def samples_s(self) -> list[tuple[float, float]]:
         """Value and ± of each boot time in the store."""

@@ -25,7 +25,7 @@ from simlab import SimLab
 
 from lab.console.index import RecordingMeta
 from lab.console.model import Chunk, Event, Gap, Kind
-from lab.console.status import PortInfo
+from lab.console.status import PortInfo, ServerStatus
 from lab.drivers import BootModeDriver, PDUDriver, SideConsoleDriver, StampedConsoleDriver, WakePinsDriver
 from strategies import BoardStrategy
 from virtual.sim.trouble import Switching
@@ -54,6 +54,9 @@ class SimClient:
 
     def write(self, data: bytes) -> None:
         self.lab.type(data.decode("latin-1"), self.uart or None)
+
+    def status(self) -> ServerStatus:
+        return ServerStatus(0, "", "", "", [])
 
     def close(self) -> None: ...
 

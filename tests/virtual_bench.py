@@ -162,6 +162,16 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def listening_ports(pid: int) -> list[int]:
+    """The TCP ports (IPv4) that a process listens on."""
+    inodes = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed by now
+            inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sorted(int(row[1].partition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes)
+
+
 @contextlib.contextmanager
 def watched(*pids: int) -> Iterator[list[int]]:
     """Descriptors that become readable when these processes end, whatever becomes of their numbers."""

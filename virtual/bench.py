@@ -187,7 +187,7 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
         bench = Bench(wanted, MonotonicRaw())
         stack.push_async_callback(bench.close)
         await bench.listen()
-        server = await serve("127.0.0.1", wanted.switch_port, bench.answer)
+        server = await serve(wanted.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
         daemon = PduDaemon(wanted.folder, find(), wanted.pdu_port, switch, len(bench.outlets))
@@ -230,6 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bench as a process of its own; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     asked = wanted.read(arguments)
+    os.umask(0o077)  # what the bench writes is its user's: the name of the power switch, sockets, what boards said
     _allow_open_files()
     lock = hold(asked.folder, LOCK_PATIENCE_S)
     if lock is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -10,9 +9,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from lab.errors import ConfigurationError
+from lab.shown import echo, echo_json, plain
 from virtual import control, kinds, pdudaemon
 from virtual.board import BoardFolder
 from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS
@@ -40,6 +41,7 @@ app = typer.Typer(
 Folder = Annotated[
     Path | None, typer.Option("--dir", help="the bench's folder [default: $BOARDLAB_VIRTUAL, .lab/virtual]")
 ]
+LAST_PORT = 65_535
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -49,9 +51,12 @@ def up(
     folder: Folder = None,
     board_type: Annotated[list[str] | None, typer.Option("--type", help="board type; sim: repeatable")] = None,
     name: Annotated[str, typer.Option(help="qemu: the board's name")] = DEFAULT_BOARD,
-    pdu_port: Annotated[int, typer.Option(help="pdudaemon's port; 0: a free one")] = pdudaemon.DEFAULT_PORT,
+    pdu_port: Annotated[
+        int, typer.Option(min=0, max=LAST_PORT, help="pdudaemon's port; 0: a free one")
+    ] = pdudaemon.DEFAULT_PORT,
     switch_port: Annotated[
-        int | None, typer.Option(help="the power switch's port; 0: a free one [default: qemu 0, sim 16422]")
+        int | None,
+        typer.Option(min=0, max=LAST_PORT, help="the power switch's port; 0: a free one [default: qemu 0, sim 16422]"),
     ] = None,
     idle_off: Annotated[
         float | None, typer.Option(help="switch off after so many silent seconds; 0: never [default: qemu 600, sim 0]")
@@ -60,16 +65,20 @@ def up(
         float | None, typer.Option(help="of the USB adapters [default: qemu 1, sim 0]")
     ] = None,
     fifo_bytes: Annotated[
-        int | None, typer.Option(help="what the USB adapters hand on at once [default: qemu 16, sim 62]")
+        int | None,
+        typer.Option(min=1, max=65_536, help="what the USB adapters hand on at once [default: qemu 16, sim 62]"),
     ] = None,
     tcp_port: Annotated[
-        int | None, typer.Option(help="give each UART a TCP port too, from this one on; 0: free ones (status --json)")
+        int | None,
+        typer.Option(
+            min=0, max=LAST_PORT, help="give each UART a TCP port too, from this one on; 0: free ones (status --json)"
+        ),
     ] = None,
     bench_tools: Annotated[
         bool, typer.Option("--tools", help="qemu: an image with benchmark programs of Debian; boots more slowly")
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="start from new media and straps")] = False,
-    count: Annotated[int, typer.Option(help="sim: how many boards of each type")] = 1,
+    count: Annotated[int, typer.Option(min=1, max=1000, help="sim: how many boards of each type")] = 1,
     release: Annotated[str, typer.Option(help="sim: the release that they run [default: the newest]")] = "",
     seed: Annotated[int, typer.Option(help="sim: of the first board's chance; the others count on")] = 0,
     scenario: Annotated[
@@ -113,20 +122,20 @@ def up(
         fresh,
         foreground,
     )
-    state = control.up(order, lambda line: typer.echo(line, err=True))
+    state = control.up(order, lambda line: echo(line, err=True))
     board = state.boards[0]
     more = f" and {len(state.boards) - 1} more" if len(state.boards) > 1 else ""
-    typer.echo(
+    echo(
         f"{board.name} ({board.type}){more} up: console {next(iter(board.uarts.values()))}, pdudaemon {state.pdudaemon}"
     )
-    typer.echo(f"measure it: pytest --lg-env {_env(where, kind, bench_tools)} tests_perf")
+    echo(f"measure it: pytest --lg-env {_env(where, kind, bench_tools)} tests_perf")
 
 
 @app.command()
 def down(folder: Folder = None) -> None:
     """Take the virtual boards down; nothing is left running."""
     where = _folder(folder)
-    typer.echo("The virtual bench is down." if control.down(where) else f"No virtual bench runs in {where}.")
+    echo("The virtual bench is down." if control.down(where) else f"No virtual bench runs in {where}.")
 
 
 @app.command()
@@ -137,16 +146,16 @@ def status(folder: Folder = None, as_json: AsJson = False) -> None:
     boards = control.status(state) if state else []
     if as_json:
         bench = {"pid": state.pid, "http": state.http, "pdudaemon": state.pdudaemon} if state else None
-        typer.echo(json.dumps({"dir": str(where), "bench": bench, "boards": boards}, indent=2))
+        echo_json({"dir": str(where), "bench": bench, "boards": boards})
         return
     if state is None:
-        typer.echo(f"No virtual bench runs in {where}; `lab virtual up` starts one.")
+        echo(f"No virtual bench runs in {where}; `lab virtual up` starts one.")
         return
-    typer.echo(f"bench in {where}: pid {state.pid}, power switch {state.http}, pdudaemon {state.pdudaemon}")
+    echo(f"bench in {where}: pid {state.pid}, power switch {state.http}, pdudaemon {state.pdudaemon}")
     table = Table("board", "type", "outlet", "power", "straps", "lost bytes", "")
     for board in boards:
         row = [str(board[key]) for key in ("name", "type", "outlet", "power", "straps", "overruns", "reason")]
-        table.add_row(*row)
+        table.add_row(*(escape(plain(cell)) for cell in row))
     Console().print(table)
 
 
@@ -166,8 +175,8 @@ def console(
 @app.command()
 def images() -> None:
     """Build the boards' images now (`up` does it when they are missing)."""
-    found = recipe.obtain(cache.default_root(), lambda line: typer.echo(line, err=True))
-    typer.echo(f"Board images: {found}")
+    found = recipe.obtain(cache.default_root(), lambda line: echo(line, err=True))
+    echo(f"Board images: {found}")
 
 
 app.command()(sim_commands.faults)

@@ -20,7 +20,7 @@ from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from virtual import pdudaemon, ports
 from virtual.bench import STATUS_PATH
 from virtual.board import BoardFolder, BoardKind
-from virtual.state import LOG, BenchState, hold, running, withdraw
+from virtual.state import LOG, BenchState, hold, require_private, running, withdraw
 from virtual.wanted import Wanted
 
 START_S = 60.0
@@ -73,7 +73,8 @@ def up(order: Order, report: Callable[[str], None]) -> BenchState:
     """Bring a bench up, or find it up. In the foreground this process becomes the bench.
 
     Raises:
-        ConfigurationError: a wrong name or type, a port in use, pdudaemon or QEMU not installed.
+        ConfigurationError: a wrong name or type, a port in use, a folder that is open to others, pdudaemon or QEMU not
+            installed.
         LabError: it did not start; the message has the end of its log.
     """
     state = running(order.folder)
@@ -94,6 +95,7 @@ def up(order: Order, report: Callable[[str], None]) -> BenchState:
         raise ConfigurationError(
             f"{order.folder}: cannot be made: {error.strerror}; choose another with --dir"
         ) from error
+    require_private(order.folder)
     for board in order.boards:
         board.kind.prepare(BoardFolder(order.folder / board.name), fresh=order.fresh, report=report)
     if order.foreground:

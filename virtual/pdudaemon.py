@@ -7,10 +7,14 @@ import contextlib
 import json
 import logging
 import os
+import secrets
 import shutil
 from pathlib import Path
 
 from lab.errors import ConfigurationError, LabStableError
+from virtual.gate import Gate, House
+from virtual.guard import LOOPBACK
+from virtual.ports import free_port
 from virtual.process import Child
 
 VARIABLE = "BOARDLAB_PDUDAEMON"
@@ -46,35 +50,31 @@ class PduDaemon:
     """A pdudaemon that is started again when it ends, and never outlives this process."""
 
     def __init__(self, folder: Path, program: Path, port: int, switch: str, outlets: int) -> None:
-        """Write its configuration.
-
-        Args:
-            port: where it shall listen on loopback. switch: host:port of the bench's power switch.
         """
-        self.address = f"127.0.0.1:{port}"
-        self._folder, self._program, self._port = folder, program, port
+        Args:
+            port: of loopback, where its gate shall listen. switch: host:port of the bench's power switch.
+        """
+        self.address = f"{LOOPBACK}:{port}"
+        self._folder, self._program = folder, program
         self._conf = folder / "pdudaemon.conf"
+        self._switch, self._outlets = switch, outlets
+        self._gate = Gate(port, PDU)
         self._child: Child | None = None
         self._task: asyncio.Task[None] | None = None
-        settings = {
-            "daemon": {"hostname": "127.0.0.1", "port": port, "logging_level": "INFO", "listener": "http"},
-            # One try: whoever asked decides whether to try again, and learns of a failure at once.
-            "pdus": {PDU: {"driver": "tasmota", "ip": switch, "port_count": outlets, "retries": 1, "retrydelay": 0}},
-        }
-        self._conf.write_text(json.dumps(settings, indent=2) + "\n")
 
     async def start(self) -> None:
         """Start it and wait until it answers.
 
         Raises:
-            LabStableError: it ended, or did not answer in time; the message has its last words.
+            LabStableError: the gate's port is in use; or it ended, or did not answer in time: the message has its last words.
         """
+        await self._gate.open()
         self._child = self._spawn()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_READY_S):
-                while not self._child.ended.is_set() and not await self._listens():
+                while not self._child.ended.is_set() and not await self._gate.house.answers():
                     await asyncio.sleep(_POLL_S)
-        if self._child.ended.is_set() or not await self._listens():
+        if self._child.ended.is_set() or not await self._gate.house.answers():
             await self._child.kill()
             raise LabStableError(
                 f"pdudaemon did not come up on {self.address}; the end of {self._log_path}:\n{self._tail()}",
@@ -84,6 +84,7 @@ class PduDaemon:
 
     async def stop(self) -> None:
         """End it."""
+        self._gate.close()
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -96,17 +97,18 @@ class PduDaemon:
         return self._folder / "pdudaemon.log"
 
     def _spawn(self) -> Child:
+        self._gate.house = house = House(free_port(), secrets.token_hex(16))
+        switch = {"driver": "tasmota", "ip": self._switch, "port_count": self._outlets}
+        settings = {
+            "daemon": {"hostname": LOOPBACK, "port": house.port, "logging_level": "INFO", "listener": "http"},
+            # One try: whoever asked decides whether to try again, and learns of a failure at once.
+            "pdus": {house.pdu: {**switch, "retries": 1, "retrydelay": 0}},
+        }
+        self._conf.touch(mode=0o600)
+        self._conf.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         # It asks the switch through `requests`, which would go through a proxy that the environment names.
         direct = {"no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1"}
         return Child([str(self._program), "--conf", str(self._conf)], self._log_path, env=direct)
-
-    async def _listens(self) -> bool:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        except OSError:
-            return False
-        writer.close()
-        return True
 
     async def _supervise(self) -> None:
         loop = asyncio.get_running_loop()

@@ -8,8 +8,8 @@ import socket
 from pathlib import Path
 
 from lab.errors import ConfigurationError
+from virtual.guard import LOOPBACK
 
-LOOPBACK = "127.0.0.1"
 _LISTEN = "0A"  # include/net/tcp_states.h
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 import time
 from pathlib import Path
 from typing import IO
@@ -66,6 +67,28 @@ def default_folder() -> Path:
     return Path(os.environ.get(FOLDER_VARIABLE) or Path.cwd() / ".lab" / "virtual").absolute()
 
 
+def require_private(folder: Path) -> None:
+    """Make sure that nobody else has a say in this folder: what is in it names processes, ports and what they obey.
+
+    Raises:
+        ConfigurationError: it is another user's, or open to others.
+    """
+    try:
+        link, status = folder.lstat(), folder.stat()
+    except OSError as error:
+        raise ConfigurationError(f"{folder}: {error.strerror}; choose another with --dir") from error
+    if status.st_uid != os.getuid() or link.st_uid not in {os.getuid(), 0}:
+        other = link.st_uid if status.st_uid == os.getuid() else status.st_uid
+        raise ConfigurationError(
+            f"{folder}: belongs to user {other}, not to {os.getuid()}; choose a folder of your own with --dir"
+        )
+    if status.st_mode & 0o077:
+        raise ConfigurationError(
+            f"{folder}: others may enter it (mode {stat.S_IMODE(status.st_mode):o}); chmod 700 it, or choose another with "
+            "--dir"
+        )
+
+
 def hold(folder: Path, patience_s: float = 0.0) -> IO[bytes] | None:
     """Take the lock of the bench in this folder for as long as the file is open; None: another process has it.
 
@@ -87,9 +110,15 @@ def hold(folder: Path, patience_s: float = 0.0) -> IO[bytes] | None:
 
 
 def running(folder: Path) -> BenchState | None:
-    """The bench that runs in this folder, once it is ready; what a killed one left is not believed."""
+    """The bench that runs in this folder, once it is ready; what a killed one left is not believed.
+
+    Raises:
+        ConfigurationError: the folder is another user's, or open to others.
+        LabStableError: what the bench tells cannot be understood.
+    """
     if not (folder / _LOCK).exists():
         return None
+    require_private(folder)
     lock = hold(folder)
     if lock is not None:
         lock.close()

@@ -50,7 +50,7 @@ class TruthLog:
         return bool(self._buffer)
 
     def data(self, end_ns: int, delivered_ns: int, data: bytes) -> None:
-        """Bytes left the UART back to back, the last at `end_ns`; the adapter handed them on at `delivered_ns`."""
+        """Bytes left the UART back to back, the last at `end_ns`; by `delivered_ns` the adapter had handed them on."""
         self._record(DATA, end_ns, delivered_ns, data)
 
     def overrun(self, t_ns: int, lost: int) -> None:
@@ -132,6 +132,7 @@ class Truth:
         lost: int,
         power: Sequence[PowerEvent],
         notes: Sequence[Note] = (),
+        delivered_ns: Sequence[int] = (),
     ) -> None:
         self.data = b"".join(data for _, data in chunks)
         self.lost = lost
@@ -139,6 +140,7 @@ class Truth:
         self.notes = tuple(notes)
         self._byte_ns = BITS_PER_BYTE * 1e9 / speed_bd
         self._end_ns = [end_ns for end_ns, _ in chunks]
+        self._delivered_ns = delivered_ns or self._end_ns
         self._end = list(accumulate(len(data) for _, data in chunks))
 
     def left_ns(self, position: int) -> int:
@@ -146,6 +148,15 @@ class Truth:
         chunk = bisect_right(self._end, position)
         behind = self._end[chunk] - 1 - position
         return self._end_ns[chunk] - round(behind * self._byte_ns)
+
+    def duration_ns(self, count: int) -> int:
+        """How long that many bytes take on the line."""
+        return round(count * self._byte_ns)
+
+    def delay_ns(self, position: int) -> int:
+        """How much later than `left_ns` the byte may have been handed on: the bench's process was held up as it did."""
+        chunk = bisect_right(self._end, position)
+        return self._delivered_ns[chunk] - self._end_ns[chunk]
 
     def matches(self, pattern: bytes, start_ns: int | None = None, end_ns: int | None = None) -> list[Found]:
         """Each non-empty match of a regular expression whose last byte left the UART in [start_ns, end_ns)."""
@@ -182,21 +193,23 @@ def read_truth(path: Path) -> Truth:
             f"{path}: expected a truth log that begins with '{_MAGIC} speed_bd=...', found {header[:40]!r}"
         )
     chunks: list[tuple[int, bytes]] = []
+    delivered: list[int] = []
     power: list[PowerEvent] = []
     notes: list[Note] = []
     lost = place = 0
     while place + _RECORD.size <= len(body):
-        kind, t_ns, _delivered_ns, size = _RECORD.unpack_from(body, place)
+        kind, t_ns, delivered_ns, size = _RECORD.unpack_from(body, place)
         payload = body[place + _RECORD.size : place + _RECORD.size + size]
         if len(payload) < size:
             break
         place += _RECORD.size + size
         if kind == DATA:
             chunks.append((t_ns, payload))
+            delivered.append(delivered_ns)
         elif kind == OVERRUN:
             lost += int(payload)
         elif kind == POWER:
             power.append(PowerEvent(t_ns, payload.decode()))
         elif kind == NOTE:
             notes.append(Note(t_ns, payload.decode()))
-    return Truth(int(known.group(1)), chunks, lost, power, notes)
+    return Truth(int(known.group(1)), chunks, lost, power, notes, delivered)

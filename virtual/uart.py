@@ -70,6 +70,8 @@ class UartAdapter:
         self._speed_bd, self._fifo_bytes = speed_bd, fifo_bytes
         self._to_host = _Direction(Line(speed_bd, fifo_bytes, round(latency_timer_ms * 1e6)), self._deliver)
         self._to_board = _Direction(Line(speed_bd, fifo_bytes=1), self._receive)
+        for left in path.parent.glob(f"{path.name}-ttyUSB*"):  # by a bench that was killed
+            left.unlink()
         self.plug()
 
     @property
@@ -163,7 +165,7 @@ class UartAdapter:
             lost = len(sent.data) - written
             if written:
                 end_ns = sent.end_ns + handed_ns - taken_ns - self._to_host.line.duration_ns(lost)
-                self.truth.data(end_ns, handed_ns, sent.data[:written])
+                self.truth.data(end_ns, now(), sent.data[:written])
             if lost:
                 self.overruns += lost
                 self.truth.overrun(handed_ns, lost)

@@ -6,12 +6,19 @@ import re
 from collections.abc import Iterable
 
 _PRINTED = bytes(range(0x20, 0x7F)) + b"\b\t\n\f\r\x1b"  # what consoles print
-_KERNEL_LINE = re.compile(r"\[ *\d+\.\d{6}\] [^\n]*\n")
+_NO_TEXT = bytes(set(range(0x20)) - set(b"\0\a\b\t\n\v\f\r\x1b"))  # a UART that is switched on sends a NUL
+_KERNEL_LINE = re.compile(r"(?:<\d+>)?\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? [^\n]*\n")
 
 
 def garbage(data: bytes) -> float:
     """The share of bytes that no console prints."""
     return len(data.translate(None, _PRINTED)) / len(data) if data else 0.0
+
+
+def unreadable(line: bytes) -> int:
+    """How many bytes of a line are neither what consoles print nor part of a character in UTF-8."""
+    text = line.decode("utf-8", errors="ignore").encode()  # what is left out is no character
+    return len(line) - len(text.translate(None, _NO_TEXT))
 
 
 def last_line(data: bytes, *, before: int = 0) -> str:

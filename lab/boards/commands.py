@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 from attrs import asdict
 
 from lab.boards.registry import load, names
+from lab.shown import echo, echo_json
 
 app = typer.Typer(help="The board types that boardlab knows.")
 
@@ -18,8 +18,8 @@ def boards(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON f
     """List the board types that boardlab knows, with their boot media."""
     types = [load(name) for name in names()]
     if as_json:
-        typer.echo(json.dumps([asdict(board) for board in types], indent=2))
+        echo_json([asdict(board) for board in types])
         return
     width = max(len(board.name) for board in types)
     for board in types:
-        typer.echo(f"{board.name:{width}}  {board.title}; boots from {', '.join(board.media)}")
+        echo(f"{board.name:{width}}  {board.title}; boots from {', '.join(board.media)}")

@@ -10,6 +10,10 @@ from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, LowPower
 from lab.boards.release import Release
 
+# What a terminal is told and nobody sees: ECMA-48 control sequences (a colour), control strings (a title), two-byte escapes.
+_TERMINAL = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_78=>])"
+LINE_START = rf"^(?:\r|{_TERMINAL})*"
+
 
 def _regex(_instance: object, attribute: object, value: str) -> None:
     try:
@@ -78,11 +82,14 @@ class Evidence:
         source: who says it ("spl", "uboot", "kernel", "rootfs").
         pattern: regular expression with one group, the medium in the source's own words.
         media: the group's text -> boardlab's medium; a text that is missing here is no known medium.
+        confirmed_by: regular expression of a later line without which this one says nothing: of several the last one before
+            it counts, and none after it. Empty: the line counts by itself.
     """
 
     source: str
     pattern: str = field(validator=_regex)
     media: dict[str, str]
+    confirmed_by: str = field(default="", validator=_regex)
 
     def __attrs_post_init__(self) -> None:
         if re.compile(self.pattern).groups != 1:
@@ -98,14 +105,22 @@ class MomentPattern:
         pattern: regular expression within one line; it must not end in a look-ahead.
         required: a boot without it did not succeed.
         stage: the title of the stage that ends here; empty where no stage ends.
-        times: how often it comes in a healthy boot (the K3 boards print two SPL banners); one more is a reset.
+        times: how often it comes in a healthy boot (the K3 boards print two SPL banners); up to the kernel's first line one more is
+            a reset, and with fewer nobody knows which was lost. 0: any number.
+        line_start: whether it stands at the start of its line; carriage returns and terminal sequences may stand before it.
     """
 
     name: str
     pattern: str = field(validator=_regex)
     required: bool = False
     stage: str = ""
-    times: int = field(default=1, validator=validators.ge(1))
+    times: int = field(default=1, validator=validators.ge(0))
+    line_start: bool = False
+
+    @property
+    def regex(self) -> str:
+        """What is searched for in a line."""
+        return f"{LINE_START}(?:{self.pattern})" if self.line_start else self.pattern
 
 
 @frozen
@@ -118,6 +133,7 @@ class Timeouts:
         hang_silence_s: how long a booting board may say nothing.
         boot_s: power on -> login prompt.
         discharge_s: least time between off and on, so that the supplies fall; off is verified meanwhile.
+        settle_s: how long the boot is watched beyond its prompt, for a failure, or a prompt that was none.
     """
 
     first_byte_s: float = 5.0
@@ -125,6 +141,7 @@ class Timeouts:
     hang_silence_s: float = 30.0
     boot_s: float = 120.0
     discharge_s: float = 2.0
+    settle_s: float = 1.0
 
 
 @frozen
@@ -136,6 +153,7 @@ class BoardType:
         moments: in the order of a healthy boot.
         boot_mode_bits: how many strap lines the board has, bit 0 first.
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
+        troubles: console text -> what a boot that shows it is flagged for; it may have gone on as if nothing had been.
         identity: who the board says it is.
         init: U-Boot's variable, and what it is set to so that the kernel runs `{init}` in place of the default; empty
             where nobody knows.
@@ -155,6 +173,7 @@ class BoardType:
     boot_mode_bits: int = field(validator=validators.in_(range(1, 33)))
     timeouts: Timeouts = Timeouts()
     failures: dict[str, str] = field(factory=dict)
+    troubles: dict[str, str] = field(factory=dict)
     virtual: bool = False
     identity: Identity | None = None
     init: str = ""
@@ -174,6 +193,8 @@ class BoardType:
             for medium_name in evidence.media.values():
                 if medium_name not in self.media:
                     raise ValueError(f"evidence {evidence.source!r} names {medium_name!r}, which is not under media")
+        for text in (*self.failures, *self.troubles):
+            _regex(self, None, text)
         seen: set[str] = set()
         for moment in self.moments:
             if moment.name in seen:

@@ -16,6 +16,7 @@ import typer
 
 from lab.cli.rooms import ROOMS, Room, add_rooms, words
 from lab.errors import BoardlabError, ConfigurationError
+from lab.shown import echo, echo_text
 
 FAULT: Final = 1
 USAGE: Final = 2
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None, rooms: Sequence[Room] = ROOMS) 
     try:
         build(words(given), rooms)(args=given, prog_name="lab")
     except BoardlabError as error:
-        typer.echo(f"error: {error}", err=True)
+        echo_text(f"error: {error}".replace("\n", "\n  "), err=True)  # its further lines look like nothing else
         return USAGE if isinstance(error, ConfigurationError) else FAULT
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -61,7 +62,7 @@ def build(arguments: Sequence[str], rooms: Sequence[Room]) -> typer.Typer:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"boardlab {version('boardlab')}")
+        echo(f"boardlab {version('boardlab')}")
         raise typer.Exit
 
 

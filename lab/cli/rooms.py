@@ -18,17 +18,24 @@ class Room:
     Attributes:
         module: holds a `typer.Typer` called `app`. Where that has one command, `lab NAME` is this command.
         help: one line, what `lab --help` says; the same as the room's own.
+        more: modules of higher floors with further commands of this word, each a `typer.Typer` called `app`.
     """
 
     name: str
     module: str
     help: str
+    more: tuple[str, ...] = ()
 
 
 ROOMS: Final = (
     Room("boards", "lab.boards.commands", "The board types that boardlab knows."),
     Room("env", "lab.drivers.commands", "labgrid environments: which there are, and what is wrong with them."),
-    Room("console", "lab.console.commands", "Serial consoles: server, live view, recordings and their replay."),
+    Room(
+        "console",
+        "lab.console.commands",
+        "Serial consoles: server, live view, recordings and their replay.",
+        more=("lab.run.torture.commands",),
+    ),
     Room("power", "lab.drivers.powercommands", "Supply rails: sample them, watch them, test their sensors."),
     Room("results", "lab.results.commands", "What was measured, and the evidence behind each number."),
     Room("guide", "lab.guide.commands", "Performance guides: read, check, compare, write."),
@@ -54,7 +61,17 @@ def add_rooms(app: typer.Typer, rooms: Sequence[Room], arguments: Sequence[str])
         if len(commands.registered_commands) == 1 and not commands.registered_groups:
             app.add_typer(commands)  # without a name: its one command becomes ours
         else:
-            app.add_typer(commands, name=room.name)
+            app.add_typer(_joined(commands, room.more), name=room.name)
+
+
+def _joined(commands: typer.Typer, more: Sequence[str]) -> typer.Typer:
+    """A room's commands with those of other modules."""
+    if not more:
+        return commands
+    joined = typer.Typer(help=commands.info.help, no_args_is_help=True)
+    for each in (commands, *(import_module(module).app for module in more)):
+        joined.add_typer(each)  # without a name: its commands become ours
+    return joined
 
 
 def words(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:

@@ -6,7 +6,7 @@ them writes. Moments are found in the stamped stream, live or from a recording. 
 
 from lab.console.client import ConsoleClient
 from lab.console.index import RecordingMeta
-from lab.console.model import Chunk, Event, Gap, Interval, Kind, Lateness, LineTiming, Moment, interval
+from lab.console.model import Chunk, Event, Gap, Interval, Kind, Lateness, LineTiming, Moment, Suspended, interval
 from lab.console.moments import MomentFinder, find_moments
 from lab.console.printk import PrintkFit, fit_printk
 from lab.console.recording import Recording, encode
@@ -33,6 +33,7 @@ __all__ = [
     "RecordingMeta",
     "RecordingWriter",
     "ServerStatus",
+    "Suspended",
     "encode",
     "ensure_server",
     "find_moments",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import select
 import socket
 import time
@@ -15,8 +17,10 @@ import cattrs
 
 from lab.console.holders import holders
 from lab.console.model import Chunk, Event, Gap, Kind
+from lab.console.runtime import check_owner
 from lab.console.status import PortInfo, ServerStatus
 from lab.console.wire import (
+    CREDENTIALS,
     PROTOCOL,
     Deframer,
     FrameType,
@@ -25,7 +29,7 @@ from lab.console.wire import (
     encode_message,
     raise_refusal,
 )
-from lab.errors import LabError, LabStableError, LabTransientError
+from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
 
 ANSWER_TIMEOUT_S = 5.0  # opening a USB adapter takes some ten milliseconds; the rest is for a host under load
 WRITE_BYTES = 16384  # of one WRITE frame; well below what the server queues for a port
@@ -45,7 +49,10 @@ class ConsoleClient:
         Raises:
             LabTransientError: nobody listens.
             LabStableError: the server speaks another protocol.
+            ConfigurationError: the socket's folder, or who listens there, is another user's.
         """
+        if socket_path.parent.exists():
+            check_owner(socket_path.parent)
         self._path = socket_path
         self._timeout_s = timeout_s
         self._deframer = Deframer()
@@ -63,8 +70,9 @@ class ConsoleClient:
                 failure="no_console_server",
             ) from error
         try:
+            self._check_peer()
             self._greet()
-        except LabError:
+        except BoardlabError:
             self.close()
             raise
 
@@ -188,6 +196,16 @@ class ConsoleClient:
         """For select(2). It tells of bytes from the server; read until None, for one receipt may bring many events."""
         return self._socket.fileno()
 
+    def _check_peer(self) -> None:
+        """The folder was checked by its name; this is who really listens."""
+        credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        pid, uid, _ = CREDENTIALS.unpack(credentials)
+        if uid != os.getuid():
+            raise ConfigurationError(
+                f"{self._path}: pid {pid} of user {uid} listens there, and you are {os.getuid()}; "
+                "set BOARDLAB_RUNTIME to a folder of your own"
+            )
+
     def _greet(self) -> None:
         answer = self._ask("hello", {"protocol": PROTOCOL})
         if answer.get("protocol") != PROTOCOL:
@@ -203,7 +221,8 @@ class ConsoleClient:
     def _exchange(self, frame: bytes) -> Message:
         try:
             self._socket.settimeout(self._timeout_s)
-            self._socket.sendall(frame)
+            with contextlib.suppress(ConnectionError):  # sent away; the reason may be waiting for us
+                self._socket.sendall(frame)
         except OSError as error:
             raise self._gone() from error
         deadline = time.monotonic() + self._timeout_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import select
 import socket
 from collections.abc import Callable
@@ -10,15 +11,21 @@ from pathlib import Path
 
 from lab.console.connection import Connection
 from lab.console.port import Port
-from lab.console.wire import Frame, Message
-from lab.errors import LabStableError
+from lab.console.wire import Frame, FrameType, Message, encode_message, refusal
+from lab.errors import LabStableError, LabTransientError
 
-BEATS_OF_PATIENCE = 100  # a client that is sent away has five seconds to read why
+BEATS_OF_PATIENCE = 100  # five seconds for a client to say who it is, and to read why it is sent away
+MOST_CLIENTS = 1024
+_LOGGED_BYTES = 200  # of a frame that we fail at
 _log = logging.getLogger(__name__)
 
 
 class Clients:
-    """The clients of the server, and the ports they are attached to."""
+    """The clients of the server, and the ports they are attached to.
+
+    Nothing that a client does ends the server: what it may not do is refused, what we did not expect is logged and
+    refused, and half of the file descriptors stay with the ports however many clients come.
+    """
 
     def __init__(self, address: Path, epoll: select.epoll, answer: Callable[[Connection, Frame], Message]) -> None:
         """Listen at `address`, where nobody else does; a socket that is there is stale.
@@ -31,7 +38,9 @@ class Clients:
         self._answer = answer
         self._connections: dict[int, Connection] = {}
         self._attached: dict[int, Port] = {}  # by the connection's file descriptor
-        self._leaving: dict[int, int] = {}  # beats that are left to connections that are closing
+        self._patience: dict[int, int] = {}  # beats that are left to connections that are new or closing
+        self._most = min(MOST_CLIENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._full = False
         address.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.setblocking(False)
@@ -75,11 +84,16 @@ class Clients:
                 self._hear(connection)
 
     def beat(self) -> None:
-        """What is done at a heartbeat: look for new clients again, and lose patience with those that do not leave."""
+        """What is done at a heartbeat: look for new clients again, and lose patience with those that say nothing, or
+        do not leave.
+        """
         self._epoll.modify(self._listener.fileno(), select.EPOLLIN)
-        for connection in [each for each in self._connections.values() if each.closing]:
-            beats = self._leaving.setdefault(connection.fd, BEATS_OF_PATIENCE)
-            self._leaving[connection.fd] = beats - 1
+        for connection in list(self._connections.values()):
+            if connection.greeted and not connection.closing:
+                self._patience.pop(connection.fd, None)
+                continue
+            beats = self._patience.setdefault(connection.fd, BEATS_OF_PATIENCE)
+            self._patience[connection.fd] = beats - 1
             if connection.done or beats == 0:
                 self._hang_up(connection)
 
@@ -95,11 +109,36 @@ class Clients:
         try:
             sock, _ = self._listener.accept()
         except OSError as error:
-            _log.error("cannot accept a client: %s", error)
+            self._note_full(f"cannot accept a client: {error}")
             self._epoll.modify(self._listener.fileno(), 0)  # until the next beat, lest the loop spins
             return
-        connection = Connection(sock, self._epoll)
+        try:
+            if len(self._connections) >= self._most:
+                self._turn_away(sock)
+                return
+            connection = Connection(sock, self._epoll)
+        except OSError as error:
+            sock.close()
+            self._note_full(f"cannot serve a client: {error}")
+            return
+        self._full = False
         self._connections[connection.fd] = connection
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        """One client too many."""
+        self._note_full(f"{self._most} clients are connected; no more are accepted")
+        error = LabTransientError(
+            f"the console server has {self._most} clients, and takes no more; end some of them", failure="console_full"
+        )
+        with sock:
+            sock.setblocking(False)
+            sock.send(encode_message(FrameType.ANSWER, refusal(error)))
+
+    def _note_full(self, what: str) -> None:
+        """Log it once, until a client is accepted again."""
+        if not self._full:
+            _log.error("%s", what)
+        self._full = True
 
     def _hear(self, connection: Connection) -> None:
         try:
@@ -111,12 +150,25 @@ class Clients:
             self._hang_up(connection)
             return
         for frame in frames:
-            connection.answer(self._answer(connection, frame))
+            connection.answer(self._answered(connection, frame))
+
+    def _answered(self, connection: Connection, frame: Frame) -> Message:
+        """The answer to a frame, whatever happens: no message of one client ends the recordings of all boards."""
+        try:
+            return self._answer(connection, frame)
+        except Exception:  # noqa: BLE001 - whatever it is, it is logged, and concerns this client only
+            start = frame.payload[:_LOGGED_BYTES]
+            _log.exception("pid %d: a %s frame that we fail at: %r", connection.pid, frame.type.name, start)
+            error = LabStableError(
+                "the console server failed at this request, and goes on; its log says where: report it as a bug",
+                failure="console_server_fault",
+            )
+            return refusal(error)
 
     def _hang_up(self, connection: Connection) -> None:
         port = self._attached.pop(connection.fd, None)
         if port is not None:
             port.detach(connection)
         del self._connections[connection.fd]
-        self._leaving.pop(connection.fd, None)
+        self._patience.pop(connection.fd, None)
         connection.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +20,7 @@ from lab.console.server import serve as serve_here
 from lab.console.spawn import ensure_server
 from lab.console.terminal import interact
 from lab.errors import LabTransientError
+from lab.shown import echo, echo_json, echo_text
 
 app = typer.Typer(help="Serial consoles: server, live view, recordings and their replay.", no_args_is_help=True)
 
@@ -47,7 +48,10 @@ def replay(
     else:
         kind = boards.load(board)
     result = replay_recording(recording, kind)
-    typer.echo(json.dumps(result.document(), indent=2) if as_json else "\n".join(display.replay_lines(result)))
+    if as_json:
+        echo_json(result.document())
+    else:
+        echo(*display.replay_lines(result))
 
 
 @app.command()
@@ -55,40 +59,47 @@ def show(file: File, *, raw: Annotated[bool, typer.Option("--raw", help="The byt
     """Print a recording, each line with the time since the first one."""
     recording = Recording.open(file)
     if raw:
-        typer.echo(recording.log, nl=False)
+        sys.stdout.buffer.write(recording.log)
         return
     for line in display.log_lines(recording):
-        typer.echo(line)
+        echo(line)
 
 
 @app.command()
 def tail(
     port: Annotated[str, typer.Argument(metavar="PORT", help="Its name, as `lab console status` has it.")],
     *,
+    raw: Annotated[bool, typer.Option("--raw", help="The bytes as they come.")] = False,
     runtime: Runtime = None,
 ) -> None:
     """Print what comes from a port, until Ctrl-C. Nobody is disturbed."""
     with _connect(runtime) as client:
         client.attach(port)
+        text = display.LiveText()
         while True:
             chunk = client.read(timeout_s=60.0)
-            if chunk is not None:
-                typer.echo(chunk.data, nl=False)
+            if chunk is None:
+                continue
+            if raw:
+                sys.stdout.buffer.write(chunk.data)
+                sys.stdout.flush()
+            else:
+                echo_text(text.feed(chunk.data), end="")
 
 
 @app.command()
 def attach(
     device: Annotated[str, typer.Argument(metavar="DEVICE", help="The serial port, e.g. /dev/ttyUSB0.")],
     *,
-    speed: Annotated[int, typer.Option(help="Baud rate.")] = 115200,
+    speed: Annotated[int, typer.Option(min=1, max=100_000_000, help="Baud rate.")] = 115200,
     runtime: Runtime = None,
 ) -> None:
     """Open a terminal on a port, through the server: it goes on recording, and tests can follow. Ctrl-] ends it."""
     with ConsoleClient(ensure_server(runtime)) as client:
         client.attach(client.open(device, speed_bd=speed).name, write=True)
-        typer.echo(f"{device} at {speed} Bd; Ctrl-] ends", err=True)
+        echo(f"{device} at {speed} Bd; Ctrl-] ends", err=True)
         interact(client)
-        typer.echo("", err=True)
+        echo("", err=True)
 
 
 @app.command()
@@ -96,14 +107,17 @@ def status(*, as_json: Json = False, runtime: Runtime = None) -> None:
     """Show the server and its ports."""
     with _connect(runtime) as client:
         state = client.status()
-    typer.echo(json.dumps(asdict(state), indent=2) if as_json else "\n".join(display.status_lines(state)))
+    if as_json:
+        echo_json(asdict(state))
+    else:
+        echo(*display.status_lines(state))
 
 
 @app.command()
 def serve(*, runtime: Runtime = None) -> None:
     """Run the server here, until Ctrl-C. Measuring starts one by itself when it finds none."""
     folder = prepare(runtime or runtime_dir())
-    serve_here(folder, ready=lambda: typer.echo(f"serving {socket_path(folder)}"))
+    serve_here(folder, ready=lambda: echo(f"serving {socket_path(folder)}"))
 
 
 @app.command()
@@ -112,11 +126,11 @@ def stop(*, runtime: Runtime = None) -> None:
     try:
         client = _connect(runtime)
     except LabTransientError:
-        typer.echo("no console server runs")
+        echo("no console server runs")
         return
     with client:
         client.stop()
-    typer.echo("stopped")
+    echo("stopped")
 
 
 def _connect(runtime: Path | None) -> ConsoleClient:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
-import struct
 from collections import deque
 from itertools import islice
 
 from lab.console.model import Gap, Kind
-from lab.console.wire import Deframer, Frame, FrameType, Message, encode_event, encode_message
+from lab.console.wire import (
+    CREDENTIALS,
+    MAX_REQUEST_BYTES,
+    Deframer,
+    Frame,
+    FrameType,
+    Message,
+    encode_event,
+    encode_message,
+)
 
 BUFFER_BYTES = 1 << 20  # what a slow client may lag behind: over a minute of a console that never pauses
-_RECEIVE_BYTES = 65536
+_UNREAD_BYTES = 1 << 20  # of a client that is sent away; more than a socket holds
 _FRAMES_AT_ONCE = 256  # of one sendmsg(2), which takes 1024
-_CREDENTIALS = struct.Struct("@iII")  # struct ucred of unix(7): pid, uid, gid
 
 
 class Connection:
@@ -30,15 +38,15 @@ class Connection:
     def __init__(self, sock: socket.socket, epoll: select.epoll, buffer_bytes: int = BUFFER_BYTES) -> None:
         """Takes `sock` over and registers it with `epoll`."""
         sock.setblocking(False)
-        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        self.pid, _, _ = _CREDENTIALS.unpack(credentials)
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        self.pid, _, _ = CREDENTIALS.unpack(credentials)
         self.fd = sock.fileno()
         self.greeted = False
         self.closing = False
         self.enlisted = False
         self._sock = sock
         self._epoll = epoll
-        self._deframer = Deframer()
+        self._deframer = Deframer(MAX_REQUEST_BYTES)
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._buffer_bytes = buffer_bytes
@@ -52,21 +60,28 @@ class Connection:
         return self.closing and not self._waiting
 
     def receive(self) -> list[Frame] | None:
-        """The frames that have come; None when the client is gone.
+        """The next frame if it is whole; None when the client is gone.
+
+        No more is read than that frame, so that the ports are looked at before the next one.
 
         Raises:
             ValueError: it does not speak our protocol.
         """
-        try:
-            data = self._sock.recv(_RECEIVE_BYTES)
-        except BlockingIOError:
-            return []
-        except OSError:
-            return None
-        return list(self._deframer.feed(data)) if data else None
+        for _ in ("header", "payload"):
+            try:
+                data = self._sock.recv(self._deframer.wanted_bytes)
+            except BlockingIOError:
+                return []
+            except OSError:
+                return None
+            if not data:
+                return None
+            if frames := list(self._deframer.feed(data)):
+                return frames
+        return []
 
     def answer(self, message: Message) -> None:
-        """Send an answer at once; it is never dropped."""
+        """Send an answer at once; it is never dropped. Who does not take its answers is not heard until it does."""
         self._put(encode_message(FrameType.ANSWER, message))
         self.flush()
 
@@ -102,13 +117,21 @@ class Connection:
         try:
             while self._waiting:
                 self._sent(self._sock.sendmsg(list(islice(self._waiting, _FRAMES_AT_ONCE))))
-        except OSError:  # full (BlockingIOError), or gone, which the next receive() notices
+        except BlockingIOError:
             pass
-        self._watch((0 if self.closing else select.EPOLLIN) | (select.EPOLLOUT if self._waiting else 0))
+        except OSError:  # gone, which the next receive() notices; nobody will take what waits
+            self._waiting.clear()
+            self._waiting_bytes = 0
+        hear = not self.closing and self._waiting_bytes <= self._buffer_bytes
+        self._watch((select.EPOLLIN if hear else 0) | (select.EPOLLOUT if self._waiting else 0))
 
     def close(self) -> None:
         """End at once; a second time does nothing."""
         if not self._closed:
+            with contextlib.suppress(
+                OSError
+            ):  # what is not read would be a reset for the client, before our last words
+                self._sock.recv(_UNREAD_BYTES)
             self._epoll.unregister(self.fd)
             self._sock.close()
             self._closed = True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import codecs
+import re
+from collections.abc import Iterator
 
 from lab.console.model import NS_PER_S, Gap, Kind
 from lab.console.printk import PrintkFit
@@ -10,8 +12,10 @@ from lab.console.recording import Recording
 from lab.console.replay import Replay
 from lab.console.status import PortStatus, ServerStatus
 from lab.console.text import stamped_lines
+from lab.shown import plain_bytes, plain_text, table
 
 _NS_PER_MS = 1e6
+_RETURNS = re.compile("\r+\n")
 _GAPS = {
     Kind.LOST: "the port was lost",
     Kind.BACK: "the port was opened again",
@@ -33,7 +37,7 @@ def replay_lines(result: Replay) -> list[str]:
         head += f", adapter latency {timing.adapter_latency_ns / _NS_PER_MS:g} ms"
     lines = [head]
     if rows:
-        header, *cells = _table([["since first s", "since last s", "± ms", "moment"], *rows], ">>><")
+        header, *cells = table(["since first s", "since last s", "± ms", "moment"], rows, ">>><")
         lines += [header, *(f"{cell}  {text}" for cell, text in zip(cells, texts, strict=True))]
     lines.append(_printk_line(result.printk))
     if result.lateness_max_ns:
@@ -48,8 +52,24 @@ def log_lines(recording: Recording) -> Iterator[str]:
     start_ns: int | None = None
     for line in stamped_lines(recording.events(), recording.meta.timing):
         start_ns = line.t_ns if start_ns is None else start_ns
-        text = f"--- {_GAPS[line.kind]} ---" if isinstance(line, Gap) else _printable(line.data)
+        text = f"--- {_GAPS[line.kind]} ---" if isinstance(line, Gap) else plain_bytes(line.data.rstrip(b"\r\n"))
         yield f"{(line.t_ns - start_ns) / NS_PER_S:12.6f}  {text}"
+
+
+class LiveText:
+    """The bytes of a console as text while they come; their lines end as the board's do."""
+
+    def __init__(self) -> None:
+        """Nothing has come."""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._held = ""  # carriage returns: a newline may follow
+
+    def feed(self, data: bytes) -> str:
+        """What can be shown now."""
+        text = self._held + self._decoder.decode(data)
+        shown = text.rstrip("\r")
+        self._held = text[len(shown) :]
+        return plain_text(_RETURNS.sub("\r\n", shown))
 
 
 def status_lines(state: ServerStatus) -> list[str]:
@@ -58,7 +78,7 @@ def status_lines(state: ServerStatus) -> list[str]:
     if not state.ports:
         return [*lines, "no port is open"]
     header = ["port", "bytes", "last byte", "readers", "writer", "gaps", "dropped", "late ms", "state"]
-    return [*lines, *_table([header, *map(_status_row, state.ports)], "<>>>>>>><")]
+    return [*lines, *table(header, [_status_row(port) for port in state.ports], "<>>>>>>><")]
 
 
 def _status_row(port: PortStatus) -> list[str]:
@@ -88,16 +108,3 @@ def _printk_line(fit: PrintkFit | None) -> str:
         f"kernel's clock: {fit.rate_ppm:+.0f} ppm against the host's over {fit.span_s:.1f} s and {fit.n} of {fit.lines} lines; "
         f"lines waited for the UART: {residual}, max {fit.residual_max_ns / _NS_PER_MS:.2f} ms"
     )
-
-
-def _printable(data: bytes) -> str:
-    text = data.decode("utf-8", errors="replace").rstrip("\r\n")
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
-
-
-def _table(rows: Sequence[Sequence[str]], align: str) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, align, widths, strict=True)).rstrip()
-        for row in rows
-    ]

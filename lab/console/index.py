@@ -7,21 +7,29 @@ A recording is two append-only files. `NAME.log` holds the raw bytes. `NAME.idx`
 
 `position` is an offset in the port's stream. A DATA record stands for the next `n` bytes of the log; other kinds stand
 for no bytes there. `INDEX_DTYPE` reads the records with numpy, after the first line.
+
+A DIGEST record closes a block: its `n` is the CRC-32 of all that came since the one before it (the first block begins
+with the first line): of each record, and before it of the bytes that it stands for. So a flipped bit in either file is
+found. Version 1 had neither DIGEST nor SUSPENDED records; it is still read.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+import zlib
+from collections.abc import Collection
 
 import cattrs
-from attrs import asdict, frozen
+from attrs import asdict, define, frozen
 
-from lab.console.model import Chunk, Event, Gap, Kind, Lateness, LineTiming
+from lab.console.model import Chunk, Event, Gap, Kind, Lateness, LineTiming, Suspended
 from lab.errors import ConfigurationError
 
 FORMAT = "boardlab-console"
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)
+BLOCK_BYTES = 16384  # of the log, or as many of the index, after which a DIGEST closes a block
 RECORD = struct.Struct("<qQII")
 INDEX_DTYPE = [("t_ns", "<i8"), ("position", "<u8"), ("n", "<u4"), ("kind", "<u4")]
 MAX_HEADER_BYTES = 65536
@@ -70,6 +78,9 @@ def pack(event: Event) -> bytes:
             return RECORD.pack(t_ns, position, len(data), Kind.DATA)
         case Lateness(t_ns, position, lateness_ns):
             return RECORD.pack(t_ns, position, min(-(-lateness_ns // _NS_PER_US), _U32_MAX), Kind.LATE)
+        case Suspended(t_ns, position, missing_ns):
+            microseconds = max(-(1 << 31), min(round(missing_ns / _NS_PER_US), (1 << 31) - 1))
+            return RECORD.pack(t_ns, position, microseconds & _U32_MAX, Kind.SUSPENDED)
         case Gap(t_ns, position, kind, amount):
             return RECORD.pack(t_ns, position, min(amount, _U32_MAX), kind)
 
@@ -84,7 +95,72 @@ def unpack(t_ns: int, position: int, n: int, kind: int, data: bytes) -> Event:
         return Chunk(t_ns, position, data)
     if kind == Kind.LATE:
         return Lateness(t_ns, position, n * _NS_PER_US)
+    if kind == Kind.SUSPENDED:
+        return Suspended(t_ns, position, (n - (1 << 32) if n >= 1 << 31 else n) * _NS_PER_US)
     return Gap(t_ns, position, Kind(kind), n)
+
+
+@define
+class Block:
+    """The block of a recording that is being written or checked: its CRC-32 so far, and how much it holds."""
+
+    crc: int = 0
+    size_bytes: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time for a DIGEST."""
+        return self.size_bytes >= BLOCK_BYTES
+
+    def add(self, record: bytes, data: bytes = b"") -> None:
+        """Take a record, and the bytes of the log that it stands for."""
+        self.crc = zlib.crc32(record, zlib.crc32(data, self.crc))
+        self.size_bytes += len(record) + len(data)
+
+    def digest(self, t_ns: int, position: int) -> bytes:
+        """The DIGEST record that closes the block; the next one begins."""
+        record = RECORD.pack(t_ns, position, self.crc, Kind.DIGEST)
+        self.crc = self.size_bytes = 0
+        return record
+
+
+def open_block(first_line: bytes, records: bytes, log: bytes) -> Block:
+    """The block that is open at the end of a recording, so that it can be continued."""
+    start, end, sizes = 0, len(records), 0
+    for offset in range(end - RECORD.size, -1, -RECORD.size):
+        _, _, n, kind = RECORD.unpack_from(records, offset)
+        if kind == Kind.DIGEST:
+            start = offset + RECORD.size
+            break
+        sizes += n if kind == Kind.DATA else 0
+    block = Block()
+    if start == 0:
+        block.add(first_line)
+    at = len(log) - sizes
+    for offset in range(start, end, RECORD.size):
+        record = records[offset : offset + RECORD.size]
+        _, _, n, kind = RECORD.unpack(record)
+        size = n if kind == Kind.DATA else 0
+        block.add(record, log[at : at + size])
+        at += size
+    return block
+
+
+def first_damaged(first_line: bytes, records: bytes, log: bytes) -> int | None:
+    """The number of the first DIGEST that does not agree with what came before it; None when all do."""
+    block = Block()
+    block.add(first_line)
+    offset = 0
+    for number, (t_ns, position, n, kind) in enumerate(RECORD.iter_unpack(records)):
+        if kind == Kind.DIGEST:
+            if n != block.crc:
+                return number
+            block = Block()
+            continue
+        size = n if kind == Kind.DATA else 0
+        block.add(RECORD.pack(t_ns, position, n, kind), log[offset : offset + size])
+        offset += size
+    return None
 
 
 def header(meta: RecordingMeta) -> bytes:
@@ -92,11 +168,11 @@ def header(meta: RecordingMeta) -> bytes:
     return json.dumps({"format": FORMAT, "version": VERSION, **asdict(meta)}).encode() + b"\n"
 
 
-def parse_header(line: bytes, where: str) -> RecordingMeta:
+def parse_header(line: bytes, where: str, versions: Collection[int] = READABLE) -> RecordingMeta:
     """The meta data of an index from its first line.
 
     Args:
-        where: the file, for the message.
+        where: the file, for the message. versions: that are accepted.
 
     Raises:
         ConfigurationError: it is not the index of a recording, or one of another version.
@@ -107,9 +183,9 @@ def parse_header(line: bytes, where: str) -> RecordingMeta:
         raise ConfigurationError(f"{where}: not the index of a console recording: {error}") from error
     if not isinstance(fields, dict) or fields.get("format") != FORMAT:
         raise ConfigurationError(f"{where}: not the index of a console recording (no format {FORMAT!r} in line 1)")
-    if fields.get("version") != VERSION:
+    if fields.get("version") not in versions:
         raise ConfigurationError(
-            f"{where}: recording of version {fields.get('version')}, this boardlab reads version {VERSION}; "
+            f"{where}: recording of version {fields.get('version')}, this boardlab reads versions up to {VERSION}; "
             "use the boardlab that wrote it"
         )
     try:

@@ -27,9 +27,10 @@ from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.port import Port
 from lab.console.ports import Ports
 from lab.console.runtime import log_path, recordings_dir, socket_path
-from lab.console.scheduling import EVIDENCE_NS, Heartbeat, RunQueue, raise_priority
+from lab.console.scheduling import EVIDENCE_NS, Heartbeat, RunQueue, raise_priority, stood_still_ns
 from lab.console.shelf import Shelf
 from lab.console.status import ServerStatus
+from lab.console.suspend import SuspendMonitor, wall_monitor
 from lab.console.wire import Frame, FrameType, Message, refusal
 from lab.errors import BoardlabError, LabStableError
 
@@ -62,6 +63,8 @@ class ConsoleServer:
         self._stopping = False
         self._beats = 0
         self._run_queue = RunQueue()
+        self._suspends = SuspendMonitor(clock)
+        self._wall = wall_monitor(clock)
         self._idle_states = IdleStates()
         self._heartbeat = Heartbeat()
         self._canary = Canary()
@@ -80,10 +83,14 @@ class ConsoleServer:
         while not self._stopping:
             asked_ns = now()
             canary_s = canary.timeout_s(asked_ns)
-            events = poll(0 if backlog else _sooner(canary_s, courier.timeout_s(asked_ns)))
+            patience_s = 0 if backlog else _sooner(canary_s, courier.timeout_s(asked_ns))
+            events = poll(patience_s)
             busy_ns, looked_ns = asked_ns - looked_ns, now()
+            slept_ns = looked_ns - asked_ns
             if events:
-                self._handle(events, looked_ns, busy_ns)
+                self._handle(events, looked_ns, busy_ns, slept_ns, patience_s)
+            else:  # who is stopped while it sleeps wakes up from that alone
+                self._keep_evidence(looked_ns, stood_still_ns(slept_ns, patience_s, 0))
             if canary_s is not None:
                 canary.send(looked_ns)
             if not courier.deliver(looked_ns) and backlog:
@@ -131,19 +138,35 @@ class ConsoleServer:
         """End after the current round; also from a signal handler, since the heartbeat ends every wait."""
         self._stopping = True
 
-    def _handle(self, events: list[tuple[int, int]], looked_ns: int, busy_ns: int) -> None:
+    def _handle(
+        self, events: list[tuple[int, int]], looked_ns: int, busy_ns: int, slept_ns: int, patience_s: float | None
+    ) -> None:
         """Stamp what has come, keep the evidence of how late that was, and do what else the events ask for."""
         rest = self._stamp(events)
-        beat_ns = self._heartbeat.beat() if any(fd == self._heartbeat.fd for fd, _ in rest) else 0
+        done_ns = self._clock.now_ns()
+        stamping_ns = done_ns - looked_ns  # between a read and its stamp this process may have stood still
+        beats = any(fd == self._heartbeat.fd for fd, _ in rest)
+        beat_ns = self._heartbeat.beat() if beats else 0
         canary_ns = self._canary.late_ns(looked_ns)
-        late_ns = max(busy_ns, beat_ns, canary_ns, self._run_queue.waited_ns())
-        outdated = looked_ns - self._late.t_ns > LATE_WINDOW_NS // 2
-        if late_ns > EVIDENCE_NS and (outdated or late_ns >= self._late.lateness_ns):
-            self._late = Lateness(looked_ns, 0, late_ns)  # about the largest of the last second
+        still_ns = stood_still_ns(slept_ns, patience_s, beat_ns)
+        waited_ns = self._run_queue.waited_ns()
+        self._keep_evidence(done_ns, max(busy_ns, stamping_ns, beat_ns, still_ns, canary_ns, waited_ns))
+        wall_ns = self._wall.missing_ns() if beats else 0
+        missing_ns = self._suspends.missing_ns() or wall_ns
+        if missing_ns:
+            _log.warning("the host's clock stood still or jumped: %.3f s are missing in the stamps", missing_ns / 1e9)
+            for port in self.ports:
+                port.clock_stepped(done_ns, missing_ns)
         if self._failed:
             self._lose_failed()
         for fd, mask in rest:
             self._serve(fd, mask)
+
+    def _keep_evidence(self, t_ns: int, late_ns: int) -> None:
+        """Stamps may be late by so much: keep about the largest of the last second."""
+        outdated = t_ns - self._late.t_ns > LATE_WINDOW_NS // 2
+        if late_ns > EVIDENCE_NS and (outdated or late_ns >= self._late.lateness_ns):
+            self._late = Lateness(t_ns, 0, late_ns)
 
     def _stamp(self, events: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Read and stamp every port that has something. Returns: the events of everything else."""

@@ -20,7 +20,7 @@ class Kind(enum.IntEnum):
     """What a record of a recording, or of the stream to a reader, is about.
 
     The record's number `n` means: bytes (DATA), microseconds (LATE), errno (LOST), nothing (BACK), bytes that are not
-    in this recording (UNRECORDED), bytes that this reader did not get (DROPPED).
+    in this recording (UNRECORDED), bytes that this reader did not get (DROPPED), microseconds (SUSPENDED), a CRC-32 (DIGEST).
     """
 
     DATA = 0
@@ -29,6 +29,8 @@ class Kind(enum.IntEnum):
     BACK = 3
     UNRECORDED = 4
     DROPPED = 5
+    SUSPENDED = 6
+    DIGEST = 7  # of a recording's files only, see lab.console.index
 
 
 @frozen
@@ -74,7 +76,20 @@ class Gap:
     amount: int = 0
 
 
-Event = Chunk | Lateness | Gap
+@frozen
+class Suspended:
+    """The clock that stamps stood still, or jumped: intervals across `t_ns` are wrong by `missing_ns`.
+
+    Attributes:
+        missing_ns: by how much CLOCK_BOOTTIME went further than CLOCK_MONOTONIC_RAW; negative: less far.
+    """
+
+    t_ns: int
+    position: int
+    missing_ns: int
+
+
+Event = Chunk | Lateness | Gap | Suspended
 
 
 @frozen

@@ -14,10 +14,8 @@ before its bytes arrived, so a stamp is never early. It is late by at most `unce
 
 - the adapter's latency, and four characters where a FIFO waits for more (`LineTiming.delivery_ns`);
 - one byte time, for bytes behind the marker that came after a pause;
-- scheduling: the usual allowance of the reading process (`LineTiming.scheduling_ns`), and the evidence of worse that was
-  recorded in the second before (`Lateness`), of which no more counts than these bytes can have waited since the previous
-  read: the time since then, less what the line needed to bring them;
-- a read of more than an adapter hands on at once was held up, and may have waited for all of that time;
+- scheduling: the usual allowance of the reading process (`LineTiming.scheduling_ns`);
+- how late the read was beyond that, by the evidence beside the stamps and the reads before it (`lab.console.lateness`);
 - backlog: if the read brought more than the line could since the previous read, by so much the way was late.
 """
 
@@ -27,8 +25,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from lab.boards import MomentPattern
+from lab.console.lateness import DelayTracker
 from lab.console.lines import LineMatcher
-from lab.console.model import LATE_WINDOW_NS, Chunk, Event, Gap, Lateness, LineTiming, Moment
+from lab.console.model import Chunk, Event, Gap, Lateness, LineTiming, Moment
 from lab.errors import ConfigurationError
 
 _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f\ufffd]+")
@@ -46,8 +45,7 @@ class MomentFinder:
         self._names = [pattern.name for pattern in patterns]
         self._timing = timing
         self._matcher = LineMatcher([_compile(pattern) for pattern in patterns])
-        self._previous: Chunk | None = None
-        self._late: list[Lateness] = []
+        self._delays = DelayTracker(timing)
         self._last_ns = 0  # of the latest moment
 
     def feed(self, event: Event) -> list[Moment]:
@@ -56,44 +54,32 @@ class MomentFinder:
             case Chunk():
                 return self._feed_chunk(event)
             case Lateness():
-                self._late = [late for late in self._late if event.t_ns - late.t_ns <= LATE_WINDOW_NS]
-                self._late.append(event)
+                self._delays.take_evidence(event)
             case Gap():
                 self._forget()
         return []
 
     def _feed_chunk(self, chunk: Chunk) -> list[Moment]:
-        if self._previous is not None and chunk.position != self._previous.end:
+        timing, previous = self._timing, self._delays.previous
+        if previous is not None and chunk.position != previous.end:
             self._forget()
+            previous = None
+        delay = self._delays.delay(chunk)
+        usual_ns = timing.delivery_ns + timing.bytes_ns(1) + timing.scheduling_ns
         moments = []
         for match in self._matcher.feed(chunk.data):
             text = _NOT_TEXT.sub("", match.line.decode("utf-8", errors="replace"))
-            arrived_ns = arrival_ns(chunk, match.end, self._previous, self._timing)
+            arrived_ns = arrival_ns(chunk, match.end, previous, timing)
             t_ns = max(arrived_ns, self._last_ns)
-            uncertainty_ns = self._uncertainty_ns(chunk) + t_ns - arrived_ns
+            uncertainty_ns = usual_ns + delay.late_ns + delay.backlog_ns + t_ns - arrived_ns
             moments.append(Moment(self._names[match.pattern], t_ns, uncertainty_ns, chunk.position + match.end, text))
             self._last_ns = t_ns
-        self._previous = chunk
         return moments
-
-    def _uncertainty_ns(self, chunk: Chunk) -> int:
-        timing = self._timing
-        late_ns = max(
-            (late.lateness_ns for late in self._late if 0 <= chunk.t_ns - late.t_ns <= LATE_WINDOW_NS), default=0
-        )
-        backlog_ns = 0
-        if self._previous is not None:
-            since_ns = chunk.t_ns - self._previous.t_ns
-            spare_ns = since_ns + timing.hold_ns - timing.bytes_ns(len(chunk.data))
-            waited_ns = min(since_ns, max(0, spare_ns))
-            late_ns = waited_ns if len(chunk.data) > timing.handover_bytes else min(late_ns, waited_ns)
-            backlog_ns = max(0, -spare_ns)
-        return timing.delivery_ns + timing.bytes_ns(1) + timing.scheduling_ns + late_ns + backlog_ns
 
     def _forget(self) -> None:
         """Bytes are missing: the line is cut, and the time since the last read says nothing."""
         self._matcher.cut()
-        self._previous = None
+        self._delays.forget()
 
 
 def arrival_ns(chunk: Chunk, end: int, previous: Chunk | None, timing: LineTiming) -> int:
@@ -104,7 +90,7 @@ def arrival_ns(chunk: Chunk, end: int, previous: Chunk | None, timing: LineTimin
 
 def _compile(pattern: MomentPattern) -> re.Pattern[bytes]:
     try:
-        return re.compile(pattern.pattern.encode())
+        return re.compile(pattern.regex.encode())
     except re.error as error:
         raise ConfigurationError(
             f"moment {pattern.name!r}: not a regular expression for a console's bytes ({error}): {pattern.pattern!r}"

@@ -6,6 +6,8 @@ attach  {name, write}                                    -> PortInfo; RECORD fra
 close   {name}                                           -> {}; ends all connections that are attached to it
 status  {}                                               -> ServerStatus
 stop    {}                                               -> {}; the server ends
+
+What the fields have to be is said in `lab.console.requests`.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from attrs import asdict
 from lab.console.connection import Connection
 from lab.console.line import PortRequest
 from lab.console.port import Port
+from lab.console.requests import checked
 from lab.console.status import ServerStatus
-from lab.console.wire import PROTOCOL, Frame, Message
+from lab.console.wire import PROTOCOL, Frame, FrameType, Message
 from lab.errors import ConfigurationError, LabStableError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
@@ -59,20 +62,15 @@ def handle(server: Server, connection: Connection, frame: Frame) -> Message:
     Raises:
         BoardlabError: the request cannot be fulfilled.
     """
+    if frame.type != FrameType.REQUEST:
+        raise LabStableError(f"a client sends requests and what to write, not {frame.type.name} frames")
     try:
         message = frame.message()
     except ValueError as error:
         raise LabStableError(f"not a request: {error}") from error
-    operation = message.get("op")
-    if not connection.greeted and operation != "hello":
+    if not connection.greeted and message.get("op") != "hello":
         raise LabStableError('the first request must be {"op": "hello", "protocol": …}')
-    action = _ACTIONS.get(str(operation))
-    if action is None:
-        raise LabStableError(f"unknown request {operation!r}; this server knows {', '.join(_ACTIONS)}")
-    try:
-        return action(server, connection, message)
-    except (KeyError, TypeError, ValueError) as error:
-        raise LabStableError(f"request {operation!r}: missing or wrong field: {error}") from error
+    return _ACTIONS[checked(message)](server, connection, message)
 
 
 def default_name(device: Path) -> str:
@@ -97,19 +95,14 @@ def _open(server: Server, _connection: Connection, message: Message) -> Message:
         raise ConfigurationError(f"{name!r} is no name for a port: use letters, digits and . _ - (at most 100)")
     if not device.is_absolute():
         raise ConfigurationError(f"{device}: name a port by its absolute path")
-    latency, fifo = message.get("adapter_latency_ns"), message.get("fifo_bytes")
     request = PortRequest(
-        name,
-        device,
-        int(message["speed_bd"]),
-        None if latency is None else int(latency),
-        None if fifo is None else int(fifo),
+        name, device, message["speed_bd"], message.get("adapter_latency_ns"), message.get("fifo_bytes")
     )
     return asdict(server.open_port(request).info)
 
 
 def _attach(server: Server, connection: Connection, message: Message) -> Message:
-    return asdict(server.attach(connection, message["name"], bool(message["write"])).info)
+    return asdict(server.attach(connection, message["name"], message["write"]).info)
 
 
 def _close(server: Server, _connection: Connection, message: Message) -> Message:

@@ -12,7 +12,7 @@ from lab.console.connection import Connection
 from lab.console.courier import Courier
 from lab.console.index import RecordingMeta
 from lab.console.line import Line
-from lab.console.model import NS_PER_S, Chunk, Event, Gap, Kind, Lateness
+from lab.console.model import NS_PER_S, Chunk, Event, Gap, Kind, Lateness, Suspended
 from lab.console.shelf import Shelf
 from lab.console.status import PortInfo, PortStatus
 from lab.console.wire import encode_event
@@ -83,6 +83,10 @@ class Port:
         tally.reads += 1
         tally.last_ns = t_ns
         self._emit(Chunk(t_ns, position, data))
+
+    def clock_stepped(self, t_ns: int, missing_ns: int) -> None:
+        """The clock of the stamps stood still, or jumped."""
+        self._emit(Suspended(t_ns, self._recording.position, missing_ns))
 
     def attach(self, reader: Connection, write: bool) -> None:
         """Let a client read from now on, and write if it asks for that.

@@ -12,9 +12,9 @@ from lab.console.courier import Courier
 from lab.console.line import Line, PortRequest
 from lab.console.port import Port
 from lab.console.scheduling import Scheduling
-from lab.console.serialport import open_port
+from lab.console.serialport import open_port, speed_of
 from lab.console.shelf import Shelf
-from lab.errors import BoardlabError, ConfigurationError, LabStableError
+from lab.errors import ConfigurationError, LabStableError
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ class Ports:
         Raises:
             BoardlabError: it cannot be opened, somebody reads it with other settings, or its name is another port's.
         """
+        speed_of(request.device, request.speed_bd)  # before a port is closed for it
         port = self._same(request)
         if port is not None and not request.fits(port.meta) and not port.used:
             self.close(port)
@@ -110,8 +111,8 @@ class Ports:
         try:
             meta = request.meta(serial, self._scheduling, self._boot_id)
             port = Port(line, meta, self._shelf, self._clock, self._courier)
-        except BoardlabError:
-            line.close()
+        except BaseException:
+            line.close()  # else epoll would report for ever what nobody reads
             raise
         self._by_name[request.name] = self.by_fd[line.fd] = port
         _log.info("%s: open: %s", request.name, port.meta)

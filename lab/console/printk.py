@@ -6,6 +6,10 @@ a straight line over the kernel's times, and the lower envelope is the truth. Li
 the clocks and are left out: the log from before the console was registered, and what queued behind a slow line. The
 line below all others that is closest to them in sum is an edge of their lower convex hull (Moon, Skelly, Towsley:
 Estimation and Removal of Clock Skew from Network Delay Measurements, INFOCOM 1999).
+
+That line says nothing about a step, since what lies off it is left out. A step is looked for by itself (`clock_step`): a
+line that the kernel logged while the console was idle left at once, so its two times are as far apart as the clocks are.
+Two such lines have to say the same.
 """
 
 from __future__ import annotations
@@ -13,15 +17,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from attrs import frozen
+from attrs import define, field, frozen
 
-from lab.console.model import NS_PER_S, Event, LineTiming
+from lab.console.model import LATE_WINDOW_NS, NS_PER_S, Event, Lateness, LineTiming
 from lab.console.text import StampedLine, stamped_lines
 
 MIN_LINES = 20
 MAX_WAIT_NS = 10_000_000  # some lines' length at 115200 Bd, and far more than two crystals drift in a boot
 MIN_SPAN_NS = NS_PER_S // 10  # over less, stamps that are sure to 0.2 ms say nothing about a rate
-_STAMP = re.compile(rb"\[ *(\d{1,9})\.(\d{6})\]")
+IDLE_NS = 3_000_000  # of the console before a line that is taken to have left at once
+STEP_NS = 50_000_000  # such a line may still wait for the lock of the consoles, or for the thread that prints
+LATE_STEP_NS = 250_000_000  # upwards a long wait looks the same: only what stays up for several lines counts
+STAYS_LINES = 5
+AGREE_NS = 3_000_000  # lines that left at once are as far from the kernel's times as that, one as the other
+AGREE_APART_NS = 100_000_000
+DRIFT_LIMIT = 500e-6
+# Console log levels, a caller (CONFIG_PRINTK_CALLER), and the time of day that a logger puts in front of each line may stand
+# around it. What else stands before it was printed earlier, and its time is not the line's; of a
+# line that was lost a bracket may be left.
+_STAMP = re.compile(rb"[\r \[]{0,8}(?:[^\[\n]{0,40}\d\d:\d\d[^\[\n]{0,60})?(?:<\d>)?\[ *(\d{1,9})\.(\d{6})\]")
 
 
 @frozen
@@ -84,6 +98,106 @@ def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
         residual_p95_ns=float(p95),
         residual_max_ns=float(residuals.max()),
     )
+
+
+def clock_step(events: Iterable[Event], timing: LineTiming) -> int:
+    """The largest step between the host's clock and the kernel's that no wait of a line explains, in nanoseconds.
+
+    Negative: time is missing in the host's stamps (it was suspended, or its virtual machine paused), or bytes and the time
+    that they took are missing. Positive: the kernel's clock stood still, or the host's jumped ahead. 0: none was seen;
+    with few kernel lines, as with `quiet`, none can be.
+    """
+    lines = _in_order(list(_kernel_lines(events, timing)))
+    worst = 0
+    reference: tuple[int, int] | None = None  # kernel's time, and the least distance that two lines agree on
+    at_once: list[_KernelLine] = []
+    for number, line in enumerate(lines):
+        distance = line.host_ns - line.kernel_ns
+        if reference is not None:
+            drift = round(DRIFT_LIMIT * abs(line.kernel_ns - reference[0]))
+            step = distance - reference[1]
+            if step < -STEP_NS - drift:
+                worst = min(worst, step, key=lambda each: -abs(each))
+            elif line.left_at_once and step > LATE_STEP_NS + drift + line.late_ns:
+                later = [each.host_ns - each.kernel_ns for each in lines[number:]]
+                stays = min(later) - reference[1]
+                if len(later) >= STAYS_LINES and stays > LATE_STEP_NS + drift:
+                    worst = max(worst, stays, key=abs)
+        if line.left_at_once:
+            # One that only seems so, since the line or its adapter paused within a queue, stands alone.
+            agreed = any(_agree(line, each) for each in at_once)
+            at_once.append(line)
+            if agreed and (reference is None or distance < reference[1]):
+                reference = line.kernel_ns, distance
+    return worst
+
+
+def _agree(one: _KernelLine, other: _KernelLine) -> bool:
+    """Whether two lines that left at once say the same of the clocks, at different times."""
+    apart_ns = abs(one.kernel_ns - other.kernel_ns)
+    differ_ns = abs((one.host_ns - one.kernel_ns) - (other.host_ns - other.kernel_ns))
+    return apart_ns >= AGREE_APART_NS and differ_ns <= AGREE_NS + round(DRIFT_LIMIT * apart_ns)
+
+
+def _in_order(lines: Sequence[_KernelLine]) -> list[_KernelLine]:
+    """The lines whose time fits between their neighbours', which a garbled one's does not."""
+    found = []
+    for number, line in enumerate(lines):
+        around = [each.kernel_ns for each in lines[max(0, number - 2) : number + 3]]
+        if min(around[:1] + around[1:2]) <= line.kernel_ns <= max(around[-2:]):
+            found.append(line)
+    return found
+
+
+@frozen
+class _KernelLine:
+    """A kernel line: its own time, the host's of its first byte, and whether the console was idle before it."""
+
+    kernel_ns: int
+    host_ns: int
+    left_at_once: bool
+    late_ns: int
+
+
+def _kernel_lines(events: Iterable[Event], timing: LineTiming) -> Iterator[_KernelLine]:
+    """The kernel's lines of a boot, without those of the time 0, when its clock did not run yet."""
+    before: StampedLine | None = None
+    kernel: tuple[int, int] | None = None  # the times of the kernel's line before
+    late = _Evidence()
+    for line in stamped_lines(late.watch(events), timing):
+        if not isinstance(line, StampedLine):
+            before = None
+            continue
+        match = _STAMP.match(line.data)
+        if match and int(match[1]) + int(match[2]) > 0:
+            kernel_ns = int(match[1]) * NS_PER_S + int(match[2]) * 1000
+            late_ns = late.near(line.t_ns)
+            idle = before is not None and line.t_ns - before.t_ns > (
+                timing.bytes_ns(len(before.data)) + timing.hold_ns + IDLE_NS
+            )
+            # Behind a pause the kernel's own clock has gone on as well; else the line comes from its log of before.
+            paused = kernel is not None and abs((kernel_ns - kernel[0]) - (line.t_ns - kernel[1])) < STEP_NS // 2
+            yield _KernelLine(kernel_ns, line.t_ns, idle and paused and late_ns < STEP_NS // 2, late_ns)
+            kernel = kernel_ns, line.t_ns
+        before = line
+
+
+@define
+class _Evidence:
+    """The evidence of late stamps, as it passes by."""
+
+    seen: list[Lateness] = field(factory=list)
+
+    def watch(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            if isinstance(event, Lateness):
+                self.seen.append(event)
+            yield event
+
+    def near(self, t_ns: int) -> int:
+        return max(
+            (e.lateness_ns for e in self.seen if abs(t_ns - e.t_ns) <= LATE_WINDOW_NS + e.lateness_ns), default=0
+        )
 
 
 def _stamps(events: Iterable[Event], timing: LineTiming) -> Iterator[tuple[int, int]]:

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Self
 
 from attrs import evolve, field, frozen
 
-from lab.console.index import INDEX_DTYPE, RECORD, RecordingMeta, header, pack, parse_header, unpack
-from lab.console.model import Chunk, Event, Gap, Kind, Lateness
+from lab.console.index import (
+    INDEX_DTYPE,
+    RECORD,
+    Block,
+    RecordingMeta,
+    first_damaged,
+    header,
+    pack,
+    parse_header,
+    unpack,
+)
+from lab.console.model import Chunk, Event, Gap, Kind, Lateness, Suspended
 from lab.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -63,11 +73,16 @@ class Recording:
         """The recording of the contents of its two files.
 
         Raises:
-            ConfigurationError: the index is not one.
+            ConfigurationError: the index is not one, or one of the two was changed since they were written.
         """
         line, newline, records = index.partition(b"\n")
         meta = parse_header(line + newline, where)
         count, used = whole_records(records, len(log))
+        damaged = first_damaged(line + newline, records[: count * RECORD.size], log)
+        if damaged is not None:
+            raise _damaged(where, damaged)
+        if _breaks_off(records, count):
+            raise _damaged(where, count)
         return cls(meta=meta, log=log[:used], where=where, records=records[: count * RECORD.size])
 
     def events(self) -> Iterator[Event]:
@@ -78,6 +93,8 @@ class Recording:
         """
         offset = 0
         for number, (t_ns, position, n, kind) in enumerate(RECORD.iter_unpack(self._records)):
+            if kind == Kind.DIGEST:
+                continue
             size = n if kind == Kind.DATA else 0
             try:
                 event = unpack(t_ns, position, n, kind, self.log[offset : offset + size])
@@ -98,6 +115,10 @@ class Recording:
         """Where bytes may be missing, in order."""
         return (event for event in self.events() if isinstance(event, Gap))
 
+    def suspended(self) -> Iterator[Suspended]:
+        """Where the clock of the stamps stood still, in order."""
+        return (event for event in self.events() if isinstance(event, Suspended))
+
     def index(self) -> npt.NDArray[np.void]:
         """All records as a structured array with the fields t_ns, position, n, kind."""
         import numpy as np  # noqa: PLC0415  (numpy takes 0.1 s to import, and most users of a recording need none)
@@ -113,9 +134,18 @@ def encode(meta: RecordingMeta, events: Iterable[Event]) -> tuple[bytes, bytes]:
     """
     window = list(events)
     start = window[0].position if window else 0
-    log = b"".join(event.data for event in window if isinstance(event, Chunk))
-    records = b"".join(pack(evolve(event, position=event.position - start)) for event in window)
-    return log, header(evolve(meta, start=start)) + records
+    first_line = header(evolve(meta, start=start))
+    log, index, block = [], [first_line], Block()
+    block.add(first_line)
+    for number, event in enumerate(window, start=1):
+        data = event.data if isinstance(event, Chunk) else b""
+        record = pack(evolve(event, position=event.position - start))
+        block.add(record, data)
+        log.append(data)
+        index.append(record)
+        if block.full or number == len(window):
+            index.append(block.digest(event.t_ns, event.position - start + len(data)))
+    return b"".join(log), b"".join(index)
 
 
 def whole_records(records: bytes, log_size: int) -> tuple[int, int]:
@@ -129,6 +159,23 @@ def whole_records(records: bytes, log_size: int) -> tuple[int, int]:
         used += size
         count += 1
     return count, used
+
+
+def _breaks_off(records: bytes, count: int) -> bool:
+    """Whether record `count`, whose bytes are not all there, is wrong itself: the one after it begins elsewhere."""
+    if len(records) < (count + 2) * RECORD.size:
+        return False  # the torn tail of a killed writer
+    _, position, n, _ = RECORD.unpack_from(records, count * RECORD.size)
+    _, following, amount, kind = RECORD.unpack_from(records, (count + 1) * RECORD.size)
+    missing = amount if kind == Kind.UNRECORDED else 0
+    return bool(following - missing != position + n)
+
+
+def _damaged(where: str, number: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"{where}: damaged: the log and its index do not agree up to record {number}; what they say cannot be trusted. "
+        "Restore both files from a copy, or measure again"
+    )
 
 
 def _read(path: Path, partner: Path) -> bytes:

@@ -73,7 +73,7 @@ def replay(recording: Recording, board: BoardType) -> Replay:
 
 
 def guess_board(recording: Recording, boards: Sequence[BoardType]) -> BoardType:
-    """The board type with the largest share of its moments in the recording.
+    """The board type with the largest share of its moments in the recording; of several, the one that it names.
 
     Raises:
         ConfigurationError: none has any.
@@ -84,7 +84,10 @@ def guess_board(recording: Recording, boards: Sequence[BoardType]) -> BoardType:
         found = {moment.name for moment in find_moments(events, board.moments, recording.meta.timing)}
         return len(found) / max(1, len(board.moments))
 
-    best = max(boards, key=share)
+    def named(board: BoardType) -> bool:
+        return board.identity is not None and board.identity.hostname.encode() in recording.log
+
+    best = max(boards, key=lambda board: (share(board), named(board)))
     if share(best) == 0:
         raise ConfigurationError(
             f"{recording.where}: no moment of any board type in it; is it the console of a boot? "

@@ -11,6 +11,7 @@ from lab.errors import ConfigurationError
 
 EXIT_TWICE = 3  # of a server that finds another one in the folder
 MAX_SOCKET_PATH_BYTES = 107  # sun_path of unix(7), less the final NUL
+_ADVICE = "set BOARDLAB_RUNTIME to a folder of your own"
 
 
 def runtime_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -29,18 +30,11 @@ def prepare(runtime: Path) -> Path:
         ConfigurationError: it cannot be created, belongs to somebody else, is open to others, or its path is too long
             for a socket.
     """
-    advice = "set BOARDLAB_RUNTIME to a folder of your own"
     try:
         runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = runtime.lstat()
     except OSError as error:
-        raise ConfigurationError(f"{runtime}: cannot be created: {error.strerror}; {advice}") from error
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise ConfigurationError(f"{runtime}: belongs to user {status.st_uid}, not to {os.getuid()}; {advice}")
-    if status.st_mode & 0o077:
-        raise ConfigurationError(
-            f"{runtime}: others may enter it (mode {stat.S_IMODE(status.st_mode):o}); chmod 700 it, or {advice}"
-        )
+        raise ConfigurationError(f"{runtime}: cannot be created: {error.strerror}; {_ADVICE}") from error
+    check_owner(runtime)
     path = socket_path(runtime)
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         raise ConfigurationError(
@@ -49,6 +43,26 @@ def prepare(runtime: Path) -> Path:
         )
     recordings_dir(runtime).mkdir(mode=0o700, exist_ok=True)
     return runtime
+
+
+def check_owner(runtime: Path) -> None:
+    """Whether the folder is this user's alone. Whoever connects asks too: another user's server could say anything.
+
+    Raises:
+        ConfigurationError: it belongs to somebody else, is open to others, is no folder, or is not there.
+    """
+    try:
+        status = runtime.lstat()
+    except OSError as error:
+        raise ConfigurationError(f"{runtime}: {error.strerror}; {_ADVICE}") from error
+    if not stat.S_ISDIR(status.st_mode):
+        raise ConfigurationError(f"{runtime}: not a folder; {_ADVICE}")
+    if status.st_uid != os.getuid():
+        raise ConfigurationError(f"{runtime}: belongs to user {status.st_uid}, not to {os.getuid()}; {_ADVICE}")
+    if status.st_mode & 0o077:
+        raise ConfigurationError(
+            f"{runtime}: others may enter it (mode {stat.S_IMODE(status.st_mode):o}); chmod 700 it, or {_ADVICE}"
+        )
 
 
 def socket_path(runtime: Path) -> Path:

@@ -3,6 +3,7 @@
 The evidence is written beside the stamps (`Lateness`), so that each moment's ± can say what really happened:
 
 - how late a timer of 20 Hz woke the process, which also sees the whole host stand still;
+- how long it slept beyond the time at which it wanted to look again, as one that was stopped does;
 - how long the process stood in the kernel's run queue, from /proc/self/schedstat (Documentation/scheduler/sched-stats);
 - how long the process itself was busy between two looks at its ports;
 - how long a byte of its own took through the kernel's tty layer (`lab.console.canary`).
@@ -26,6 +27,8 @@ REALTIME_ALLOWANCE_NS = 300_000  # from a UART's interrupt to the stamp under SC
 ORDINARY_ALLOWANCE_NS = 1_000_000  # an ordinary process may wait for another one's time slice
 EVIDENCE_NS = 200_000  # less lateness is not worth a record: the smallest allowance covers it
 HEARTBEAT_NS = NS_PER_S // 20
+STOPPED_NS = 5_000_000  # longer than a wake-up ever takes by itself: this process, or its host, stood still
+EPOLL_STEP_NS = 1_000_000  # epoll_wait(2) counts milliseconds
 
 _MCL_CURRENT = 1  # <sys/mman.h>
 _PR_SET_TIMERSLACK = 29  # <linux/prctl.h>
@@ -58,6 +61,20 @@ def raise_priority() -> Scheduling:
         nice = os.getpriority(os.PRIO_PROCESS, 0)
         return Scheduling(f"SCHED_OTHER, nice {nice}, {locked}", ORDINARY_ALLOWANCE_NS)
     return Scheduling(f"SCHED_FIFO {PRIORITY}, {locked}", REALTIME_ALLOWANCE_NS)
+
+
+def stood_still_ns(slept_ns: int, patience_s: float | None, beat_ns: int) -> int:
+    """How long a byte can have waited for this process because it stood still in its sleep; 0: it did not.
+
+    It knows when it should have woken, but not when it was stopped: that may have been as soon as it fell asleep. What is
+    much shorter than a sleep is taken for twice what is seen of it.
+
+    Args:
+        slept_ns: between two looks. patience_s: how long it wanted to sleep at most; None: until something comes.
+        beat_ns: how late it noticed the heartbeat.
+    """
+    late_ns = beat_ns if patience_s is None else max(beat_ns, slept_ns - round(patience_s * NS_PER_S) - EPOLL_STEP_NS)
+    return min(2 * late_ns, slept_ns) if late_ns > STOPPED_NS else 0
 
 
 class RunQueue:

@@ -51,9 +51,7 @@ def open_port(device: Path, speed_bd: int, sysfs: Path = SYSFS_TTY) -> SerialPor
         LabStableError: missing, in use, not permitted, or the driver refuses.
         ConfigurationError: not a serial port, or a speed that termios(3) does not have.
     """
-    speed = getattr(termios, f"B{speed_bd}", None)
-    if speed is None:
-        raise ConfigurationError(f"{device}: {speed_bd} Bd is not a speed of Linux' serial ports, such as 115200")
+    speed = speed_of(device, speed_bd)
     try:
         fd = os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -63,10 +61,22 @@ def open_port(device: Path, speed_bd: int, sysfs: Path = SYSFS_TTY) -> SerialPor
         _set_raw(fd, speed)
         low_latency = _set_low_latency(fd)
         adapter, latency_ns, fifo_bytes = _describe(device.resolve().name, sysfs)
-    except OSError as error:
+    except (OSError, termios.error) as error:  # termios.error has the same arguments, but is none
         os.close(fd)
-        raise _refused(device, error) from error
+        raise _refused(device, OSError(*error.args)) from error
     return SerialPort(fd, low_latency, adapter, latency_ns, fifo_bytes, lock)
+
+
+def speed_of(device: Path, speed_bd: int) -> int:
+    """The speed as termios(3) has it.
+
+    Raises:
+        ConfigurationError: it has no such speed.
+    """
+    speed = getattr(termios, f"B{speed_bd}", None) if speed_bd > 0 else None
+    if speed is None:
+        raise ConfigurationError(f"{device}: {speed_bd} Bd is not a speed of Linux' serial ports, such as 115200")
+    return int(speed)
 
 
 def close_port(fd: int) -> None:

@@ -6,7 +6,9 @@ With --detach the command returns when the server listens (0), could not start (
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
+import functools
 import logging
 import logging.handlers
 import os
@@ -20,6 +22,7 @@ from lab.clock import MonotonicRaw
 from lab.console.loop import ConsoleServer
 from lab.console.runtime import EXIT_TWICE, lock_path, log_path, prepare, runtime_dir
 from lab.errors import BoardlabError, LabStableError
+from lab.shown import PlainFormatter, plain_text
 
 TWICE = "console_server_twice"
 EXIT_FAILED = 1
@@ -59,8 +62,10 @@ def serve(runtime: Path, ready: Callable[[], None] = lambda: None) -> None:
     """
     fd = lock(prepare(runtime))
     try:
-        handler = logging.handlers.RotatingFileHandler(log_path(runtime), maxBytes=LOG_BYTES, backupCount=1)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler = logging.handlers.RotatingFileHandler(
+            log_path(runtime), maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", errors="backslashreplace"
+        )
+        handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[handler])
         server = ConsoleServer(runtime, MonotonicRaw())
 
@@ -91,11 +96,14 @@ def detach() -> Callable[[], None]:
     os.close(told)
     os.setsid()
 
-    def ready() -> None:
-        os.write(tell, b"1")
-        os.close(tell)
+    return functools.partial(tell_ready, tell)
 
-    return ready
+
+def tell_ready(fd: int) -> None:
+    """Tell who waits at the other end of a pipe, if anybody does: who was killed, or gave up, will find us all the same."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(fd, b"1")
+    os.close(fd)
 
 
 def main() -> int:
@@ -110,7 +118,7 @@ def main() -> int:
         else:
             serve(options.runtime)
     except BoardlabError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{plain_text(str(error))}\n")
         return EXIT_TWICE if error.failure == TWICE else EXIT_FAILED
     return 0
 

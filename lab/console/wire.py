@@ -29,7 +29,9 @@ from lab.errors import BoardlabError, LabStableError
 
 PROTOCOL = 1
 HEADER = struct.Struct("<IB")
+CREDENTIALS = struct.Struct("@iII")  # of the other end, struct ucred of unix(7): pid, uid, gid
 MAX_PAYLOAD_BYTES = 1 << 20
+MAX_REQUEST_BYTES = 1 << 16  # of a REQUEST or a WRITE: the server reads one in well under a millisecond
 _CROSSING = {cls.__name__: cls for cls in (errors.LabStableError, errors.LabTransientError, errors.ConfigurationError)}
 
 Message = Mapping[str, Any]  # JSON object
@@ -55,9 +57,12 @@ class Frame:
         """The payload of a REQUEST or an ANSWER.
 
         Raises:
-            ValueError: it is not a JSON object.
+            ValueError: it is not a JSON object, not UTF-8, or nested deeper than Python reads.
         """
-        message = json.loads(self.payload)
+        try:
+            message = json.loads(self.payload.decode(), parse_constant=_no_number)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
         if not isinstance(message, dict):
             raise ValueError(f"expected a JSON object, got {type(message).__name__}")  # noqa: TRY004
         return message
@@ -72,6 +77,11 @@ class Frame:
             raise ValueError(f"a record has at least {RECORD.size} bytes, got {len(self.payload)}")
         t_ns, position, n, kind = RECORD.unpack_from(self.payload)
         return unpack(t_ns, position, n, kind, self.payload[RECORD.size :])
+
+
+def _no_number(name: str) -> None:
+    """JSON has none of NaN, Infinity and -Infinity (RFC 8259, section 6)."""
+    raise ValueError(f"{name} is no JSON")
 
 
 def encode_frame(kind: FrameType, payload: bytes) -> bytes:
@@ -108,9 +118,22 @@ def raise_refusal(answer: Message) -> None:
 
 @define
 class Deframer:
-    """Cuts a byte stream into frames."""
+    """Cuts a byte stream into frames.
 
+    Attributes:
+        max_payload_bytes: a larger frame is not the protocol.
+    """
+
+    max_payload_bytes: int = MAX_PAYLOAD_BYTES
     _buffer: bytearray = field(factory=bytearray)
+
+    @property
+    def wanted_bytes(self) -> int:
+        """How many bytes end the next frame, or its header as long as that is not whole."""
+        if len(self._buffer) < HEADER.size:
+            return HEADER.size - len(self._buffer)
+        length, _ = HEADER.unpack_from(self._buffer)
+        return HEADER.size + int(length) - len(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that are complete after these bytes.
@@ -121,11 +144,12 @@ class Deframer:
         self._buffer += data
         while len(self._buffer) >= HEADER.size:
             length, kind = HEADER.unpack_from(self._buffer)
-            if length > MAX_PAYLOAD_BYTES:
-                raise ValueError(f"frame of {length} bytes; at most {MAX_PAYLOAD_BYTES} are allowed")
+            if length > self.max_payload_bytes:
+                raise ValueError(f"frame of {length} bytes; at most {self.max_payload_bytes} are allowed")
+            frame_type = FrameType(kind)
             end = HEADER.size + length
             if len(self._buffer) < end:
                 return
             payload = bytes(self._buffer[HEADER.size : end])
             del self._buffer[:end]
-            yield Frame(FrameType(kind), payload)
+            yield Frame(frame_type, payload)

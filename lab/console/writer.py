@@ -11,7 +11,17 @@ import os
 from pathlib import Path
 from typing import Self
 
-from lab.console.index import MAX_HEADER_BYTES, RECORD, RecordingMeta, header, pack, parse_header
+from lab.console.index import (
+    MAX_HEADER_BYTES,
+    RECORD,
+    VERSION,
+    Block,
+    RecordingMeta,
+    header,
+    open_block,
+    pack,
+    parse_header,
+)
 from lab.console.model import NS_PER_S, Chunk, Event, Gap, Kind
 from lab.console.recording import paths, whole_records
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
@@ -29,7 +39,9 @@ class RecordingWriter:
         broken: why nothing is being recorded at the moment; empty while all is well.
     """
 
-    def __init__(self, base: Path, meta: RecordingMeta, log_size: int, index_size: int, position: int) -> None:
+    def __init__(
+        self, base: Path, meta: RecordingMeta, log_size: int, index_size: int, position: int, block: Block
+    ) -> None:
         """Use `create` or `resume`."""
         self.base = base
         self.meta = meta
@@ -39,6 +51,8 @@ class RecordingWriter:
         self._index_size = index_size
         self._missing_bytes = 0
         self._retry_at_ns = 0
+        self._block = block
+        self._last_ns = 0
         log, index = paths(base)
         self._log_fd = os.open(log, _APPEND)
         self._index_fd = os.open(index, _APPEND)
@@ -58,7 +72,9 @@ class RecordingWriter:
                     _write_all(fd, content)
                 finally:
                     os.close(fd)
-            return cls(base, meta, 0, len(first_line), meta.start)
+            block = Block()
+            block.add(first_line)
+            return cls(base, meta, 0, len(first_line), meta.start, block)
         except OSError as error:
             raise LabStableError(
                 f"{base}: the recording cannot be created: {error.strerror}; make room or mend the folder's permissions"
@@ -69,20 +85,21 @@ class RecordingWriter:
         """An existing recording, opened to append; a torn tail is cut off both files.
 
         Raises:
-            ConfigurationError: the files are not a recording.
+            ConfigurationError: the files are not a recording, or one of an older version.
             LabStableError: they cannot be written.
         """
         log, index = paths(base)
         try:
             content = index.read_bytes()
             line, newline, records = content[:MAX_HEADER_BYTES].partition(b"\n")
-            meta = parse_header(line + newline, str(index))
+            meta = parse_header(line + newline, str(index), versions=(VERSION,))
             header_size = len(line) + 1
             records = content[header_size:]
             count, used = whole_records(records, log.stat().st_size)
+            block = open_block(line + newline, records[: count * RECORD.size], log.read_bytes()[:used])
             os.truncate(index, header_size + count * RECORD.size)
             os.truncate(log, used)
-            writer = cls(base, meta, used, header_size + count * RECORD.size, meta.start)
+            writer = cls(base, meta, used, header_size + count * RECORD.size, meta.start, block)
         except FileNotFoundError as error:
             raise ConfigurationError(f"{error.filename}: missing; a recording needs both files") from error
         except OSError as error:
@@ -122,19 +139,26 @@ class RecordingWriter:
             ) from error
 
     def close(self) -> None:
-        """Close both files. Nothing is buffered."""
+        """Close both files. Nothing is buffered but the digest of the last block."""
+        if self._block.size_bytes and not self.broken:
+            with contextlib.suppress(OSError):
+                _write_all(self._index_fd, self._block.digest(self._last_ns, self.position))
         for fd in (self._log_fd, self._index_fd):
             os.close(fd)
         self._log_fd = self._index_fd = -1  # the numbers will be other files'
 
     def _write(self, event: Event) -> None:
-        size = 0
-        if isinstance(event, Chunk):
-            _write_all(self._log_fd, event.data)
-            size = len(event.data)
-        _write_all(self._index_fd, pack(event))
-        self._log_size += size
+        if self._block.full:
+            _write_all(self._index_fd, self._block.digest(self._last_ns, event.position))
+            self._index_size += RECORD.size
+        data = event.data if isinstance(event, Chunk) else b""
+        record = pack(event)
+        _write_all(self._log_fd, data)
+        _write_all(self._index_fd, record)
+        self._log_size += len(data)
         self._index_size += RECORD.size
+        self._last_ns = event.t_ns
+        self._block.add(record, data)
 
     def _break(self, event: Event, error: OSError) -> None:
         self.broken = error.strerror or str(error)
@@ -169,6 +193,6 @@ class RecordingWriter:
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    done = os.write(fd, data)
+    done = os.write(fd, data) if data else 0
     while done < len(data):
         done += os.write(fd, data[done:])

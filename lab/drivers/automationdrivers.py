@@ -11,6 +11,8 @@ from labgrid.protocol import ResetProtocol
 from labgrid.resource import Resource
 from labgrid.step import step
 
+from lab.drivers import guarded
+from lab.drivers.guarded import POWER_LIMIT_S, STRAP
 from lab.drivers.switching import EdgePowerDriver
 from lab.errors import ConfigurationError, LabTransientError
 from lab.power.automation import AutomationInterface
@@ -117,8 +119,11 @@ class AutomationBootModeDriver(Driver):
         """Put `value` on the straps and read the expander back.
 
         Raises:
-            LabTransientError: it did not take the value.
+            LabTransientError: it did not take the value, or does not answer (`strap_timeout`, `strap_unreachable` …).
         """
+        guarded.call(self, STRAP, f"set {value:#x}", lambda: self._set(value), POWER_LIMIT_S)
+
+    def _set(self, value: int) -> None:
         wanted = sum((value >> strap & 1) << self.pins.get(strap, strap) for strap in range(_EXPANDER_BITS))
         answer = _opened(self.port).command(f"auto sysboot {wanted:06x}")
         banks = next((found for line in answer if (found := _SETTINGS.fullmatch(line))), None)

@@ -10,6 +10,8 @@ from labgrid.factory import target_factory
 from labgrid.protocol import DigitalOutputProtocol
 from labgrid.step import step
 
+from lab.drivers import guarded
+from lab.drivers.guarded import STRAP, SWITCH_LIMIT_S
 from lab.errors import ConfigurationError, LabTransientError
 
 
@@ -29,12 +31,14 @@ class BootModeDriver(Driver):
     Args:
         lines (dict): bit number -> name of the driver that controls this strap
         fixed (int): the straps that no line drives, as the board's switches hold them
+        timeout (float): seconds until an output must have answered
 
     The straps are inputs that the board latches at power on or reset; set them while it is off.
     """
 
     lines: dict[int, str] = attr.ib(validator=_lines)
     fixed: int = attr.ib(default=0, validator=attr.validators.instance_of(int))
+    timeout: float = attr.ib(default=SWITCH_LIMIT_S, validator=attr.validators.instance_of(float))
 
     def __attrs_post_init__(self) -> None:
         # One named binding a strap, so that labgrid activates the outputs with this driver.
@@ -55,7 +59,8 @@ class BootModeDriver(Driver):
 
         Raises:
             ConfigurationError: the value needs a strap that no line drives and that is fixed otherwise.
-            LabTransientError: an output did not take its value.
+            LabTransientError: an output did not take its value, or does not answer (`strap_timeout`, `strap_unreachable` …).
+            LabStableError: an output cannot be used until somebody mends it.
         """
         wrong = (value ^ self.fixed) & ~self.driven
         if wrong:
@@ -64,7 +69,7 @@ class BootModeDriver(Driver):
                 f"{self.fixed:#x}: wire them and add them to `lines`, or set the switches and `fixed`"
             )
         for bit in self.lines:
-            self._output(bit).set(bool(value >> bit & 1))
+            self._set(bit, bool(value >> bit & 1))
         got = self.get()
         if got != value:
             raise LabTransientError(
@@ -78,8 +83,16 @@ class BootModeDriver(Driver):
         """The value on the straps, as the outputs report it."""
         value = self.fixed & ~self.driven
         for bit in self.lines:
-            value |= bool(self._output(bit).get()) << bit
+            value |= self._get(bit) << bit
         return value
+
+    def _set(self, bit: int, wanted: bool) -> None:
+        output = self._output(bit)
+        guarded.call(output, STRAP, f"set bit {bit} to {wanted:d}", lambda: output.set(wanted), self.timeout)
+
+    def _get(self, bit: int) -> bool:
+        output = self._output(bit)
+        return guarded.call(output, STRAP, f"read bit {bit}", lambda: bool(output.get()), self.timeout)
 
     def _output(self, bit: int) -> Any:
         return getattr(self, f"bit{bit}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from lab.drivers import envfile
 from lab.errors import ConfigurationError
+from lab.shown import echo, echo_json
 
 app = typer.Typer(help="labgrid environments: which there are, and what is wrong with them.", no_args_is_help=True)
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -25,11 +25,11 @@ def check(
     path = envfile.find(file, Path.cwd())
     found = list(envfile.problems(path))
     if as_json:
-        typer.echo(json.dumps({"file": str(path), "problems": found}, indent=2))
+        echo_json({"file": str(path), "problems": found})
     else:
         for problem in found:
-            typer.echo(problem)
-        typer.echo(f"{path}: {len(found)} problem{'s' * (len(found) != 1)}" if found else f"{path}: nothing wrong")
+            echo(problem)
+        echo(f"{path}: {len(found)} problem{'s' * (len(found) != 1)}" if found else f"{path}: nothing wrong")
     if found:
         raise typer.Exit(2)
 
@@ -42,11 +42,11 @@ def list_(as_json: AsJson = False) -> None:
     if not rows:
         raise ConfigurationError(f"{folder}: no environments; run this where the folder envs/ is")
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        echo_json(rows)
         return
     width = max(len(row["env"]) for row in rows)
     for row in rows:
-        typer.echo(f"{row['env']:{width}}  {row['board_type']:15} {row['board']}")
+        echo(f"{row['env']:{width}}  {row['board_type']:15} {row['board']}")
 
 
 def _board(path: Path) -> dict[str, str]:

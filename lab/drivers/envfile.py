@@ -16,6 +16,7 @@ from labgrid.factory import target_factory
 from labgrid.resource import Resource
 from labgrid.util.yaml import load
 
+from lab import yamlfile
 from lab.drivers import envwiring
 from lab.drivers.envwiring import Entry
 from lab.errors import ConfigurationError
@@ -144,18 +145,16 @@ def _entries(path: Path, place: str, data: object, own_files: Sequence[str]) -> 
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        with path.open(encoding="utf-8") as file:
-            data = load(file)
+        data = load(yamlfile.text_of(path))
         if not isinstance(data, dict):
             raise ConfigurationError(f"{path}: expected a mapping with `targets:`, got {type(data).__name__}")
         return dict(Config(str(path)).data)  # once more, with its templates filled in
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigurationError(f"{path}{line}: not YAML: {error.problem}") from error
     except (InvalidConfigError, NoConfigFoundError) as error:
         raise ConfigurationError(f"{path}: {error.msg}") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from error
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # e.g. the date 2026-99-99
+        raise yamlfile.not_yaml(path, error) from error
 
 
 def _items(path: Path, place: str, data: object) -> Iterator[tuple[str, dict[str, Any]]]:

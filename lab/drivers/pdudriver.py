@@ -44,6 +44,11 @@ class PDUDriver(EdgePowerDriver, PowerResetMixin):
         self._address = f"http://{host}:{port}"
 
     @property
+    def limit_s(self) -> float:
+        """See `EdgePowerDriver`: connecting and each part of the answer have `timeout`, all of it has this."""
+        return 2 * self.timeout
+
+    @property
     def outlet(self) -> tuple[str, str]:
         """See `EdgePowerDriver`."""
         return str(self.port.pdu), str(self.port.index)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 import yaml
 from attrs import asdict
 from rich.live import Live
+from rich.text import Text
 
 from lab import boards
 from lab.clock import MonotonicRaw
@@ -24,6 +24,7 @@ from lab.power import PowerConfig, Range, Trace, from_env, live, sampling, selft
 from lab.power.display import answer_lines, document, guide_lines, phase_lines, stage_lines, watch_lines
 from lab.power.plots import Event, stacked
 from lab.power.stages import stages
+from lab.shown import echo, echo_json, echo_text, plain_text
 
 app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)
 
@@ -60,7 +61,7 @@ def trace(
             while sampler.alive and (not seconds or time.monotonic() < end_s):
                 time.sleep(min(_REFRESH_S, max(0.0, end_s - time.monotonic()) if seconds else _REFRESH_S))
     except KeyboardInterrupt:
-        typer.echo(f"ended; the trace is in {output}", err=True)
+        echo(f"ended; the trace is in {output}", err=True)
     seen = Trace.open(output)
     _show(seen, seen.span_ns, plot, console, as_json=as_json)
 
@@ -89,11 +90,11 @@ def watch(env: Env, *, wanted: Wanted = Range.ACTIVE) -> None:
     views = ("\n".join(watch_lines(now)) for now in live.watch(config_of(env), wanted, MonotonicRaw(), _REFRESH_S))
     if not sys.stdout.isatty():
         for view in views:
-            typer.echo(view + "\n")
+            echo_text(view + "\n")
         return
     with Live(auto_refresh=False) as screen:
         for view in views:
-            screen.update(view, refresh=True)
+            screen.update(Text(plain_text(view)), refresh=True)
 
 
 @app.command("selftest")
@@ -109,13 +110,17 @@ def selftest_(
     config = config_of(env)
     if zero:
         offsets = selftest.zero(config, MonotonicRaw())
-        lines = yaml.safe_dump({name: {"offset_uv": value} for name, value in offsets.items()}, sort_keys=False)
-        typer.echo(json.dumps(offsets) if as_json else lines.rstrip())
+        if as_json:
+            echo_json(offsets)
+        else:
+            given = {name: {"offset_uv": value} for name, value in offsets.items()}
+            echo_text(yaml.safe_dump(given, sort_keys=False), end="")
         return
     answers = selftest.run(config, MonotonicRaw())
-    typer.echo(
-        json.dumps([asdict(each) for each in answers], indent=2) if as_json else "\n".join(answer_lines(answers))
-    )
+    if as_json:
+        echo_json([asdict(each) for each in answers])
+    else:
+        echo(*answer_lines(answers))
     bad = [answer.rail for answer in answers if not answer.good]
     if bad:
         raise LabStableError(f"{len(bad)} of {len(config.measured)} rails cannot be measured: {', '.join(bad)}")
@@ -146,15 +151,15 @@ def _show(  # what `trace` and `show` have in common
     power = seen.phase(*span)
     moments = _moments(console)
     if as_json:
-        typer.echo(json.dumps(document(power, seen.meta.provenance()), indent=2))
+        echo_json(document(power, seen.meta.provenance()))
     elif as_guide:
-        typer.echo("\n".join(guide_lines(power)))
+        echo(*guide_lines(power))
     else:
-        typer.echo("\n".join(phase_lines(power)))
-        typer.echo(f"{seen.meta.settings}; {'complete' if seen.ended else 'the sampler was killed, or still writes'}")
+        echo(*phase_lines(power))
+        echo(f"{seen.meta.settings}; {'complete' if seen.ended else 'the sampler was killed, or still writes'}")
         boot = stages(seen, moments)
         if boot:
-            typer.echo("\n" + "\n".join(stage_lines(boot)))
+            echo("", *stage_lines(boot))
     if plot is not None:
         try:
             plot.write_text(stacked(seen, [Event(m.t_ns, m.name) for m in moments]) + "\n", encoding="utf-8")

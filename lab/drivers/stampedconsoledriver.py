@@ -15,7 +15,7 @@ from pexpect import TIMEOUT
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Event, Gap, Kind
 from lab.console.spawn import ensure_server
-from lab.console.status import PortInfo
+from lab.console.status import PortInfo, PortStatus
 from lab.errors import ConfigurationError, LabTransientError
 
 RETURN_S = 3.0  # how long an adapter that went away is waited for: a USB device is found again within a second or two
@@ -54,6 +54,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self._client: ConsoleClient | None = None
         self._unread = b""
         self._device = ""
+        self._overruns_before: int = 0
         self.capture: list[Event] = []
         self.info: PortInfo | None = None
 
@@ -95,6 +96,21 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self.capture = []
         self._unread = b""
         self._expect.buffer = b""
+        self._overruns_before = self._overruns()
+
+    def overruns(self) -> int:
+        """How many characters the port's driver has lost since `start_capture`; 0 where it does not count."""
+        return max(0, self._overruns() - self._overruns_before)
+
+    @Driver.check_active
+    def sync(self) -> None:
+        """Wait until the console server has handed on everything that its ports had; it is in `capture` then.
+
+        Raises:
+            LabTransientError: the server does not answer.
+        """
+        self._port_status()  # its answer comes behind what it had read before
+        self.poll(0)
 
     def forget_input(self) -> None:
         """What came so far is nobody's answer; `capture` keeps it."""
@@ -145,6 +161,20 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
                 raise self._lost()
             event = self._next_event(0)
         return b"".join(data)
+
+    def _overruns(self) -> int:
+        status = self._port_status()
+        errors = status.line_errors if status is not None else None
+        return sum((errors or {}).get(name, 0) for name in ("overrun", "buf_overrun"))
+
+    def _port_status(self) -> PortStatus | None:
+        try:
+            client = self._connected()
+            ports = client.status().ports
+        except LabTransientError:
+            self._disconnect()
+            raise
+        return next((port for port in ports if self.info is not None and port.info.name == self.info.name), None)
 
     def _lost(self) -> LabTransientError:
         """What has become of an adapter that went away: whether it is back in time, and as which device."""

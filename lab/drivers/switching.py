@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import attr
+from attrs import define, field, frozen
 from labgrid.driver import Driver
 from labgrid.protocol import PowerProtocol
 from labgrid.step import step
@@ -13,7 +16,26 @@ from lab import statusfiles
 from lab.benchmarks.boot import PowerEdge
 from lab.clock import Clock, MonotonicRaw, utc_now
 from lab.console.runtime import runtime_dir
+from lab.drivers import guarded
+from lab.drivers.guarded import POWER, POWER_LIMIT_S
 from lab.statusfiles import OutletStatus
+
+
+class Switch(Protocol):
+    """A power switch as the strategy uses it.
+
+    Attributes:
+        clock: of the edge. edge: bounds the instant of the last switching; None before the first.
+        driver: what labgrid activates.
+    """
+
+    clock: Clock
+    edge: PowerEdge | None
+
+    @property
+    def driver(self) -> Any: ...
+    def on(self) -> None: ...
+    def off(self) -> None: ...
 
 
 @attr.s(eq=False)
@@ -34,9 +56,19 @@ class EdgePowerDriver(Driver, PowerProtocol):
         self.edge: PowerEdge | None = None
 
     @property
+    def driver(self) -> EdgePowerDriver:
+        """See `Switch`."""
+        return self
+
+    @property
     def outlet(self) -> tuple[str, str]:
         """The switch's name and its outlet."""
         raise NotImplementedError
+
+    @property
+    def limit_s(self) -> float:
+        """How long an order may take."""
+        return POWER_LIMIT_S
 
     def order(self, command: str) -> None:
         """Tell the switch "on" or "off"; returns when it has answered.
@@ -67,19 +99,66 @@ class EdgePowerDriver(Driver, PowerProtocol):
         self.on()
 
     def _switch(self, command: str) -> None:
-        requested_ns, at = self.clock.now_ns(), utc_now().timestamp()
+        self.edge = _Order(self, command, self.clock, self.outlet).give(lambda: self.order(command), self.limit_s)
+
+
+@define(eq=False)
+class ForeignSwitch:
+    """A power driver of labgrid's own or of somebody else's, which keeps no time and knows no limit."""
+
+    driver: Any
+    clock: Clock = field(factory=MonotonicRaw)
+    edge: PowerEdge | None = None
+
+    def on(self) -> None:
+        """See `EdgePowerDriver.on`."""
+        self._switch("on", self.driver.on)
+
+    def off(self) -> None:
+        """See `EdgePowerDriver.off`."""
+        self._switch("off", self.driver.off)
+
+    def _switch(self, command: str, order: Callable[[], None]) -> None:
+        outlet = type(self.driver).__name__, str(self.driver.name or self.driver.target.name)
+        self.edge = _Order(self.driver, command, self.clock, outlet).give(order, POWER_LIMIT_S)
+
+
+def switch_of(driver: Any) -> Switch:
+    """Any driver with labgrid's PowerProtocol as a switch that keeps time and has limits."""
+    return driver if isinstance(driver, EdgePowerDriver) else ForeignSwitch(driver)
+
+
+@frozen
+class _Order:
+    """An order to a driver, "on" or "off", and the outlet that it is for."""
+
+    driver: Any
+    command: str
+    clock: Clock
+    outlet: tuple[str, str]
+
+    def give(self, order: Callable[[], None], limit_s: float) -> PowerEdge:
+        """When it was obeyed; the lab's watchers are told, whatever becomes of it."""
+
+        def obeyed() -> PowerEdge:  # what the limit itself takes stays out of the edge
+            requested_ns = self.clock.now_ns()
+            order()
+            return PowerEdge(requested_ns, self.clock.now_ns())
+
+        began_ns, at = self.clock.now_ns(), utc_now().timestamp()
         done = False
         try:
-            self.order(command)
-            self.edge = PowerEdge(requested_ns, self.clock.now_ns())
+            edge = guarded.call(self.driver, POWER, f"switch {self.command}", obeyed, limit_s)
             done = True
+            return edge
         finally:
-            self._tell(command, at, (self.clock.now_ns() - requested_ns) / 1e9, done=done)
+            _tell(self.outlet, self.command, at, (self.clock.now_ns() - began_ns) / 1e9, done=done)
 
-    def _tell(self, command: str, at: float, duration_s: float, *, done: bool) -> None:
-        folder, (switch, outlet) = runtime_dir() / statusfiles.OUTLETS, self.outlet
-        told = statusfiles.read_all(folder, OutletStatus)
-        before = next((o for o in told if (o.pdu, o.outlet) == (switch, outlet)), None)
-        commands, failures = (before.commands, before.failures) if before else (0, 0)
-        status = OutletStatus(switch, outlet, command, at, duration_s, commands + 1, failures + (not done))
-        statusfiles.write(folder, f"{switch}/{outlet}", status)
+
+def _tell(place: tuple[str, str], command: str, at: float, duration_s: float, *, done: bool) -> None:
+    folder, (switch, outlet) = runtime_dir() / statusfiles.OUTLETS, place
+    told = statusfiles.read_all(folder, OutletStatus)
+    before = next((o for o in told if (o.pdu, o.outlet) == (switch, outlet)), None)
+    commands, failures = (before.commands, before.failures) if before else (0, 0)
+    status = OutletStatus(switch, outlet, command, at, duration_s, commands + 1, failures + (not done))
+    statusfiles.write(folder, f"{switch}/{outlet}", status)

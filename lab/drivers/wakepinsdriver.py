@@ -13,6 +13,8 @@ from labgrid.step import step
 
 from lab.boards import WAKE_SOURCES
 from lab.clock import Clock, MonotonicRaw
+from lab.drivers import guarded
+from lab.drivers.guarded import SWITCH_LIMIT_S, WAKE_PIN
 from lab.errors import ConfigurationError
 
 
@@ -34,10 +36,12 @@ class WakePinsDriver(Driver):
     Args:
         pins (dict): wake-up source ("gpio", "can") -> name of the driver of its output
         pulse (float): seconds until the output is deasserted again
+        timeout (float): seconds until an output must have answered
     """
 
     pins: dict[str, str] = attr.ib(validator=_pins)
     pulse: float = attr.ib(default=0.05, validator=attr.validators.instance_of(float))
+    timeout: float = attr.ib(default=SWITCH_LIMIT_S, validator=attr.validators.instance_of(float))
 
     def __attrs_post_init__(self) -> None:
         self.bindings = {source: Driver.NamedBinding(DigitalOutputProtocol) for source in self.pins}
@@ -52,11 +56,18 @@ class WakePinsDriver(Driver):
         """Assert the source's output, and deassert it after `pulse` seconds.
 
         Returns: the clock just before the output was asked for, and when it had answered (ns).
+
+        Raises:
+            LabError: the output does not obey (`wake_pin_timeout`, `wake_pin_unreachable` …).
         """
         output: Any = getattr(self, source)
-        requested_ns = self.clock.now_ns()
-        output.set(True)
-        acknowledged_ns = self.clock.now_ns()
+
+        def asserted() -> tuple[int, int]:  # the limit's own time stays out of the edge
+            requested_ns = self.clock.now_ns()
+            output.set(True)
+            return requested_ns, self.clock.now_ns()
+
+        edge = guarded.call(output, WAKE_PIN, f"assert {source}", asserted, self.timeout)
         time.sleep(self.pulse)
-        output.set(False)
-        return requested_ns, acknowledged_ns
+        guarded.call(output, WAKE_PIN, f"deassert {source}", lambda: output.set(False), self.timeout)
+        return edge

@@ -12,6 +12,7 @@ from lab.errors import BoardlabError
 from lab.farm import suites
 from lab.farm import units as unit_files
 from lab.farm.config import Farm, load
+from lab.shown import echo
 
 app = typer.Typer(help="A lab host: farm.yaml, checked, and made into systemd units.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The host's farm.yaml.")]
@@ -23,10 +24,14 @@ def check(file: File) -> None:
     farm = load(file)
     found = problems(farm)
     for problem in found:
-        typer.echo(f"{file}: {problem}")
+        echo(f"{file}: {problem}")
     if found:
         raise typer.Exit(2)
-    typer.echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
+    echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
+    echo(
+        f"BEWARE: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
+        f"lets only {farm.user} reach it: farm/nftables/boardlab-pdudaemon.nft, see docs/farm.md"
+    )
 
 
 @app.command()
@@ -40,7 +45,7 @@ def units(
 ) -> None:
     """Write the systemd units of a farm.yaml; then: systemctl daemon-reload, and enable them."""
     for path in unit_files.write(unit_files.units(load(file), str(installed)), output):
-        typer.echo(str(path))
+        echo(str(path))
 
 
 def problems(farm: Farm) -> list[str]:

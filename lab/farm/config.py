@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import cattrs
-import yaml
 from attrs import Factory, field, frozen, validators
 from cattrs.v import format_exception
 
+from lab import yamlfile
 from lab.errors import ConfigurationError
+from lab.redaction import redacted
 
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
@@ -35,7 +36,18 @@ def _absolute(_instance: object, attribute: Any, value: str) -> None:
 
 def _word(_instance: object, attribute: Any, value: str) -> None:
     if any(c.isspace() or c in "%\"'\\$;" for c in value):
-        raise ValueError(f"{attribute.name}: {value!r}: no blanks, quotes, $, ; and %, as it stands in a unit file")
+        raise ValueError(
+            f"{attribute.name}: {redacted(value)!r}: no blanks, quotes, $, ; and %, as it stands in a unit file"
+        )
+
+
+def _public(_instance: object, attribute: Any, value: str) -> None:
+    """A unit's environment is everybody's to read (`systemctl show`)."""
+    if redacted(value) != value:
+        raise ValueError(
+            f"{attribute.name}: {redacted(value)!r}: no password here, since every user can read a unit's environment; "
+            "put it into a file of the service user: add ?passfile=/var/lib/boardlab/pgpass (libpq's ~/.pgpass)"
+        )
 
 
 @frozen
@@ -114,7 +126,7 @@ class Farm:
     user: str = field(default="boardlab", validator=_word)
     directory: str = field(default="/srv/boardlab", validator=_absolute)
     program: str = field(default="/srv/boardlab/.venv/bin/lab", validator=_absolute)
-    database: str = field(default="sqlite:////var/lib/boardlab/results.db", validator=_word)
+    database: str = field(default="sqlite:////var/lib/boardlab/results.db", validator=[_word, _public])
     state: str = field(default="boardlab", validator=_name)
     runtime: str = field(default="boardlab", validator=_name)
     coordinator: str = field(default="", validator=_word)
@@ -136,12 +148,7 @@ def load(path: Path) -> Farm:
     Raises:
         ConfigurationError: it cannot be read, or has an unknown key or a wrong value.
     """
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error}; start from farm/farm.yaml") from error
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    data = yamlfile.load(path, "start from farm/farm.yaml") or {}
     if not isinstance(data, dict):
         raise ConfigurationError(f"{path}: expected keys and values, as in farm/farm.yaml; got {type(data).__name__}")
     converter = cattrs.Converter(forbid_extra_keys=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final, TextIO
+from typing import Annotated, Final
 
 import typer
 from attrs import frozen
@@ -32,6 +31,7 @@ from lab.errors import ConfigurationError
 from lab.farm import config, suites
 from lab.farm.config import Farm
 from lab.results.watch import Watcher, watch
+from lab.shown import echo, log_to
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9870"
 SWITCH_S: Final = 0.0005  # a scrape must not wait for threads that render or read: a tenth of Python's own interval
@@ -128,20 +128,20 @@ def exporter(
     protection = load(config_file) if config_file else None
     host, port = address(listen or from_farm.listen)
     check_address(host, protection)
-    _log_to(sys.stderr)
+    log_to(sys.stderr)
     database = db or (host_config.database if host_config else None)
     asked = sources(watch(database), runtime or runtime_dir(), host_config, interval, MonotonicRaw())
     server = Server(host, port, asked.exposition(), protection)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: server.shutdown())
     sys.setswitchinterval(SWITCH_S)
     asked.start()
-    typer.echo(f"serving {server.url}")
+    echo(f"serving {server.url}")
     try:
         server.serve_forever()
-    except KeyboardInterrupt:
-        typer.echo("ending")
+        echo("ending")
     finally:
-        server.server_close()
+        server.close()
         asked.stop()
 
 
@@ -155,7 +155,3 @@ def address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ConfigurationError(f"--listen {text}: expected ADDRESS:PORT, e.g. {DEFAULT_LISTEN} or [::1]:9870")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _log_to(stream: TextIO) -> None:
-    logging.basicConfig(level=logging.INFO, stream=stream, format="%(levelname)s %(message)s")

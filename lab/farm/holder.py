@@ -9,6 +9,7 @@ from typing import Final
 
 PROC: Final = Path("/proc")
 _START: Final = 19  # of starttime among the fields after the command's name, proc(5)
+_PARTS: Final = 4  # of a holder
 
 
 def me(proc: Path = PROC) -> str:
@@ -18,8 +19,8 @@ def me(proc: Path = PROC) -> str:
 
 def gone(holder: str, proc: Path = PROC) -> bool | None:
     """Whether a holder has died: its host booted again, or its process is no more. None: it is another host's."""
-    host, boot, pid, start = holder.rsplit("/", 3)
-    if host != socket.gethostname():
+    host, boot, pid, start = holder.rsplit("/", 3) if holder.count("/") >= _PARTS - 1 else ("", "", "", "")
+    if host != socket.gethostname() or not pid.isdecimal():
         return None
     return boot != _boot(proc) or start != _start(int(pid), proc)
 

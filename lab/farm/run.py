@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +14,12 @@ from lab.farm import holder, suites
 from lab.farm.runner import Place, Runner
 from lab.results import open_store
 from lab.results.jobs import Job, JobBook, Order
+from lab.run.plans import MOST_CYCLES
+from lab.shown import echo, log_to
 
 LAST_ID = 2**31 - 1  # of the databases' integers
+LONGEST_WAIT_S = 30 * 86_400.0
+DEFAULT_SUITE = "boot"
 
 app = typer.Typer(help="Measure a board: one job at a time, resumable after any interruption.")
 
@@ -25,15 +28,19 @@ app = typer.Typer(help="Measure a board: one job at a time, resumable after any 
 def run(
     *,
     suite: Annotated[
-        str,
-        typer.Option(metavar="NAME[,NAME]", help="What to measure: boot, power, sections; guide is all of them."),
-    ] = "boot",
+        str | None,
+        typer.Option(
+            metavar="NAME[,NAME]", help="What to measure: boot, power, sections; guide is all of them [default: boot]."
+        ),
+    ] = None,
     env: Annotated[
         str | None,
         typer.Option(metavar="NAME", envvar="LAB_ENV", help="The board's environment, as of pytest --lg-env."),
     ] = None,
     release: Annotated[str, typer.Option(metavar="R", help="Release of the software on the board.")] = "",
-    cycles: Annotated[int | None, typer.Option(min=1, metavar="N", help="Power cycles [default: the suite's]")] = None,
+    cycles: Annotated[
+        int | None, typer.Option(min=1, max=MOST_CYCLES, metavar="N", help="Power cycles [default: the suite's]")
+    ] = None,
     resume: Annotated[
         int | None,
         typer.Option(metavar="ID", min=1, max=LAST_ID, help="Go on with a job that was interrupted or failed."),
@@ -43,7 +50,10 @@ def run(
         typer.Option("--continue", help="Go on with the last such job if it was interrupted, else begin a new one."),
     ] = False,
     wait: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="How long to wait for a board that another job has.")
+        float,
+        typer.Option(
+            min=0.0, max=LONGEST_WAIT_S, metavar="S", help="How long to wait for a board that another job has."
+        ),
     ] = 0.0,
     tests: Annotated[Path, typer.Option(metavar="DIR", help="The folder with the suites.")] = Path("tests_perf"),
     db: Annotated[
@@ -51,19 +61,40 @@ def run(
     ] = None,
 ) -> None:
     """Measure a board, and keep others from measuring it meanwhile."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
+    log_to(sys.stderr)
     folder = Path.cwd()
     place = Place(folder, (folder / tests).absolute(), db)
-    if resume is not None and (release or cycles is not None or go_on):
-        raise ConfigurationError(
-            "--resume goes on with the job's own order; leave out --release, --cycles, --continue"
-        )
+    if resume is not None and go_on:
+        raise ConfigurationError("--resume names the job, --continue looks for it: give one of them")
     with open_store(db) as store:
         book = JobBook(store, holder.me(), holder.gone)
-        job = book.take_up(resume) if resume is not None else _begin(book, place, suite, env, release, cycles, go_on)
-        typer.echo(f"job {job.id}: {','.join(job.suites)} on {job.board}, results in {store.url}")
-        code = Runner(book, place, typer.echo).run(job, wait)
+        if resume is None:
+            job = _begin(book, place, suite or DEFAULT_SUITE, env, release, cycles, go_on)
+        else:
+            _same_order(book.job(resume), suite, release, cycles)
+            job = book.take_up(resume)
+        echo(f"job {job.id}: {','.join(job.suites)} on {job.board}, results in {store.url}")
+        code = Runner(book, place, echo).run(job, wait)
     raise typer.Exit(code)
+
+
+def _same_order(job: Job, suite: str | None, release: str, cycles: int | None) -> None:
+    """A job has one order: what the options say beside `--resume` is what it has already."""
+    given = {
+        "--suite": ",".join(suites.expand(suite.split(","))) if suite else None,
+        "--release": release or None,
+        "--cycles": cycles,
+    }
+    has = {"--suite": ",".join(job.suites), "--release": job.release or None, "--cycles": job.cycles}
+    wrong = [
+        f"{option} {value} (it has {has[option] if has[option] is not None else 'none'})"
+        for option, value in given.items()
+        if value is not None and value != has[option]
+    ]
+    if wrong:
+        raise ConfigurationError(
+            f"job {job.id} was begun with another order: {', '.join(wrong)}. Leave that out, or start a new job"
+        )
 
 
 def _begin(

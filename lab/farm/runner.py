@@ -7,6 +7,7 @@ with its run after an interruption.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from attrs import define, field, frozen
 from lab.errors import BoardlabError, LabStableError
 from lab.farm import suites
 from lab.results.jobs import HEARTBEAT_S, Job, JobBook, JobState
+from lab.results.location import DATABASE_VARIABLE
 
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
 INTERRUPTED: Final = 130
@@ -37,7 +39,7 @@ class Place:
     """Where pytest is started.
 
     Attributes:
-        tests: the folder with the suites. database: as `--lab-db`, or None.
+        tests: the folder with the suites. database: as `--db`, or None.
     """
 
     folder: Path
@@ -106,14 +108,18 @@ class Runner:
             if code in {INTERRUPTED, _USAGE}:
                 return INTERRUPTED if code == INTERRUPTED else USAGE
             worst = max(worst, code)
-            if code != _OK and self.book.unfinished_run(job) is not None:
+            if code != _OK and self._unfinished(job) is not None:
                 return worst  # so that the job goes on with this suite
             job = self.book.next_suite(job.id)
         return worst
 
     def _pytest(self, job: Job, suite: str) -> int:
         process = subprocess.Popen(
-            self._command(job, suite), cwd=self.place.folder, stdin=subprocess.DEVNULL, start_new_session=True
+            self._command(job, suite),
+            cwd=self.place.folder,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
         self._child = process
         try:
@@ -153,9 +159,7 @@ class Runner:
         # When this process is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
         words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
         words += ["--lg-env", job.env, *map(str, suites.files(self.place.tests, suite))]
-        if self.place.database is not None:
-            words += ["--lab-db", self.place.database]
-        unfinished = self.book.unfinished_run(job)
+        unfinished = self._unfinished(job)
         if unfinished is not None:
             self.say(f"going on with run {unfinished}")
             return [*words, "--resume", str(unfinished)]
@@ -164,6 +168,13 @@ class Runner:
         if job.cycles is not None:
             words += ["--cycles", str(job.cycles)]
         return words
+
+    def _environment(self) -> dict[str, str]:
+        """With the database, whose URL may hold a password: every user can read a command line, and not this."""
+        return {**os.environ, **({} if self.place.database is None else {DATABASE_VARIABLE: self.place.database})}
+
+    def _unfinished(self, job: Job) -> int | None:
+        return self.book.unfinished_run(job, suites.kind(job.suites[job.done]))
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

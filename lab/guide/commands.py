@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from lab.guide import export, reading, rulebook, show, trend
 from lab.guide import sheet as sheets
 from lab.guide.rulebook import Severity
 from lab.guide.sheet import Sheet
+from lab.shown import echo, echo_json, echo_text
 
 app = typer.Typer(help="Performance guides: read, check, compare, write.", no_args_is_help=True)
 
@@ -46,7 +46,7 @@ def read(
         objects = [export.guide(sheet) for sheet in read_sheets]
         _print_json(objects[0] if len(files) == 1 and objects else objects)
     elif as_csv:
-        typer.echo(export.to_csv(read_sheets), nl=False)
+        echo_text(export.to_csv(read_sheets), end="")
     else:
         for sheet in read_sheets:
             _print(show.guide(sheet))
@@ -160,13 +160,11 @@ def import_command(
     with open_store(db) as store:
         for done in importing.import_guide(store, file, release, board, utc_now()):
             what = f"{done.samples} number{'s' * (done.samples != 1)}" if done.is_new else "imported already"
-            typer.echo(f"run {done.run_id}: {done.board}, release {release}: {what}")
+            echo(f"run {done.run_id}: {done.board}, release {release}: {what}")
         if done.unattributed:
-            typer.echo(
-                f"{file}: {done.unattributed} cells of short rows belong to no board and were left out", err=True
-            )
+            echo(f"{file}: {done.unattributed} cells of short rows belong to no board and were left out", err=True)
         if done.nameless:
-            typer.echo(
+            echo(
                 f"{file}: {done.nameless} cells of tables without a board were left out; say whose they are with --board",
                 err=True,
             )
@@ -201,7 +199,7 @@ def write(
             raise ConfigurationError(f"--view {view}: there are: {', '.join(writing.View)}")
         forms = [form] if form else list(Format)
         for path in writing.write(store, release, board or [], folder, forms, writing.View(view)):
-            typer.echo(path)
+            echo(str(path))
 
 
 def _parameter(text: str) -> tuple[str, str]:
@@ -226,14 +224,14 @@ def _finish(read_sheets: Sequence[Sheet], errors: Sequence[ConfigurationError]) 
     """Say what was not read."""
     for sheet in read_sheets:
         for part in sheet.guide.unread:
-            typer.echo(f"{sheet.guide.path}:{part.line}: not read: {part.reason}", err=True)
+            echo(f"{sheet.guide.path}:{part.line}: not read: {part.reason}", err=True)
     if errors:
         raise ConfigurationError("; ".join(str(error) for error in errors))
 
 
 def _print(lines: Iterable[str]) -> None:
-    typer.echo("\n".join(lines))
+    echo(*lines)
 
 
 def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=1, ensure_ascii=False))
+    echo_json(value, indent=1)

@@ -21,6 +21,7 @@ from lab.results.figures import guide_cell
 from lab.results.overview import Overview, attempts_of, overview
 from lab.results.records import Attempt, Run
 from lab.results.store import Store, open_store
+from lab.shown import plain_bytes
 
 _EXCERPT_LINES = 6
 
@@ -177,7 +178,7 @@ def _excerpt(store: Store, attempts: Sequence[Attempt], measurement: Measurement
                 and window[1] is not None
             ):
                 data = logs.console_log(store.artifacts, attempt)[window[0] or 0 : window[1]]
-                return "\n".join(logs.readable(data).splitlines()[-_EXCERPT_LINES:])
+                return "\n".join(map(plain_bytes, data.splitlines()[-_EXCERPT_LINES:]))
     return ""
 
 

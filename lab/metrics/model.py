@@ -12,11 +12,18 @@ from attrs import field, frozen, validators
 class Flag(enum.StrEnum):
     """What could not be verified about a number, or what disturbed it. A flag never changes the value."""
 
-    MEDIUM_UNVERIFIED = "medium_unverified"  # fewer than two sources named the medium, none another one
+    MEDIUM_UNVERIFIED = "medium_unverified"  # fewer than two sources named the medium, or the root file system did not
+    BOARD_UNVERIFIED = "board_unverified"  # nothing said which board it is
     MODE_UNVERIFIED = "mode_unverified"  # nothing names the low-power mode that was reached, and nothing another one
-    OFF_UNVERIFIED = "off_unverified"  # the board did not answer, but its silence was not long enough to be sure
-    CLOCK_DISAGREES = "clock_disagrees"  # the kernel's printk times and the host's stamps drift apart
-    CONSOLE_OVERRUN = "console_overrun"  # the kernel's tty driver counted lost bytes
+    OFF_UNVERIFIED = "off_unverified"  # the board was silent already before it was switched off, so nothing proved it
+    CLOCK_DISAGREES = "clock_disagrees"  # the kernel's printk times and the host's stamps drift apart, or step; or bytes came too soon
+    CONSOLE_OVERRUN = "console_overrun"  # the kernel's tty driver counted lost bytes, or the text shows that some are
+    PROMPT_REPEATED = "prompt_repeated"  # something else looked like the prompt, or came behind it
+    PROMPT_UNVERIFIED = "prompt_unverified"  # nobody answered a carriage return there, and nothing else came
+    KERNEL_ERRORS = (
+        "kernel_errors"  # the log shows trouble that the boot survived; lines and counts are in the attempt
+    )
+    UNCERTAIN = "uncertain"  # the ± is beyond half of the number; others of its kind are averaged without it
     POWER_GAP = "power_gap"  # samples of a rail are missing
     POWER_NACK = "power_nack"  # a sensor did not answer now and then
     POWER_STUCK = "power_stuck"  # a sensor repeats itself

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.errors import TestStableError
-from lab.metrics.model import Sample, Summary
+from lab.metrics.model import Flag, Sample, Summary
 
 _NORMAL: Final = statistics.NormalDist().inv_cdf(0.975)
 # For 1 to 30 degrees of freedom; any table of Student's t has them to fewer places.
@@ -20,7 +20,7 @@ _T95: Final = (
 
 
 def summarise(samples: Sequence[Sample]) -> Summary:
-    """Summary of at least one sample.
+    """Summary of at least one sample. Those that are flagged `uncertain` are left out while there are others.
 
     The 95th percentile is interpolated between order statistics (type 7 of Hyndman & Fan 1996, numpy's default).
 
@@ -29,6 +29,7 @@ def summarise(samples: Sequence[Sample]) -> Summary:
     """
     if not samples:
         raise TestStableError("no samples to summarise: every cycle failed or none was run")
+    samples = [s for s in samples if Flag.UNCERTAIN not in s.flags] or samples
     values = sorted(s.value for s in samples)
     n = len(values)
     std = statistics.stdev(values) if n > 1 else 0.0

@@ -11,7 +11,7 @@ from lab.power.live import Now
 from lab.power.model import PhasePower, RailPower
 from lab.power.selftest import Answer
 from lab.power.stages import StagePower
-from lab.results.figures import table
+from lab.shown import table
 
 NA = "n/a"
 

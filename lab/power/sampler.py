@@ -29,6 +29,7 @@ from lab.power.model import Range
 from lab.power.recorder import Recorder
 from lab.power.scribe import Scribe
 from lab.power.sensors import open_sensor
+from lab.shown import plain_text
 
 EXIT_LAB, EXIT_CONFIGURATION = 1, 2
 READY: Final = b"ready\n"
@@ -107,7 +108,7 @@ def main() -> int:
     try:
         record(PowerConfig.loads(_line()), given.range, given.trace)
     except BoardlabError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{plain_text(str(error))}\n")
         return EXIT_CONFIGURATION if isinstance(error, ConfigurationError) else EXIT_LAB
     return 0
 

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
@@ -18,7 +18,10 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 from lab.boards import BoardType
 from lab.clock import MonotonicRaw
 from lab.drivers import envfile
+from lab.drivers.guarded import ACTIVATE_LIMIT_S
+from lab.drivers.timelimit import within
 from lab.errors import BoardlabError, ConfigurationError
+from lab.pytest_plugin import resuming
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.hint import hint
 from lab.pytest_plugin.kinds import MEASURERS
@@ -31,11 +34,20 @@ from lab.pytest_plugin.runs import (
     summarise_run,
     writer,
 )
-from lab.results import Run, open_store, plan_differences
+from lab.results import open_store
 from lab.run.bootrun import BootRun
+from lab.run.plans import MOST_CYCLES, MOST_SLEEP_S
 from lab.run.progress import Progress
+from lab.shown import plain_text
 
 RUN_KEY = MeasurerKey()
+LIMITS: Final = {
+    "cycles": (1, MOST_CYCLES),
+    "sleep": (1, MOST_SLEEP_S),
+    "retries": (0, 1000),
+    "resume": (1, 2**31 - 1),  # of the databases' integers
+}
+LONGEST_NUMBER: Final = 24
 
 
 def configure(config: pytest.Config) -> None:
@@ -52,25 +64,25 @@ def configure(config: pytest.Config) -> None:
         envfile.check(path)
         _check_options(config)
     except BoardlabError as error:
-        raise pytest.UsageError(str(error)) from error
+        raise pytest.UsageError(plain_text(str(error))) from error
     config.option.lg_env = str(path)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     env = session.config.stash[LABGRID_ENV_KEY]
     try:
-        target = env.get_target()
+        target = within(ACTIVATE_LIMIT_S, env.get_target)  # a RemotePlace asks its coordinator
         strategy = target.get_strategy()
     except Exception as error:
         message = getattr(error, "msg", None) or str(error)
-        raise pytest.UsageError(f"{env.config_file}: {message}{hint(env)}") from error
+        raise pytest.UsageError(plain_text(f"{env.config_file}: {message}{hint(env)}")) from error
     config = session.config
     config.stash[STRATEGY_KEY] = strategy
     try:
         config.stash[STORE_KEY] = open_store(config.option.lab_db)
         config.stash[MEDIA_KEY] = _media(config, strategy.type)
     except BoardlabError as error:
-        raise pytest.UsageError(str(error)) from error
+        raise pytest.UsageError(plain_text(str(error))) from error
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -103,7 +115,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     try:
         config.stash[STRATEGY_KEY].check_lab()
     except BoardlabError as error:
-        raise pytest.UsageError(f"{error}{hint(config.stash[LABGRID_ENV_KEY])}") from error
+        raise pytest.UsageError(plain_text(f"{error}{hint(config.stash[LABGRID_ENV_KEY])}")) from error
 
 
 @pytest.fixture(scope="session")
@@ -126,8 +138,6 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     if config.option.init:
         plan["init"] = config.option.init
     run = open_run(config, strategy, "boot", plan)
-    if config.option.resume is not None:
-        _same_plan(run, config)
     progress = Progress(writer(config), clock, total=0)
     boot_run = BootRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
@@ -136,7 +146,7 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
 
 def _media(config: pytest.Config, board_type: BoardType) -> list[str]:
     if config.option.resume is not None:
-        return list(config.stash[STORE_KEY].run(config.option.resume).plan.get("media", []))
+        return list(resuming.resumable(config, config.stash[STORE_KEY]).plan.get("media", []))
     chosen = _chosen(config)
     for name in chosen:
         if name not in board_type.media:
@@ -149,24 +159,16 @@ def _chosen(config: pytest.Config) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _same_plan(run: Run, config: pytest.Config) -> None:
-    wanted = dict(run.plan)
-    if config.option.cycles is not None:
-        wanted["cycles"] = config.option.cycles
-    if config.option.medium:
-        wanted["media"] = _chosen(config)
-    if config.option.init:
-        wanted["init"] = config.option.init
-    differences = plan_differences(run.plan, wanted)
-    if differences:
-        raise ConfigurationError(f"--resume goes on with the run's own plan: {'; '.join(differences)}; leave it out")
-
-
 def _check_options(config: pytest.Config) -> None:
-    if config.option.cycles is not None and config.option.cycles < 1:
-        raise ConfigurationError(f"--cycles {config.option.cycles}: at least 1")
+    for option, (least, most) in LIMITS.items():
+        value = getattr(config.option, option, None)
+        if value is not None and not least <= value <= most:
+            raise ConfigurationError(f"--{option} {_shown(value)}: a whole number from {least} to {most}")
     init = config.option.init
     if init is not None and not re.fullmatch(r"/[\w./+-]+", init):
         raise ConfigurationError(f"--init {init!r}: the path of a program on the board, e.g. /bin/sh")
-    if config.option.retries < 0:
-        raise ConfigurationError(f"--retries {config.option.retries}: 0 or more")
+
+
+def _shown(number: int) -> str:
+    text = str(number)
+    return text if len(text) <= LONGEST_NUMBER else f"{text[:LONGEST_NUMBER]}…"

@@ -12,6 +12,7 @@ from lab.errors import BoardlabError
 from lab.pytest_plugin.runs import record_samples, writer
 from lab.results import Run, Store
 from lab.results.records import RunStatus
+from lab.shown import plain_text
 
 
 class CycleRun(Protocol):
@@ -53,7 +54,7 @@ class CycleMeasurer:
             self.cycle_run.measure(item)
         except BoardlabError as error:
             self.failed = True
-            pytest.fail(f"[{error.failure}, fault: {error.fault}] {error}", pytrace=False)
+            pytest.fail(plain_text(f"[{error.failure}, fault: {error.fault}] {error}"), pytrace=False)
 
     def pending(self, item: str) -> list[int]:
         """Cycles without a sample."""
@@ -82,7 +83,7 @@ def session_of(
     try:
         measurer = begin(config, strategy)
     except BoardlabError as error:
-        pytest.exit(f"error: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
+        pytest.exit(plain_text(f"error: {error}"), returncode=int(pytest.ExitCode.USAGE_ERROR))
     config.stash[key] = measurer
     write = writer(config)
     write(f"run {measurer.run.id} on {strategy.board} ({strategy.type.title}), results in {measurer.store.url}")

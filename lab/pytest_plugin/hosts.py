@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
-from labgrid.driver.exception import ExecutionError
-from pexpect import EOF, TIMEOUT
 
-from lab.errors import BoardTransientError, LabTransientError
+from lab.drivers import guarded
+from lab.drivers.guarded import GRACE_S, SHELL, TESTER, UBOOT, Kind
+from lab.errors import BoardlabError, BoardTransientError, LabTransientError
 from lab.run.session import Ended
+
+_NO_ANSWER: Final = frozenset({"timeout", "failed", "unreachable"})
 
 
 def _nothing() -> None: ...
@@ -22,7 +24,7 @@ class LabgridHost:
 
     Attributes:
         name: how messages call it.
-        error: raised when it does not answer.
+        error: whose fault it is when it does not answer.
         is_shell: a POSIX shell, whose output may hold any bytes; else U-Boot's prompt.
         lost_hook: called when it does not answer; its state is not known from then on.
     """
@@ -38,15 +40,28 @@ class LabgridHost:
 
         Raises:
             BoardTransientError, LabTransientError: it did not end in time, or the answer came in pieces.
+            BoardlabError: the driver failed otherwise, see `lab.drivers.guarded`.
         """
         more = {"codec": "utf-8", "decodeerrors": "replace"} if self.is_shell else {}
-        try:
+
+        def run() -> Ended:
             stdout, stderr, status = self.driver.run(command, timeout=timeout_s, **more)
-        except (TIMEOUT, EOF, ExecutionError, ValueError) as error:
+            return Ended([*stdout, *stderr], status)
+
+        try:
+            return guarded.call(self.driver, self._kind, f"`{command}` on {self.name}", run, timeout_s + GRACE_S)
+        except BoardlabError as error:
             self.lost_hook()
-            raise self.error(
-                f"`{command}` did not end on {self.name} within {timeout_s:g} s, or its answer came in pieces "
-                f"({type(error).__name__}); the board is power-cycled before the next try",
+            if self._kind is TESTER or error.failure.removeprefix(f"{self._kind.name}_") not in _NO_ANSWER:
+                raise
+            raise BoardTransientError(
+                f"`{command}` did not end on {self.name} within {timeout_s:g} s, or its answer came in pieces; the board "
+                f"is power-cycled before the next try. {error}",
                 failure="command_timeout",
             ) from error
-        return Ended([*stdout, *stderr], status)
+
+    @property
+    def _kind(self) -> Kind:
+        if issubclass(self.error, LabTransientError):
+            return TESTER
+        return SHELL if self.is_shell else UBOOT

@@ -11,6 +11,7 @@ import pytest
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, Plan, check_plan
 from lab.clock import MonotonicRaw
 from lab.errors import BoardlabError, ConfigurationError
+from lab.pytest_plugin import resuming
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
@@ -21,9 +22,9 @@ from lab.pytest_plugin.runs import (
     summarise_run,
     writer,
 )
-from lab.results import plan_differences
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
+from lab.shown import plain_text
 
 DEFAULT_WAKE, DEFAULT_SLEEP_S = "uart", 5
 POWER_SLEEP_S = 15  # with rails: their sensors average over more than a second, and some of that make a mean
@@ -38,7 +39,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     try:
         config.stash[MODES_KEY] = _modes(config, config.stash[STRATEGY_KEY])
     except BoardlabError as error:
-        raise pytest.UsageError(str(error)) from error
+        raise pytest.UsageError(plain_text(str(error))) from error
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -67,12 +68,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     store, clock = config.stash[STORE_KEY], MonotonicRaw()
-    plan = _plan(config, strategy)
-    run = open_run(config, strategy, KIND, plan)
-    asked = {key: value for key, value in plan.items() if _given(config, key)}
-    differences = plan_differences(run.plan, {**run.plan, **asked})
-    if differences:
-        raise ConfigurationError(f"--resume goes on with the run's own plan: {'; '.join(differences)}; leave it out")
+    run = open_run(config, strategy, KIND, _plan(config, strategy))
     progress = Progress(writer(config), clock, total=0)
     low_power_run = LowPowerRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
     progress.total = sum(len(low_power_run.pending(mode)) for mode in run.plan["modes"])
@@ -95,25 +91,11 @@ def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
     }
 
 
-def _given(config: pytest.Config, key: str) -> bool:
-    options = {
-        "cycles": "cycles",
-        "modes": "mode",
-        "wake": "wake",
-        "sleep_s": "sleep",
-        "medium": "medium",
-        "energy": "energy",
-    }
-    return config.getoption(options[key]) not in (None, False)
-
-
 def _modes(config: pytest.Config, strategy: Any) -> list[str]:
     """The modes to measure: those asked for, which the board must have; else all that the env can wake it from."""
     option = config.option
     if option.resume is not None:
-        return list(config.stash[STORE_KEY].run(option.resume).plan.get("modes", []))
-    if option.sleep is not None and option.sleep < 1:
-        raise ConfigurationError(f"--sleep {option.sleep}: at least 1 second")
+        return list(resuming.resumable(config, config.stash[STORE_KEY]).plan.get("modes", []))
     asked = list(dict.fromkeys(name for given in option.mode or [] for name in given.split(",")))
     pins = strategy.wake_pins.pins if strategy.wake_pins is not None else {}
     possible = [mode for mode in strategy.type.sleep if mode != PARTIAL_IO or CAN in pins]

@@ -11,10 +11,13 @@ import pytest
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.clock import MonotonicRaw
-from lab.errors import BoardlabError, ConfigurationError
+from lab.errors import BoardlabError
+from lab.pytest_plugin import resuming
+from lab.redaction import redacted
 from lab.results import Run, Store
 from lab.results.format import summary_lines
 from lab.run.provenance import collect
+from lab.shown import plain, plain_text
 
 DEFAULT_CYCLES = 20  # as the performance guide has it
 
@@ -27,14 +30,13 @@ def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, ob
     """The session's run: a new one of this kind and plan, or the one to be resumed.
 
     Raises:
-        ConfigurationError: the run to be resumed is of another board.
+        ConfigurationError: the run to be resumed is of another board, release or plan.
     """
     store = config.stash[STORE_KEY]
     env = config.stash[LABGRID_ENV_KEY]
     if config.option.resume is not None:
-        run = store.reopen_run(config.option.resume)
-        _same_board(run, strategy)
-        return run
+        resuming.check(resuming.resumable(config, store), config, strategy)
+        return store.reopen_run(config.option.resume)
     release = config.option.release or env.config.get_option("release", "unreleased")
     images = {name: Path(env.config.get_image_path(name)) for name in env.config.get_images()}
     return store.begin_run(
@@ -62,15 +64,15 @@ def summarise_run(terminalreporter: Any, config: pytest.Config, title: str, run_
         run = store.run(run_id)
         terminalreporter.section(f"{title}, run {run_id}: {run.status}")
         for line in summary_lines(store, run_id):
-            terminalreporter.write_line(line)
+            terminalreporter.write_line(plain(line))
     except BoardlabError as error:
-        terminalreporter.write_line(f"error: {error}", red=True)
+        terminalreporter.write_line(plain_text(f"error: {error}"), red=True)
         return
-    where = f" --db {config.option.lab_db}" if config.option.lab_db else ""
+    where = f" --db {redacted(config.option.lab_db)}" if config.option.lab_db else ""
     terminalreporter.write_line(f"report: lab report {run_id}{where}")
     terminalreporter.write_line(f"evidence: lab results show {run_id} --log{where}")
     if run.status != "completed":
-        where = f" --lab-db {config.option.lab_db}" if config.option.lab_db else ""
+        where = f" --lab-db {redacted(config.option.lab_db)}" if config.option.lab_db else ""
         terminalreporter.write_line(f"go on with: pytest --lg-env {config.option.lg_env} --resume {run_id}{where}")
 
 
@@ -91,15 +93,7 @@ def writer(config: pytest.Config) -> Callable[[str], None]:
     def write(line: str) -> None:
         with capture.global_and_fixture_disabled() if capture else nullcontext():
             terminal.ensure_newline()
-            terminal.write_line(line)
+            terminal.write_line(plain_text(line))
             terminal.flush()
 
     return write
-
-
-def _same_board(run: Run, strategy: Any) -> None:
-    if (run.board_type, run.board) != (strategy.type.name, strategy.board):
-        raise ConfigurationError(
-            f"run {run.id} is of board {run.board} ({run.board_type}), the env is of {strategy.board} "
-            f"({strategy.type.name}): resume it with that board's env"
-        )

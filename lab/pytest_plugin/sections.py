@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 from attrs import define, field
+from labgrid.exceptions import InvalidConfigError, NoSupplierFoundError
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.benchmarks import site
 from lab.benchmarks.section import Section
 from lab.benchmarks.sections import of_chapter, order
 from lab.clock import MonotonicRaw
+from lab.drivers import guarded
+from lab.drivers.guarded import ACTIVATE_LIMIT_S, TESTER
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.pytest_plugin.hosts import LabgridHost
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
@@ -22,6 +25,7 @@ from lab.results.records import RunStatus
 from lab.run.eta import Eta
 from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
 from lab.run.session import Session
+from lab.shown import plain, plain_text
 
 RUN_KEY = pytest.StashKey["SectionMeasurer"]()
 _FIXTURE = "section_measurer"
@@ -86,7 +90,7 @@ class SectionMeasurer:
             return
         problem = self._problem(section)
         if problem:
-            pytest.fail(problem, pytrace=False)
+            pytest.fail(plain_text(problem), pytrace=False)
 
     def _problem(self, section: Section) -> str:
         """Measure; why it could not be."""
@@ -99,7 +103,7 @@ class SectionMeasurer:
             return f"[{error.failure}, fault: {error.fault}] {error}"
         for name, problem in failed.items():
             self.skipped.append(section.name)
-            pytest.skip(f"preflight `{name}`: {problem}")
+            pytest.skip(plain(f"preflight `{name}`: {problem}"))
         return ""
 
     def finish(self) -> RunStatus:
@@ -123,7 +127,7 @@ def section_measurer(request: pytest.FixtureRequest, strategy: Any) -> Iterator[
     try:
         measurer = _begin(config, strategy, chosen)
     except BoardlabError as error:
-        pytest.exit(f"error: {error}", returncode=int(pytest.ExitCode.USAGE_ERROR))
+        pytest.exit(plain_text(f"error: {error}"), returncode=int(pytest.ExitCode.USAGE_ERROR))
     config.stash[RUN_KEY] = measurer
     write = writer(config)
     write(f"run {measurer.run.id} of {len(chosen)} sections on {strategy.board}, about {measurer.eta}")
@@ -151,7 +155,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.write_line(
         f"{len(good)} sections, {numbers} numbers, {len(measurer.skipped)} skipped by preflight"
     )
-    terminalreporter.write_line(f"guide: lab guide write --release {run.release} -o FOLDER")
+    terminalreporter.write_line(plain(f"guide: lab guide write --release {run.release} -o FOLDER"))
 
 
 def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> SectionMeasurer:
@@ -204,9 +208,14 @@ def _tester(env: Any) -> LabgridHost | None:
     """The target `tester`, by whichever driver of it runs commands."""
     if "tester" not in env.config.get_targets():
         return None
-    try:
-        driver = env.get_target("tester").get_driver("CommandProtocol")
-    except Exception as error:
-        message = getattr(error, "msg", None) or str(error)
-        raise ConfigurationError(f"{env.config_file}: target `tester`: {message}") from error
-    return LabgridHost(driver, "the tester", LabTransientError)
+
+    def found() -> LabgridHost:
+        try:
+            target = env.get_target("tester")
+            driver = target.get_driver("CommandProtocol", activate=False)
+        except (NoSupplierFoundError, InvalidConfigError) as error:
+            raise ConfigurationError(f"{env.config_file}: target `tester`: {error.msg}") from error
+        target.activate(driver)
+        return LabgridHost(driver, "the tester", LabTransientError)
+
+    return guarded.call(env, TESTER, "activate", found, ACTIVATE_LIMIT_S)

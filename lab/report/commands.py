@@ -12,6 +12,7 @@ from lab.report.page import render
 from lab.results.commands import LAST_ID, Database
 from lab.results.overview import overview
 from lab.results.store import open_store
+from lab.shown import echo
 
 app = typer.Typer(help="Write a run as one HTML page that needs no network.")
 
@@ -35,4 +36,4 @@ def report(
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise LabStableError(f"cannot write {path}: {error.strerror}; choose another file with -o") from error
-    typer.echo(path.absolute())
+    echo(str(path.absolute()))

@@ -13,6 +13,7 @@ from lab.results import plots
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import duration
 from lab.results.overview import Overview
+from lab.shown import plain_text
 
 UNCERTAINTY: Final = (
     "± bounds the error of the average at 95 % confidence: Student's t times the standard error over the cycles, and the "
@@ -37,6 +38,7 @@ def render(run: Overview, artifacts: ArtifactStore) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_plain,
     )
     return environment.get_template("report.html.j2").render(
         run=run.run,
@@ -53,3 +55,8 @@ def render(run: Overview, artifacts: ArtifactStore) -> str:
         uncertainty=UNCERTAINTY,
         program=f"boardlab {version('boardlab')}",
     )
+
+
+def _plain(value: object) -> object:
+    """What a template is given: texts of boards and stores turn no reading direction in a page either."""
+    return plain_text(value) if type(value) is str else value

@@ -15,10 +15,11 @@ from lab.metrics import Flag, Measurement, Metric, summarise
 from lab.report.excerpt import Gap, excerpt
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import guide_cell, label, number, with_uncertainty
-from lab.results.logs import LogLine, console_log, lines, plain, window
+from lab.results.logs import LogLine, console_log, lines, window
 from lab.results.overview import Overview, attempts_of, name_of, tried
 from lab.results.plots import Series
 from lab.results.records import CONSOLE_LOG, Attempt, Run
+from lab.shown import plain
 
 _TAIL_BYTES: Final = 8192  # of the log of an attempt without numbers
 

@@ -4,9 +4,77 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from collections.abc import Mapping
+from typing import Any
 
-from sqlalchemy import DateTime, Dialect, Text, TypeDecorator
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, Text, TypeDecorator
+
+
+class DamagedValueError(ValueError):
+    """A value is not of its column's type: the file was damaged, or somebody else wrote it."""
+
+
+def _damaged(wanted: str, value: object) -> DamagedValueError:
+    shown = repr(value)
+    return DamagedValueError(f"expected {wanted}, found {shown[:60]}")
+
+
+class Words(TypeDecorator[str]):
+    """Text; SQLite keeps any type in any column (sqlite.org/datatype3.html), and a damaged file has any."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_result_value(self, value: object, dialect: Dialect) -> str | None:  # noqa: ARG002
+        if value is not None and not isinstance(value, str):
+            raise _damaged("text", value)
+        return value
+
+
+class Whole(TypeDecorator[int]):
+    """A whole number."""
+
+    impl = Integer
+    cache_ok = True
+
+    def process_result_value(self, value: object, dialect: Dialect) -> int | None:  # noqa: ARG002
+        if value is not None and not isinstance(value, int):
+            raise _damaged("a whole number", value)
+        return value
+
+
+class LargeWhole(Whole):
+    """A whole number beyond 32 bits."""
+
+    impl = BigInteger
+    cache_ok = True
+
+
+class Number(TypeDecorator[float]):
+    """A finite number."""
+
+    impl = Double
+    cache_ok = True
+
+    def process_result_value(self, value: object, dialect: Dialect) -> float | None:  # noqa: ARG002
+        if value is None:
+            return None
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise _damaged("a number", value)
+        return float(value)
+
+
+class JsonObject(TypeDecorator[Mapping[str, Any]]):
+    """A JSON object."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_result_value(self, value: object, dialect: Dialect) -> dict[str, Any] | None:  # noqa: ARG002
+        if value is not None and not isinstance(value, dict):
+            raise _damaged("a JSON object", value)
+        return value
 
 
 class UtcDateTime(TypeDecorator[dt.datetime]):
@@ -35,7 +103,9 @@ class ConsoleText(TypeDecorator[str]):
             return None
         return value.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+    def process_result_value(self, value: object, dialect: Dialect) -> str | None:  # noqa: ARG002
+        if value is not None and not isinstance(value, str):
+            raise _damaged("text", value)
         return value
 
 
@@ -51,7 +121,10 @@ class Params(TypeDecorator[Mapping[str, str]]):
     def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, str] | None:  # noqa: ARG002
         if value is None:
             return None
-        return {str(key): str(text) for key, text in json.loads(value).items()}
+        pairs = json.loads(value) if isinstance(value, str) else None
+        if not isinstance(pairs, dict):
+            raise _damaged("a JSON object", value)
+        return {str(key): str(text) for key, text in pairs.items()}
 
 
 class Flags(TypeDecorator[frozenset[str]]):
@@ -64,4 +137,6 @@ class Flags(TypeDecorator[frozenset[str]]):
         return None if value is None else " ".join(sorted(value))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> frozenset[str] | None:  # noqa: ARG002
+        if value is not None and not isinstance(value, str):
+            raise _damaged("names of flags", value)
         return None if value is None else frozenset(value.split())

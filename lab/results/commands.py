@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,12 +12,13 @@ from lab.metrics import Measurement, summarise
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results import documents
 from lab.results.evidence import evidence_lines
-from lab.results.figures import label, table
+from lab.results.figures import label
 from lab.results.format import head_lines, numbers_and_failures
 from lab.results.overview import overview
 from lab.results.recordings import write_recordings
 from lab.results.records import OK
 from lab.results.store import open_store
+from lab.shown import echo, echo_json, echo_text, json_text, table
 
 LAST_ID: Final = 2**31 - 1  # of the databases' integers
 _MOST_AVERAGES: Final = 4  # in a line of the list; a run of sections has hundreds
@@ -38,17 +38,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for other program
 def list_runs(
     *,
     as_json: Json = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many runs at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=LAST_ID, help="How many runs at most.")] = 20,
     db: Database = None,
 ) -> None:
     """List runs, the newest first."""
     with open_store(db, create=False) as store:
         runs = store.runs(limit)
         if as_json:
-            typer.echo(json.dumps([documents.run_document(run) for run in runs], indent=2))
+            echo_json([documents.run_document(run) for run in runs])
             return
         if not runs:
-            typer.echo(f"no runs yet in {store.url}")
+            echo(f"no runs yet in {store.url}")
             return
         rows = []
         for run in runs:
@@ -57,7 +57,7 @@ def list_runs(
             about = [f"{run.started_at:%Y-%m-%d %H:%M}", run.board_type, run.board, run.release, run.kind, run.status]
             rows.append([str(run.id), *about, f"{good}/{tried}", _headline(store.measurements(run.id))])
     header = ["run", "begun (UTC)", "board type", "board", "release", "kind", "status", "good", "averages"]
-    typer.echo("\n".join(table(header, rows, "><<<<<<><")))
+    echo(*table(header, rows, "><<<<<<><"))
 
 
 @app.command()
@@ -68,7 +68,9 @@ def show(
     *,
     as_json: Json = False,
     log: Annotated[bool, typer.Option("--log", help="Print the console log behind each number of a cycle.")] = False,
-    cycle: Annotated[int | None, typer.Option(min=1, help="With --log: which cycle (default: the first).")] = None,
+    cycle: Annotated[
+        int | None, typer.Option(min=1, max=LAST_ID, help="With --log: which cycle (default: the first).")
+    ] = None,
     medium: Annotated[str | None, typer.Option(help="With --log: of this medium only.")] = None,
     metric: Annotated[str | None, typer.Option(help="With --log: of this metric only, e.g. boot.time.")] = None,
     db: Database = None,
@@ -85,10 +87,11 @@ def show(
         if log:
             lines = evidence_lines(run, store.artifacts, cycle=cycle, medium=medium, metric=metric)
         elif as_json:
-            lines = [json.dumps(documents.full_document(run), indent=2)]
+            echo_json(documents.full_document(run))
+            return
         else:
             lines = [*head_lines(run), *numbers_and_failures(run)]
-    typer.echo("\n".join(lines))
+    echo(*lines)
 
 
 @app.command()
@@ -110,9 +113,9 @@ def export(
     with open_store(db, create=False) as store:
         wanted = run_ids or [run.id for run in reversed(store.runs())]
         runs = [overview(store, run_id) for run_id in wanted]
-    text = documents.export_csv(runs) if as_csv else json.dumps(documents.export_document(runs), indent=2) + "\n"
+    text = documents.export_csv(runs) if as_csv else json_text(documents.export_document(runs)) + "\n"
     if output is None:
-        typer.echo(text, nl=False)
+        echo_text(text, end="")
         return
     try:
         output.write_text(text, encoding="utf-8")
@@ -124,7 +127,7 @@ def export(
 def recordings(
     run_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=LAST_ID, help="The run.")],
     *,
-    cycle: Annotated[int | None, typer.Option(min=1, help="Of this cycle only.")] = None,
+    cycle: Annotated[int | None, typer.Option(min=1, max=LAST_ID, help="Of this cycle only.")] = None,
     medium: Annotated[str | None, typer.Option(help="Of this medium only.")] = None,
     folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write them.")] = Path(),
     db: Database = None,
@@ -137,7 +140,7 @@ def recordings(
             if (cycle is None or attempt.cycle == cycle) and (medium is None or attempt.params.get("medium") == medium)
         ]
         written = write_recordings(attempts, store.artifacts, folder)
-    typer.echo("\n".join(str(path) for path in written))
+    echo(*map(str, written))
 
 
 def _headline(measurements: list[Measurement]) -> str:

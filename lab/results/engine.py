@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from lab.errors import ConfigurationError
+from lab.results import walindex
 from lab.results.location import Location
 
 _READ_ONLY: Final = "lab_read_only"
@@ -25,10 +29,11 @@ def create(location: Location, busy_timeout_s: float) -> Engine:
     """
     if location.path is None:
         arguments = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "boardlab"}
-        return create_engine(location.url, pool_pre_ping=True, connect_args=arguments)
+        return _server(location, pool_pre_ping=True, connect_args=arguments)
     # isolation_level=None: the driver must not open transactions of its own before our BEGIN.
     engine = create_engine(location.url, connect_args={"timeout": busy_timeout_s, "isolation_level": None})
     event.listen(engine, "connect", _prepare)
+    _keep_room(engine, location.path)
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -39,11 +44,12 @@ def watching(location: Location, timeout_s: float) -> Engine:
     """
     if location.path is None:
         arguments = {"connect_timeout": max(2, round(timeout_s)), "application_name": "boardlab watching"}
-        return reader(create_engine(location.url, poolclass=NullPool, connect_args=arguments))
+        return reader(_server(location, poolclass=NullPool, connect_args=arguments))
     url = URL.create("sqlite", database=f"file:{quote(str(location.path))}", query={"mode": "rw", "uri": "true"})
     arguments = {"timeout": timeout_s, "isolation_level": None}
     engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
     event.listen(engine, "connect", _forbid_writing)
+    _keep_room(engine, location.path)
     event.listen(engine, "begin", _begin)
     return reader(engine)
 
@@ -53,6 +59,35 @@ def reader(engine: Engine) -> Engine:
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
     return engine.execution_options(**{_READ_ONLY: True})
+
+
+def _server(location: Location, **options: Any) -> Engine:
+    """An engine for a server's database.
+
+    Raises:
+        ConfigurationError: the URL has options that nobody knows. The cause is left out: it may repeat the password.
+    """
+    try:
+        return create_engine(location.url, **options)
+    except (SQLAlchemyError, TypeError, ValueError) as error:
+        said = location.without_secrets(str(error))
+        raise ConfigurationError(f"{location.name}: {said}; mend the URL of the results") from None
+
+
+def _keep_room(engine: Engine, database: Path) -> None:
+    """See `lab.results.walindex`; a reader has an index, too."""
+
+    def before(*_connecting: object) -> None:
+        walindex.require_room(database)
+
+    def after(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+        cursor = connection.cursor()
+        cursor.execute("SELECT count(*) FROM sqlite_master")  # the first look makes the index
+        cursor.close()
+        walindex.fill_holes(database)
+
+    event.listen(engine, "do_connect", before)
+    event.listen(engine, "connect", after)
 
 
 def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:

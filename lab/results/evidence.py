@@ -7,10 +7,11 @@ from typing import Final
 
 from lab.errors import ConfigurationError
 from lab.results.artifacts import ArtifactStore
-from lab.results.figures import label, table, with_uncertainty
-from lab.results.logs import LogLine, console_log, lines, plain, window
+from lab.results.figures import label, with_uncertainty
+from lab.results.logs import LogLine, console_log, lines, window
 from lab.results.overview import Overview
 from lab.results.records import CONSOLE_LOG, Attempt, MomentRecord
+from lab.shown import plain, table
 
 _TAIL_BYTES: Final = 4096  # of the log of an attempt without numbers
 

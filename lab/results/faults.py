@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from alembic.util import CommandError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError, TestStableError
+from lab.results.columns import DamagedValueError
 from lab.results.location import Location
+from lab.shown import plain
 
+_SAID_CHARACTERS: Final = 200
 _KEPT: Final = "what was recorded before is intact; mend this and resume the run"
+
+_DAMAGED: Final = "the file is damaged; restore a copy, or save what it holds: sqlite3 {path} .recover"
 
 # Primary result codes (sqlite.org/rescode.html); an extended code begins with its primary one.
 _SQLITE: Final[dict[str, tuple[type[BoardlabError], str]]] = {
@@ -33,12 +40,28 @@ _SQLITE: Final[dict[str, tuple[type[BoardlabError], str]]] = {
         "change the owner, or choose another database with --db, --lab-db or $LAB_DB",
     ),
     "SQLITE_NOTADB": (ConfigurationError, "the file is no SQLite database; name another file, or move this one away"),
-    "SQLITE_CORRUPT": (
-        LabStableError,
-        "the file is damaged; restore a copy, or save what it holds: sqlite3 {path} .recover",
-    ),
+    "SQLITE_CORRUPT": (LabStableError, _DAMAGED),
+    "SQLITE_ERROR": (LabStableError, f"its tables are not as boardlab makes them: {_DAMAGED}"),
+    "SQLITE_MISMATCH": (LabStableError, _DAMAGED),
+    "SQLITE_TOOBIG": (LabStableError, _DAMAGED),
+    "SQLITE_PROTOCOL": (LabTransientError, "too many programs open it at once; try again"),
+    "SQLITE_NOLFS": (LabStableError, "the file system takes no file of this size; move the database to another"),
+    "SQLITE_NOMEM": (LabTransientError, "no memory is left; end what takes it"),
     "SQLITE_PERM": (ConfigurationError, "this user may not use it; change its owner, or choose another database"),
 }
+
+# What is raised past the driver's own errors where a database holds what boardlab never wrote: bytes that are no UTF-8, in
+# values and in SQLite's own messages; values of another type; rows that SQLAlchemy and Alembic do not expect.
+UNREADABLE: Final = (
+    SQLAlchemyError,
+    sqlite3.Error,
+    UnicodeError,
+    DamagedValueError,
+    CommandError,
+    json.JSONDecodeError,
+)
+# The same where only rows are turned into records.
+MISREAD: Final = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError, TestStableError)
 
 # SQLSTATE classes and codes (PostgreSQL manual, appendix A); the longest that fits counts.
 _POSTGRESQL: Final[dict[str, tuple[type[BoardlabError], str]]] = {
@@ -58,13 +81,28 @@ _POSTGRESQL: Final[dict[str, tuple[type[BoardlabError], str]]] = {
 def explain(error: DBAPIError, location: Location) -> BoardlabError:
     """The error that a person is told instead of the database's own; its `transient` says whether waiting may help."""
     cause = error.orig
-    said = " ".join(str(cause).split())
+    said = location.without_secrets(printable(str(cause)))
     if isinstance(error, IntegrityError):
         return TestStableError(f"results in {location.name}: two writers recorded the same thing: {said}")
     kind, mend = _meaning(error)
     folder = location.path.parent if location.path else ""
     hint = mend.format(path=location.path, folder=folder)
     return kind(f"results in {location.name}: {said}: {hint}", failure="results")
+
+
+def damaged(error: Exception, location: Location) -> BoardlabError:
+    """The error that a person is told of a database whose contents cannot be understood."""
+    if location.path is None:
+        mend = "it holds what boardlab does not write; restore a backup, or look at who else writes to it"
+    else:
+        mend = _DAMAGED.format(path=location.path)
+    said = location.without_secrets(printable(f"{type(error).__name__}: {error}"))
+    return LabStableError(f"results in {location.name}: {said[:_SAID_CHARACTERS]}: {mend}", failure="results")
+
+
+def printable(text: str) -> str:
+    """On one line, and without what moves a terminal's cursor: a damaged file has any bytes."""
+    return plain(" ".join(text.split()))
 
 
 def _meaning(error: DBAPIError) -> tuple[type[BoardlabError], str]:
@@ -75,6 +113,8 @@ def _meaning(error: DBAPIError) -> tuple[type[BoardlabError], str]:
         code, table = getattr(cause, "sqlstate", None) or "", _POSTGRESQL
         if not code:
             return _no_connection(str(cause))
+    if isinstance(cause, sqlite3.Error) and not code:  # the module's own: it cannot decode what is there
+        return LabStableError, _DAMAGED
     fitting = [prefix for prefix in table if code.startswith(prefix)]
     if fitting:
         return table[max(fitting, key=len)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from lab.metrics import Metric, Summary
@@ -49,15 +49,6 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> list[str]:
-    """Lines of a plain table; `align` has one of "<" and ">" per column."""
-    widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
-    return [
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, align, widths, strict=True)).rstrip()
-        for row in (header, *rows)
-    ]
 
 
 def _places(value: float, digits: int) -> int:

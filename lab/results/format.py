@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from lab.metrics import Measurement, Metric, summarise
-from lab.results.figures import duration, guide_cell, label, number, table
+from lab.results.figures import duration, guide_cell, label, number
 from lab.results.overview import Failure, Overview, Stage, attempts_of, overview, tried
 from lab.results.store import Store
+from lab.shown import table
 
 _INDENT = "  "
 

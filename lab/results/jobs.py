@@ -103,6 +103,15 @@ class JobBook:
 
         return self.store._write(insert)
 
+    def job(self, job_id: int) -> Job:
+        """One job.
+
+        Raises:
+            ConfigurationError: no such job.
+        """
+        with self.store._read() as session:
+            return _job(_find(session, job_id))
+
     def take_up(self, job_id: int) -> Job:
         """Have a job wait for its board again, which was interrupted or failed, or whose holder died.
 
@@ -123,15 +132,24 @@ class JobBook:
         return self.store._write(requeue)
 
     def unfinished(self, order: Order) -> Job | None:
-        """The latest job with this order, where it was interrupted or its holder died."""
+        """The job with this order that is to be gone on with: the latest that was interrupted, or whose holder died.
+
+        Later ones that measured nothing do not stand in its way: refused, since the board was busy; ended while they waited;
+        failed before their run began. One that measured does: what it has is newer, and its failure is a person's to look at.
+        """
         same = (JobRow.board == order.board, JobRow.suites == ",".join(order.suites), JobRow.env == order.env)
-        wanted = select(JobRow).where(*same).order_by(JobRow.id.desc()).limit(1)
+        wanted = select(JobRow).where(*same, JobRow.release == order.release, JobRow.state != "refused")
+        begun: Job | None = None  # the latest that has measured nothing yet
         with self.store._read() as session:
-            row = session.scalars(wanted).one_or_none()
-            if row is None or (row.release, row.cycles) != (order.release, order.cycles):
-                return None
-            died = row.state in {"queued", "running"} and self._dead(row)
-            return _job(row) if died or row.state == "interrupted" else None
+            for row in session.scalars(wanted.order_by(JobRow.id.desc())):
+                if row.cycles != order.cycles:
+                    continue
+                died = row.state in {"queued", "running"} and self._dead(row)
+                resumable = died or row.state == "interrupted"
+                if _measured(session, row):
+                    return _job(row) if resumable else begun
+                begun = begun or (_job(row) if resumable else None)
+        return begun
 
     def start(self, job_id: int) -> Job | None:
         """Take the board for a job that waits; None while another has it, or waits longer.
@@ -153,6 +171,8 @@ class JobBook:
                     mine.heartbeat_at = self.now()
                     return None
             session.flush()  # who died gives the board back before we take it
+            if mine.started_at is None:  # runs that others had while it waited are none of its own
+                mine.after_run = _last_run(session, mine.board)
             mine.state, mine.started_at = "running", self.now()
             mine.heartbeat_at = self.now()
             return _job(mine)
@@ -199,13 +219,18 @@ class JobBook:
             row = session.scalars(wanted).one_or_none()
             return None if row is None else _job(row)
 
-    def unfinished_run(self, job: Job) -> int | None:
-        """The run that the job's current suite has begun and not completed."""
+    def unfinished_run(self, job: Job, kind: str) -> int | None:
+        """The run that the job's current suite, whose runs are of that kind, has begun and not completed.
+
+        Other jobs may have had the board since: theirs are of another kind or release, or come later.
+        """
         wanted = select(RunRow.id).where(
-            RunRow.board == job.board, RunRow.id > job.after_run, RunRow.status != "completed"
+            RunRow.board == job.board, RunRow.id > job.after_run, RunRow.status != "completed", RunRow.kind == kind
         )
+        if job.release:
+            wanted = wanted.where(RunRow.release == job.release)
         with self.store._read() as session:
-            return session.scalars(wanted.order_by(RunRow.id.desc()).limit(1)).one_or_none()
+            return session.scalars(wanted.order_by(RunRow.id).limit(1)).one_or_none()
 
     def _dead(self, row: JobRow) -> bool:
         gone = self.gone(row.holder)
@@ -230,6 +255,20 @@ def _find(session: Session, job_id: int) -> JobRow:
         last = session.scalar(select(func.max(JobRow.id)))
         raise ConfigurationError(f"no job {job_id}; " + (f"the latest is {last}" if last else "there are none yet"))
     return row
+
+
+def _measured(session: Session, row: JobRow) -> bool:
+    """Whether a job has had a run."""
+    if row.started_at is None:
+        return False
+    ended_at = row.finished_at or row.heartbeat_at + dt.timedelta(seconds=LEASE_S)
+    its = select(RunRow.id).where(
+        RunRow.board == row.board,
+        RunRow.id > row.after_run,
+        RunRow.started_at >= row.started_at,
+        RunRow.started_at <= ended_at,
+    )
+    return row.done > 0 or session.scalars(its.limit(1)).one_or_none() is not None
 
 
 def _last_run(session: Session, board: str) -> int:

@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from lab.errors import ConfigurationError
+from lab.redaction import redacted, scrubbed
 
 DATABASE_VARIABLE: Final = "LAB_DB"
 ARTIFACTS_VARIABLE: Final = "LAB_ARTIFACTS"
@@ -25,7 +26,7 @@ class Location:
         path: the file of an SQLite database; None for a server.
     """
 
-    url: URL
+    url: URL = field(repr=lambda url: redacted(str(url)))
     path: Path | None
     artifacts: Path
 
@@ -34,7 +35,11 @@ class Location:
         """How a message calls the database; without a password."""
         if self.path is not None:
             return str(self.path)
-        return self.url.set(drivername="postgresql").render_as_string(hide_password=True)
+        return redacted(self.url.set(drivername="postgresql").render_as_string(hide_password=True))
+
+    def without_secrets(self, said: str) -> str:
+        """What a driver says about the database, without the passwords of its URL."""
+        return scrubbed(said, self.url.render_as_string(hide_password=False))
 
 
 def locate(url: str | None = None) -> Location:
@@ -56,8 +61,8 @@ def locate(url: str | None = None) -> Location:
     if backend == "postgresql":
         _require_driver()
         root = Path(artifacts) if artifacts else data_home() / "artifacts"
-        return Location(parsed.set(drivername="postgresql+psycopg"), None, root.absolute())
-    path = _sqlite_path(parsed, text)
+        return Location(_one_password(parsed).set(drivername="postgresql+psycopg"), None, root.absolute())
+    path = _sqlite_path(parsed, redacted(text))
     root = Path(artifacts) if artifacts else path.parent / "artifacts"
     return Location(URL.create("sqlite", database=str(path)), path, root.absolute())
 
@@ -69,17 +74,31 @@ def data_home() -> Path:
 
 
 def _parse(text: str) -> URL:
-    if "://" not in text:
+    if "://" not in text and redacted(text) == text:
         return URL.create("sqlite", database=text)
     try:
         parsed = make_url(text.replace("postgres://", "postgresql://", 1))
-    except (ArgumentError, ValueError) as error:
-        raise ConfigurationError(f"not the URL of a results database; expected {_FORMS}: {error}") from error
+    except (ArgumentError, ValueError):  # its text may repeat parts of a password
+        parsed = None
+    if parsed is None or "@" in (parsed.host or ""):  # of a password that is not escaped
+        raise ConfigurationError(
+            f"{redacted(text)!r} is not the URL of a results database; expected {_FORMS}, "
+            "with %XX for special characters in user and password"
+        )
     if parsed.drivername not in {"sqlite", "postgresql", "postgresql+psycopg"}:
         raise ConfigurationError(
             f"results cannot be kept in {parsed.drivername!r}; give {_FORMS} by --db, --lab-db or ${DATABASE_VARIABLE}"
         )
     return parsed
+
+
+def _one_password(url: URL) -> URL:
+    """The URL with a password of its query where SQLAlchemy knows and hides it."""
+    password = url.query.get("password")
+    if password is None:
+        return url
+    last = password if isinstance(password, str) else password[-1]
+    return url.set(password=last).difference_update_query(["password"])
 
 
 def _sqlite_path(url: URL, text: str) -> Path:

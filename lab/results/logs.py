@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
-from typing import Final
 
 from attrs import frozen
 
 from lab.errors import ConfigurationError
 from lab.results.artifacts import ArtifactStore
 from lab.results.records import CONSOLE_LOG, Attempt, MomentRecord
-
-_HARMFUL: Final = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # control, format (with bidi overrides), surrogates …
+from lab.shown import plain_bytes
 
 
 @frozen
@@ -62,27 +59,6 @@ def lines(data: bytes, start: int, end: int, moments: Sequence[MomentRecord] = (
         newline = data.find(b"\n", start)
         after = len(data) if newline < 0 else newline + 1
         here = tuple(m for m in moments if start < m.position <= after)
-        found.append(LogLine(start, readable(data[start:after].rstrip(b"\r\n")), here))
+        found.append(LogLine(start, plain_bytes(data[start:after].rstrip(b"\r\n")), here))
         start = after
     return found
-
-
-def readable(data: bytes) -> str:
-    """Console bytes as harmless text, see `plain`."""
-    return plain(data.decode("utf-8", "backslashreplace"))
-
-
-def plain(text: str) -> str:
-    """Text in which nothing can move a cursor, change a colour or turn the reading direction."""
-    if text.isprintable():  # nearly every line; much faster
-        return text
-    return "".join(_written_out(c) if unicodedata.category(c) in _HARMFUL and c != "\t" else c for c in text)
-
-
-def _written_out(character: str) -> str:
-    code = ord(character)
-    if code < 0x20:
-        return "^" + chr(code + 0x40)
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

@@ -7,20 +7,26 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
     MetaData,
-    Text,
     UniqueConstraint,
     text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from lab.results.columns import ConsoleText, Flags, Params, UtcDateTime
+from lab.results.columns import (
+    ConsoleText,
+    Flags,
+    JsonObject,
+    LargeWhole,
+    Number,
+    Params,
+    UtcDateTime,
+    Whole,
+    Words,
+)
 
 
 class Base(DeclarativeBase):
@@ -34,7 +40,12 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map: ClassVar[dict[object, Any]] = {str: Text, float: Double, dt.datetime: UtcDateTime}
+    type_annotation_map: ClassVar[dict[object, Any]] = {
+        str: Words,
+        int: Whole,
+        float: Number,
+        dt.datetime: UtcDateTime,
+    }
 
 
 class RunRow(Base):
@@ -48,8 +59,8 @@ class RunRow(Base):
     board: Mapped[str]
     release: Mapped[str]
     status: Mapped[str]
-    plan: Mapped[Mapping[str, Any]] = mapped_column(JSON)
-    provenance: Mapped[Mapping[str, Any]] = mapped_column(JSON)
+    plan: Mapped[Mapping[str, Any]] = mapped_column(JsonObject)
+    provenance: Mapped[Mapping[str, Any]] = mapped_column(JsonObject)
     started_at: Mapped[dt.datetime]
     finished_at: Mapped[dt.datetime | None]
 
@@ -113,7 +124,7 @@ class AttemptRow(Base):
     message: Mapped[str] = mapped_column(ConsoleText)
     started_at: Mapped[dt.datetime]
     duration_s: Mapped[float]
-    details: Mapped[Mapping[str, Any]] = mapped_column(JSON)
+    details: Mapped[Mapping[str, Any]] = mapped_column(JsonObject)
     samples: Mapped[list[SampleRow]] = relationship(order_by="SampleRow.id")
     moments: Mapped[list[MomentRow]] = relationship(order_by="MomentRow.id")
     artifacts: Mapped[list[AttemptArtifactRow]] = relationship(order_by="AttemptArtifactRow.kind")
@@ -130,8 +141,8 @@ class SampleRow(Base):
     value: Mapped[float]
     uncertainty: Mapped[float]
     flags: Mapped[frozenset[str]] = mapped_column(Flags)
-    log_start: Mapped[int | None] = mapped_column(BigInteger)
-    log_end: Mapped[int | None] = mapped_column(BigInteger)
+    log_start: Mapped[int | None] = mapped_column(LargeWhole)
+    log_end: Mapped[int | None] = mapped_column(LargeWhole)
     measurement: Mapped[MeasurementRow] = relationship()
     attempt: Mapped[AttemptRow] = relationship(back_populates="samples")
 
@@ -144,9 +155,9 @@ class MomentRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     attempt_id: Mapped[int] = mapped_column(ForeignKey("attempts.id"), index=True)
     name: Mapped[str]
-    t_ns: Mapped[int] = mapped_column(BigInteger)
-    uncertainty_ns: Mapped[int] = mapped_column(BigInteger)
-    position: Mapped[int] = mapped_column(BigInteger)
+    t_ns: Mapped[int] = mapped_column(LargeWhole)
+    uncertainty_ns: Mapped[int] = mapped_column(LargeWhole)
+    position: Mapped[int] = mapped_column(LargeWhole)
     text: Mapped[str] = mapped_column(ConsoleText)
 
 
@@ -156,7 +167,7 @@ class ArtifactRow(Base):
     __tablename__ = "artifacts"
 
     sha256: Mapped[str] = mapped_column(primary_key=True)
-    size: Mapped[int] = mapped_column(BigInteger)
+    size: Mapped[int] = mapped_column(LargeWhole)
 
 
 class AttemptArtifactRow(Base):

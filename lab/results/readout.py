@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TypeVar, cast, get_args
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Sample
-from lab.results.models import AttemptArtifactRow, AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
+from lab.results.columns import DamagedValueError
+from lab.results.models import AttemptArtifactRow, AttemptRow, Base, DefinitionRow, MeasurementRow, RunRow, SampleRow
 from lab.results.records import ArtifactRef, Attempt, MomentRecord, Run, RunStatus, SampleRecord, StoredSample
+
+Row = TypeVar("Row", bound=Base)
+
+
+def whole(row: Row) -> Row:
+    """A row in which nothing is missing.
+
+    Raises:
+        DamagedValueError: a value that is always there is not.
+    """
+    missing = [
+        column.key for column in row.__table__.columns if not column.nullable and getattr(row, column.key) is None
+    ]
+    if missing:
+        raise DamagedValueError(f"a row of {row.__tablename__} has no {', '.join(missing)}")
+    return row
 
 
 def run(row: RunRow) -> Run:
     """A run."""
+    whole(row)
+    if row.status not in get_args(RunStatus):
+        raise DamagedValueError(
+            f"run {row.id} has the status {row.status!r}; known are {', '.join(get_args(RunStatus))}"
+        )
     return Run(
         id=row.id,
         kind=row.kind,
@@ -41,6 +63,9 @@ def attempts(session: Session, run_id: int) -> list[Attempt]:
 
 
 def _attempt(row: AttemptRow) -> Attempt:
+    whole(row)
+    for part in (*row.samples, *row.moments, *row.artifacts):
+        whole(part)
     return Attempt(
         id=row.id,
         run_id=row.run_id,
@@ -55,7 +80,13 @@ def _attempt(row: AttemptRow) -> Attempt:
         duration_s=row.duration_s,
         samples=tuple(
             SampleRecord(
-                s.measurement.metric, s.measurement.params, s.value, s.uncertainty, s.flags, s.log_start, s.log_end
+                s.measurement.metric,
+                s.measurement.params,
+                s.value,
+                s.uncertainty,
+                flags(s.flags),
+                s.log_start,
+                s.log_end,
             )
             for s in row.samples
         ),
@@ -84,7 +115,7 @@ def samples(session: Session, run_id: int, name: str | None) -> list[StoredSampl
             s.measurement.params,
             s.value,
             s.uncertainty,
-            s.flags,
+            flags(s.flags),
             s.log_start,
             s.log_end,
             cycle=s.attempt.cycle,
@@ -92,7 +123,7 @@ def samples(session: Session, run_id: int, name: str | None) -> list[StoredSampl
             version=s.measurement.version,
             unit=s.measurement.definition.unit,
         )
-        for s in session.scalars(wanted)
+        for s in map(whole, session.scalars(wanted))
     ]
 
 
@@ -125,12 +156,15 @@ def measurements(session: Session, its_run: Run) -> list[Measurement]:
     )
     return [
         Measurement(metric(row.definition), row.params, tuple(taken[row.id]), provenance)
-        for row in session.scalars(rows)
+        for row in map(whole, session.scalars(rows))
     ]
 
 
 def metric(row: DefinitionRow) -> Metric:
     """A metric as it was defined when it was measured."""
+    whole(row)
+    if row.better not in {"higher", "lower"}:
+        raise DamagedValueError(f"{row.metric}: better is {row.better!r}, and must be higher or lower")
     return Metric(
         name=row.metric,
         unit=row.unit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.results.artifacts import ArtifactStore
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, Attempt
 
+_UNSAFE = re.compile(r"[^A-Za-z0-9._+@]+")  # a value is no path, whoever wrote it into the store: `init` is /bin/sh
 SUFFIXES = {CONSOLE_LOG: ".log", CONSOLE_INDEX: ".idx"}
 
 
@@ -21,8 +23,9 @@ def write_recordings(attempts: Sequence[Attempt], artifacts: ArtifactStore, fold
     """
     written = []
     for attempt in attempts:
+        params = (_UNSAFE.sub("_", value) for value in attempt.params.values())
         base = folder / "-".join(
-            [f"run{attempt.run_id}", *attempt.params.values(), f"cycle{attempt.cycle}", f"attempt{attempt.number}"]
+            [f"run{attempt.run_id}", *params, f"cycle{attempt.cycle}", f"attempt{attempt.number}"]
         )
         contents = {kind: attempt.artifact(kind) for kind in SUFFIXES}
         for kind, ref in contents.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from alembic import command
@@ -16,6 +17,7 @@ from lab.results.location import Location
 
 VERSION_TABLE: Final = "boardlab_schema"
 _LOCK: Final = 0x626F6172646C6162  # "boardlab"; PostgreSQL's advisory locks are numbers
+_log = logging.getLogger(__name__)
 
 
 def upgrade(engine: Engine, location: Location) -> None:
@@ -37,6 +39,7 @@ def upgrade(engine: Engine, location: Location) -> None:
         if not _is_current(connection, script, location):
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+            _log.info("%s has schema %s now", location.name, script.get_current_head())
 
 
 def newest() -> str:
@@ -50,7 +53,7 @@ def require(connection: Connection, revision: str, location: Location) -> None:
     Raises:
         LabTransientError: it has another one, perhaps since it is being migrated just now.
     """
-    found = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    found = _revision(connection)
     if found != revision:
         raise LabTransientError(
             f"{location.name} has schema {found or 'none'}, this program reads {revision}: an older one is migrated by "
@@ -59,7 +62,18 @@ def require(connection: Connection, revision: str, location: Location) -> None:
         )
 
 
+def _revision(connection: Connection) -> str | None:
+    _hush()
+    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+
+
+def _hush() -> None:
+    """Alembic tells at each look at a database which dialect it has found; nobody asked."""
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
 def _config() -> Config:
+    _hush()
     config = Config()
     config.set_main_option("script_location", "lab.results:migrations")
     return config
@@ -67,7 +81,7 @@ def _config() -> Config:
 
 def _is_current(connection: Connection, script: ScriptDirectory, location: Location) -> bool:
     tables = inspect(connection).get_table_names()  # before the version: another program may be creating both just now
-    current = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    current = _revision(connection)
     if current is None and tables:
         raise ConfigurationError(
             f"{location.name} is a database of something else: it has tables, but not {VERSION_TABLE}; "

@@ -17,7 +17,7 @@ from lab.errors import BoardlabError, ConfigurationError, TestStableError
 from lab.metrics import Measurement
 from lab.results import engine, readout, rows, schema
 from lab.results.artifacts import ArtifactStore
-from lab.results.faults import explain
+from lab.results.faults import MISREAD, UNREADABLE, damaged, explain
 from lab.results.location import DATABASE_VARIABLE, Location, locate
 from lab.results.models import AttemptRow, RunRow
 from lab.results.records import Attempt, AttemptRecord, Json, Run, RunContents, RunStatus, StoredSample
@@ -40,7 +40,7 @@ class Store:
 
     location: Location
     artifacts: ArtifactStore
-    _engine: Engine
+    _engine: Engine = field(repr=False)  # it shows the URL
     _pause: Callable[[float], None] = field(default=time.sleep)
 
     @property
@@ -179,8 +179,11 @@ class Store:
 
     @contextmanager
     def _read(self) -> Iterator[Session]:
-        with guarded(self.location), Session(engine.reader(self._engine)) as session:
-            yield session
+        try:
+            with guarded(self.location), Session(engine.reader(self._engine)) as session:
+                yield session
+        except MISREAD as error:  # only readout stands between: rows that are not as boardlab writes them
+            raise damaged(error, self.location) from error
 
     def _write(self, work: Callable[[Session], Result]) -> Result:
         for pause_s in RETRY_PAUSES_S:
@@ -234,11 +237,13 @@ def open_store(
 
 @contextmanager
 def guarded(location: Location) -> Iterator[None]:
-    """Turns a database's errors into ours."""
+    """Turns a database's errors into ours, and what cannot be decoded of a damaged one."""
     try:
         yield
     except DBAPIError as error:
         raise explain(error, location) from error
+    except UNREADABLE as error:
+        raise damaged(error, location) from error
 
 
 def _find(session: Session, run_id: int) -> RunRow:

@@ -6,15 +6,16 @@ import datetime as dt
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from attrs import define, field, frozen
-from sqlalchemy import Engine, func, or_, select
+from sqlalchemy import Engine, Executable, func, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import LabTransientError
 from lab.metrics import Measurement, Sample
 from lab.results import engine, readout, schema
+from lab.results.faults import MISREAD, damaged
 from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, MomentRow, RunRow, SampleRow
 from lab.results.store import guarded
@@ -79,24 +80,26 @@ class Look:
     """The store at one instant."""
 
     _session: Session
+    _location: Location
 
     def heads(self) -> list[RunHead]:
         """All runs, the oldest first."""
         columns = (RunRow.id, RunRow.kind, RunRow.board_type, RunRow.board, RunRow.release, RunRow.status)
         wanted = select(*columns, RunRow.started_at, RunRow.finished_at).order_by(RunRow.id)
-        return [RunHead(*row) for row in self._session.execute(wanted)]
+        return [RunHead(*row) for row in self._rows(wanted)]
 
     def params(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Params]]:
         """Run and parameters of everything that was measured in these runs."""
         for ids in _chunks(run_ids):
             wanted = select(MeasurementRow.run_id, MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
-            for row in self._session.execute(wanted.distinct()):
+            for row in self._rows(wanted.distinct()):
                 yield row.run_id, row.params
 
     def measurements(self, run_ids: Sequence[int]) -> Iterator[tuple[int, list[Measurement]]]:
         """The numbers of each of these runs, with their samples by cycle; no more than some runs' are in memory."""
         definitions = {
-            (row.metric, row.version): readout.metric(row) for row in self._session.scalars(select(DefinitionRow))
+            (row.metric, row.version): readout.metric(row)
+            for row in (row[0] for row in self._rows(select(DefinitionRow)))
         }
         rows = select(MeasurementRow.run_id, MeasurementRow.id, MeasurementRow.metric, MeasurementRow.version)
         samples = select(
@@ -105,11 +108,11 @@ class Look:
         for ids in _chunks(run_ids, _RUNS):
             taken: dict[int, list[Sample]] = {}
             of_these = samples.join(SampleRow.attempt).where(AttemptRow.run_id.in_(ids))
-            for number, value, uncertainty, cycle, flags in self._session.execute(of_these.order_by(AttemptRow.cycle)):
+            for number, value, uncertainty, cycle, flags in self._rows(of_these.order_by(AttemptRow.cycle)):
                 taken.setdefault(number, []).append(Sample(value, uncertainty, cycle, readout.flags(flags)))
             found: dict[int, list[Measurement]] = {run_id: [] for run_id in ids}
             wanted = rows.add_columns(MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
-            for run_id, number, metric, version, params in self._session.execute(wanted.order_by(MeasurementRow.id)):
+            for run_id, number, metric, version, params in self._rows(wanted.order_by(MeasurementRow.id)):
                 its_samples = tuple(taken.get(number, ()))
                 found[run_id].append(Measurement(definitions[metric, version], params, its_samples))
             yield from found.items()
@@ -119,14 +122,14 @@ class Look:
         columns = (AttemptRow.run_id, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
         for ids in _chunks(run_ids):
             wanted = select(*columns, func.count()).where(AttemptRow.run_id.in_(ids)).group_by(*columns)
-            for row in self._session.execute(wanted):
+            for row in self._rows(wanted):
                 yield Tally(*row)
 
     def moments(self, run_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Run, and how many moments were found on its console."""
         for ids in _chunks(run_ids):
             wanted = select(AttemptRow.run_id, func.count()).join(MomentRow, MomentRow.attempt_id == AttemptRow.id)
-            for row in self._session.execute(wanted.where(AttemptRow.run_id.in_(ids)).group_by(AttemptRow.run_id)):
+            for row in self._rows(wanted.where(AttemptRow.run_id.in_(ids)).group_by(AttemptRow.run_id)):
                 yield row[0], row[1]
 
     def readings(self, run_ids: Sequence[int], patterns: Sequence[str]) -> Iterator[Reading]:
@@ -135,7 +138,7 @@ class Look:
         like = or_(*(MeasurementRow.metric.like(pattern, escape="\\") for pattern in patterns))
         for ids in _chunks(run_ids):
             wanted = select(*columns, SampleRow.value).join(SampleRow.measurement).join(MeasurementRow.definition)
-            for row in self._session.execute(wanted.where(MeasurementRow.run_id.in_(ids), like)):
+            for row in self._rows(wanted.where(MeasurementRow.run_id.in_(ids), like)):
                 yield Reading(*row)
 
     def jobs(self) -> list[JobHead]:
@@ -143,7 +146,13 @@ class Look:
         columns = (JobRow.id, JobRow.board_type, JobRow.board, JobRow.suites, JobRow.state)
         wanted = select(*columns, JobRow.queued_at, JobRow.heartbeat_at)
         wanted = wanted.where(JobRow.state.in_(("queued", "running"))).order_by(JobRow.id)
-        return [JobHead(*row) for row in self._session.execute(wanted)]
+        return [JobHead(*row) for row in self._rows(wanted)]
+
+    def _rows(self, wanted: Executable) -> Sequence[Any]:
+        try:
+            return self._session.execute(wanted).all()
+        except MISREAD as error:
+            raise damaged(error, self._location) from error
 
 
 @define
@@ -151,7 +160,7 @@ class Watcher:
     """Looks at a store. Make one with `watch`; nothing needs to be there yet."""
 
     location: Location
-    _engine: Engine
+    _engine: Engine = field(repr=False)  # it shows the URL
     _revision: str = field(factory=schema.newest)
 
     @contextmanager
@@ -170,7 +179,7 @@ class Watcher:
             )
         with guarded(self.location), Session(self._engine) as session:
             schema.require(session.connection(), self._revision, self.location)
-            yield Look(session)
+            yield Look(session, self.location)
 
 
 def watch(url: str | None = None, *, timeout_s: float = LOCK_TIMEOUT_S) -> Watcher:

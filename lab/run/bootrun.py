@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from attrs import asdict, define, field, frozen
 
 from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.cycles import Attempt, run_cycles
+from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.boards import BoardType
 from lab.clock import Clock, utc_now
-from lab.console.model import LineTiming
-from lab.console.printk import PrintkFit, fit_printk
+from lab.console.model import Event, LineTiming
+from lab.console.pace import missing_ns
+from lab.console.printk import PrintkFit, clock_step, fit_printk
 from lab.console.status import PortInfo
+from lab.errors import BoardTransientError, LabTransientError
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import AttemptRecord, MomentRecord, Run, Store
@@ -22,7 +25,7 @@ from lab.run.progress import Progress
 from lab.run.recorded import Console, base_of, port_flags, recording, sample_record
 
 RATE_LIMIT_PPM = 500.0  # two crystals differ by at most 200 ppm; the rest is the fit over some seconds of boot
-MIN_FIT_S = 1.0
+KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
 
 
 class Board(Protocol):
@@ -30,10 +33,12 @@ class Board(Protocol):
 
     type: BoardType
     board: str
+    identity: str
     console: Console
 
     def select_medium(self, medium: str) -> None: ...
     def boot(self, init: str = "") -> BootWatch: ...
+    def identify(self) -> BoardIdentity | None: ...
     def timing(self) -> LineTiming: ...
 
 
@@ -43,7 +48,34 @@ class Boot:
 
     watch: BootWatch
     samples: list[BootSample]
+    clocks: Clocks
+    identity: BoardIdentity | None
+
+
+@frozen
+class Clocks:
+    """How the kernel's times and the stamps of a boot agree.
+
+    Attributes:
+        fit: None with too few lines.
+        step_ns: the largest step between them that no wait of a line explains; 0: none.
+        missing_ns: so much time is missing in the stamps at least, since bytes came sooner than the line can send them.
+    """
+
     fit: PrintkFit | None
+    step_ns: int
+    missing_ns: int
+
+    @property
+    def flags(self) -> frozenset[Flag]:
+        """`clock_disagrees`, where they do."""
+        drifts = self.fit is not None and abs(self.fit.rate_ppm) > RATE_LIMIT_PPM
+        return frozenset({Flag.CLOCK_DISAGREES} if drifts or self.step_ns or self.missing_ns else ())
+
+
+def compare_clocks(events: Sequence[Event], timing: LineTiming) -> Clocks:
+    """Compare them over the recording of a boot."""
+    return Clocks(fit_printk(events, timing), clock_step(events, timing), missing_ns(events, timing))
 
 
 @define
@@ -63,6 +95,8 @@ class BootRun:
     sleep: Callable[[float], None]
     retries: int
     _started: tuple[dt.datetime, int] = field(init=False)
+    _looked_at: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
+    _board_flags: frozenset[Flag] = field(default=frozenset(), init=False)
 
     def pending(self, medium: str) -> list[int]:
         """The cycles of this medium that have no sample yet."""
@@ -83,9 +117,18 @@ class BootRun:
         def one(cycle: int, _number: int) -> Boot:
             self._started = (utc_now(), self.clock.now_ns())
             self.board.console.capture = []
+            console = self.board.console
             watch = self.board.boot(str(self.run.plan.get("init", "")))
-            fit = fit_printk(self.board.console.capture, self.board.timing())
-            return Boot(watch, watch.finish(cycle, _fit_flags(fit) | port_flags(self.board.console.info)), fit)
+            self._check_software(watch.software)
+            events = console.capture[: watch.events]  # the answer at the prompt and the login are no part of the boot
+            clocks = compare_clocks(events, self.board.timing())
+            overrun = frozenset({Flag.CONSOLE_OVERRUN} if console.overruns() else ())
+            try:
+                identity = self._identified(watch, medium)
+            finally:
+                console.capture = events
+            flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags
+            return Boot(watch, watch.finish(cycle, flags), clocks, identity)
 
         def record(attempt: Attempt[Boot]) -> None:
             self.store.record_attempt(self.run.id, self._record(medium, attempt))
@@ -96,6 +139,52 @@ class BootRun:
                 self.progress.good(medium, attempt.cycle, cycles, sample)
 
         run_cycles(self.pending(medium), one, record, retries=self.retries, sleep=self.sleep)
+
+    def _identified(self, watch: BootWatch, medium: str) -> BoardIdentity | None:
+        """At the first boot from a medium: which board it is, and where its root file system is."""
+        if medium in self._looked_at or watch.init:
+            return None
+        try:
+            found = self.board.identify()
+        except BoardTransientError as error:  # the boot is over, and is not to blame
+            self.progress.write(f"{medium}: the board is not identified: {error}")
+            found = None
+        identity = found or BoardIdentity()
+        if identity.root:
+            watch.root_is_on(identity.root)
+        virtual = self.board.type.virtual or bool(port_flags(self.board.console.info))
+        known = frozenset() if self.board.identity or virtual else self._known_names()
+        check_board(identity, self.board.board, known, "its run before")
+        expected = not virtual or self.board.identity
+        self._board_flags = frozenset({Flag.BOARD_UNVERIFIED} if expected and not identity.names else ())
+        self._looked_at.add(medium)
+        return found
+
+    def _known_names(self) -> frozenset[str]:
+        """What this board said of itself the last time that it said anything, within its latest runs."""
+        run = self.run
+        same = [each for each in self.store.runs() if (each.board_type, each.board) == (run.board_type, run.board)]
+        for other in same[:KNOWN_RUNS]:
+            for attempt in self.store.attempts(other.id):
+                names = from_document(attempt.details.get("identity")).names
+                if attempt.ok and names:
+                    return names
+        return frozenset()
+
+    def _check_software(self, software: Mapping[str, str]) -> None:
+        """A run is of one software: that of its first boot."""
+        for attempt in self.store.attempts(self.run.id):
+            known = attempt.details.get("software") if attempt.ok else None
+            if not isinstance(known, dict):
+                continue
+            for name, version in software.items():
+                if name in known and known[name] != version:
+                    raise LabTransientError(
+                        f"another {name} than in cycle {attempt.cycle} of this run: {version!r} now, {known[name]!r} then. A run is of "
+                        "one software: put the old one back, or measure the new one in a run of its own",
+                        failure="software_changed",
+                    )
+            return
 
     def _record(self, medium: str, attempt: Attempt[Boot]) -> AttemptRecord:
         started_at, started_ns = self._started
@@ -123,16 +212,17 @@ class BootRun:
         )
 
 
-def _fit_flags(fit: PrintkFit | None) -> frozenset[Flag]:
-    if fit is not None and abs(fit.rate_ppm) > RATE_LIMIT_PPM:
-        return frozenset({Flag.CLOCK_DISAGREES})
-    return frozenset()
-
-
 def _details(boot: Boot | None, info: PortInfo | None) -> dict[str, object]:
     details: dict[str, object] = {"port": asdict(info.meta) if info else None}
     if boot is not None:
+        fit = boot.clocks.fit
         details["medium_seen"] = boot.watch.seen
         details["software"] = boot.watch.software
-        details["printk_fit"] = None if boot.fit is None else asdict(boot.fit)
+        details["printk_fit"] = None if fit is None else asdict(fit)
+        details["clock_step_ns"] = boot.clocks.step_ns
+        details["clock_missing_ns"] = boot.clocks.missing_ns
+        if boot.identity is not None:
+            details["identity"] = boot.identity.document()
+        if boot.watch.log.counts:
+            details["kernel_errors"] = {"counts": boot.watch.log.counts, "lines": boot.watch.log.lines}
     return details

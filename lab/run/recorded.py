@@ -29,6 +29,10 @@ class Console(Protocol):
         """The bytes of `capture`."""
         ...
 
+    def overruns(self) -> int:
+        """How many characters the port's driver has lost since `start_capture`."""
+        ...
+
 
 def sample_record(sample: BootSample, base: int) -> SampleRecord:
     """A sample for the store; `base`: where in the stream the attempt's log begins."""

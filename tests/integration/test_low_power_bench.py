@@ -149,8 +149,9 @@ def test_partial_io_is_measured_by_its_cold_boot(sim: Lab) -> None:
         "lpm.partial_io.resume_wake_to_prompt",
         {"mode": "partial_io", "wake": "can"},
     )
-    prompt_ns = truth_of(sim, board).find(rb"-evm login: ")[-1]
     edge_ns = next(m.t_ns for m in attempt.moments if m.name == "spl")
+    prompts = truth_of(sim, board).find(rb"-evm login: ")  # of boots, and of answers at them
+    prompt_ns = next(t_ns for t_ns in prompts if t_ns > edge_ns)
     assert sample.value + sample.uncertainty > (prompt_ns - edge_ns) / 1e6
 
 

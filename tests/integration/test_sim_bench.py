@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 import requests
+import strangers
 import yaml
 from labgrid.environment import Environment
 from measuring_lab import ROOT, Lab, assert_true, running_lab
-from virtual_bench import lab_virtual, running_bench
+from virtual_bench import lab_virtual, listening_ports, running_bench
 
 from lab import boards
 from lab.results import Attempt, open_store
+from virtual.sim.trueboots import true_boots
 from virtual.truth import read_truth
 
 DEADLINE_S = 180
@@ -61,9 +63,10 @@ def test_every_medium_is_measured_and_the_times_are_the_true_ones(lab: Lab, boar
     attempts = measured(lab, "--cycles", "1", board=board)
     media = list(boards.load(board.rpartition("-")[0]).media)
     assert [(attempt.params["medium"], attempt.outcome) for attempt in attempts] == [(name, "ok") for name in media]
+    identity = boards.load(board.rpartition("-")[0]).identity
+    assert identity is not None
     truth = read_truth(Path(lab.bench.folder / board / "truth.log"))
-    starts, prompts = truth.find(rb"Starting kernel \.\.\."), truth.find(rb"-evm login: ")
-    true = [(end - start) / 1e9 for start, end in zip(starts, prompts, strict=True)]
+    true = [boot.boot_s for boot in true_boots(truth, identity.hostname)]
     samples = [next(s for s in attempt.samples if s.metric == "boot.time") for attempt in attempts]
     assert_true((s.value, s.uncertainty, expected) for s, expected in zip(samples, true[-len(media) :], strict=True))
     assert all("simulated" in sample.flags for sample in samples)
@@ -159,6 +162,28 @@ def test_sixty_four_boards_come_up_with_environments_a_pdu_outlet_and_tcp_ports_
         assert states[-1]["tcp"] == last.tcp
 
 
+def test_another_user_reaches_neither_power_nor_consoles(tmp_path: Path) -> None:
+    with running_bench(tmp_path / "bench", "sim", "--type", "am62xx_sk", "--haste", HASTE, "--tcp-port", "0") as bench:
+        daemon = listening_ports(bench.child("pdudaemon.conf"))
+        assert len(daemon) == 1
+        ours = listening_ports(bench.state.pid)
+        addresses = [bench.state.http, bench.state.pdudaemon, bench.board.iiod, *bench.board.tcp.values()]
+        assert ours == sorted(int(address.partition(":")[2]) for address in addresses)
+        # Without root there is no other user to be had: who is let in by the guard finds no switch at pdudaemon's own port.
+        for port in daemon + (ours if os.getuid() == 0 else []):
+            for order in ("/power/control/on?hostname=bench&port=1", "/cm?cmnd=Power1%20On"):
+                said = f"GET {order} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode()
+                told = strangers.ask(f"127.0.0.1:{port}", said)
+                assert not told or told.split(b" ")[1] in {b"403", b"404", b"500"}
+        assert bench.status()["power"] == "off"
+        assert bench.power("on") == 200
+        assert bench.status()["power"] == "on"
+        open_to_others = [
+            path for path in (tmp_path / "bench").iterdir() if path.is_file() and path.stat().st_mode & 0o077
+        ]
+        assert {path.name for path in open_to_others} <= {"bench.log"}  # made by `up`, in a folder that is ours alone
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -180,11 +205,11 @@ def test_a_wrong_order_is_refused_in_one_line(lab: Lab, words: tuple[str, ...], 
     [
         (("--type", "am62"), "no board type 'am62'"),
         (("--release", "1.0"), "has no release '1.0'"),
-        (("--count", "0"), "--count 0"),
-        (("--haste", "0"), "--haste 0"),
+        (("--count", "0"), "'--count'"),
+        (("--haste", "0"), "--haste"),
         (("--scenario", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
-        (("--fifo-bytes", "0"), "--fifo-bytes 0"),
-        (("--tcp-port", "70000"), "--tcp-port 70000"),
+        (("--fifo-bytes", "0"), "'--fifo-bytes'"),
+        (("--tcp-port", "70000"), "--tcp-port"),
         (("--tcp-port", "65533"), "--tcp-port 65533: 4 UARTs do not fit below 65535"),
     ],
 )

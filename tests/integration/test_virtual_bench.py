@@ -7,7 +7,7 @@ import signal
 import socket
 from pathlib import Path
 
-from virtual_bench import Bench, all_end, children, lab_virtual, running_bench, wait_for_listener, watched
+from virtual_bench import Bench, all_end, children, lab_virtual, running_bench, watched
 
 from virtual.images import cache
 from virtual.qemu import recipe
@@ -50,9 +50,8 @@ def test_a_killed_pdudaemon_comes_back_on_its_port(tmp_path: Path) -> None:
             with watched(first) as processes:
                 os.kill(first, signal.SIGKILL)
                 assert all_end(processes)
-            wait_for_listener(bench.state.pdudaemon)
+            assert bench.power("on") == 200  # its port is there all the time, and waits for it
             assert bench.child("pdudaemon.conf") != first
-            assert bench.power("on") == 200
             assert bench.power("off") == 200
         assert "pdudaemon ended" in (tmp_path / "bench.log").read_text()
 
@@ -67,12 +66,22 @@ def test_a_port_in_use_is_one_line_that_names_its_owner(tmp_path: Path) -> None:
     assert "--pdu-port" in line
 
 
+def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o755)
+    done = lab_virtual("up", "sim", "--type", "am62xx_sk", "--dir", tmp_path / "open", "--pdu-port", "0")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "chmod 700" in line
+    assert list((tmp_path / "open").iterdir()) == []
+
+
 def test_wrong_orders_are_refused_in_one_line_each(tmp_path: Path) -> None:
     for words, reason in (
         (("--type", "am62xx_sk"), "'am62xx_sk' is a simulated board: `lab virtual up sim --type am62xx_sk`"),
         (("--type", "am62"), "no virtual board of type 'am62'; there are: qemu-virt"),
         (("--name", "../evil"), "--name '../evil'"),
-        (("--pdu-port", "70000"), "--pdu-port 70000"),
+        (("--pdu-port", "70000"), "--pdu-port"),
     ):
         done = lab_virtual("up", "--dir", tmp_path, *words)
         assert done.returncode != 0

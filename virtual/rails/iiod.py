@@ -13,6 +13,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from lab.clock import Clock
+from virtual import guard
 from virtual.rails.ina231 import BUS, CONFIG, SHUNT
 from virtual.rails.sensors import Rails
 
@@ -119,4 +120,4 @@ class Iiod:
             finally:
                 writer.close()
 
-        return await asyncio.start_server(connected, sock=listening)
+        return await guard.listen(connected, listening)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from virtual.sim.boot import life
 from virtual.sim.computer import Computer
@@ -55,6 +55,7 @@ class SimBoard:
     _machine: Machine = field(init=False)
     _troubles: list[Trouble] = field(factory=list, init=False)
     _dies_ns: int | None = field(default=None, init=False)
+    _begins: tuple[int, int] | None = field(default=None, init=False)  # when the relay closes, and the straps
     _died: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -91,20 +92,32 @@ class SimBoard:
     def power_on(self, straps: int, now_ns: int) -> Switching:
         """The PDU is told to switch on, with these boot-mode pins; a new power cycle begins. Returns what the PDU does."""
         self.run(now_ns)
+        lag_ns = max((trouble.relay_lag_ns() for trouble in self._troubles), default=0)
         self.cycle += 1
         self._troubles[:] = self.troubles_for(self.cycle)
         self.note_hook(f"cycle={self.cycle} power=on straps={straps:#x} troubles={len(self._troubles)}")
         switching = self._switching("on")
         if switching is not Switching.OBEY:
             return switching
-        lives = self.computer is not None
+        if any(trouble.stays_off() for trouble in self._troubles):
+            return switching
+        if lag_ns:
+            self._begins = now_ns + lag_ns, straps
+            return switching
         self._dies_ns = None
-        if lives or any(trouble.stays_off() for trouble in self._troubles):
-            return switching  # still charged: no reset; or the power does not come through
+        if self.computer is None:  # else it is still charged: no reset
+            self._begin(straps, now_ns)
+            self.run(now_ns)
+        return switching
+
+    def _begin(self, straps: int, now_ns: int) -> None:
         self._died = False
         self._machine.now_ns = max(self._machine.now_ns, now_ns)
+        release = self.model.release
+        for trouble in self._troubles:
+            release = trouble.software(release)
         self.computer = Computer(
-            self.model,
+            evolve(self.model, release=release),
             self._machine,
             self.storage,
             seed=self.seed,
@@ -119,13 +132,12 @@ class SimBoard:
             beside = trouble.beside(self.computer)
             if beside is not None:
                 self._machine.spawn(beside)
-        self.run(now_ns)
-        return switching
 
     def power_off(self, now_ns: int) -> Switching:
         """The PDU is told to switch off; the board's supplies may take a while to notice. Returns what the PDU does."""
         self.run(now_ns)
         self.note_hook(f"cycle={self.cycle} power=off")
+        self._begins = None
         switching = self._switching("off")
         if switching is not Switching.OBEY or self.computer is None or self._dies_ns is not None:
             return switching
@@ -144,14 +156,20 @@ class SimBoard:
 
     def deadline_ns(self) -> int | None:
         """When the board does something next by itself; None: it waits for input, or is off."""
-        times = [self._machine.deadline_ns(), self._dies_ns]
+        times = [self._machine.deadline_ns(), self._dies_ns, None if self._begins is None else self._begins[0]]
         return min((time for time in times if time is not None), default=None)
 
     def run(self, now_ns: int) -> None:
         """Do everything that is due by now."""
         if self._dies_ns is not None and self._dies_ns <= now_ns:
             self._machine.run(self._dies_ns)
+            self._machine.now_ns = max(self._machine.now_ns, self._dies_ns)
             self._lose_power()
+        if self._begins is not None and self._begins[0] <= now_ns:
+            (begins_ns, straps), self._begins = self._begins, None
+            self._machine.run(begins_ns)
+            if self.computer is None:
+                self._begin(straps, begins_ns)
         self._machine.run(now_ns)
         if self.computer is not None and not self._machine.running and not self._died:
             self._died = True

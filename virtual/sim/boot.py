@@ -7,7 +7,7 @@ from virtual.sim.computer import Computer
 from virtual.sim.linux.kernel import Kernel
 from virtual.sim.linux.user import UserSpace
 from virtual.sim.machine import FIFO_BYTES
-from virtual.sim.program import CpuResetError, Hear, PowerDownError, Program
+from virtual.sim.program import CpuResetError, Hear, KexecError, PowerDownError, Program, WarmRestartError
 from virtual.sim.uboot.kernel import StartKernelError
 from virtual.sim.uboot.uboot import UBoot
 
@@ -37,12 +37,26 @@ def _once(computer: Computer) -> Program[None]:
         yield Hear(())  # the ROM waits in silence
     yield from computer.pause(computer.durations.rom_ns)
     yield from _loaders(computer)
-    try:
-        yield from UBoot(computer).run()
-    except StartKernelError as start:
-        kernel = Kernel(computer, start.bootargs)
-    yield from kernel.run()
-    yield from UserSpace(kernel).run()
+    bootargs = yield from _bootloader(computer)
+    while True:
+        kernel = Kernel(computer, bootargs)
+        try:
+            yield from kernel.run()
+            yield from UserSpace(kernel).run()
+        except KexecError:
+            computer.machine.forget_input()
+            computer.draw_durations()
+
+
+def _bootloader(computer: Computer) -> Program[str]:
+    """The command line of the kernel that takes over."""
+    while True:
+        try:
+            yield from UBoot(computer).run()
+        except WarmRestartError:
+            computer.machine.forget_input()
+        except StartKernelError as start:
+            return start.bootargs
 
 
 def _loaders(computer: Computer) -> Program[None]:

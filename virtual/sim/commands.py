@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ import requests
 import typer
 
 from lab.errors import ConfigurationError, LabTransientError
+from lab.shown import echo, echo_json
 from virtual.panel import PREFIX
 from virtual.sim.faults.base import parameters
 from virtual.sim.faults.catalogue import FAULTS
@@ -33,12 +33,12 @@ def faults(as_json: AsJson = False) -> None:
             }
             for kind in FAULTS.values()
         ]
-        typer.echo(json.dumps(listed, indent=2))
+        echo_json(listed)
         return
     width = max(map(len, FAULTS))
     for kind in FAULTS.values():
         takes = " ".join(f"{name}={parameter.default}" for name, parameter in parameters(kind).items())
-        typer.echo(f"{kind.name:{width}}  {kind.does()}{f' [{takes}]' if takes else ''}")
+        echo(f"{kind.name:{width}}  {kind.does()}{f' [{takes}]' if takes else ''}")
 
 
 def fault(
@@ -60,15 +60,13 @@ def fault(
             raise ConfigurationError(f"{setting!r}: expected NAME=VALUE; `lab virtual faults` lists the parameters")
         order[key] = value
     answer = _ask(folder, board, order)
-    typer.echo(
-        f"{board}: power-ons so far {answer['cycle']}, at work: {_names(answer['now'])}, planned: {_planned(answer)}"
-    )
+    echo(f"{board}: power-ons so far {answer['cycle']}, at work: {_names(answer['now'])}, planned: {_planned(answer)}")
 
 
 def clear(board: Annotated[str, typer.Argument(help="the board's name")], folder: Folder = None) -> None:
     """Forget all faults of a simulated board, those of its scenario too."""
     _ask(folder, board, {})
-    typer.echo(f"{board}: no faults; what they have done to it stays until its next power-on")
+    echo(f"{board}: no faults; what they have done to it stays until its next power-on")
 
 
 def _ask(folder: Path | None, board: str, order: Mapping[str, str]) -> dict[str, list[dict[str, str]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from attrs import define, field
 
@@ -18,6 +19,18 @@ from virtual.sim.trouble import Trouble
 PIECE_BYTES = 32  # what a process hands to the tty at once; the kernel's own lines may come between two of them
 
 
+class KernelLog(Protocol):
+    """Where the kernel's lines go."""
+
+    def printk(self, text: str, level: int = 6) -> Program[None]:
+        """Log a line now, and print it on the console."""
+        ...
+
+    def hold_clock_for(self, ns: int) -> None:
+        """Its clock stood still for that long."""
+        ...
+
+
 @define(eq=False)
 class Computer:
     """One power cycle of a board.
@@ -28,10 +41,12 @@ class Computer:
         haste: factor on all waiting but that for the UARTs; 1 is the real board's pace.
         troubles: the faults at work in this cycle.
         main: the task of the board's own program.
+        kernel: the log of the kernel that runs, or ran last.
         note: takes a line for the truth log.
         storage: what survives power cycles.
         medium: what it boots from, once the ROM has decided.
         missing_media: media that are not plugged in, or do not answer.
+        starts: how often it began to boot.
         stage: where it is, in one word.
         wakes_in_ns: how long it will sleep at most.
         locked: nobody can log in.
@@ -50,8 +65,10 @@ class Computer:
     troubles: Sequence[Trouble]
     note: Callable[[str], None]
     main: Task | None = field(default=None, init=False)
+    kernel: KernelLog | None = field(default=None, init=False)
     medium: str = field(default="", init=False)
     missing_media: set[str] = field(factory=set, init=False)
+    starts: int = field(default=0, init=False)
     stage: str = field(default="off", init=False)
     sleep: str = field(default="", init=False)
     wakes_in_ns: int | None = field(default=None, init=False)
@@ -75,15 +92,21 @@ class Computer:
         return dice(self.seed, self.cycle, *what)
 
     def select_medium(self) -> bool:
-        """Read the pins, and draw what this cycle's stages take. False: they select no medium."""
+        """Read the pins, and draw what the stages take. False: they select no medium."""
         media = [name for name, medium in self.model.board.media.items() if medium.boot_mode == self.straps]
         self.medium = media[0] if media else ""
         for trouble in self.troubles:
             self.medium = trouble.medium(self.medium, self)
         if not self.medium:
             return False
-        self.durations = draw(self.model.release, self.medium, self.model.profile, self.dice("durations"))
+        self.draw_durations()
         return True
+
+    def draw_durations(self) -> None:
+        """Draw what this start's stages take; each start of a cycle takes another time."""
+        source = self.dice("durations", self.starts) if self.starts else self.dice("durations")
+        self.starts += 1
+        self.durations = draw(self.model.release, self.medium, self.model.profile, source)
 
     def enter(self, stage: str, planned_ns: int | None = None) -> None:
         """A new stage begins; `planned_ns` is how long it will take if nothing goes wrong."""
@@ -111,6 +134,16 @@ class Computer:
         """Print, with a carriage return before each line feed; waits until the UART has taken it."""
         if text:
             yield Say(uart or self.console, text.replace("\n", "\r\n").encode())
+
+    def printk(self, *lines: str, level: int = 6) -> Program[None]:
+        """The kernel logs these lines; before there is one nothing happens.
+
+        Args:
+            level: syslog's; smaller is more urgent.
+        """
+        if self.kernel is not None:
+            for line in lines:
+                yield from self.kernel.printk(line, level)
 
     def set_speed(self, speed_bd: int) -> None:
         """The console changes its speed, on both sides."""

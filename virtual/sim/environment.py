@@ -21,8 +21,8 @@ _SHIPPED = (
 )
 
 
-def of_board(board_type: str, place: Place) -> str:
-    """The environment of a board of a bench."""
+def of_board(board_type: str, place: Place, serial: str) -> str:
+    """The environment of a board of a bench, with the serial number that it will say."""
     folder = place.folder
     return _filled(
         board_type,
@@ -35,6 +35,7 @@ def of_board(board_type: str, place: Place) -> str:
         pdudaemon=place.pdudaemon,
         switch=place.switch,
         latency_timer_ms=place.latency_timer_ms,
+        identity=serial,
     )
 
 
@@ -53,6 +54,7 @@ def shipped(board_type: str, real: str) -> str:
         pdudaemon=f"127.0.0.1:{pdudaemon.DEFAULT_PORT}",
         switch=f"127.0.0.1:{DEFAULT_SWITCH_PORT}",
         latency_timer_ms=0.0,
+        identity="",  # it depends on the seed that the board is brought up with
     )
 
 

@@ -10,6 +10,7 @@ from virtual import straps
 from virtual.board import Backend, BoardFolder, Place
 from virtual.sim import config, environment
 from virtual.sim.backend import SimBackend
+from virtual.sim.model import serial_number
 from virtual.uart import UartAdapter
 
 
@@ -41,4 +42,4 @@ class SimKind:
 
     def environment(self, place: Place) -> str:
         """See `BoardKind`."""
-        return environment.of_board(self._board_type, place)
+        return environment.of_board(self._board_type, place, serial_number(config.load(place.folder.path).seed))

@@ -112,3 +112,13 @@ def simulated() -> tuple[str, ...]:
 def _families() -> dict[str, Family]:
     text = (resources.files("virtual.sim") / "data" / "families.toml").read_text(encoding="utf-8")
     return cattrs.Converter(forbid_extra_keys=True).structure(tomllib.loads(text), dict[str, Family])
+
+
+def serial_number(seed: int) -> str:
+    """What the device tree of a simulated board says: boards that differ in their seed differ in it."""
+    return f"sim{seed & 0xFFFFFFFF:08x}"
+
+
+def mac_address(seed: int, port: int) -> str:
+    """Of one of its network interfaces, in a block of Texas Instruments'."""
+    return "70:ff:76:" + ":".join(f"{octet:02x}" for octet in ((seed * 4 + port) & 0xFFFFFF).to_bytes(3, "big"))

@@ -66,6 +66,14 @@ class CpuResetError(Exception):
     """The processor resets: its program begins again at the boot ROM. Power stays."""
 
 
+class WarmRestartError(Exception):
+    """U-Boot starts anew, without the boot ROM and SPL."""
+
+
+class KexecError(Exception):
+    """Another kernel takes over from the running one, without U-Boot."""
+
+
 class PowerDownError(Exception):
     """The board switched its supplies off by itself; only the power input brings it back.
 

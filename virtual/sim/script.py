@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate
-from typing import Protocol
 
 import jinja2
 from attrs import frozen
 
 from virtual.line import BITS_PER_BYTE
-from virtual.sim.computer import Computer
+from virtual.sim.computer import Computer, KernelLog
 from virtual.sim.program import NS_PER_S, Pause, Program
 
 
@@ -34,14 +33,6 @@ class Line:
     text: str
     kernel: bool = False
     point: str = ""
-
-
-class KernelLog(Protocol):
-    """Where the kernel's lines go."""
-
-    def printk(self, text: str) -> Program[None]:
-        """Log a line now, and print it on the console."""
-        ...
 
 
 def load(name: str, **facts: object) -> list[Line]:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lab.boards import Release
     from virtual.sim.computer import Computer
     from virtual.sim.program import Program
 
@@ -16,6 +17,7 @@ POINTS = (
     "tfa",
     "uboot.start",
     "uboot.autoboot",
+    "uboot.countdown",
     "uboot.load",
     "uboot.prompt",
     "kernel.start",
@@ -23,6 +25,7 @@ POINTS = (
     "init",
     "user.middle",
     "login",
+    "login.prompt",
     "login.password",
     "shell.prompt",
     "shell.command",
@@ -69,6 +72,22 @@ class Trouble:
     def medium(self, medium: str, computer: Computer) -> str:
         """The medium that the ROM finds; empty: none."""
         return medium
+
+    def relay_lag_ns(self) -> int:
+        """How much later than it is told to the relay closes at the next power on."""
+        return 0
+
+    def software(self, release: Release) -> Release:
+        """The software that is on the board."""
+        return release
+
+    def root(self, medium: str, computer: Computer) -> str:
+        """The medium whose root file system the kernel mounts."""
+        return medium
+
+    def printk(self, line: str) -> str:
+        """What the kernel's console prints for a line of its log; empty: nothing."""
+        return line
 
     def nacks(self, rail: str) -> bool:
         """Whether the sensor of a rail does not acknowledge now."""

@@ -11,7 +11,7 @@ from lab.benchmarks.lowpower.modes import DEEP_SLEEP, ENTRIES, MCU_ONLY
 from lab.boards import BoardType
 
 END = "PM: suspend exit"
-_STAMPED = re.compile(r"^\[ *(\d+\.\d{6})\] (.*)")
+_STAMPED = re.compile(r"^(?:<\d+>)?\[ *(\d+\.\d{6})\](?:\[ *[TC]\d+\])? (.*)")  # a caller: CONFIG_PRINTK_CALLER
 _ENTRY = re.compile(r"PM: suspend entry \((\w+)\)")
 _SOURCE = re.compile(r"wakeup source: ?(0x[0-9a-f]+)(?:.*\bmode:(0x[0-9a-f]+))?")
 _REASON = re.compile(r"(failed to suspend|early wake event|[Ww]akeup (pending|event)|aborting suspend|returns -\d+)")

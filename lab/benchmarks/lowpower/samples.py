@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.benchmarks.boot import ENDS, BootSample, BootWatch
+from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.lowpower.kernellog import END
 from lab.benchmarks.lowpower.modes import PARTIAL_IO, Plan
 from lab.benchmarks.lowpower.result import Suspended
 from lab.metrics import Flag, Metric, Sample
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE
 from lab.metrics.lowpower import RESUMES
 
 
@@ -67,12 +68,11 @@ def of_boot(watch: BootWatch, plan: Plan, cycle: int, flags: frozenset[Flag]) ->
     Raises:
         BoardTransientError: the boot's moments are not those of a boot.
     """
-    flags = flags.union(*(sample.sample.flags for sample in watch.finish(cycle)))
-    end = next(moment for moment in watch.moments if moment.name in ENDS)
-    edge = watch.power
-    bound_ns = max(end.uncertainty_ns, edge.acknowledged_ns - edge.requested_ns)
-    reading = Sample((end.t_ns - edge.acknowledged_ns) / 1e6, bound_ns / 1e6, cycle, flags)
-    return [BootSample(RESUMES[PARTIAL_IO].prompt, params(plan), reading, 0, end.position)]
+    numbers = watch.finish(cycle)
+    whole = next(number for number in numbers if number.metric is BOOT_POWER_ON)
+    flags = flags.union(*(number.sample.flags for number in numbers if number.metric is not BOOT_STAGE))
+    reading = Sample(whole.sample.value * 1e3, whole.sample.uncertainty * 1e3, cycle, flags)
+    return [BootSample(RESUMES[PARTIAL_IO].prompt, params(plan), reading, 0, whole.log_end)]
 
 
 def params(plan: Plan) -> dict[str, str]:

@@ -12,7 +12,7 @@ from lab.benchmarks.lowpower.modes import ENTRIES, Constraint, Plan
 from lab.benchmarks.lowpower.preflight import Found, Shell
 from lab.errors import TestTransientError
 
-FILE = "/tmp/boardlab-sleep"  # noqa: S108 - on the board, which has one user
+FILE = "/run/boardlab-sleep"  # on the board, where nobody but root makes files
 GOING, BACK, RESTORED = "boardlab: going", "boardlab: back", "boardlab: restored"
 _PRINTK = "/proc/sys/kernel/printk"
 _DEBUG = "/sys/power/pm_debug_messages"  # without it the kernel does not say when it left suspend-to-idle
@@ -66,6 +66,6 @@ def install(shell: Shell, lines: Sequence[str]) -> None:
         wrong = next((pair for pair in zip(lines, got, strict=False) if pair[0] != pair[1]), (lines[-1], "nothing"))
         raise TestTransientError(
             f"{FILE} was to have {len(lines)} lines and has {len(got)}; {wrong[0]!r} became {wrong[1]!r}: characters were lost "
-            "on the console, or the board's /tmp cannot be written",
+            "on the console, or the board's /run cannot be written",
             failure="characters_lost",
         )

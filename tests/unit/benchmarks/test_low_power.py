@@ -74,6 +74,12 @@ def test_the_vendors_latency_is_between_two_lines_of_the_kernel() -> None:
     assert (log.variant, log.mode, log.wake_source) == ("deep", "mcu_only", "0x50")
 
 
+@pytest.mark.parametrize(("before", "caller"), [("", "[    T1]"), ("<6>", ""), ("", "[   C0]")])
+def test_lines_with_a_caller_or_a_level_are_the_kernels_too(before: str, caller: str) -> None:
+    dressed = [before + line.replace("] ", f"]{caller} ", 1) for line in MCU_ONLY]
+    assert read_log(dressed, AM62) == read_log(MCU_ONLY, AM62)
+
+
 def test_only_the_last_suspend_of_the_log_counts() -> None:
     later = [re.sub(r"\[   4(\d)", r"[   9\1", line) for line in DEEP]
     log = read_log([*MCU_ONLY, *later], AM62)

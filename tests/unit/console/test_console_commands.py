@@ -82,7 +82,7 @@ def test_another_board_type_finds_its_own_moments(recording: Path) -> None:
 def test_show_puts_the_time_since_the_first_byte_before_each_line(recording: Path) -> None:
     lines = lab_console("show", str(recording)).output.splitlines()
     assert lines[1] == f"{META.timing.bytes_ns(2) / 1e9:12.6f}  U-Boot 2023.01 (Jan 09 2023 - 16:07:33 +0000)"
-    assert "autoboot:  1 \\x08\\x08\\x08 0" in lines[4]
+    assert "autoboot:  1 ^H^H^H 0" in lines[4]
     assert lines[-2].endswith("  qemu-virt login: ")
     assert lines[-1].endswith("  --- the port was lost ---")
 

@@ -8,6 +8,7 @@ import pytest
 from console_bench import KERNEL_START_NS, kernel_log
 
 from lab.console import Chunk, Event, LineTiming, fit_printk
+from lab.console.printk import clock_step
 
 TIMING = LineTiming(speed_bd=115200)
 BYTE_NS = TIMING.bytes_ns(1)
@@ -42,6 +43,26 @@ def test_an_early_log_that_comes_all_at_once_does_not_move_the_line() -> None:
     assert fit is not None
     assert (fit.n, fit.lines) == (60, 120)
     assert abs(fit.rate_ppm) < 1
+
+
+@pytest.mark.parametrize(
+    "ahead", [b"", b"\r", b"2026-11-22T01:02:03.123456+01:00 evm kernel: ", b"Nov 22 01:02:03 ", b"01:02:03 ", b"["]
+)
+def test_what_a_logger_puts_in_front_of_a_line_does_not_hide_its_time(ahead: bytes) -> None:
+    events = [Chunk(e.t_ns, e.position, ahead + e.data) for e in kernel_log(100) if isinstance(e, Chunk)]
+    fit = fit_printk(events, TIMING)
+    assert fit is not None
+    assert fit.lines == 100
+
+
+def test_a_line_that_the_kernel_prints_behind_a_prompt_says_nothing_about_the_time_of_the_prompt() -> None:
+    events = [event for event in kernel_log(100) if isinstance(event, Chunk)]
+    last = events[-1]
+    prompt = Chunk(last.t_ns + 50_000_000, last.position + len(last.data), b"evm login: ")
+    (line,) = kernel_log(1, first_us=last.t_ns // 1000 - KERNEL_START_NS // 1000 + 700_000)
+    assert isinstance(line, Chunk)
+    behind = Chunk(line.t_ns, prompt.position + len(prompt.data), line.data)
+    assert clock_step([*events, prompt, behind], TIMING) == 0
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -13,7 +13,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.console import Chunk, Event, Gap, Kind, Lateness, Recording, RecordingMeta, RecordingWriter, encode
+from lab.console import Chunk, Event, Gap, Kind, Lateness, Recording, RecordingMeta, RecordingWriter, Suspended, encode
 from lab.console.index import RECORD
 from lab.console.recording import paths
 from lab.console.writer import RETRY_NS
@@ -108,7 +108,8 @@ def test_a_torn_tail_costs_only_what_was_not_complete(events: list[Event], data:
     cut_log = log[: data.draw(st.integers(0, len(log)))]
     seen = list(Recording.decode(cut_log, cut_index).events())
     assert seen == list(Recording.decode(log, index).events())[: len(seen)]
-    whole = (len(cut_index) - header) // RECORD.size
+    records = cut_index[header : len(cut_index) - (len(cut_index) - header) % RECORD.size]
+    whole = sum(kind != Kind.DIGEST for _, _, _, kind in RECORD.iter_unpack(records))
     if cut_log == log:
         assert len(seen) == whole
     bytes_seen = sum(len(event.data) for event in seen if isinstance(event, Chunk))
@@ -119,7 +120,9 @@ def test_a_torn_tail_costs_only_what_was_not_complete(events: list[Event], data:
         assert bytes_seen + len(following.data) > len(cut_log)
 
 
-@pytest.mark.parametrize(("log_cut", "index_cut", "left"), [(0, 1, 5), (3, 0, 5), (0, 24, 5), (9, 0, 2), (27, 0, 1)])
+@pytest.mark.parametrize(
+    ("log_cut", "index_cut", "left"), [(0, 1, 6), (0, 25, 5), (3, 0, 5), (0, 48, 5), (9, 0, 2), (27, 0, 1)]
+)
 def test_a_resumed_recording_goes_on_after_its_last_whole_record(
     tmp_path: Path, log_cut: int, index_cut: int, left: int
 ) -> None:
@@ -219,9 +222,54 @@ def test_what_is_no_recording_is_refused_in_one_sentence(tmp_path: Path, content
 
 def test_an_unknown_record_is_refused(tmp_path: Path) -> None:
     log, index = encode(META, EVENTS)
-    damaged = index[:-4] + b"\x63\x00\x00\x00"
+    last = len(index) - RECORD.size  # the digest, without which nothing says that a record was changed
+    damaged = index[: last - 4] + b"\x63\x00\x00\x00"
     with pytest.raises(ConfigurationError, match="record 5 of its index is damaged"):
         list(Recording.decode(log, damaged).events())
+
+
+@given(streams(), st.data())
+def test_a_flipped_bit_in_either_file_is_found(events: list[Event], data: st.DataObject) -> None:
+    files = [bytearray(content) for content in encode(META, events)]
+    file = files[data.draw(st.integers(0, 1)) if files[0] else 1]
+    first = data.draw(st.integers(0, 8 * len(file) - 1))
+    second = data.draw(st.integers(0, 8 * len(file) - 1))
+    for bit in {first, second}:
+        file[bit // 8] ^= 1 << bit % 8
+    log, index = map(bytes, files)
+    try:
+        seen = list(Recording.decode(log, index).events())
+    except ConfigurationError:
+        return
+    whole = list(Recording.decode(*encode(META, events)).events())
+    assert seen == whole[: len(seen)], "damage may cost the tail, and never changes what is read"
+
+
+def test_the_clock_that_stood_still_is_in_the_recording(tmp_path: Path) -> None:
+    stood = [Suspended(500, 27, 4_000_000_000), Suspended(600, 27, -2_000_000)]
+    write(tmp_path / "uart0", [*EVENTS, *stood])
+    assert list(Recording.open(tmp_path / "uart0.log").suspended()) == stood
+
+
+def test_a_recording_of_version_1_is_still_read() -> None:
+    log, index = encode(META, EVENTS)
+    old = index[: -RECORD.size].replace(b'"version": 2', b'"version": 1')
+    assert list(Recording.decode(log, old).events()) == EVENTS
+
+
+def test_a_recording_that_is_continued_is_checked_as_a_whole(tmp_path: Path) -> None:
+    write(tmp_path / "uart0", EVENTS)
+    writer = RecordingWriter.resume(tmp_path / "uart0")
+    position = writer.position
+    for number in range(2000):
+        writer.append(Chunk(1000 + number, position + 16 * number, b"0123456789abcdef"))
+    writer.close()
+    log, index = ((tmp_path / f"uart0{suffix}").read_bytes() for suffix in (".log", ".idx"))
+    assert len(list(Recording.decode(log, index).chunks())) == 2003
+    flipped = bytearray(log)
+    flipped[20_000] ^= 1
+    with pytest.raises(ConfigurationError, match="do not agree"):
+        Recording.decode(bytes(flipped), index)
 
 
 def test_a_missing_half_is_named(tmp_path: Path) -> None:

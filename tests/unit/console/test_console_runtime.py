@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lab.cli import main
+from lab.console import ConsoleClient, client
 from lab.console.operations import default_name
 from lab.console.runtime import prepare, runtime_dir, socket_path
 from lab.errors import ConfigurationError
@@ -74,3 +80,63 @@ def test_a_port_is_named_after_its_device(device: str, name: str) -> None:
 
 def test_two_devices_outside_dev_have_two_names() -> None:
     assert default_name(Path("/a/qemu-1/uart0")) != default_name(Path("/b/qemu-1/uart0"))
+
+
+def listening(folder: Path) -> socket.socket:
+    """Somebody else's server in a folder."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(socket_path(folder)))
+    server.listen()
+    server.setblocking(False)
+    return server
+
+
+@pytest.fixture
+def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a path short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="rt-") as folder:
+        yield Path(folder)
+
+
+WORDS = [["status"], ["stop"], ["tail", "uart0"], ["attach", "/dev/ttyUSB0"]]
+
+
+@pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
+def test_no_command_connects_in_a_folder_that_others_may_enter(
+    short: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    short.chmod(0o770)
+    with listening(short) as server:
+        assert main(["console", *words, "--runtime", str(short)]) == 2
+        assert "others may enter it (mode 770)" in capsys.readouterr().err
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
+def test_no_command_connects_in_another_user_s_folder(
+    short: Path, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening(short) as server:
+        monkeypatch.setattr(os, "getuid", lambda: 4711)
+        assert main(["console", *words, "--runtime", str(short)]) == 2
+        assert "not to 4711; set BOARDLAB_RUNTIME to a folder of your own" in capsys.readouterr().err
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+def test_no_command_follows_a_link_to_a_folder(short: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (short / "real").mkdir(mode=0o700)
+    (short / "link").symlink_to(short / "real")
+    with listening(short / "real"):
+        assert main(["console", "status", "--runtime", str(short / "link")]) == 2
+    assert "not a folder" in capsys.readouterr().err
+
+
+def test_who_listens_is_asked_for_too_since_a_folder_may_be_exchanged(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening(short):
+        monkeypatch.setattr(client, "check_owner", lambda _folder: monkeypatch.setattr(os, "getuid", lambda: 4711))
+        with pytest.raises(ConfigurationError, match=r"of user \d+ listens there, and you are 4711"):
+            ConsoleClient(socket_path(short))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.console.scheduling import Heartbeat, RunQueue
+from lab.console.scheduling import Heartbeat, RunQueue, stood_still_ns
 
 MS = 1_000_000
 
@@ -49,3 +49,21 @@ def test_the_time_in_the_run_queue_is_counted_between_two_looks(tmp_path: Path) 
 def test_a_kernel_without_the_statistics_gives_no_evidence(tmp_path: Path) -> None:
     assert RunQueue(tmp_path / "missing").waited_ns() == 0
     assert RunQueue().waited_ns() >= 0
+
+
+@pytest.mark.parametrize(
+    ("slept_ms", "patience_s", "beat_ms", "still_ms"),
+    [
+        (50, None, 0, 0),  # nothing came, and the heartbeat woke it in time
+        (50, None, 3, 0),  # a busy host: the run queue tells how long it waited
+        (340, None, 300, 340),  # stopped 0 to 40 ms after it had fallen asleep
+        (310, 0.01, 260, 310),
+        (38, 0.01, 0, 38),  # between two heartbeats
+        (18, 0.01, 0, 14),  # it overslept by 7 ms, and may have been stopped as long before
+        (2, 0, 40, 2),  # it was not asleep when it was stopped: the heartbeat itself says how late it was
+    ],
+)
+def test_who_was_stopped_in_its_sleep_was_stopped_as_soon_as_it_slept(
+    slept_ms: int, patience_s: float | None, beat_ms: int, still_ms: int
+) -> None:
+    assert stood_still_ns(slept_ms * MS, patience_s, beat_ms * MS) == still_ms * MS

@@ -24,9 +24,7 @@ def test_the_uncertainty_is_the_sum_of_its_parts() -> None:
     assert uncertainty_ns(LOGIN, timing=LineTiming(115200, 0, 1, 1_000_000)) == 1_086_805
 
 
-@pytest.mark.parametrize(
-    ("before_ns", "counts"), [(0, True), (990_000_000, True), (1_010_000_000, False), (-1, False)]
-)
+@pytest.mark.parametrize(("before_ns", "counts"), [(0, True), (990_000_000, True), (1_010_000_000, False), (-1, True)])
 def test_evidence_of_lateness_counts_for_a_second(before_ns: int, counts: bool) -> None:
     late = Lateness(LOGIN.t_ns - before_ns, 0, 7_000_000)
     expected = USUAL_NS + (7_000_000 if counts else 0)

@@ -74,3 +74,50 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00targets")
     with pytest.raises(ConfigurationError, match=r"bad\.yaml"):
         envfile.check(path)
+
+
+def bomb(levels: int = 9) -> str:
+    """The billion laughs: each line is ten times the one before."""
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, levels)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x: " + "[" * 3000 + "]" * 3000, "bad.yaml:1: more than 64 levels deep"),
+        ("\n".join(f"{' ' * n}a:" for n in range(1000)), "levels deep"),
+        (bomb(), "entries, with its aliases (*name) written out"),
+        ("targets: &t\n  main: *t\n", "*t refers to what it stands in"),
+        ("targets: *nowhere\n", "not YAML"),
+        ("x: 2026-99-99\n", "not YAML: month must be in 1..12"),
+        ("x: " + "9" * 5000 + "\n", "not YAML"),
+        ("x: 'a\x07'\n", "not YAML"),
+        ("? {a: b}\n: c\n", "not YAML"),
+        ("#" * (1024 * 1024 + 1), "bytes; at most"),
+    ],
+)
+def test_a_file_that_would_end_or_stop_the_program_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        envfile.check(path)
+    assert says in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+def test_aliases_within_bounds_are_what_they_stand_for(tmp_path: Path) -> None:
+    path = tmp_path / "good.yaml"
+    shared = VIRTUAL.replace("speed: 115200", "speed: &speed 115200", 1).replace("bus_khz: 2940", "bus_khz: *speed", 1)
+    path.write_text(shared)
+    assert envfile.arguments_of(path, "RailSensors", "resources")["bus_khz"] == 115200
+
+
+def test_a_file_of_another_encoding_is_named_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_bytes("targets:\n  main: # Prüfstand\n".encode("latin-1"))
+    with pytest.raises(
+        ConfigurationError, match=r"bad\.yaml:2: cannot be read: byte 0xfc is no UTF-8; save the file as"
+    ):
+        envfile.check(path)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import ssl
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import bcrypt
 import certificates
 import pytest
 import requests
-from prometheus_client import CollectorRegistry, Gauge
+from exporter_serving import exposition, get, serving
 from scraped import scrape
 
-from exporters import page
-from exporters.exposition import Exposition
 from exporters.polling import Poller
 from exporters.server import Server
 from exporters.webconfig import WebConfig, check_address, load
@@ -39,36 +33,6 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"{tls}, client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.crt}}\n"
     )
     return folder
-
-
-def exposition(series: int = 3) -> Exposition:
-    registry, live = CollectorRegistry(), CollectorRegistry()
-    gauge = Gauge("boardlab_number", "A number.", ["n"], registry=registry)
-    for n in range(series):
-        gauge.labels(str(n)).set(n)
-    Gauge("boardlab_live", "Another.", registry=live).set(7)
-    results = Poller("results", lambda: page.render(registry.collect()), 1.0, MonotonicRaw())
-    results.poll()
-    return Exposition(results, live)
-
-
-@contextlib.contextmanager
-def serving(config: WebConfig | None = None, host: str = "127.0.0.1", series: int = 3) -> Iterator[str]:
-    server = Server(host, 0, exposition(series), config)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server.url
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def get(url: str, **options: Any) -> requests.Response:
-    with requests.Session() as session:
-        session.trust_env = False
-        return session.get(url, timeout=10, **options)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "identity"])

@@ -26,7 +26,8 @@ from lab.results.watch import watch
         (("run", "--env", "sim-am62x.yaml", "--suite", "sunspots"), "no suite 'sunspots'"),
         (("run", "--env", "nowhere"), "no environment 'nowhere'"),
         (("run",), "which board?"),
-        (("run", "--resume", "1", "--cycles", "3"), "goes on with the job's own order"),
+        (("run", "--resume", "1", "--continue"), "--resume names the job, --continue looks for it"),
+        (("run", "--resume", "7"), "no job 7; there are none yet"),
         (("farm", "check", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
     ],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from exporters.farm.jobs import Due, Jobs
+from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError
 from lab.farm import holder
 from lab.results import Store, open_store
@@ -128,17 +129,17 @@ def test_a_job_goes_on_with_its_suite_and_that_suites_run(store: Store, wall: Wa
     store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
     jobs = book(store, wall, "one")
     job = started(jobs)
-    assert jobs.unfinished_run(job) is None, "an older run is none of this job's"
+    assert jobs.unfinished_run(job, "boot") is None, "an older run is none of this job's"
     boot = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={}).id
-    assert jobs.unfinished_run(job) == boot
+    assert jobs.unfinished_run(job, "boot") == boot
     store.finish_run(boot, "completed")
-    assert jobs.unfinished_run(job) is None
+    assert jobs.unfinished_run(job, "boot") is None
     job = jobs.next_suite(job.id)
-    power = store.begin_run("power", "am62xx_sk", "b1", "11.01", plan={}, provenance={}).id
+    power = store.begin_run("low_power", "am62xx_sk", "b1", "11.01", plan={}, provenance={}).id
     after = book(store, wall, "two", dead={"one"})
     again = after.take_up(job.id)
     assert again.suites[again.done] == "power"
-    assert after.unfinished_run(again) == power
+    assert after.unfinished_run(again, "low_power") == power
 
 
 def test_a_job_that_is_finished_or_alive_is_not_resumed(store: Store, wall: Wall) -> None:
@@ -165,6 +166,64 @@ def test_continue_takes_up_what_was_interrupted_and_nothing_else(store: Store, w
     assert book(store, wall, "three", dead=set()).unfinished(ORDER) is None
     one.finish(job.id, "failed")
     assert after.unfinished(ORDER) is None, "a board that failed is not measured on; the next timer begins anew"
+
+
+def run_of(store: Store, kind: str = "boot", release: str = "11.01") -> int:
+    return store.begin_run(kind, "am62xx_sk", "b1", release, plan={}, provenance={}).id
+
+
+@pytest.mark.parametrize(
+    "later", ["refused", "interrupted while it waited", "failed before its run", "dead in the queue"]
+)
+def test_continue_finds_the_killed_job_behind_later_ones_that_measured_nothing(store: Store, later: str) -> None:
+    one = JobBook(store, "one", lambda who: who in {"one", "dead"})
+    killed = started(one)
+    run = run_of(store)
+    two = JobBook(store, "dead" if later == "dead in the queue" else "two", one.gone)
+    for _ in range(3):
+        job = two.enqueue(ORDER)
+        if later == "refused":
+            two.finish(job.id, "refused")
+        elif later == "interrupted while it waited":
+            two.finish(job.id, "interrupted")
+        elif later == "failed before its run":
+            assert two.start(job.id) is not None
+            two.finish(job.id, "failed")
+    timer = JobBook(store, "three", one.gone)
+    found = timer.unfinished(ORDER)
+    assert found is not None
+    assert found.id == killed.id
+    again = timer.start(timer.take_up(found.id).id)
+    assert again is not None
+    assert timer.unfinished_run(again, "boot") == run
+
+
+def test_continue_does_not_go_back_behind_a_job_that_measured(store: Store) -> None:
+    one = JobBook(store, "one", lambda who: who == "one")
+    started(one)
+    two = JobBook(store, "two", one.gone)
+    job = started(two)
+    store.finish_run(run_of(store), "completed")
+    two.finish(job.id, "completed")
+    assert JobBook(store, "three", one.gone).unfinished(ORDER) is None
+
+
+def test_a_job_that_is_taken_up_goes_on_with_its_own_run_whoever_measured_since(store: Store) -> None:
+    one = JobBook(store, "one", lambda who: who == "one")
+    killed = started(one)
+    run = run_of(store)
+    two = JobBook(store, "two", one.gone)
+    waiting = two.enqueue(Order("am62xx_sk", "b1", ("sections",), ORDER.env, "11.02", None))
+    other = two.start(waiting.id)
+    assert other is not None
+    assert two.unfinished_run(other, "sections") is None, (
+        "the killed run is none of its own, though it was begun meanwhile"
+    )
+    store.finish_run(run_of(store, "sections", "11.02"), "failed")
+    store.finish_run(run_of(store, "boot", "11.02"), "failed")
+    two.finish(other.id, "failed")
+    timer = JobBook(store, "three", one.gone)
+    assert timer.unfinished_run(timer.take_up(killed.id), "boot") == run
 
 
 def test_the_metrics_tell_waiting_running_and_stuck_jobs_apart(store: Store, wall: Wall) -> None:
@@ -197,3 +256,23 @@ def test_a_holder_is_gone_when_its_process_is_or_its_host_was_booted_again(tmp_p
     assert holder.gone(mine.replace(boot, "another-boot")) is True
     assert holder.gone(f"{host}/{boot}/{os.getpid()}/1") is True, "the number was given to another process"
     assert holder.gone(f"elsewhere/{boot}/1/1") is None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--release", "11.02"), "--release 11.02 (it has 11.01)"),
+        (("--cycles", "3"), "--cycles 3 (it has 20)"),
+        (("--suite", "sections"), "--suite sections (it has boot,power)"),
+        (("--resume", "99999999999999999999"), "--resume"),
+    ],
+)
+def test_a_job_that_is_resumed_has_one_order(
+    store: Store, options: tuple[str, str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = JobBook(store, "one", lambda _who: True)
+    job = started(one)
+    one.finish(job.id, "interrupted")
+    assert main(["run", "--resume", str(job.id), *options, "--db", store.url]) == 2
+    assert says in capsys.readouterr().err
+    assert one.job(job.id).state == "interrupted"

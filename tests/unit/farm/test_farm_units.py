@@ -109,3 +109,33 @@ def test_the_page_on_the_farm_explains_every_key() -> None:
     page = (ROOT / "docs" / "farm.md").read_text(encoding="utf-8")
     keys = {f.name for record in (Farm, Exporter, PduDaemon, UsbEntry, Schedule) for f in attrs.fields(record)}
     assert {key for key in keys if f"`{key}`" not in page} == set()
+
+
+RULE = (ROOT / "farm" / "nftables" / "boardlab-pdudaemon.nft").read_text()
+
+
+def test_the_firewall_rule_is_for_the_port_and_the_user_of_the_example() -> None:
+    example = load(EXAMPLE)
+    assert set(re.findall(r"tcp dport (\d+)", RULE)) == {example.pdudaemon.address.rpartition(":")[2]}
+    assert re.findall(r"meta skuid { (.*?) } accept", RULE) == [f"root, {example.user}"]
+    page = (ROOT / "docs" / "farm.md").read_text()
+    rules = [line.strip() for line in RULE.splitlines() if line.strip().startswith("oifname")]
+    assert [line.strip() for line in page.splitlines() if line.strip().startswith("oifname")] == rules
+
+
+def test_who_sets_pdudaemon_up_is_warned_in_every_place(tmp_path: Path) -> None:
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    path = tmp_path / "farm.yaml"
+    path.write_text(f"directory: {folder}\npdudaemon: {{address: '127.0.0.1:1234'}}\nuser: benchmarks\n")
+    done = CliRunner().invoke(commands.app, ["check", str(path)])
+    assert done.exit_code == 0
+    assert "127.0.0.1:1234 switches boards for EVERY user" in done.output
+    assert "lets only benchmarks reach it" in done.output
+    unit = units(attrs.evolve(load(EXAMPLE)), INSTALLED)["boardlab-pdudaemon.service"]
+    places = [
+        unit,
+        (ROOT / "farm" / "pdudaemon" / "pyproject.toml").read_text(),
+        (ROOT / "docs" / "farm.md").read_text(),
+    ]
+    assert all("PDUDAEMON OBEYS EVERY USER" in place for place in places)

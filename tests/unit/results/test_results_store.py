@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from lab.results import (
 )
 from lab.results.models import Base
 from lab.results.schema import VERSION_TABLE
+from lab.results.watch import watch
 
 AT = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 
@@ -358,3 +360,15 @@ def test_the_contents_of_a_run_are_its_run_attempts_and_measurements(store: Stor
     contents = store.contents(run.id)
     assert (contents.run, contents.attempts) == (store.run(run.id), store.attempts(run.id))
     assert contents.measurements == store.measurements(run.id)
+
+
+def test_what_alembic_says_of_itself_is_in_no_log(
+    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("alembic"), "level", logging.NOTSET)  # as it is in a new process
+    caplog.set_level(logging.INFO)  # as `lab run` and `lab exporter` have it
+    for _ in range(2):
+        with open_store(database), watch(database).look() as look:
+            assert look.heads() == []
+    assert [record.name for record in caplog.records] == ["lab.results.schema"]
+    assert "has schema 0" in caplog.text

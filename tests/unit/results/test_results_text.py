@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from lab.metrics import Summary
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import MomentRecord
-from lab.results.figures import decimals, duration, guide_cell, label, number, table, with_uncertainty
-from lab.results.logs import lines, readable
+from lab.results.figures import decimals, duration, guide_cell, label, number, with_uncertainty
+from lab.results.logs import lines
+from lab.shown import plain_bytes, table
 
 SUMMARY = Summary(n=20, mean=16.2449, median=16.2, min=15.96, max=16.4163, p95=16.4, std=0.1, uncertainty=0.05)
 
@@ -68,13 +69,13 @@ def test_a_table_lines_up_its_columns() -> None:
 
 @given(st.binary())
 def test_console_bytes_become_text_that_cannot_act_on_a_terminal(data: bytes) -> None:
-    shown = readable(data)
+    shown = plain_bytes(data)
     assert {unicodedata.category(c) for c in shown if c != "\t"}.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def test_what_is_no_text_is_written_out() -> None:
-    assert readable(b"\x1b[2J\x07 ok\t\xff\x7f") == "^[[2J^G ok\t\\xff\\x7f"
-    assert readable("µ \u202e \x9b".encode()) == "µ \\u202e \\x9b"
+    assert plain_bytes(b"\x1b[2J\x07 ok\t\xff\x7f") == "^[[2J^G ok\t\\xff\\x7f"
+    assert plain_bytes("µ \u202e \x9b".encode()) == "µ \\u202e \\x9b"
 
 
 @given(st.lists(st.sampled_from([b"a", b"login: ", b"\r\n", b"\n", b"\x00"])).map(b"".join), st.data())
@@ -84,7 +85,7 @@ def test_the_lines_of_a_window_begin_where_they_say_and_cover_it(data: bytes, dr
     found = lines(data, start, end)
     for line in found:
         raw = data[line.start :].split(b"\n", 1)[0]
-        assert line.text == readable(raw.rstrip(b"\r"))
+        assert line.text == plain_bytes(raw.rstrip(b"\r"))
         assert line.start == 0 or data[line.start - 1 : line.start] == b"\n"
     if end > start:
         assert found[0].start <= start

@@ -53,6 +53,26 @@ def test_a_board_that_cannot_be_switched_off_is_said_and_its_run_is_closed_in_th
     assert properties["boardlab_run"] == run.id
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("cycles", 0),
+        ("cycles", 10**20),
+        ("sleep", 0),
+        ("sleep", 10**20),
+        ("retries", -1),
+        ("retries", 10**20),
+        ("resume", 0),
+        ("resume", 10**20 - 1),
+        ("resume", -(10**30)),
+    ],
+)
+def test_a_number_beyond_all_bounds_is_refused_with_its_bounds(option: str, value: int) -> None:
+    options = {"cycles": None, "retries": 0, "init": None, "sleep": None, "resume": None, option: value}
+    with pytest.raises(ConfigurationError, match=rf"--{option} -?\d+.*: a whole number from \d+ to \d+"):
+        board._check_options(SimpleNamespace(option=SimpleNamespace(**options)))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("init", ["", "sh", "/bin/sh -x", "/bin/sh'; reset; '"])
 def test_another_init_is_the_path_of_a_program(init: str) -> None:
     option = SimpleNamespace(cycles=None, retries=0, init=init)

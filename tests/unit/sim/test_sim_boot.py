@@ -30,11 +30,15 @@ def watched(lab: SimLab, medium: str) -> BootWatch:
     finder = MomentFinder(board.moments, LineTiming(115200))
     position = 0
     for t_ns, data in lab.ports[lab.console].chunks:
-        watch.feed(data, t_ns)
+        watch.feed(data, t_ns, position)
         for moment in finder.feed(Chunk(t_ns, position, data)):
             watch.moment(moment)
         position += len(data)
         watch.check(t_ns)
+    now_ns = t_ns + round(board.timeouts.settle_s * S)
+    watch.check(now_ns)
+    watch.asked(now_ns)
+    watch.check(now_ns + 10 * S)  # nobody answers: the board's time does not go on
     return watch
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -67,3 +68,33 @@ def test_a_state_that_cannot_be_understood_is_named(tmp_path: Path, text: str) -
 
 def test_a_folder_that_is_not_there_has_no_bench(tmp_path: Path) -> None:
     assert state.running(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_a_folder_that_others_may_enter_is_not_believed(tmp_path: Path, mode: int) -> None:
+    lock = state.hold(tmp_path)
+    assert lock is not None
+    with lock:
+        state.publish(tmp_path, STATE)
+        tmp_path.chmod(mode)
+        with pytest.raises(ConfigurationError, match="chmod 700"):
+            state.running(tmp_path)
+
+
+def test_another_users_folder_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = state.hold(tmp_path)
+    assert lock is not None
+    with lock:
+        state.publish(tmp_path, STATE)  # its `pid` would be sent a signal by `lab virtual down`
+        other = os.getuid() + 1
+        monkeypatch.setattr(os, "getuid", lambda: other)
+        with pytest.raises(ConfigurationError, match=f"belongs to user {other - 1}, not to {other}"):
+            state.running(tmp_path)
+
+
+def test_a_link_to_a_folder_of_ours_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir(mode=0o700)
+    (tmp_path / "bench").symlink_to(tmp_path / "there")
+    state.require_private(tmp_path / "bench")
+    with pytest.raises(ConfigurationError, match="choose another with --dir"):
+        state.require_private(tmp_path / "nowhere")

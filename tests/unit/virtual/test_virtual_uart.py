@@ -186,6 +186,16 @@ def test_closing_takes_the_link_away(tmp_path: Path) -> None:
     assert list((tmp_path / "board").iterdir()) == []
 
 
+def test_what_a_killed_bench_has_left_is_no_adapter(tmp_path: Path) -> None:
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board" / "uart0-ttyUSB1").symlink_to("/dev/pts/7777")
+
+    async def body(adapter: UartAdapter) -> None:
+        assert sorted(path.name for path in adapter.path.parent.iterdir()) == ["uart0", "uart0-ttyUSB0"]
+
+    with_adapter(tmp_path, body)
+
+
 def test_an_adapter_comes_back_as_the_same_device_or_the_next_one_and_its_link_leads_there(tmp_path: Path) -> None:
     async def body(adapter: UartAdapter) -> None:
         devices = [str(adapter.path.readlink())]

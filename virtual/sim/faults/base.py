@@ -8,10 +8,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
-from attrs import define, field, frozen
+from attrs import define, field, frozen, validators
 
 from lab.errors import ConfigurationError
-from virtual.sim.program import Hear, Program
+from virtual.sim.program import NS_PER_MS, Hear, Pause, Program
 from virtual.sim.trouble import POINTS, Trouble
 
 if TYPE_CHECKING:
@@ -30,7 +30,11 @@ class Outcome:
         trial: what shows it: "boot", "login" (a boot and a login), "off" (the power off after a boot), "bootloader",
             "suspend" (a boot, a login and a sleep), "rails" (sampling the rails). The test of all faults
             (tests/integration/test_sim_faults.py) does it.
-        flags: what the power that is measured beside it may carry.
+        medium: what the trial boots from.
+        cycle: the power-on at which the trial has it.
+        flags: what the samples of its cycle carry, all of them; of rails: what their power may carry.
+        from_power_on: `flags` stand only on the numbers that begin when the power is switched on.
+        may_carry: what its samples may carry too.
     """
 
     failures: tuple[str, ...] = ()
@@ -38,7 +42,11 @@ class Outcome:
     transient: bool = True
     may_succeed: bool = False
     trial: str = "boot"
+    medium: str = "sd"
+    cycle: int = 1
     flags: tuple[str, ...] = ()
+    from_power_on: bool = False
+    may_carry: tuple[str, ...] = ()
 
 
 @define(kw_only=True, eq=False)
@@ -133,3 +141,28 @@ class Hang(Fault):
         """See `Trouble`."""
         if point == self.where:
             yield from for_ever()
+
+
+@define(kw_only=True, eq=False)
+class AfterPrompt(Fault):
+    """The kernel says something a moment after the login prompt.
+
+    Attributes:
+        lines, level: what, and at which log level.
+    """
+
+    lines: ClassVar[tuple[str, ...]]
+    level: ClassVar[int] = 6
+    after_ms: float = field(default=100.0, validator=validators.ge(0.0))
+    _struck: bool = field(default=False, init=False)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `Trouble`."""
+        yield from ()
+        if point == "login.prompt" and not self._struck:
+            self._struck = True
+            computer.machine.spawn(self._later(computer))
+
+    def _later(self, computer: Computer) -> Program[None]:
+        yield Pause(round(self.after_ms * NS_PER_MS))
+        yield from computer.printk(*self.lines, level=self.level)

@@ -41,59 +41,6 @@ class HangBeforeLogin(Hang):
     name, where, outcome = "hang_before_login", "login", _board("hang_before_login")
 
 
-_PANIC = (
-    "Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b",
-    "CPU: 1 PID: 1 Comm: init Not tainted",
-    "Call trace:",
-    " dump_backtrace+0x94/0x114",
-    " panic+0x16c/0x330",
-    " do_exit+0x82c/0x988",
-    "---[ end Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b ]---",
-)
-_OOPS = (
-    "Unable to handle kernel NULL pointer dereference at virtual address 0000000000000018",
-    "Mem abort info:",
-    "  ESR = 0x0000000096000004",
-    "Internal error: Oops: 0000000096000004 [#1] PREEMPT SMP",
-    "CPU: 2 PID: 84 Comm: kworker/2:1 Not tainted",
-    "Call trace:",
-    " process_one_work+0x148/0x2b8",
-    " worker_thread+0x2cc/0x3d4",
-    " kthread+0x110/0x114",
-    "---[ end trace 0000000000000000 ]---",
-)
-
-
-def _stamped(lines: tuple[str, ...], seconds: float) -> str:
-    return "".join(f"[{seconds:12.6f}] {line}\n" for line in lines)
-
-
-@define(kw_only=True, eq=False)
-class KernelPanic(Fault):
-    """The kernel panics while it starts, and stays there."""
-
-    name, outcome = "kernel_panic", _board("kernel_panic")
-    at_point: str = field(default="kernel.middle", validator=point)
-
-    def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
-        if point == self.at_point:
-            yield from computer.say(_stamped(_PANIC, 1.84))
-            yield from for_ever()
-
-
-@define(kw_only=True, eq=False)
-class Oops(Fault):
-    """A driver crashes while the kernel starts; the kernel goes on, and the boot ends as if nothing had been."""
-
-    name, outcome = "oops", _board("kernel_oops")
-
-    def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
-        if point == "kernel.middle":
-            yield from computer.say(_stamped(_OOPS, 1.84))
-
-
 @define(kw_only=True, eq=False)
 class WatchdogReset(Fault):
     """The watchdog resets the processor in the middle of the boot; it boots again from the start, and then well."""
@@ -166,11 +113,11 @@ class CorruptedMedium(Fault):
         """See `Trouble`."""
         if point != "init":
             return
-        for attempt in range(self.retries):
+        for _ in range(self.retries):
             yield from computer.pause(0.8 * NS_PER_S)
             sector = 264_192 + self.dice.randrange(1 << 20)
-            yield from computer.say(
-                f"[{3.0 + attempt:12.6f}] I/O error, dev mmcblk1, sector {sector} op 0x0:(READ) flags 0x80700 prio class 2\n"
+            yield from computer.printk(
+                f"I/O error, dev mmcblk1, sector {sector} op 0x0:(READ) flags 0x80700 prio class 2", level=3
             )
 
 

@@ -12,6 +12,7 @@ from virtual.sim.program import NS_PER_MS, Pause, Program, Say
 if TYPE_CHECKING:
     from virtual.sim.computer import Computer
 
+_INTACT_LINES = 8  # of the kernel's log, before any is lost: what a boot must show is among them
 _UNREADABLE = Outcome(("garbled",), "lab", transient=True)
 _DAMAGED = (
     "moment_missing",
@@ -23,6 +24,7 @@ _DAMAGED = (
     "wrong_medium",
     "garbled",
     "prompt_broken",
+    "reset",
 )
 
 
@@ -41,6 +43,30 @@ class Dropped(Fault):
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
         """See `Trouble`."""
         return bytes(byte for byte in data if self.dice.random() >= self.share)
+
+
+@define(kw_only=True, eq=False)
+class LinesLost(Fault):
+    """The adapter overruns while the kernel's log is printed: some forty lines are lost, from the middle of one to the
+    middle of another, in several pieces."""
+
+    name: ClassVar[str] = "lines_lost"
+    outcome: ClassVar[Outcome] = Outcome(flags=("console_overrun",), may_carry=("clock_disagrees",))
+    lines: int = field(default=40, validator=validators.ge(1))
+    pieces: int = field(default=8, validator=validators.ge(1))
+    _seen: int = field(default=0, init=False)
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """See `Trouble`."""
+        if not data.startswith(b"["):
+            return data
+        self._seen += 1
+        whole = max(self.lines // self.pieces - 1, 0)
+        number, place = divmod(self._seen - _INTACT_LINES, whole + 4)  # two of four are torn, two stay whole
+        if self._seen < _INTACT_LINES or number >= self.pieces or place > whole + 1:
+            return data
+        cut = self.dice.randrange(1, len(data) - 2)
+        return data[:cut] if place == 0 else data[cut:] if place == whole + 1 else b""
 
 
 @define(kw_only=True, eq=False)

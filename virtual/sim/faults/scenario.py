@@ -13,9 +13,9 @@ from __future__ import annotations
 import fnmatch
 from pathlib import Path
 
-import yaml
 from attrs import frozen
 
+from lab import yamlfile
 from lab.errors import ConfigurationError
 from virtual.sim.faults import plan
 
@@ -43,14 +43,7 @@ def read(path: Path) -> Scenario:
     Raises:
         ConfigurationError: it cannot be read, or says what nobody understands; the message names the place.
     """
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f":{mark.line + 1}" if mark else ""
-        raise ConfigurationError(f"{path}{where}: not YAML: {getattr(error, 'problem', error)}") from error
+    data = yamlfile.load(path)
     if not isinstance(data, dict) or not isinstance(data.get("boards"), dict) or set(data) - {"seed", "boards"}:
         raise ConfigurationError(f"{path}: expected `boards:` and at most `seed:` beside it")
     seed = data.get("seed", 0)

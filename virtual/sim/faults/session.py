@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, field, validators
 
-from virtual.sim.faults.base import Fault, Outcome
+from virtual.sim.faults.base import Fault, Outcome, point
 from virtual.sim.program import NS_PER_S, Pause, Program
 
 if TYPE_CHECKING:
@@ -54,3 +54,20 @@ class ClockJump(Fault):
         if point == "user.middle":
             computer.wall_jump_s += self.seconds
             yield from computer.say("[  OK  ] System clock was changed by the time server.\n")
+
+
+@define(kw_only=True, eq=False)
+class ClockStopped(Fault):
+    """A debugger halts the board while it boots, its system counter too: the kernel does not know of that time."""
+
+    name: ClassVar[str] = "clock_stopped"
+    outcome: ClassVar[Outcome] = Outcome(flags=("clock_disagrees",))
+    at_point: str = field(default="kernel.middle", validator=point)
+    seconds: float = field(default=0.8, validator=validators.ge(0.0))
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `Trouble`."""
+        if point == self.at_point and computer.kernel is not None:
+            halted_ns = round(self.seconds * NS_PER_S)
+            yield Pause(halted_ns)
+            computer.kernel.hold_clock_for(halted_ns)

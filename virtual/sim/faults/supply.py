@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from attrs import define, field, validators
 
-from virtual.sim.faults.base import Fault, Outcome
+from virtual.sim.faults.base import Fault, Hang, Outcome
 from virtual.sim.program import NS_PER_S
 from virtual.sim.trouble import Switching
 
@@ -44,6 +44,26 @@ class SlowDischarge(Fault):
     seconds: float = field(default=30.0, validator=validators.ge(0.0))
 
     def stays_on_ns(self) -> int | None:
+        """See `Trouble`."""
+        return round(self.seconds * NS_PER_S)
+
+
+@define(kw_only=True, eq=False)
+class LateRelay(Hang):
+    """The board hangs in silence, and the relay sticks for some seconds, at off and at on: nobody sees that it is late."""
+
+    name: ClassVar[str] = "late_relay"
+    where: ClassVar[str] = "kernel.middle"
+    outcome: ClassVar[Outcome] = Outcome(
+        ("hang_kernel",), "board", transient=True, flags=("off_unverified",), from_power_on=True
+    )
+    seconds: float = field(default=3.0, validator=validators.ge(0.0))
+
+    def stays_on_ns(self) -> int | None:
+        """See `Trouble`."""
+        return round(self.seconds * NS_PER_S)
+
+    def relay_lag_ns(self) -> int:
         """See `Trouble`."""
         return round(self.seconds * NS_PER_S)
 

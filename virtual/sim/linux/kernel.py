@@ -122,6 +122,7 @@ class Kernel:
     def run(self) -> Program[None]:
         """From "Starting kernel" to init."""
         computer = self.computer
+        computer.kernel = self
         planned = computer.durations
         computer.enter("kernel", planned.kernel_ns)
         start_ns = computer.now_ns
@@ -146,18 +147,34 @@ class Kernel:
         """What the kernel's and user space's texts are filled with."""
         model = self.computer.model
         root = self.parameters.get("root", "")
-        devices = {"sd": "mmcblk0p2" if model.family.profile == "am43xx" else "mmcblk1p2", "emmc": "mmcblk0p1"}
         return {
             **model.facts(),
             "medium": self.computer.medium,
             "root": root,
-            "root_device": devices.get(self.computer.medium, ""),
+            "root_medium": self.root_medium,
+            "root_device": self.root_device,
+            "writable": "rw" in self.parameters,
             "init": self.parameters.get("init", "/sbin/init"),
             "bootargs": self.bootargs,
             "reserved": _RESERVED,
             "flash": _FLASH,
             "systemd": _SYSTEMD.get(model.release.distribution, "244.3+"),
         }
+
+    @property
+    def root_medium(self) -> str:
+        """The medium with the root file system."""
+        medium = self.computer.medium
+        for trouble in self.computer.troubles:
+            medium = trouble.root(medium, self.computer)
+        return medium
+
+    @property
+    def root_device(self) -> str:
+        """The block device with the root file system; empty where it is in flash."""
+        profile = self.computer.model.family.profile
+        devices = {"sd": "mmcblk0p2" if profile == "am43xx" else "mmcblk1p2", "emmc": "mmcblk0p1"}
+        return devices.get(self.root_medium, "")
 
     def _silent_start(self, lines: Sequence[script.Line]) -> Program[None]:
         """Without an early console all lines wait; the console prints them at once when it comes up."""
@@ -187,8 +204,12 @@ class Kernel:
             yield from self._to_console(record)
 
     def _to_console(self, record: Record) -> Program[None]:
-        if record.level < self.console_level and self.console_attached:
-            yield from self.computer.say(record.line + "\n")
+        if record.level >= self.console_level or not self.console_attached:
+            return
+        line = record.line
+        for trouble in self.computer.troubles:
+            line = trouble.printk(line)
+        yield from self.computer.say(line and line + "\n")
 
 
 def _parameter(word: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from virtual.sim.linux.kernel import Kernel
 from virtual.sim.linux.sleep import Sleeper
+from virtual.sim.model import mac_address, serial_number
 from virtual.sim.played import image
 from virtual.sim.program import NS_PER_S, Program
 
@@ -83,6 +84,7 @@ def _proc(kernel: Kernel) -> dict[str, Node]:
         "/proc/meminfo": _fixed(f"MemTotal:       {memory_kb} kB\nMemFree:        {memory_kb * 4 // 5} kB\n"),
         "/proc/device-tree/model": _fixed(machine),
         "/sys/firmware/devicetree/base/model": _fixed(machine),
+        "/proc/device-tree/serial-number": _fixed(serial_number(kernel.computer.seed) + "\0"),
         "/proc/sys/kernel/printk": Node(lambda: f"{kernel.console_level}\t4\t1\t7\n", printk),
         "/etc/hostname": _fixed(model.identity.hostname + "\n"),
         "/etc/issue": _fixed(f"{model.release.distribution} \\n \\l\n\n"),
@@ -134,8 +136,9 @@ def _devices(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
         nodes[f"/sys/bus/platform/devices/{model.identity.mcu}/power/wakeup"] = _setting(
             kernel.settings, "mcu_wakeup", "disabled"
         )
-    for link in model.board.links:
+    for number, link in enumerate(model.board.links):
         if link.name.startswith("eth"):
+            nodes[f"/sys/class/net/{link.name}/address"] = _fixed(mac_address(kernel.computer.seed, number) + "\n")
             nodes[f"/sys/class/net/{link.name}/speed"] = _fixed(f"{link.mbit_s:.0f}\n")
             nodes[f"/sys/class/net/{link.name}/operstate"] = _fixed("up\n")
     return nodes

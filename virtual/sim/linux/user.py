@@ -7,7 +7,7 @@ from virtual.sim.editor import EndOfInputError, read_line
 from virtual.sim.linux.files import Files
 from virtual.sim.linux.kernel import Kernel
 from virtual.sim.linux.session import Session
-from virtual.sim.program import NS_PER_S, Program
+from virtual.sim.program import NS_PER_S, Drain, Program
 from virtual.sim.sh.interpreter import InterruptedCommandError
 
 _SHELLS = {"/bin/sh", "/bin/bash"}
@@ -34,6 +34,7 @@ class UserSpace:
             yield from self._bare_shell()
         yield from self._services()
         while True:
+            yield Drain(self.computer.console)  # what was said before the prompt has left when the stage begins
             self.computer.enter("login")
             user = yield from self._login()
             if user:
@@ -66,6 +67,7 @@ class UserSpace:
         """Who logged in; nobody after a failure."""
         yield from self.computer.write(self._prompt().encode())
         try:
+            yield from self.computer.at("login.prompt")
             user = yield from read_line(self.computer, interrupted="\n", ends=True)
             if not user:
                 return ""

@@ -25,13 +25,20 @@ _CRYPTO = "name         : cbc(aes)\ndriver       : cbc-aes-{driver}\nmodule     
 def files(kernel: Kernel) -> dict[str, Callable[[], str]]:
     """Path -> content."""
     model = kernel.computer.model
-    root = next(iter(model.board.media.values())).root
+    root = _root(model.board.media[kernel.root_medium].root)
+    kind = "ubifs" if root.startswith("ubi") else "jffs2" if root.startswith("mtdblock") else "ext4"
+    source = root if kind == "ubifs" else "/dev/root"
     found: dict[str, Callable[[], str]] = {
         "/proc/asound/card0/id": lambda: "AM62xSKEVM\n",
         "/proc/mtd": lambda: _MTD,
         "/proc/filesystems": lambda: "nodev\tproc\n\text3\n\text2\n\text4\n\tvfat\nnodev\tubifs\n",
-        "/proc/mounts": lambda: f"/dev/{_root(root)} / ext4 rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\n",
-        "/proc/self/mountinfo": lambda: f"22 1 {_numbers(_root(root))} / / rw,relatime - ext4 /dev/root rw\n",
+        "/proc/mounts": lambda: (
+            f"{root if kind == 'ubifs' else '/dev/' + root} / {kind} rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\n"
+        ),
+        "/proc/self/mountinfo": lambda: f"22 1 {_numbers(root)} / / rw,relatime - {kind} {source} rw\n",
+        f"/sys/dev/block/{_numbers(root)}/uevent": lambda: (
+            f"MAJOR={_numbers(root).partition(':')[0]}\nDEVNAME={root}\nDEVTYPE=partition\n"
+        ),
         "/proc/crypto": lambda: _crypto(kernel),
         "/dev/urandom": lambda: "",
         "/dev/loop0": lambda: "",
@@ -71,7 +78,9 @@ def _text(text: str) -> Callable[[], str]:
 
 def _numbers(device: str) -> str:
     """Major and minor number of a partition, as the kernel gives them to mmcblk: eight minors a device."""
-    return f"179:{8 * int(device[6]) + int(device[-1])}" if device.startswith("mmcblk") else "0:1"
+    if device.startswith("mmcblk"):
+        return f"179:{8 * int(device[6]) + int(device[-1])}"
+    return f"31:{device[-1]}" if device.startswith("mtdblock") else "0:1"
 
 
 def _root(text: str) -> str:

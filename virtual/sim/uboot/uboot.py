@@ -52,6 +52,7 @@ class UBoot:
         yield from script.play(computer, lines, computer.durations.uboot_ns)
         yield from computer.at("uboot.autoboot")
         if (yield from self._countdown()):
+            yield from computer.at("uboot.countdown")
             computer.enter("load")
             yield from self._line("run bootcmd")
         computer.enter("uboot-prompt")

@@ -1,0 +1,82 @@
+"""What a boot says about the medium and the software that it came from."""
+
+from __future__ import annotations
+
+import re
+
+from attrs import define, field
+
+from lab.boards import BoardType
+from lab.errors import LabTransientError
+
+ROOT = "rootfs"  # the source that names the root file system's device, by the kernel's lines
+SHELL = "shell"  # and by what is mounted
+_OF_DEVICES = (ROOT, "kernel")  # sources whose words are names of devices, or how they begin
+
+
+@define
+class BootEvidence:
+    """Reads the lines of a boot.
+
+    Attributes:
+        seen: source -> the medium that it named.
+        software: "uboot" and "kernel" -> its version line.
+        init: what the kernel was told to run instead of the default.
+    """
+
+    board: BoardType
+    medium: str
+    seen: dict[str, str] = field(factory=dict, init=False)
+    software: dict[str, str] = field(factory=dict, init=False)
+    init: str = field(default="", init=False)
+    _said: dict[str, str] = field(factory=dict, init=False)  # source -> what waits to be confirmed
+    _closed: set[str] = field(factory=set, init=False)
+
+    def whole_line(self, line: str) -> LabTransientError | None:
+        """Take a line of the console. Returns: what is wrong when it names another medium."""
+        error = None
+        for evidence in self.board.evidence:
+            source = evidence.source
+            if source in self._closed:
+                continue
+            match = re.search(evidence.pattern, line)
+            if match:
+                self._said[source] = match[1]
+            if source in self._said and (not evidence.confirmed_by or re.search(evidence.confirmed_by, line)):
+                said = self._said.pop(source)
+                if evidence.confirmed_by:
+                    self._closed.add(source)
+                error = error or self._witness(source, said, evidence.media.get(said))
+        match = re.search(r"Kernel command line: (?:.* )?init=(\S+)", line)
+        if match:
+            self.init = match[1]
+        for name, pattern in (("uboot", r"U-Boot 20\d\d\.\d\d.*"), ("kernel", r"Linux version .*")):
+            match = re.search(pattern, line)
+            if match:
+                self.software.setdefault(name, match[0].strip())
+        return error
+
+    def root_is_on(self, device: str) -> LabTransientError | None:
+        """The running system says which device its root file system is on. Returns: what is wrong when it is another medium."""
+        known = {k: m for e in self.board.evidence if e.source in _OF_DEVICES for k, m in e.media.items()}
+        words = [word for word in known if device.startswith(word)]
+        return self._witness(SHELL, device, known[max(words, key=len)]) if words else None
+
+    @property
+    def verified(self) -> bool:
+        """Whether two sources named the medium, and the root file system's device is one of them where it can be."""
+        sources = {evidence.source for evidence in self.board.evidence}
+        return len(self.seen) >= min(2, len(sources)) and (
+            ROOT not in sources or bool({ROOT, SHELL} & self.seen.keys())
+        )
+
+    def _witness(self, source: str, said: str, medium: str | None) -> LabTransientError | None:
+        if medium is not None:
+            self.seen[source] = medium
+        if medium == self.medium:
+            return None
+        return LabTransientError(
+            f"booted from the wrong medium: {self.medium} was selected, {source} says {said!r}"
+            f"{f' ({medium})' if medium else ''}. Check the boot-mode straps, and whether {self.medium} is bootable",
+            failure="wrong_medium",
+        )

@@ -1,0 +1,57 @@
+"""The records of a boot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from attrs import frozen
+
+from lab.metrics import Metric, Sample
+
+START = "starting_kernel"
+ENDS = ("login", "shell")  # whichever comes first
+
+
+class MomentLike(Protocol):
+    """What this room needs of a moment (lab.console.moments.Moment)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def t_ns(self) -> int: ...
+    @property
+    def uncertainty_ns(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+
+
+@frozen
+class BootSample:
+    """One number of one boot.
+
+    Attributes:
+        params: e.g. {"medium": "sd", "stage": "Kernel"}.
+        log_start, log_end: the window of the console stream behind it, in bytes of the stream.
+    """
+
+    metric: Metric
+    params: Mapping[str, str]
+    sample: Sample
+    log_start: int
+    log_end: int
+
+
+@frozen
+class PowerEdge:
+    """Power was switched on somewhere between the request and its acknowledgement (ns, the console's clock).
+
+    Attributes:
+        off_verified: whether the board was seen to live before it was switched off, so that its silence proved something.
+    """
+
+    requested_ns: int
+    acknowledged_ns: int
+    off_verified: bool = True

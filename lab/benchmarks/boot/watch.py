@@ -1,0 +1,282 @@
+"""Watching one boot, from power on until its prompt is certain or its failure is."""
+
+from __future__ import annotations
+
+import re
+
+from attrs import define, field
+
+from lab.benchmarks.boot.evidence import BootEvidence
+from lab.benchmarks.boot.kernellog import KernelLog
+from lab.benchmarks.boot.prompt import PromptWatch
+from lab.benchmarks.boot.records import ENDS, START, BootSample, MomentLike, PowerEdge
+from lab.benchmarks.boot.samples import boot_samples
+from lab.benchmarks.boot.starts import Starts
+from lab.benchmarks.consoletext import garbage, in_pieces, last_line, unreadable
+from lab.boards import BoardType
+from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
+from lab.metrics import Flag
+
+LINE_LIMIT = 4096  # bytes of a line that are searched; longer lines are garbage
+GARBAGE_SHARE = 0.3  # of bytes that no console prints, in the last kilobyte, at which it is called garbled
+GARBLED_BYTES = 3  # in a line, which is then damaged; fewer are glitches of a UART that is switched on
+FLOOD_BYTES = 1_000_000  # between two moments; a talkative kernel prints some 50 kB
+SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it waits for somebody
+
+
+@define
+class BootWatch:
+    """Watches one boot.
+
+    Feed it every read, and after each the moments that it brought; call `check` in between, then ask `done`. Where
+    `asks`, send a carriage return and say so with `asked`: nothing else tells whether somebody waits at the prompt.
+
+    Attributes:
+        events: how many of the captured events are the boot's, as who feeds it says; None: all.
+    """
+
+    board: BoardType
+    medium: str
+    power: PowerEdge
+    moments: list[MomentLike] = field(factory=list, init=False)
+    asks: bool = field(default=False, init=False)
+    events: int | None = field(default=None, init=False)
+    log: KernelLog = field(init=False)
+    _evidence: BootEvidence = field(init=False)
+    _prompt: PromptWatch = field(init=False)
+    _starts: Starts = field(init=False)
+    _line: bytes = field(default=b"", init=False)
+    _recent: bytes = field(default=b"", init=False)
+    _unmarked_bytes: int = field(default=0, init=False)
+    _last_byte_ns: int | None = field(default=None, init=False)
+    _failure: BoardlabError | None = field(default=None, init=False)
+    _stopped: bool = field(default=False, init=False)
+    _garbled: int = field(default=0, init=False)  # lines, from the first moment on
+
+    def __attrs_post_init__(self) -> None:
+        self.log = KernelLog(self.board.troubles)
+        self._evidence = BootEvidence(self.board, self.medium)
+        self._starts = Starts(self.board)
+        self._prompt = PromptWatch(round(self.board.timeouts.settle_s * 1e9))
+
+    @property
+    def done(self) -> bool:
+        """Whether the Linux prompt came, and nothing spoke against it for the settling time."""
+        return self._prompt.settled and self._failure is None
+
+    @property
+    def prompt(self) -> MomentLike | None:
+        """The prompt that ended the boot."""
+        return self._prompt.chosen
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """Source of evidence -> the medium that it named."""
+        return self._evidence.seen
+
+    @property
+    def software(self) -> dict[str, str]:
+        """ "uboot" and "kernel" -> its version line."""
+        return self._evidence.software
+
+    @property
+    def init(self) -> str:
+        """What the kernel was told to run instead of the default."""
+        return self._evidence.init
+
+    def moment(self, moment: MomentLike) -> None:
+        """Take note of a moment of the last read."""
+        if moment.name in ENDS:
+            self._prompt.moment(moment)
+            if self._prompt.asked_ns is not None:
+                return  # the answer to a carriage return is no moment of the boot
+        self.moments.append(moment)
+        self._unmarked_bytes = 0
+        self._fail(self._starts.moment(moment))
+
+    def feed(self, data: bytes, t_ns: int, position: int) -> None:
+        """Take the bytes of one read, stamped `t_ns`; `position` is the place of the first in the console's stream."""
+        self._last_byte_ns = t_ns
+        self._unmarked_bytes += len(data)
+        self._prompt.feed(data, position)
+        self._recent = (self._recent + data)[-1024:]
+        *complete, rest = (self._line + data).split(b"\n")
+        for line in complete:
+            self._whole_line(line, (t_ns - self.power.requested_ns) / 1e9)
+        self._line = rest[-LINE_LIMIT:]
+        prompt = re.match(self.board.prompts.uboot, self._line.decode("latin-1"))
+        self._stopped = prompt is not None
+
+    def suspended(self, missing_ns: int) -> None:
+        """The clock of the stamps stood still, or jumped."""
+        self._fail(
+            LabTransientError(
+                f"the host's clock went {abs(missing_ns) / 1e9:.3f} s {'behind' if missing_ns > 0 else 'ahead'} during the boot: the host was "
+                "suspended, or its virtual machine paused or moved. Keep it awake while it measures (systemctl mask sleep.target)",
+                failure="host_suspended",
+            )
+        )
+
+    def root_is_on(self, device: str) -> None:
+        """Whoever logged in found the root file system on this device.
+
+        Raises:
+            LabTransientError: it is another medium's.
+        """
+        wrong = self._evidence.root_is_on(device)
+        if wrong is not None:
+            raise wrong
+
+    def asked(self, now_ns: int) -> None:
+        """The carriage return was sent."""
+        self.asks = False
+        self._prompt.asked(now_ns)
+
+    def check(self, now_ns: int) -> None:
+        """See how far the boot is, and raise when it has failed by now.
+
+        Raises:
+            BoardTransientError: silent, hung, panicked, reset, flooding, stopped at the U-Boot prompt, too slow, or something
+                that looked like the prompt does not answer.
+            TestTransientError: the login prompt came, but in pieces.
+            LabTransientError: booted from another medium than the straps selected, an unreadable console, or a host that
+                was suspended.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._prompt.settled:
+            return
+        if self._last_byte_ns is None:
+            self._check_first_byte(now_ns)
+            return
+        if self._prompt.seen:
+            self._check_prompt(now_ns, self._last_byte_ns)
+        else:
+            self._check_silence(now_ns - self._last_byte_ns)
+            self._check_text()
+        since_power_s = (now_ns - self.power.acknowledged_ns) / 1e9
+        if not self.done and since_power_s > self.board.timeouts.boot_s:
+            raise BoardTransientError(
+                f"no login prompt within {self.board.timeouts.boot_s:g} s after power on; last line {self._last_text()!r}",
+                failure="too_slow",
+            )
+
+    def finish(self, cycle: int, extra_flags: frozenset[Flag] = frozenset()) -> list[BootSample]:
+        """The samples of a boot that is done.
+
+        Raises:
+            BoardTransientError: a required moment is missing or out of order.
+            LabTransientError: a time is negative, or far too little is known of the boot time.
+        """
+        prompt = self._prompt.chosen
+        if prompt is None:
+            raise BoardTransientError(
+                "there is no login prompt yet: nothing can be measured", failure="moment_missing"
+            )
+        params = {"medium": self.medium} | ({"init": self.init} if self.init else {})
+        flags = extra_flags | self._flags()
+        return boot_samples(self.board, self.moments, prompt, self.power, params, cycle, flags)
+
+    def _check_first_byte(self, now_ns: int) -> None:
+        limit_s = self.board.timeouts.first_byte_s
+        if (now_ns - self.power.acknowledged_ns) / 1e9 > limit_s:
+            raise BoardTransientError(
+                f"no byte within {limit_s:g} s after power on. Look at the outlet, the boot-mode straps "
+                "(a wrong one leaves the ROM silent) and the console's cable",
+                failure="silent",
+            )
+
+    def _check_prompt(self, now_ns: int, last_byte_ns: int) -> None:
+        self.asks = self._prompt.look(now_ns, last_byte_ns)
+        if self._prompt.deserted:
+            raise BoardTransientError(
+                f"something that looks like the login prompt came, and nobody answers there; the last line is {self._last_text()!r}. Does it hang, or does the `login` pattern of board type "
+                f"{self.board.name} fit something else?",
+                failure="prompt_unanswered",
+            )
+
+    def _check_silence(self, silence_ns: int) -> None:
+        if self._stopped and silence_ns > SETTLE_NS:
+            raise BoardTransientError(
+                f"U-Boot stopped at its prompt instead of booting from {self.medium}: a key came during autoboot, or "
+                f"bootcmd failed. Last line before it: {self._last_text()!r}",
+                failure="stopped_at_uboot",
+            )
+        if silence_ns > SETTLE_NS and self._prompt_in_pieces():
+            raise TestTransientError(
+                "the login prompt came in pieces, with kernel messages between them, so its moment is not known. Let the "
+                "release print less while it starts (loglevel=4 on the kernel's command line), or measure once more",
+                failure="prompt_broken",
+            )
+        if silence_ns / 1e9 > self.board.timeouts.hang_silence_s:
+            stage = self._stage()
+            raise BoardTransientError(
+                f"hung in {stage}: nothing for {self.board.timeouts.hang_silence_s:g} s after {self._last_text()!r}",
+                failure=f"hang_{stage}",
+            )
+
+    def _check_text(self) -> None:
+        if self._unmarked_bytes > FLOOD_BYTES:
+            raise BoardTransientError(
+                f"the console is flooded: {self._unmarked_bytes} bytes since the last moment, and no prompt. "
+                f"The last line: {self._last_text()!r}",
+                failure="log_flood",
+            )
+        if garbage(self._recent) > GARBAGE_SHARE and len(self._recent) == 1024:
+            raise LabTransientError(
+                f"the console is unreadable (more than {GARBAGE_SHARE:.0%} of the last kilobyte is no text): check the "
+                f"speed ({self.board.console.speed_bd} Bd), the ground wire and the adapter",
+                failure="garbled",
+            )
+
+    def _flags(self) -> frozenset[Flag]:
+        found = {
+            Flag.MEDIUM_UNVERIFIED: not self._evidence.verified,
+            Flag.PROMPT_REPEATED: self._prompt.doubtful,
+            Flag.PROMPT_UNVERIFIED: self._prompt.unanswered,
+            Flag.KERNEL_ERRORS: bool(self.log.counts),
+            Flag.CONSOLE_OVERRUN: bool(self.log.torn or self._garbled),
+            Flag.SIMULATED: self.board.virtual,
+        }
+        return frozenset(flag for flag, holds in found.items() if holds)
+
+    def _whole_line(self, raw: bytes, since_power_s: float) -> None:
+        line = raw[-LINE_LIMIT:].decode("latin-1")
+        for pattern, failure in self.board.failures.items():
+            if re.search(pattern, line):
+                self._fail(
+                    BoardTransientError(
+                        f"the board printed {line.strip()!r}; what led to it is in the attempt's log (lab results show --log)",
+                        failure=failure,
+                    )
+                )
+        self._garbled += bool(self.moments) and unreadable(raw) >= GARBLED_BYTES
+        self._fail(self._starts.whole_line(line))
+        self._fail(self._evidence.whole_line(line))
+        self.log.whole_line(line, since_power_s)
+        if self.log.restarted:
+            self._fail(
+                BoardTransientError(
+                    f"the board reset while booting: the kernel's clock began anew at {self.log.restarted!r}. Look for a kexec, a "
+                    "watchdog or a weak supply; only a log that is printed again in other words looks the same",
+                    failure="reset",
+                )
+            )
+
+    def _fail(self, error: BoardlabError | None) -> None:
+        """The first failure counts."""
+        self._failure = self._failure or error
+
+    def _stage(self) -> str:
+        names = {m.name for m in self.moments}
+        if "init" in names:
+            return "before_login"
+        if START in names or "first_printk" in names:
+            return "kernel"
+        return "uboot" if "uboot" in names else "spl"
+
+    def _prompt_in_pieces(self) -> bool:
+        return in_pieces(self._recent, [p.regex for p in self.board.moments if p.name in ENDS])
+
+    def _last_text(self) -> str:
+        return last_line(self._recent, before=int(self._stopped))  # the prompt itself says nothing

@@ -1,0 +1,49 @@
+"""A board's prompt, of Linux or of U-Boot: labgrid's driver behind a time limit and our error tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from lab.drivers import guarded
+from lab.drivers.guarded import GRACE_S, Kind
+
+COMMAND_S = 30.0  # as labgrid's drivers have it
+
+
+@frozen
+class Prompt:
+    """Runs commands at a prompt.
+
+    Attributes:
+        driver: with labgrid's CommandProtocol, active. kind: for the classes of its failures.
+    """
+
+    driver: Any
+    kind: Kind
+
+    def run(self, cmd: str, timeout: float = COMMAND_S) -> tuple[list[str], list[str], int]:
+        """Run a command to its end: lines of output, lines of errors, exit status.
+
+        Raises:
+            BoardlabError: it did not end in time, or its answer came in pieces; see `lab.drivers.guarded`.
+        """
+
+        def run() -> tuple[list[str], list[str], int]:
+            out, err, status = self.driver.run(cmd, timeout=timeout)
+            return out, err, status
+
+        return guarded.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)
+
+    def run_check(self, cmd: str, timeout: float = COMMAND_S) -> list[str]:
+        """The lines of output of a command that ends well.
+
+        Raises:
+            BoardlabError: as of `run`, or its exit status is not 0.
+        """
+
+        def run() -> list[str]:
+            return list(self.driver.run_check(cmd, timeout=timeout))
+
+        return guarded.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)

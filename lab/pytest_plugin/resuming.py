@@ -1,0 +1,80 @@
+"""`--resume`: a run goes on with its own plan, board and software, and options that say otherwise are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
+
+from lab.errors import ConfigurationError
+from lab.results import Run, Store, plan_differences
+from lab.run import plans
+
+# Option of pytest -> key of the plan; a plan without the key is of a run that has nothing of it.
+_OPTIONS: Final = {
+    "cycles": "cycles",
+    "init": "init",
+    "mode": "modes",
+    "wake": "wake",
+    "sleep": "sleep_s",
+    "energy": "energy",
+    "lab_destructive": "destructive",
+}
+
+
+def resumable(config: pytest.Config, store: Store) -> Run:
+    """The run that `--resume` names, unchanged.
+
+    Raises:
+        ConfigurationError: there is none, or its plan cannot be gone on with.
+    """
+    run = store.run(config.option.resume)
+    plans.check(run)
+    return run
+
+
+def check(run: Run, config: pytest.Config, strategy: Any) -> None:
+    """Make sure that the session is about the run's own board, software and plan.
+
+    Raises:
+        ConfigurationError: an option or the environment says otherwise; both values are named.
+    """
+    if (run.board_type, run.board) != (strategy.type.name, strategy.board):
+        raise ConfigurationError(
+            f"run {run.id} is of board {run.board} ({run.board_type}), the env is of {strategy.board} "
+            f"({strategy.type.name}): resume it with that board's env"
+        )
+    _check_release(run, config)
+    differences = plan_differences(run.plan, {**run.plan, **dict(_wanted(run, config))})
+    if differences:
+        raise ConfigurationError(f"--resume goes on with the run's own plan: {'; '.join(differences)}; leave it out")
+
+
+def _check_release(run: Run, config: pytest.Config) -> None:
+    env = config.stash[LABGRID_ENV_KEY]
+    given = config.option.release
+    named = given or env.config.get_option("release", "")
+    if named and str(named) != run.release:
+        who = "--release says" if given else f"{env.config_file} says (options: release)"
+        raise ConfigurationError(
+            f"run {run.id} is of release {run.release!r}, and {who} {str(named)!r}: a run has one release. Resume it with the "
+            "software that it was begun with, or begin a new run"
+        )
+
+
+def _wanted(run: Run, config: pytest.Config) -> Iterator[tuple[str, object]]:
+    """What the options say of a plan, by its keys."""
+    medium = "media" if "media" in run.plan else "medium"
+    for option, key in (*_OPTIONS.items(), ("medium", medium)):
+        value = config.getoption(option)
+        if isinstance(value, list):
+            names = _split(value)
+            yield key, names[0] if key == "medium" and len(names) == 1 else names
+        elif value not in (None, False):
+            yield key, value
+
+
+def _split(given: list[str]) -> list[str]:
+    return list(dict.fromkeys(name for names in given for name in names.split(",")))

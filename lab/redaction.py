@@ -1,0 +1,58 @@
+"""URLs as they may be shown: without their passwords, wherever in them those stand."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+HIDDEN: Final = "***"
+_SECRETS: Final = {"password", "sslpassword", "pass", "passwd", "pwd", "secret", "token"}
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(\S+)")
+_FIELD: Final = re.compile(r"(^|[?&;\s])([^=&;?#\s]+)=([^&;#\s]*)")  # of a query, or of libpq's KEY=VALUE form
+_SPACE: Final = re.compile(r"\s")
+
+
+def redacted(text: str) -> str:
+    """A URL, or text with URLs in it, with `***` for every password.
+
+    A URL that is written wrong is cut rather than believed: a password that holds an unescaped `/`, `?` or `@` is
+    hidden as far as the last `@`, and one with spaces to its end where the text is nothing but the URL.
+    """
+    if match := _URL.match(text):
+        return match[1] + _hidden(_SPACE.sub("%20", text[len(match[1]) :]))
+    return _fields_hidden(_URL.sub(lambda found: found[1] + _hidden(found[2]), text))
+
+
+def scrubbed(text: str, url: str) -> str:
+    """What somebody else says about a URL, such as a driver's error, without the URL's passwords."""
+    for secret in sorted(_secrets(url), key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return redacted(text)
+
+
+def _hidden(rest: str) -> str:
+    """What follows a URL's scheme."""
+    login, at, place = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    if not at or not colon:
+        return _fields_hidden(rest)
+    return f"{_fields_hidden(user)}:{HIDDEN}@{_fields_hidden(place)}"
+
+
+def _fields_hidden(text: str) -> str:
+    return _FIELD.sub(lambda found: f"{found[1]}{found[2]}={HIDDEN}" if _is_secret(found[2]) else found[0], text)
+
+
+def _is_secret(field: str) -> bool:
+    return unquote_plus(field).lower() in _SECRETS
+
+
+def _secrets(url: str) -> set[str]:
+    """The passwords of a URL, in every form in which they may be repeated."""
+    rest = url.partition("://")[2]
+    found = {rest.rpartition("@")[0].partition(":")[2]}
+    found |= {value for _, field, value in _FIELD.findall(rest) if _is_secret(field)}
+    found |= {decoded(secret) for secret in found for decoded in (unquote, unquote_plus)}
+    found |= {encoded(secret, safe="") for secret in found for encoded in (quote, quote_plus)}
+    return found - {""}

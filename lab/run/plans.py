@@ -1,0 +1,71 @@
+"""The plans of runs, by their kind: whether one from the store can be gone on with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.results import Run
+
+MOST_CYCLES: Final = 100_000  # a year of boots
+MOST_SLEEP_S: Final = 24 * 3600
+
+
+@frozen
+class _Value:
+    """What a key of a plan holds."""
+
+    described: str
+    fits: Callable[[object], bool]
+    required: bool = True
+
+
+def _number(most: int) -> _Value:
+    return _Value(f"a whole number from 1 to {most}", lambda value: type(value) is int and 1 <= value <= most)
+
+
+def _names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) and name for name in value)
+
+
+_CYCLES: Final = _number(MOST_CYCLES)
+_NAMES: Final = _Value("a list of names", _names)
+_NAME: Final = _Value("a name", lambda value: isinstance(value, str) and bool(value))
+_FLAG: Final = _Value("true or false", lambda value: isinstance(value, bool), required=False)
+_KINDS: Final[Mapping[str, Mapping[str, _Value]]] = {
+    "boot": {"cycles": _CYCLES, "media": _NAMES, "init": _Value("a path", _NAME.fits, required=False)},
+    "low_power": {
+        "cycles": _CYCLES,
+        "modes": _NAMES,
+        "wake": _NAME,
+        "sleep_s": _number(MOST_SLEEP_S),
+        "medium": _NAME,
+        "energy": _FLAG,
+    },
+    "sections": {"sections": _NAMES, "destructive": _FLAG},
+}
+
+
+def check(run: Run) -> None:
+    """Make sure that a run's plan is one that this program can go on with.
+
+    Raises:
+        ConfigurationError: it lacks something, or holds something else; the message names the run and the key.
+    """
+    mend = "it was damaged, or another boardlab wrote it; begin a new run"
+    if run.kind not in _KINDS:
+        raise ConfigurationError(
+            f"run {run.id} is of a kind that this boardlab does not measure: {run.kind!r}; {mend}"
+        )
+    for key, value in _KINDS[run.kind].items():
+        if key not in run.plan:
+            if value.required:
+                raise ConfigurationError(f"the plan of run {run.id} has no {key!r} ({value.described}): {mend}")
+        elif not value.fits(run.plan[key]):
+            shown = repr(run.plan[key])[:60]
+            raise ConfigurationError(
+                f"the plan of run {run.id}: {key}: expected {value.described}, got {shown}: {mend}"
+            )

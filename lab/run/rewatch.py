@@ -1,0 +1,164 @@
+"""Watching a recorded boot again: what a live run would have recorded of it, number or failure.
+
+It is the loop of `strategies.following`, with a clock that steps through the recording and then through silence.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from copy import deepcopy
+from itertools import takewhile
+
+from attrs import define, evolve, field, frozen
+
+from lab.benchmarks.boot import BootSample, BootWatch, MomentLike, PowerEdge
+from lab.boards import BoardType
+from lab.console.model import Chunk, Event, LineTiming, Suspended
+from lab.console.moments import MomentFinder
+from lab.errors import BoardlabError
+from lab.run.bootrun import compare_clocks
+
+POLL_NS = 50_000_000  # as strategies.following
+PLACE_EVENTS = 40  # between two places at which a known boot can be taken up
+ANSWERED_NS = 5_000_000  # after a carriage return; getty takes about so long
+
+
+@frozen
+class Answer:
+    """What a board that waits at its prompt since then prints when it gets a carriage return."""
+
+    text: bytes
+    since_ns: int
+
+
+@frozen
+class Rewatched:
+    """What became of a boot: samples, or the error that refused it; and the moments that were found."""
+
+    samples: tuple[BootSample, ...]
+    error: BoardlabError | None
+    moments: tuple[MomentLike, ...]
+
+
+def rewatch(
+    events: Sequence[Event],
+    board: BoardType,
+    medium: str,
+    power: PowerEdge,
+    timing: LineTiming,
+    answer: Answer | None = None,
+) -> Rewatched:
+    """Watch a boot as a live run would, and judge it.
+
+    Args:
+        answer: None: nobody answers a carriage return.
+    """
+    return Rewatcher(board, medium, power, timing).rewatch(events, answer)
+
+
+@define(eq=False)
+class Rewatcher:
+    """Watches recordings of one board; one that begins like the known one, from where they part."""
+
+    board: BoardType
+    medium: str
+    power: PowerEdge
+    timing: LineTiming
+    _known: Sequence[Event] = field(default=(), init=False)
+    _places: list[_Following] = field(factory=list, init=False)
+
+    def know(self, events: Sequence[Event]) -> None:
+        """Remember how a boot went, at many places."""
+        self._known = events
+        self._places = []
+        following = self._begin()
+        with suppress(BoardlabError):
+            for at in range(0, len(events), PLACE_EVENTS):
+                following.run(events[at : at + PLACE_EVENTS], None, goes_on=True)
+                self._places.append(self._copy(following))
+
+    def rewatch(self, events: Sequence[Event], answer: Answer | None = None) -> Rewatched:
+        """Watch a boot as a live run would, and judge it; `answer` None: nobody answers a carriage return."""
+        following = self._begin()
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._known, events, strict=False)))
+        if alike >= PLACE_EVENTS and self._places:
+            following = self._copy(self._places[min(alike // PLACE_EVENTS, len(self._places)) - 1])
+        watch = following.watch
+        try:
+            following.run(events[len(following.captured) :], answer)
+            samples = watch.finish(1, compare_clocks(following.captured, self.timing).flags)
+        except BoardlabError as error:
+            return Rewatched((), error, tuple(watch.moments))
+        return Rewatched(tuple(samples), None, tuple(watch.moments))
+
+    def _begin(self) -> _Following:
+        watch = BootWatch(self.board, self.medium, self.power)
+        return _Following(
+            watch, MomentFinder(self.board.moments, self.timing), self.timing, self.power.acknowledged_ns
+        )
+
+    def _copy(self, following: _Following) -> _Following:
+        shared = (self.board, self.board.troubles, *following.captured, *following.watch.moments)
+        return deepcopy(following, {id(one): one for one in shared})
+
+
+@define(eq=False)
+class _Following:
+    """Feeds a boot to its watch at the times of its events, looks at its limits in between, and then waits in silence."""
+
+    watch: BootWatch
+    finder: MomentFinder
+    timing: LineTiming
+    now_ns: int
+    captured: list[Event] = field(factory=list, init=False)
+    _coming: deque[Event] = field(factory=deque, init=False)
+
+    def run(self, events: Sequence[Event], answer: Answer | None, *, goes_on: bool = False) -> None:
+        """Follow the boot to its end.
+
+        Args:
+            goes_on: stop where these events end, for there are more.
+
+        Raises:
+            BoardlabError: what went wrong with it.
+        """
+        self._coming = deque(events)
+        watch = self.watch
+        asked_at: int | None = None
+        while not watch.done and not (goes_on and not self._coming):
+            if self._coming and self._coming[0].t_ns <= self.now_ns + POLL_NS:
+                self.now_ns = max(self.now_ns, self._coming[0].t_ns)
+                while self._coming and self._coming[0].t_ns <= self.now_ns:
+                    self._feed(self._coming.popleft())
+            else:
+                self.now_ns += POLL_NS
+            watch.check(self.now_ns)
+            if watch.asks:
+                asked_at = len(self.captured)
+                self._ask(answer)
+                watch.asked(self.now_ns)
+        if asked_at is not None:
+            del self.captured[asked_at:]  # the answer is no part of the boot
+
+    def _feed(self, event: Event) -> None:
+        self.captured.append(event)
+        if isinstance(event, Chunk):
+            self.watch.feed(event.data, event.t_ns, event.position)
+        elif isinstance(event, Suspended):
+            self.watch.suspended(event.missing_ns)
+        for moment in self.finder.feed(event):
+            self.watch.moment(moment)
+
+    def _ask(self, answer: Answer | None) -> None:
+        """A carriage return is sent: what is said to it comes between what else is coming."""
+        if answer is None or self.now_ns < answer.since_ns:
+            return
+        size = len(answer.text)
+        t_ns = self.now_ns + ANSWERED_NS + self.timing.bytes_ns(size)
+        earlier = [event for event in self._coming if event.t_ns <= t_ns]
+        later = [event for event in self._coming if event.t_ns > t_ns]
+        last = next((event for event in reversed([*self.captured, *earlier]) if isinstance(event, Chunk)), None)
+        said = Chunk(t_ns, last.end if last else 0, answer.text)
+        self._coming = deque([*earlier, said, *(evolve(event, position=event.position + size) for event in later)])

@@ -1,0 +1,258 @@
+"""The good boot that is tortured: its tape, and where on it what is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from random import Random
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from lab.benchmarks.boot import ENDS, START, BootSample, PowerEdge
+from lab.boards import BoardType
+from lab.console.model import NS_PER_S, Chunk, Event, Gap, LineTiming
+from lab.console.moments import find_moments
+from lab.console.recording import Recording
+from lab.errors import ConfigurationError
+from lab.metrics import Flag, Sample
+from lab.metrics.catalogue import BOOT_TIME
+from lab.run.rewatch import Answer, Rewatched, rewatch
+from lab.run.torture.tape import Tape, joined, recorded
+
+POWER = "power on"  # in a truth, beside the names of moments
+BEFORE_FIRST_BYTE_NS = NS_PER_S // 2  # a recording does not say when its board was switched on; this is as good as any
+# They say that a boot's numbers may be wrong.
+DOUBTS = frozenset(
+    {Flag.CLOCK_DISAGREES, Flag.CONSOLE_OVERRUN, Flag.PROMPT_REPEATED, Flag.PROMPT_UNVERIFIED, Flag.UNCERTAIN}
+)
+QUEUED_NS = 20_000_000  # a kernel's line that came so much later than others was waiting for the line
+KERNEL_TIME = re.compile(rb"^\[ *(\d{1,6})\.(\d{6})\]", re.MULTILINE)
+NEAR_BYTES = 60  # of a moment, where places are chosen more often
+
+
+@frozen
+class Mutated:
+    """A boot in which something happened.
+
+    Attributes:
+        truth_ns: when each moment truly was; one that is missing makes every number that needs it wrong.
+        what: what happened, in words.
+    """
+
+    events: tuple[Event, ...] = field(repr=False)
+    truth_ns: Mapping[str, int]
+    what: str
+
+
+@frozen(eq=False)
+class GoodBoot:
+    """A good boot.
+
+    Attributes:
+        names: of its moments; `tape.mark` counts them from 1.
+        samples: what it gives untouched.
+        prompt: the text of its prompt, as far as its line has it.
+    """
+
+    board: BoardType
+    medium: str
+    timing: LineTiming
+    power: PowerEdge
+    tape: Tape = field(repr=False)
+    names: tuple[str, ...]
+    samples: tuple[BootSample, ...]
+    prompt: str
+
+    @property
+    def byte_ns(self) -> int:
+        """How long a byte takes on the line."""
+        return self.timing.bytes_ns(1)
+
+    @property
+    def number(self) -> Sample:
+        """Its boot time."""
+        return next(sample.sample for sample in self.samples if sample.metric is BOOT_TIME)
+
+    @cached_property
+    def read_bytes(self) -> int:
+        """How many bytes a read brings while the board talks without a pause."""
+        stops = np.flatnonzero(self.tape.ends)
+        return max(1, int(np.percentile(np.diff(stops, prepend=-1), 90)))
+
+    @cached_property
+    def at(self) -> dict[str, int]:
+        """Name of a moment -> offset just after its last byte."""
+        where = np.flatnonzero(self.tape.mark)
+        return {self.names[int(self.tape.mark[at]) - 1]: int(at) + 1 for at in where}
+
+    @cached_property
+    def lines(self) -> list[int]:
+        """Offsets at which lines begin."""
+        return [0, *(match.end() for match in re.finditer(rb"\n", self.tape.data))]
+
+    @property
+    def end(self) -> str:
+        """The name of the prompt's moment."""
+        return next(name for name in ENDS if name in self.at)
+
+    @property
+    def kernel_at(self) -> int:
+        """Where the kernel's first line begins."""
+        return self.line_of(self.at["first_printk"] if "first_printk" in self.at else self.at[START])
+
+    def truth(self, tape: Tape) -> dict[str, int]:
+        """When which moment was, by the marks of a tape."""
+        return {
+            POWER: self.power.acknowledged_ns,
+            **{self.names[mark - 1]: t_ns for mark, t_ns in tape.marks().items()},
+        }
+
+    def of(self, tape: Tape) -> GoodBoot:
+        """The same boot on another tape."""
+        return evolve(self, tape=tape)
+
+    def line_of(self, offset: int) -> int:
+        """Where the line begins that holds this offset."""
+        return self.lines[int(np.searchsorted(self.lines, offset, side="right")) - 1]
+
+    def line_after(self, offset: int) -> int:
+        """Where the next line begins; the tape's end behind the last."""
+        number = int(np.searchsorted(self.lines, offset, side="right"))
+        return self.lines[number] if number < len(self.lines) else len(self.tape)
+
+    def place(self, rng: Random) -> int:
+        """Any offset: evenly over the bytes, over the time, or near a moment."""
+        size = len(self.tape)
+        match rng.randrange(3):
+            case 0:
+                return rng.randrange(size)
+            case 1:
+                first, last = int(self.tape.t_ns[0]), int(self.tape.t_ns[-1])
+                return min(size - 1, int(np.searchsorted(self.tape.t_ns, rng.randint(first, last))))
+            case _:
+                near = rng.choice(sorted(self.at.values())) + rng.randint(-NEAR_BYTES, NEAR_BYTES)
+                return min(max(0, near), size - 1)
+
+    def line_place(self, rng: Random) -> int:
+        """The beginning of any line."""
+        return self.line_of(self.place(rng))
+
+    def marker(self, rng: Random) -> tuple[int, int]:
+        """Where the line of any moment begins, and where the moment's text ends."""
+        end = rng.choice(sorted(self.at.values()))
+        return self.line_of(end - 1), end
+
+    def splits_marker(self, offset: int) -> bool:
+        """Whether a cut here takes the end of a moment from its beginning."""
+        return any(self.line_of(end - 1) < offset < end for end in self.at.values())
+
+    @cached_property
+    def pauses(self) -> list[int]:
+        """Offsets of the kernel's lines that came at once, and did not wait for the line."""
+        found = []
+        for match in KERNEL_TIME.finditer(self.tape.data, self.kernel_at):
+            found.append((match.start(), int(self.tape.t_ns[match.start()]) - _stamp_ns(match)))
+        least = min((wait for _, wait in found), default=0)
+        return [offset for offset, wait in found if wait - least <= QUEUED_NS]
+
+    @property
+    def clock_shown_ns(self) -> tuple[int, int] | None:
+        """When kernel's lines first and last showed what time it was; None where that was for less than a second."""
+        shown = [int(self.tape.t_ns[offset]) for offset in self.pauses]
+        return (shown[0], shown[-1]) if shown and shown[-1] - shown[0] > NS_PER_S else None
+
+    def pause_after(self, offset: int) -> int:
+        """The next offset where the board may have paused: not amid what the kernel said long before."""
+        if offset < self.kernel_at or not self.pauses or offset >= self.pauses[-1]:
+            return offset
+        return self.pauses[int(np.searchsorted(self.pauses, offset))]
+
+    def pause_place(self, rng: Random) -> int:
+        """The beginning of any line before which the board may have paused."""
+        return self.pause_after(self.line_place(rng))
+
+    def later(self, offset: int, by_ns: int) -> Tape:
+        """The board was later by so much from this offset on, and its kernel knows."""
+        tail = self.tape.part(offset).moved(by_ns)
+        if offset > self.kernel_at:
+            tail = tail.with_text(KERNEL_TIME.sub(lambda match: _later(match, by_ns), tail.data))
+        return joined(self.tape.part(0, offset).ended(), tail)  # no read waits for what comes after a pause
+
+    def another_kernel(self, tape: Tape, rng: Random) -> Tape:
+        """What a kernel prints in another boot: its times are never the same twice."""
+        early_us, rate = rng.randrange(1, 500), rng.uniform(-2e-3, 2e-3)
+
+        def other(match: re.Match[bytes]) -> bytes:
+            return _later(match, round(rate * _stamp_ns(match)) + early_us * 1000)
+
+        return tape.with_text(KERNEL_TIME.sub(other, tape.data))
+
+
+def _stamp_ns(match: re.Match[bytes]) -> int:
+    return int(match[1]) * NS_PER_S + int(match[2]) * 1000
+
+
+def _later(match: re.Match[bytes], by_ns: int) -> bytes:
+    if _stamp_ns(match) == 0:
+        return match[0]
+    seconds, micros = divmod(max(0, _stamp_ns(match) + by_ns) // 1000, 1_000_000)
+    return b"[%5d.%06d]" % (seconds, micros)
+
+
+def answer_of(prompt: str, since_ns: int) -> Answer:
+    """What a board that waits at this prompt prints when it gets a carriage return."""
+    return Answer(b"\r\n" + prompt.encode(), since_ns)
+
+
+def good_boot(recording: Recording, board: BoardType, medium: str | None = None) -> GoodBoot:
+    """The good boot of a recording.
+
+    Args:
+        medium: what it booted from; None: whichever its lines name.
+
+    Raises:
+        ConfigurationError: the recording is damaged, has gaps, or its boot gives no number, or one with a doubt.
+    """
+    found = list(recording.events())
+    chunks = [event for event in found if isinstance(event, Chunk)]
+    if any(isinstance(event, Gap) for event in found) or not chunks:
+        raise ConfigurationError(f"{recording.where}: bytes are missing in it; torture needs a whole boot")
+    if medium is not None and medium not in board.media:
+        raise ConfigurationError(f"{board.name} has no medium {medium!r}; it has: {', '.join(board.media)}")
+    timing = recording.meta.timing
+    on_ns = chunks[0].t_ns - timing.bytes_ns(len(chunks[0].data)) - BEFORE_FIRST_BYTE_NS
+    power = PowerEdge(on_ns, on_ns)
+    prompts = find_moments(found, [pattern for pattern in board.moments if pattern.name in ENDS], timing)
+    answer = answer_of(prompts[-1].text, chunks[-1].t_ns) if prompts else None
+    for candidate in [medium] if medium else list(board.media):
+        result = rewatch(found, board, candidate, power, timing, answer)
+        if result.error is None or result.error.failure != "wrong_medium":
+            break
+    doubts = {flag for sample in result.samples if sample.metric is BOOT_TIME for flag in sample.sample.flags & DOUBTS}
+    if result.error is not None or doubts:
+        raise ConfigurationError(
+            f"{recording.where}: not a good boot of {board.name} from {candidate}: "
+            f"{result.error or ', '.join(sorted(doubts))}. Torture needs one that gives a number without a doubt"
+        )
+    return _marked(found, board, candidate, power, timing, result)
+
+
+def _marked(
+    found: Sequence[Event], board: BoardType, medium: str, power: PowerEdge, timing: LineTiming, result: Rewatched
+) -> GoodBoot:
+    boot = next(sample for sample in result.samples if sample.metric is BOOT_TIME)
+    names = tuple(pattern.name for pattern in board.moments)
+    tape = recorded(found, timing)
+    mark = tape.mark.copy()
+    prompt = ""
+    for moment in reversed(result.moments):  # of each name the first one counts, but of prompts the one of the number
+        offset = moment.position - found[0].position
+        if moment.name in ENDS and moment.position != boot.log_end:
+            continue
+        number = names.index(moment.name) + 1
+        mark[mark == number] = 0
+        mark[offset - 1] = number
+        prompt = moment.text if moment.name in ENDS else prompt
+    return GoodBoot(board, medium, timing, power, evolve(tape, mark=mark), names, result.samples, prompt)

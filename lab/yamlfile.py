@@ -1,0 +1,103 @@
+"""YAML files that people write: read within bounds, so that a wrong one is a message and never the end of the program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Event, NodeEvent, ScalarEvent
+
+from lab.errors import ConfigurationError
+from lab.shown import plain
+
+MOST_BYTES: Final = 1024 * 1024
+MOST_LEVELS: Final = 64  # the deepest of ours has 8; PyYAML calls itself once a level, labgrid again
+MOST_NODES: Final = 100_000  # with every alias written out
+
+
+def text_of(path: Path, mend: str = "mend it") -> str:
+    """The text of a YAML file that can be loaded without harm.
+
+    Args:
+        mend: what a message about it says to do.
+
+    Raises:
+        ConfigurationError: it cannot be read, is no UTF-8, no YAML, too large, too deep, or grows by its aliases.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; {mend}") from error
+    if len(data) > MOST_BYTES:
+        raise ConfigurationError(f"{path}: {len(data)} bytes; at most {MOST_BYTES} are read. Is it the right file?")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(
+            f"{path}:{line}: cannot be read: byte {data[error.start]:#04x} is no UTF-8; save the file as UTF-8"
+        ) from error
+    try:
+        _check(path, text)
+    except yaml.YAMLError as error:
+        raise not_yaml(path, error) from error
+    return text
+
+
+def load(path: Path, mend: str = "mend it") -> Any:
+    """What a YAML file holds: mappings, lists, text and numbers.
+
+    Raises:
+        ConfigurationError: as of `text_of`.
+    """
+    text = text_of(path, mend)
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, OverflowError, TypeError) as error:  # e.g. the date 2026-99-99
+        raise not_yaml(path, error) from error
+
+
+def not_yaml(path: Path, error: Exception) -> ConfigurationError:
+    """The message about a file that YAML's reader refuses."""
+    mark = getattr(error, "problem_mark", None)
+    line = f":{mark.line + 1}" if mark is not None else ""
+    said = " ".join(str(getattr(error, "problem", None) or error).split())
+    return ConfigurationError(f"{path}{line}: not YAML: {plain(said)[:200]}")
+
+
+def _check(path: Path, text: str) -> None:
+    """Go through the file without building anything of it."""
+    sizes: dict[str, int] = {}  # of what an anchor names, with every alias in it written out
+    open_: list[tuple[str | None, int]] = []  # the collections around us: anchor, and nodes before it
+    nodes = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, AliasEvent):
+            if event.anchor in {anchor for anchor, _ in open_}:
+                raise ConfigurationError(
+                    f"{path}:{_line(event)}: *{event.anchor} refers to what it stands in; write it out"
+                )
+            nodes += sizes.get(str(event.anchor), 1)
+        elif isinstance(event, NodeEvent):
+            nodes += 1
+        if isinstance(event, ScalarEvent) and event.anchor:
+            sizes[event.anchor] = 1
+        elif isinstance(event, CollectionStartEvent):
+            open_.append((event.anchor, nodes - 1))
+        elif isinstance(event, CollectionEndEvent):
+            anchor, before = open_.pop()
+            if anchor:
+                sizes[anchor] = nodes - before
+        if len(open_) > MOST_LEVELS:
+            raise ConfigurationError(
+                f"{path}:{_line(event)}: more than {MOST_LEVELS} levels deep; is it the right file?"
+            )
+        if nodes > MOST_NODES:
+            raise ConfigurationError(
+                f"{path}:{_line(event)}: more than {MOST_NODES} entries, with its aliases (*name) written out; is it the "
+                "right file?"
+            )
+
+
+def _line(event: Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark is not None else 1

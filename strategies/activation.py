@@ -1,0 +1,48 @@
+"""Bringing a driver of the board's target to life: what is not plugged in, what does not come in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from labgrid.exceptions import NoResourceFoundError
+from pexpect import TIMEOUT
+
+from lab.drivers import guarded
+from lab.drivers.guarded import ACTIVATE_LIMIT_S, Kind
+from lab.errors import BoardTransientError, LabStableError
+
+if TYPE_CHECKING:
+    from strategies.boardstrategy import BoardStrategy
+
+
+def activate(board: BoardStrategy, driver: Any, kind: Kind, late: BoardTransientError | None = None) -> None:
+    """Activate one of the target's drivers, and what it is bound to.
+
+    Args:
+        late: raised, with what the board said last, where its prompt does not come in time.
+
+    Raises:
+        BoardlabError: nothing is plugged in that fits, or as of `guarded.call`.
+    """
+
+    def work() -> None:
+        try:
+            board.target.activate(driver)
+        except NoResourceFoundError as error:
+            raise LabStableError(
+                f"{board.board}: nothing is plugged in that fits {_described(error)}. Is the adapter connected, and its "
+                "`match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
+                failure="adapter_missing",
+            ) from error
+        except TIMEOUT as error:
+            if late is None:
+                raise
+            said = f"{late}; the last it said was {board.tail()!r}"
+            raise BoardTransientError(said, failure=late.failure) from error
+
+    guarded.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
+
+
+def _described(error: NoResourceFoundError) -> str:
+    waiting = [(type(r).__name__, dict(getattr(r, "match", {}))) for r in error.filter or ()]
+    return ", ".join(f"{name} {match}" for name, match in waiting) or str(error.msg)

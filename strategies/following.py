@@ -1,0 +1,50 @@
+"""Feeding a boot to its watch, as the console brings it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lab.benchmarks.boot import BootWatch
+from lab.console.model import Chunk, Suspended
+from lab.console.moments import MomentFinder
+
+if TYPE_CHECKING:
+    from strategies.boardstrategy import BoardStrategy
+
+POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at
+
+
+def follow(board: BoardStrategy, watch: BootWatch, taken: int | None = None) -> None:
+    """Feed a boot to its watch until its prompt is certain.
+
+    Args:
+        taken: so many captured events are known, by default all.
+
+    Raises:
+        BoardlabError: it failed; by whose fault.
+    """
+    console, clock = board.console, board.power.clock
+    finder = MomentFinder(board.type.moments, board.timing())
+    taken = len(console.capture) if taken is None else taken
+    synced = False
+    while not (watch.done and synced):
+        synced = watch.done  # whatever the console server had not read yet may still speak against it
+        if synced:
+            console.sync()
+        else:
+            console.poll(POLL_S)
+        for event in console.capture[taken:]:
+            if isinstance(event, Chunk):
+                watch.feed(event.data, event.t_ns, event.position)
+            elif isinstance(event, Suspended):
+                watch.suspended(event.missing_ns)
+            for moment in finder.feed(event):
+                watch.moment(moment)
+        taken = len(console.capture)
+        now_ns = clock.now_ns()
+        watch.check(now_ns)
+        if watch.asks:
+            watch.events = taken  # the answer is no part of the boot
+            console.write(b"\r")
+            watch.asked(now_ns)
+    board.lives = True

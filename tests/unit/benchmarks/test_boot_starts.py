@@ -1,0 +1,124 @@
+"""A board that began to boot once more is noticed, even where its banner is garbled."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import frozen
+
+from lab import boards
+from lab.benchmarks.boot import BootWatch, PowerEdge
+from lab.benchmarks.boot.kernellog import KernelLog
+from lab.benchmarks.boot.starts import ALIKE_SHARE, Starts, alike
+from lab.benchmarks.consoletext import unreadable
+from lab.metrics import Flag
+
+AM62 = boards.load("am62xx_sk")
+SPL = "U-Boot SPL 2025.01-00502-g5350f13b6639 (Jun 26 2025 - 14:32:24 +0000)"
+UBOOT = "U-Boot 2025.01-00502-g5350f13b6639 (Jun 26 2025 - 14:32:24 +0000)"
+GARBLED = "u-Boot 2025.01/00502-g5350f13b6639 (Jwn 22 2035 - 14:32:24 +0000)"
+S = 1_000_000_000
+
+
+@frozen
+class Marker:
+    name: str
+    text: str
+    t_ns: int = 11 * S
+    position: int = 100
+    uncertainty_ns: int = 1
+
+
+def starts(*said: str) -> str:
+    """What becomes of a board that says these lines."""
+    watched = Starts(AM62)
+    for line in said:
+        name = {SPL: "spl", UBOOT: "uboot", "Starting kernel ...": "starting_kernel"}.get(line)
+        errors = [watched.moment(Marker(name, line)) if name else None, watched.whole_line(line)]
+        for error in errors:
+            if error is not None:
+                return error.failure
+    return "ok"
+
+
+def test_as_many_banners_as_a_healthy_boot_has_are_one_start() -> None:
+    assert starts(SPL, "SYSFW ABI: 4.0", SPL, UBOOT, "DRAM:  2 GiB", "Starting kernel ...") == "ok"
+
+
+def test_a_printed_environment_that_holds_the_banner_is_no_start() -> None:
+    assert starts(SPL, SPL, UBOOT, "ver=" + UBOOT, "Starting kernel ...") == "ok"
+
+
+def test_a_banner_whose_hyphen_is_garbled_is_no_variable() -> None:
+    assert starts(SPL, "SYSFW ABI: 4.0", SPL.replace("-", "=", 1), SPL, UBOOT) == "reset"
+
+
+@pytest.mark.parametrize("garbled", [GARBLED, "Net:   eth0: ethe" + GARBLED, GARBLED + "\b"])
+def test_a_garbled_banner_is_one_too_many(garbled: str) -> None:
+    assert starts(SPL, SPL, UBOOT, "DRAM:  2 GiB", garbled) == "reset"
+
+
+def test_a_garbled_banner_before_the_good_one_counts_as_well() -> None:
+    assert starts(SPL, SPL, GARBLED, "DRAM:  2 GiB", UBOOT) == "reset"
+
+
+def test_a_banner_that_was_garbled_once_is_no_reset() -> None:
+    assert starts(SPL.replace("Boot", "Bool"), SPL, UBOOT, "Starting kernel ...") == "ok"
+
+
+def test_a_kernel_that_names_the_boot_loader_has_not_begun_anew() -> None:
+    assert starts(SPL, SPL, UBOOT, "Starting kernel ...", f"[    0.300000] firmware: {GARBLED}") == "ok"
+
+
+def test_other_lines_are_not_like_a_banner() -> None:
+    others = [
+        "SYSFW ABI: 4.0 (firmware rev 0x000b '11.1.0--v11.01.00 (Fancy Rat)')",
+        "NOTICE:  BL31: v2.12.0(release):11.00.15-3-g2ab59f45a-dirty",
+        "Changed A53 CPU frequency to 1400000000Hz (T grade) in DT",
+        "Loading Device Tree to 000000008fff0000, end 000000008fffee74 ... OK",
+    ]
+    assert max(alike(line, banner) for line in others for banner in (SPL, UBOOT)) < ALIKE_SHARE / 2
+    assert alike(GARBLED, UBOOT) > 2 * ALIKE_SHARE
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        (b"\x1b[0;32m  OK  \x1b[0m] Started \xe2\x80\xa6 \xc3\xa9.\r", 0),
+        (b"Hit any key to stop autoboot:  2 \b\b\b 1 \r", 0),
+        (b"U-B\x8fot \xff2025\x01", 3),
+    ],
+)
+def test_bytes_that_no_console_prints_are_counted(line: bytes, count: int) -> None:
+    assert unreadable(line) == count
+
+
+@pytest.mark.parametrize(
+    ("line", "flagged"), [(b"Core: \x8f\xff\x01 devices\r\n", True), (b"Core: \xff 72\r\n", False)]
+)
+def test_a_line_that_cannot_be_read_flags_the_boot_whose_markers_may_be_lost(line: bytes, flagged: bool) -> None:
+    boot = BootWatch(AM62, "sd", PowerEdge(9 * S, 10 * S))
+    names = [pattern.name for pattern in AM62.moments if pattern.name != "shell"]
+    for number, name in enumerate(names):
+        boot.feed(line if name == "uboot" else b"text\r\n", (11 + number) * S, 100 * number)
+        boot.moment(Marker(name, "", (11 + number) * S, 100 * (number + 1)))
+    boot.check(60 * S)
+    assert (Flag.CONSOLE_OVERRUN in boot.finish(1)[0].sample.flags) is flagged
+
+
+@pytest.mark.parametrize("line", ["aa " * 60 + "!", "T" * 4000, "a:b " * 1000 + "[ 1.0", "\x1b[0m " * 500])
+def test_no_line_keeps_who_watches_it_busy(line: str) -> None:
+    log = KernelLog({})
+    log.whole_line(line, 10.0)
+    assert (log.torn, log.restarted, log.counts) == (0, "", {})
+
+
+@pytest.mark.parametrize(
+    "before", ["", "2026-11-22T02:19:28+0000 ", "Nov 22 02:19:28 ", "\x1b[0m", "<6>", "main0: \x1b[1m"]
+)
+def test_what_a_logger_or_a_terminal_puts_before_a_kernels_line_is_no_part_of_it(before: str) -> None:
+    log = KernelLog({})
+    for second in (5, 6, 7, 8, 9):
+        log.whole_line(f"{before}[    {second}.000000] usb 1-1", 20.0)
+    for micros in (100, 200, 300):
+        log.whole_line(f"{before}[    0.000{micros}] smp: another kernel", 30.0)
+    assert log.restarted

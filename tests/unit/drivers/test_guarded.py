@@ -1,0 +1,278 @@
+"""Every failure of a driver has its class, its message and its limit, whatever labgrid and its libraries raise."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import attr
+import grpc
+import pexpect
+import pytest
+import requests
+from labgrid import Target
+from labgrid.binding import BindingError, StateError
+from labgrid.driver import Driver, ExternalPowerDriver, HttpDigitalOutputDriver
+from labgrid.driver.exception import ExecutionError
+from labgrid.exceptions import InvalidConfigError, NoDriverFoundError, NoResourceFoundError
+from labgrid.protocol import DigitalOutputProtocol
+from labgrid.resource import HttpDigitalOutput
+from strapserver import StrapServer, nobody, strap_server
+
+from lab.drivers import BootModeDriver, WakePinsDriver, guarded
+from lab.drivers.guarded import SHELL, STRAP
+from lab.drivers.prompt import Prompt
+from lab.drivers.switching import ForeignSwitch, switch_of
+from lab.drivers.timelimit import TimeLimitError, within
+from lab.errors import (
+    BoardlabError,
+    BoardTransientError,
+    ConfigurationError,
+    LabStableError,
+    LabTransientError,
+    TestStableError,
+)
+
+FOREVER_S = 60.0
+
+
+@pytest.fixture
+def server() -> Iterator[StrapServer]:
+    with strap_server() as server:
+        yield server
+
+
+def straps(url: str, timeout: float = 30.0) -> BootModeDriver:
+    target = Target("main")
+    HttpDigitalOutput(
+        target,
+        "B3",
+        url=url.replace("//", "//lab:secret@", 1) + "/bit3",
+        body_asserted="on",
+        body_deasserted="off",
+        body_get_asserted="on",
+        body_get_deasserted="off",
+    )
+    HttpDigitalOutputDriver(target, "B3")
+    boot_mode = BootModeDriver(target, None, lines={3: "B3"}, timeout=timeout)
+    target.activate(boot_mode)
+    return boot_mode
+
+
+@pytest.mark.parametrize(
+    ("trouble", "failure", "kind"),
+    [
+        ("hang", "strap_timeout", LabTransientError),
+        ("drip", "strap_timeout", LabTransientError),
+        ("500", "strap_refused", LabTransientError),
+        ("404", "strap_refused", LabStableError),
+        ("no http", "strap_failed", LabTransientError),
+        ("reset", "strap_failed", LabTransientError),
+    ],
+)
+def test_a_strap_switch_that_misbehaves_has_its_class_and_can_be_used_again(
+    server: StrapServer, trouble: str, failure: str, kind: type[BoardlabError]
+) -> None:
+    boot_mode = straps(server.url, timeout=0.5 if failure == "strap_timeout" else 30.0)
+    server.trouble = trouble
+    with pytest.raises(
+        BoardlabError, match=r"B3 \(HttpDigitalOutputDriver on HttpDigitalOutput http://lab:\*\*\*@127.*bit3\)"
+    ) as e:
+        boot_mode.set(8)
+    assert (e.value.failure, type(e.value)) == (failure, kind)
+    assert "set bit 3 to 1" in str(e.value)
+    assert "resource in the env right?" in str(e.value)
+    assert "secret" not in str(e.value)
+    server.trouble = ""
+    boot_mode.set(8)
+    assert boot_mode.get() == 8
+
+
+def test_an_answer_that_is_no_level_is_shown_without_what_moves_a_cursor(server: StrapServer) -> None:
+    boot_mode = straps(server.url)
+    server.trouble = "rubbish"
+    with pytest.raises(LabTransientError, match=r"read bit 3: ExecutionError: .*maybe") as raised:
+        boot_mode.get()
+    assert raised.value.failure == "strap_failed"
+    assert str(raised.value).isprintable()
+
+
+def test_a_strap_switch_that_is_not_there_is_unreachable() -> None:
+    with pytest.raises(LabTransientError, match=r"Connection refused") as raised:
+        straps(nobody()).set(8)
+    assert raised.value.failure == "strap_unreachable"
+
+
+def test_a_hanging_wake_up_pin_has_its_class(server: StrapServer) -> None:
+    boot_mode = straps(server.url)
+    pins = WakePinsDriver(boot_mode.target, None, pins={"gpio": "B3"}, timeout=0.5, pulse=0.0)
+    boot_mode.target.activate(pins)
+    server.trouble = "hang"
+    with pytest.raises(LabTransientError) as raised:
+        pins.press("gpio")
+    assert raised.value.failure == "wake_pin_timeout"
+
+
+@attr.s(eq=False)
+class Failing(Driver, DigitalOutputProtocol):
+    """Raises."""
+
+    error: Any = attr.ib(default=None)
+
+    def set(self, status: bool) -> NoReturn:  # noqa: ARG002
+        raise self.error
+
+    def get(self) -> NoReturn:
+        raise self.error
+
+
+def http_error(status: int) -> requests.HTTPError:
+    response = requests.Response()
+    response.status_code = status
+    return requests.HTTPError("no", response=response)
+
+
+class Rpc(grpc.RpcError):
+    """As a coordinator that went away."""
+
+
+@pytest.mark.parametrize(
+    ("error", "failure", "kind"),
+    [
+        (pexpect.TIMEOUT("no prompt"), "strap_timeout", LabTransientError),
+        (pexpect.EOF("gone"), "strap_unreachable", LabTransientError),
+        (requests.ConnectTimeout(), "strap_timeout", LabTransientError),
+        (requests.ConnectionError(), "strap_unreachable", LabTransientError),
+        (requests.exceptions.InvalidURL("x"), "configuration", ConfigurationError),
+        (http_error(503), "strap_refused", LabTransientError),
+        (http_error(401), "strap_refused", LabStableError),
+        (subprocess.TimeoutExpired(["ssh"], 3), "strap_timeout", LabTransientError),
+        (subprocess.CalledProcessError(255, ["ssh"]), "strap_failed", LabTransientError),
+        (TimeoutError("x"), "strap_timeout", LabTransientError),
+        (ConnectionResetError("x"), "strap_unreachable", LabTransientError),
+        (BrokenPipeError("x"), "strap_unreachable", LabTransientError),
+        (OSError(5, "Input/output error"), "strap_unreachable", LabTransientError),
+        (FileNotFoundError(2, "No such file", "/sys/class/gpio"), "strap_missing", LabStableError),
+        (PermissionError(13, "Permission denied"), "strap_missing", LabStableError),
+        (ExecutionError("no"), "strap_failed", LabTransientError),
+        (Exception("Timeout while waiting for ssh connection"), "strap_failed", LabTransientError),
+        (ValueError("no number"), "strap_failed", LabTransientError),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), "strap_failed", LabTransientError),
+        (NoResourceFoundError("none"), "strap_missing", LabStableError),
+        (NoDriverFoundError("none"), "strap_missing", LabStableError),
+        (InvalidConfigError("none"), "configuration", ConfigurationError),
+        (BindingError("none"), "configuration", ConfigurationError),
+        (StateError("none"), "configuration", ConfigurationError),
+        (ModuleNotFoundError("No module named 'pymodbus'"), "configuration", ConfigurationError),
+        (Rpc(), "strap_unreachable", LabTransientError),
+        (AttributeError("no attribute"), "strap_broken", LabStableError),
+        (AssertionError(), "strap_broken", LabStableError),
+        (RecursionError(), "strap_broken", LabStableError),
+    ],
+)
+def test_every_exception_of_a_driver_has_its_class(error: Exception, failure: str, kind: type[BoardlabError]) -> None:
+    target = Target("main")
+    output = Failing(target, "B3", error=error)
+    with pytest.raises(BoardlabError, match="boot-mode strap B3 \\(Failing\\)") as raised:
+        guarded.call(output, STRAP, "set to 1", lambda: output.set(True), 1.0)
+    assert (raised.value.failure, type(raised.value)) == (failure, kind)
+    assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), TestStableError("ours")])
+def test_what_is_ours_or_a_persons_is_handed_on_as_it_is(error: BaseException) -> None:
+    output = Failing(Target("main"), None, error=error)
+    with pytest.raises(type(error)) as raised:
+        guarded.call(output, STRAP, "set", lambda: output.set(True), 1.0)
+    assert raised.value is error
+
+
+def test_a_prompt_that_does_not_come_is_the_boards_fault() -> None:
+    class Silent:
+        name = None
+
+        def run(self, _cmd: str, timeout: float) -> NoReturn:
+            raise pexpect.TIMEOUT(f"nothing within {timeout}")
+
+    with pytest.raises(BoardTransientError, match=r"shell Silent: `uname`: TIMEOUT: nothing within 3") as raised:
+        Prompt(Silent(), SHELL).run("uname", timeout=3)
+    assert raised.value.failure == "shell_timeout"
+
+
+def hang() -> None:
+    threading.Event().wait(FOREVER_S)
+
+
+def hang_in_a_library_that_swallows_every_error() -> None:
+    for _ in range(3):
+        try:
+            hang()
+        except BaseException:  # noqa: S112, BLE001 - that is what is tested
+            continue
+    raise RuntimeError("after three tries")
+
+
+@pytest.mark.parametrize("work", [hang, hang_in_a_library_that_swallows_every_error])
+def test_a_call_that_hangs_ends_at_its_limit(work: Callable[[], None]) -> None:
+    began = time.monotonic()
+    with pytest.raises(TimeLimitError, match=r"did not end within 0\.2 s"):
+        within(0.2, work)
+    assert time.monotonic() - began < FOREVER_S
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_limit_leaves_nothing_behind_where_the_call_ends_in_time() -> None:
+    handler = signal.getsignal(signal.SIGALRM)
+    assert within(FOREVER_S, lambda: 7) == 7
+    assert signal.getsignal(signal.SIGALRM) is handler
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_the_outer_one_of_two_limits_rings_first_and_as_itself() -> None:
+    with pytest.raises(TimeLimitError, match=r"0\.2 s"):
+        within(0.2, lambda: within(FOREVER_S, hang))
+
+
+def test_the_inner_one_of_two_limits_gives_the_outer_its_time_back() -> None:
+    def work() -> float:
+        with pytest.raises(TimeLimitError, match=r"0\.1 s"):
+            within(0.1, hang)
+        return signal.getitimer(signal.ITIMER_REAL)[0]
+
+    assert 0 < within(FOREVER_S, work) < FOREVER_S
+
+
+def test_a_program_that_hangs_is_killed_so_that_it_does_nothing_later(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    program = tmp_path / "hang.py"
+    program.write_text(f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep({FOREVER_S})\n")
+    target = Target("main")
+    power = ExternalPowerDriver(target, None, cmd_on=f"{sys.executable} {program}", cmd_off="true")
+    target.activate(power)
+    with pytest.raises(TimeLimitError):
+        within(2.0, power.on)
+    assert os.waitstatus_to_exitcode(os.waitpid(int(pid.read_text()), 0)[1]) == -signal.SIGKILL
+
+
+def test_a_power_driver_of_labgrid_keeps_time_and_fails_within_our_error_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path))
+    target = Target("main")
+    power = switch_of(ExternalPowerDriver(target, None, cmd_on="true", cmd_off="false"))
+    assert isinstance(power, ForeignSwitch)
+    target.activate(power.driver)
+    before_ns = power.clock.now_ns()
+    power.on()
+    assert power.edge is not None
+    assert before_ns <= power.edge.requested_ns < power.edge.acknowledged_ns <= power.clock.now_ns()
+    with pytest.raises(LabTransientError, match=r"power switch ExternalPowerDriver: switch off") as raised:
+        power.off()
+    assert raised.value.failure == "power_failed"

@@ -1,0 +1,52 @@
+"""What sections leave alone on board and tester: other users' files and processes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from scripted_host import ScriptedHost, session
+
+from lab.benchmarks import iperf3
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+# A folder that everybody writes to, where a name that is known beforehand may be planted; and signals to whoever has a
+# number that was written down.
+_RISKY = re.compile(r"/tmp/|/var/tmp|/dev/shm/|\bpkill\b|--pidfile|kill \$\(cat")  # noqa: S108 - what is looked for
+
+
+def literals(path: Path) -> list[tuple[int, str]]:
+    """The texts of a module but for its docstrings, with their lines."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    told = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told
+    ]
+
+
+def test_no_command_uses_a_predictable_name_where_everybody_may_plant_one() -> None:
+    rooms = ("lab/benchmarks", "lab/drivers", "lab/provision", "lab/pytest_plugin", "lab/run", "strategies")
+    modules = [path for room in rooms for path in sorted((REPOSITORY / room).rglob("*.py"))]
+    assert len(modules) > 50
+    found = [f"{path}:{line}: {text}" for path in modules for line, text in literals(path) if _RISKY.search(text)]
+    assert found == []
+
+
+def test_a_server_on_the_tester_is_ended_by_its_own_parent_or_its_first_client() -> None:
+    tester = ScriptedHost({})
+    bench = session(ScriptedHost({}), tester)
+    iperf3._serve(bench)
+    iperf3._stop(bench)
+    serve, stop = tester.ran
+    assert re.fullmatch(r"\(timeout \d+ iperf3 --server --one-off < /dev/null > /dev/null 2>&1 &\)", serve)
+    assert stop.startswith("iperf3 --client 127.0.0.1 ")
+    assert not re.search(r"\bp?kill|pid", serve + stop)

@@ -1,0 +1,44 @@
+"""Faults of what is on the media: another root file system, other software than before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import define, evolve, field, validators
+
+from virtual.sim.faults.base import Fault, Outcome
+
+if TYPE_CHECKING:
+    from lab.boards import Release
+    from virtual.sim.computer import Computer
+
+
+@define(kw_only=True, eq=False)
+class RootElsewhere(Fault):
+    """The kernel comes from the selected medium, and mounts the root file system of another one, read and write.
+
+    Two media with copies of one image have one PARTUUID; the kernel takes the first that answers.
+    """
+
+    name: ClassVar[str] = "root_elsewhere"
+    outcome: ClassVar[Outcome] = Outcome(("wrong_medium",), "lab", transient=True)
+
+    def root(self, medium: str, computer: Computer) -> str:
+        """See `Trouble`."""
+        return next(name for name in computer.model.board.media if name != medium)
+
+
+@define(kw_only=True, eq=False)
+class OtherSoftware(Fault):
+    """Somebody writes another kernel (or U-Boot) to the medium between two cycles of a run."""
+
+    name: ClassVar[str] = "other_software"
+    outcome: ClassVar[Outcome] = Outcome(("software_changed",), "lab", transient=True, cycle=2)
+    what: str = field(default="kernel", validator=validators.in_(("kernel", "uboot")))
+
+    def software(self, release: Release) -> Release:
+        """See `Trouble`."""
+        if self.what == "kernel":
+            return evolve(release, kernel=f"{release.kernel}-dirty")
+        version, _, built = release.uboot.partition(" (")
+        return evolve(release, uboot=f"{version}-dirty ({built}")
