@@ -1,0 +1,288 @@
+"""What bench/freeze.py freezes: simulated boards, the console server that reads them and a process that measures each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from attrs import define, field, frozen
+from freeze_judge import Number
+from shim.frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim
+
+from lab.clock import MonotonicRaw
+from lab.console import Chunk, ConsoleClient
+from lab.console.runtime import socket_path
+from lab.errors import LabTransientError
+from virtual.state import BenchState, BoardState, expect
+
+LAB = Path(sys.executable).with_name("lab")
+WORKER = Path(__file__).resolve().parent / "freeze_worker.py"
+SERVER, DISK, BOARDS, SESSION = "console server", "disk", "bench", "session"
+HOST, MACHINE, MACHINE_SET, CLOCK = "suspended host", "paused machine", "paused machine, then set", "clock"
+CLOCKS_BEHIND: Mapping[str, tuple[int, ...]] = {
+    HOST: SUSPENDED,
+    MACHINE: PAUSED,
+    MACHINE_SET: PAUSED_AND_SET,
+    CLOCK: SUSPENDED,
+}
+KINDS = (SERVER, DISK, BOARDS, SESSION, HOST, MACHINE, MACHINE_SET, CLOCK)
+PATIENCE_S = 120.0  # for a boot; no time limit of its own is larger
+POLL_S = 0.001
+TAIL_BYTES = 256  # of a console that are kept to find a text in
+
+
+@frozen
+class Trigger:
+    """When a freeze begins: a board's console shows a text, then so many more bytes, and then so much time passes."""
+
+    board: int
+    text: bytes
+    more_bytes: int = 0
+    delay_s: float = 0.0
+
+
+@frozen
+class Frozen:
+    """A freeze that took place, on CLOCK_MONOTONIC_RAW."""
+
+    begin_ns: int
+    end_ns: int
+
+
+@frozen
+class Answer:
+    """What a session says of its attempt at a boot; `clocks`: what it keeps of how they agreed."""
+
+    outcome: str
+    message: str
+    clocks: Mapping[str, object]
+    numbers: tuple[Number, ...] = field(converter=tuple)
+
+
+@define(eq=False)
+class Watch:
+    """A board's console as seen by who freezes: the end of what came, and how much came since a text."""
+
+    client: ConsoleClient
+    tail: bytes = b""
+    wanted: bytes = b""
+    since_bytes: int | None = None
+
+    def expect(self, text: bytes) -> None:
+        """Look out for a text from now on."""
+        self.wanted, self.since_bytes, self.tail = text, None, b""
+
+    def take(self) -> None:
+        """Read what is there."""
+        while (event := self.client.read_event(0)) is not None:
+            if not isinstance(event, Chunk):
+                continue
+            self.tail = self.tail[-TAIL_BYTES:] + event.data
+            if self.since_bytes is not None:
+                self.since_bytes += len(event.data)
+            elif self.wanted and (found := re.search(self.wanted, self.tail)):
+                self.since_bytes = len(self.tail) - found.end()
+
+
+@define(eq=False)
+class Session:
+    """The process that measures one board."""
+
+    board: BoardState
+    process: subprocess.Popen[str]
+
+    def tell(self, command: str) -> None:
+        """Give it a command."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        """Its next line."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE_S)
+        assert ready, f"{self.board.name}: the session says nothing"
+        line = self.process.stdout.readline()
+        assert line, f"{self.board.name}: the session has ended"
+        return line
+
+    def result(self) -> Answer:
+        """What came of the boot that it was told to measure."""
+        said = json.loads(self.answer())
+        numbers = [Number(**{**number, "flags": frozenset(number["flags"])}) for number in said["numbers"]]
+        return Answer(said["outcome"], said["message"], said["clocks"], tuple(numbers))
+
+
+@define(eq=False)
+class FreezeLab:
+    """Everything that can be frozen.
+
+    Attributes:
+        folder: of the bench, the console server's runtime folder and the results.
+        state: the bench.
+    """
+
+    folder: Path
+    state: BenchState
+    shim: Shim
+    sessions: list[Session]
+    _watches: list[Watch] = field(factory=list, init=False)
+
+    @property
+    def runtime(self) -> Path:
+        """The console server's."""
+        return self.folder / "run"
+
+    @property
+    def server_pid(self) -> int:
+        """The console server."""
+        return int((self.runtime / "console.lock").read_text(encoding="ascii"))
+
+    def look(self) -> None:
+        """Read the consoles beside the sessions, which have opened them."""
+        for watch in self._watches:
+            watch.client.close()
+        self._watches = []
+        address = socket_path(self.runtime)
+        with ConsoleClient(address) as asking:
+            names = {str(Path(port.info.meta.device)): port.info.name for port in asking.status().ports}
+        for session in self.sessions:
+            client = ConsoleClient(address)
+            client.attach(names[next(iter(session.board.uarts.values()))], write=False)
+            self._watches.append(Watch(client))
+
+    def boot(self, kind: str, seconds: float, trigger: Trigger) -> tuple[Frozen | None, list[Answer]]:
+        """Boot all boards, and freeze something on the way; None: the trigger did not come."""
+        for watch in self._watches:
+            watch.expect(b"")
+        self._watches[trigger.board].expect(trigger.text)
+        for session in self.sessions:
+            session.tell("boot")
+        frozen = None
+        deadline = time.monotonic() + PATIENCE_S
+        waiting = {session.process.stdout: session for session in self.sessions}
+        answers: dict[str, Answer] = {}
+        while waiting:
+            assert time.monotonic() < deadline, f"no end of {[s.board.name for s in waiting.values()]}"
+            ready, _, _ = select.select([*waiting, *(watch.client for watch in self._watches)], [], [], PATIENCE_S)
+            for watch in self._watches:
+                watch.take()
+            came = self._watches[trigger.board].since_bytes
+            if frozen is None and came is not None and came >= trigger.more_bytes:
+                time.sleep(trigger.delay_s)
+                frozen = self.freeze(kind, seconds)
+            for output in [one for one in ready if one in waiting]:
+                session = waiting.pop(output)
+                answers[session.board.name] = session.result()
+        return frozen, [answers[session.board.name] for session in self.sessions]
+
+    def freeze(self, kind: str, seconds: float) -> Frozen:
+        """Freeze something for so long."""
+        clock = MonotonicRaw()
+        sessions = [session.process.pid for session in self.sessions]
+        host = [self.server_pid, *sessions]
+        stops = {SERVER: host[:1], BOARDS: [self.state.pid], SESSION: sessions}
+        stopped = {**stops, HOST: host, MACHINE: host, MACHINE_SET: host}.get(kind, [])
+        _stop(stopped)
+        begin_ns = clock.now_ns()
+        try:
+            if kind == DISK:
+                self.shim.block_disk(blocked=True)
+            elif kind == CLOCK:
+                self.shim.stop_clocks(CLOCKS_BEHIND[kind])
+            time.sleep(seconds)
+            end_ns = clock.now_ns()
+            if kind == CLOCK:
+                self.shim.start_clocks(CLOCKS_BEHIND[kind])
+            elif kind in CLOCKS_BEHIND:
+                self.shim.set_back(CLOCKS_BEHIND[kind], end_ns - begin_ns)
+        finally:
+            self.shim.block_disk(blocked=False)
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        return Frozen(begin_ns, end_ns)
+
+    def renew(self) -> None:
+        """A new console server. The timers of the old one do not know that its clocks have jumped; a real host's do."""
+        for session in self.sessions:
+            session.tell("leave")
+        for session in self.sessions:
+            assert session.answer() == "left\n"
+        _end_server(self.runtime)
+        for session in self.sessions:
+            session.tell("enter")
+        for session in self.sessions:
+            assert session.answer() == "entered\n"
+        self.look()
+
+
+@contextlib.contextmanager
+def freeze_lab(boards: int, board_type: str, haste: float, seed: int) -> Iterator[FreezeLab]:
+    """A lab with these boards; everything of it ends with the context."""
+    folder = Path(tempfile.mkdtemp(prefix="freeze-"))
+    bench = folder / "bench"
+    words = ["--type", board_type, "--count", str(boards), "--haste", str(haste), "--seed", str(seed)]
+    words += ["--pdu-port", "0", "--switch-port", "0", "--dir", str(bench)]
+    shim = Shim(folder)
+    sessions: list[Session] = []
+    try:
+        subprocess.run([LAB, "virtual", "up", "sim", *words], check=True, stdout=subprocess.DEVNULL)
+        state = expect(bench)
+        sessions = [_session(folder, board, shim) for board in state.boards]
+        for session in sessions:
+            assert session.answer() == "ready\n"
+        lab = FreezeLab(folder, state, shim, sessions)
+        lab.look()
+        yield lab
+    finally:
+        shim.block_disk(blocked=False)
+        for session in sessions:
+            session.process.kill()
+            session.process.wait()
+        _end_server(folder / "run")
+        subprocess.run([LAB, "virtual", "down", "--dir", bench], check=False, stdout=subprocess.DEVNULL)
+        shim.close()
+        shutil.rmtree(folder)
+
+
+def _session(folder: Path, board: BoardState, shim: Shim) -> Session:
+    env = folder / "bench" / board.name / "env.yaml"
+    command = [sys.executable, str(WORKER), str(env), str(folder / f"{board.name}.db")]
+    environ = {**shim.environ, "BOARDLAB_RUNTIME": str(folder / "run")}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with (folder / f"{board.name}.log").open("wb") as log:
+        return Session(board, subprocess.Popen(command, text=True, bufsize=0, stderr=log, env=environ, **pipes))
+
+
+def _stop(pids: Sequence[int]) -> None:
+    """Stop processes, and see that they stand."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    while not all(_state(pid) == "T" for pid in pids):
+        time.sleep(POLL_S)
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+
+
+def _end_server(runtime: Path) -> None:
+    """End the console server, and wait until it has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError, LabTransientError):
+        process = os.pidfd_open(int((runtime / "console.lock").read_text(encoding="ascii")))
+        try:
+            signal.pidfd_send_signal(process, signal.SIGTERM)
+            assert select.select([process], [], [], PATIENCE_S)[0], "the console server did not end"
+        finally:
+            os.close(process)
