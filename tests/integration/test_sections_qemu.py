@@ -124,4 +124,4 @@ def test_what_debian_has_is_measured_for_real_and_marked_as_a_virtual_boards(tmp
         assert shortened == {"cyclictest", *ON_THE_CABLE, "sysbench", "stress-ng", "emmc-fio"} & expected.keys()
         assert b"# Histogram" in console_log(store.artifacts, attempts["cyclictest"])
         if "iperf3" in expected:
-            assert b"tester$ iperf3 --server" in console_log(store.artifacts, attempts["iperf3"])
+            assert b"iperf3 --server --one-off" in console_log(store.artifacts, attempts["iperf3"])
