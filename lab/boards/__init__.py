@@ -5,17 +5,19 @@ One TOML file per type in `types/`, read by `load`. Real environments and virtua
 
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, WAKE_SOURCES, Blocker, LowPower, WakeSource
-from lab.boards.model import BoardType, Evidence, Medium, MomentPattern, Prompts, Timeouts, Uart
+from lab.boards.model import NORMAL, BoardType, Evidence, Flow, Medium, MomentPattern, Prompts, Timeouts, Uart
 from lab.boards.registry import load, load_file, names
 from lab.boards.release import Figure, Published, Release, Throughput
 
 __all__ = [
+    "NORMAL",
     "SLEEP_MODES",
     "WAKE_SOURCES",
     "Blocker",
     "BoardType",
     "Evidence",
     "Figure",
+    "Flow",
     "Identity",
     "Link",
     "LowPower",

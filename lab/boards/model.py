@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from attrs import Factory, field, frozen, validators
+from attrs import Factory, evolve, field, frozen, validators
 
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, LowPower
@@ -12,6 +12,7 @@ from lab.boards.release import Release
 
 # What a terminal is told and nobody sees: ECMA-48 control sequences (a colour), control strings (a title), two-byte escapes.
 _TERMINAL = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_78=>])"
+NORMAL = "normal"  # the usual way to boot
 LINE_START = rf"^(?:\r|{_TERMINAL})*"
 
 
@@ -111,7 +112,7 @@ class MomentPattern:
     """
 
     name: str
-    pattern: str = field(validator=_regex)
+    pattern: str = field(default="", validator=_regex)
     required: bool = False
     stage: str = ""
     times: int = field(default=1, validator=validators.ge(0))
@@ -121,6 +122,26 @@ class MomentPattern:
     def regex(self) -> str:
         """What is searched for in a line."""
         return f"{LINE_START}(?:{self.pattern})" if self.line_start else self.pattern
+
+
+@frozen
+class Flow:
+    """Another way in which the board can boot than the usual one, e.g. SPL that starts Linux itself.
+
+    Attributes:
+        title: what happens, in a few words.
+        moments: in the order of a healthy boot of this flow. A pattern that is left out is that of the board type's own
+            moment of the same name.
+        start: the moment that its headline number counts from.
+        unlike: regular expression of lines that it does not have before its `until`; empty: none are known.
+        until: a moment.
+    """
+
+    title: str
+    moments: list[MomentPattern]
+    start: str = "starting_kernel"
+    unlike: str = field(default="", validator=_regex)
+    until: str = ""
 
 
 @frozen
@@ -144,6 +165,16 @@ class Timeouts:
     settle_s: float = 1.0
 
 
+def _check_moments(where: str, moments: list[MomentPattern]) -> None:
+    seen: set[str] = set()
+    for moment in moments:
+        if moment.name in seen:
+            raise ValueError(f"{where}: two moments are called {moment.name!r}")
+        if not moment.pattern:
+            raise ValueError(f"{where}: {moment.name!r} has no pattern")
+        seen.add(moment.name)
+
+
 @frozen
 class BoardType:
     """A kind of board.
@@ -152,6 +183,10 @@ class BoardType:
         name: as the performance guides spell it, e.g. "am62xx_sk".
         moments: in the order of a healthy boot.
         boot_mode_bits: how many strap lines the board has, bit 0 first.
+        flows: other ways to boot, by name; `moments` are those of the usual way, "normal".
+        rom: console text of a boot ROM that found nothing to boot and asks for it over the UART, from power on; empty: it is
+            silent, or nobody knows.
+        planned_reset: regular expression of a line after which the board begins once more, as it should.
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
         troubles: console text -> what a boot that shows it is flagged for; it may have gone on as if nothing had been.
         identity: who the board says it is.
@@ -172,6 +207,9 @@ class BoardType:
     evidence: list[Evidence]
     boot_mode_bits: int = field(validator=validators.in_(range(1, 33)))
     timeouts: Timeouts = Timeouts()
+    flows: dict[str, Flow] = field(factory=dict)
+    rom: str = field(default="", validator=_regex)
+    planned_reset: str = field(default="", validator=_regex)
     failures: dict[str, str] = field(factory=dict)
     troubles: dict[str, str] = field(factory=dict)
     virtual: bool = False
@@ -195,16 +233,24 @@ class BoardType:
                     raise ValueError(f"evidence {evidence.source!r} names {medium_name!r}, which is not under media")
         for text in (*self.failures, *self.troubles):
             _regex(self, None, text)
-        seen: set[str] = set()
-        for moment in self.moments:
-            if moment.name in seen:
-                raise ValueError(f"two moments are called {moment.name!r}")
-            seen.add(moment.name)
+        _check_moments("moments", self.moments)
+        for name, flow in self.flows.items():
+            self._check_flow(name, flow)
         for mode in self.sleep:
             if mode not in SLEEP_MODES:
                 raise ValueError(f"sleep names {mode!r}; the low-power modes are: {', '.join(SLEEP_MODES)}")
         for name, release in self.releases.items():
             self._check_published(f"releases.{name!r}.published", release)
+
+    def _check_flow(self, name: str, flow: Flow) -> None:
+        where = f"flows.{name}"
+        if name == NORMAL:
+            raise ValueError(f"{where}: {NORMAL} is the flow of `moments`")
+        _check_moments(f"{where}.moments", self.flow(name))
+        names = [moment.name for moment in flow.moments]
+        for moment in (flow.start, *filter(None, [flow.until])):
+            if moment not in names:
+                raise ValueError(f"{where} names {moment!r}, which is not under its moments")
 
     def _check_published(self, where: str, release: Release) -> None:
         published = release.published
@@ -219,6 +265,25 @@ class BoardType:
             for rail in rails:
                 if rail not in known:
                     raise ValueError(f"{where}.sleep_mw.{mode} names {rail!r}, which is not under rails")
+
+    def flow(self, name: str) -> list[MomentPattern]:
+        """The moments of that flow, in order."""
+        if name == NORMAL:
+            return self.moments
+        usual = {moment.name: moment for moment in self.moments}
+        return [
+            evolve(moment, pattern=usual[moment.name].pattern, line_start=usual[moment.name].line_start)
+            if not moment.pattern and moment.name in usual
+            else moment
+            for moment in self.flows[name].moments
+        ]
+
+    @property
+    def markers(self) -> list[MomentPattern]:
+        """What is looked for on the console: the moments of all flows, each once."""
+        found = {moment.name: moment for name in self.flows for moment in self.flow(name)}
+        usual = {moment.name for moment in self.moments}
+        return [*(moment for moment in found.values() if moment.name not in usual), *self.moments]
 
     @property
     def media_straps(self) -> list[int]:
