@@ -135,7 +135,7 @@ class MediumFallback(Fault):
             other = next(name for name in computer.model.board.media if name != computer.medium)
             computer.medium = other
             yield from computer.say("spl: mmc init failed with error: -110\n")
-            yield from computer.say(f"Trying to boot from {computer.model.said_by('spl', other)}\n")
+            yield from computer.say(f"Trying to boot from {computer.model.spl_medium(other)}\n")
 
     _done: int = field(default=0, init=False)
 

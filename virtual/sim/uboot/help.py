@@ -22,6 +22,7 @@ TEXTS: Mapping[str, str] = {
     "mmc": "MMC sub system",
     "mmcinfo": "display MMC info",
     "nand": "NAND sub-system",
+    "part": "disk partition related commands",
     "printenv": "print environment variables",
     "reset": "Perform RESET of the CPU",
     "run": "run commands in an environment variable",

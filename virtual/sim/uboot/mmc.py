@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from virtual.sim.program import NS_PER_MS, Program
 from virtual.sim.sh.interpreter import Streams
-from virtual.sim.storage import BLOCK_BYTES, Content
+from virtual.sim.storage import BLOCK_BYTES, DISK_IDS, Content
 from virtual.sim.uboot.basics import FAILED, USAGE, Command, is_number, line, number
 from virtual.sim.uboot.transfer import speed, transfer
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from virtual.sim.uboot.uboot import UBoot
 
 _UENV = b"# This file is imported by U-Boot on its way to the kernel.\nuenvcmd=echo Already setup.\n"
+
+_NAMES_SD_TOO = 2021  # U-Boot's year
 
 
 def media_of(uboot: UBoot) -> dict[int, str]:
@@ -72,9 +74,32 @@ def _dev(uboot: UBoot, device: str, partition: str, streams: Streams) -> Program
     uboot.mmc_device = number(device)
     yield from uboot.computer.pause(25 * NS_PER_MS)
     yield from line(streams, f"switch to partitions #{partition}, OK")
-    part = f"(part {partition})" if media_of(uboot)[uboot.mmc_device] == "emmc" else ""
+    # cmd/mmc.c names the hardware partition of a card that can have some; the public log of SDK 8.5 has it for SD too
+    named = media_of(uboot)[uboot.mmc_device] == "emmc" or uboot.computer.model.year == _NAMES_SD_TOO
+    part = f"(part {partition})" if named else ""
     yield from line(streams, f"mmc{uboot.mmc_device}{part} is current device")
     return 0
+
+
+def _part(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    """`part uuid mmc DEV:PART [VARIABLE]`."""
+    match list(arguments[1:]):
+        case ["uuid", "mmc", place, *variable] if ":" in place and len(variable) <= 1:
+            device, _, partition = place.partition(":")
+            if not is_number(device) or not is_number(partition):
+                return USAGE
+            if not (yield from _present(uboot, number(device), streams)):
+                return FAILED
+            uuid = f"{DISK_IDS[media_of(uboot)[number(device)]]}-{number(partition):02x}"
+            if variable:
+                uboot.shell.variables[variable[0]] = uuid
+            else:
+                yield from line(streams, uuid)
+            return 0
+    yield from line(
+        streams, "part - disk partition related commands\n\nUsage:\npart uuid <interface> <dev>:<part> [varname]"
+    )
+    return USAGE
 
 
 def _mmcinfo(uboot: UBoot, _arguments: Sequence[str], streams: Streams) -> Program[int]:
@@ -196,4 +221,5 @@ COMMANDS: Mapping[str, Command] = {
     "load": _load,
     "mmc": _mmc,
     "mmcinfo": _mmcinfo,
+    "part": _part,
 }
