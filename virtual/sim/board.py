@@ -10,7 +10,7 @@ from virtual.sim.boot import life
 from virtual.sim.computer import Computer
 from virtual.sim.machine import Machine, Port
 from virtual.sim.model import Model
-from virtual.sim.setup import Setup
+from virtual.sim.setup import DEFAULT, Setup
 from virtual.sim.storage import Storage
 from virtual.sim.trouble import Switching, Trouble
 
@@ -47,7 +47,7 @@ class SimBoard:
     ports: Mapping[str, Port]
     seed: int = 0
     haste: float = 1.0
-    setup: Setup = Setup()
+    setup: Setup = DEFAULT
     troubles_for: Callable[[int], Sequence[Trouble]] = _no_trouble
     dark_hook: Callable[[], None] = _nothing
     died_hook: Callable[[], None] = _nothing

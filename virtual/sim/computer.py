@@ -12,7 +12,7 @@ from virtual.sim.dice import dice
 from virtual.sim.machine import Machine, Task
 from virtual.sim.model import Model
 from virtual.sim.program import CpuResetError, Pause, Program, Say
-from virtual.sim.setup import Setup
+from virtual.sim.setup import DEFAULT, Setup
 from virtual.sim.storage import Storage
 from virtual.sim.timing import Durations, draw
 from virtual.sim.trouble import Trouble
@@ -66,7 +66,7 @@ class Computer:
     haste: float
     troubles: Sequence[Trouble]
     note: Callable[[str], None]
-    setup: Setup = Setup()
+    setup: Setup = DEFAULT
     main: Task | None = field(default=None, init=False)
     kernel: KernelLog | None = field(default=None, init=False)
     medium: str = field(default="", init=False)

@@ -48,6 +48,9 @@ class Setup:
         return evolve(self, variables={**self.variables, **variables})
 
 
+DEFAULT = Setup()
+
+
 def check(setup: Setup, model: Model) -> None:
     """Whether such a board can be set up so.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from attrs import define, field, validators
+from attrs import define, evolve, field, validators
 
 from virtual.sim.faults.base import Fault, Hang, Outcome, for_ever, point
 from virtual.sim.program import NS_PER_S, CpuResetError, Pause, Program
 
 if TYPE_CHECKING:
     from virtual.sim.computer import Computer
+    from virtual.sim.setup import Setup
 
 
 def _board(*failures: str, trial: str = "boot") -> Outcome:
@@ -85,6 +86,21 @@ class WrongMedium(Fault):
         """See `Trouble`."""
         others = [name for name in computer.model.board.media if name != medium]
         return self.dice.choice(others) if medium else medium
+
+
+@define(kw_only=True, eq=False)
+class RomOverUart(Fault):
+    """No medium can be read, and the ROM asks for a program on its UART: hexadecimal digits, then `CCCC` for ever."""
+
+    name, outcome = "rom_over_uart", _board("rom_no_medium")
+
+    def setup(self, setup: Setup) -> Setup:
+        """See `Trouble`."""
+        return evolve(setup, rom_talks=True)
+
+    def medium(self, medium: str, computer: Computer) -> str:
+        """See `Trouble`."""
+        return ""
 
 
 @define(kw_only=True, eq=False)
