@@ -12,7 +12,6 @@ from virtual.sim.program import (
     CpuResetError,
     Hear,
     KexecError,
-    Pause,
     PowerDownError,
     Program,
     WarmRestartError,
@@ -21,11 +20,12 @@ from virtual.sim.setup import FALCON, SBL
 from virtual.sim.uboot.kernel import StartKernelError
 from virtual.sim.uboot.uboot import UBoot
 
-# What a ROM without a medium prints on its UART, on two public logs of AM62x boards: a block of hexadecimal digits that
-# names the device (its first and last digits; the rest of the block differs by device), and the "C" with which a receiver
-# asks for XMODEM. How often it asks is assumed.
+# What a ROM without a medium prints on its UART, in two public logs of AM62x boards: hexadecimal digits that name the
+# device, of which this is the beginning, and the "C" with which a receiver asks for XMODEM. The other K3 boards' digits,
+# and how often it asks: assumed. The ROM of the AM437x only asks.
 _ROM_BLOCK = "02000000011a0000616d3632780000000000000048"
 _ASKS_NS = 1 * NS_PER_S
+_TFA_SHARE = 0.5  # of the time to U-Boot that TF-A alone takes; assumed
 
 
 def life(computer: Computer) -> Program[None]:
@@ -66,10 +66,11 @@ def _once(computer: Computer) -> Program[None]:
 def _rom_without_medium(computer: Computer) -> Program[None]:
     """The ROM waits for ever: in silence, or for somebody who sends it a program."""
     if computer.setup.rom_talks:
-        yield from computer.say(_ROM_BLOCK)
+        if computer.model.release.sysfw:
+            yield from computer.say(_ROM_BLOCK)
         while True:
             yield from computer.say("C")
-            yield Pause(_ASKS_NS)
+            yield from computer.pause(_ASKS_NS)
     yield Hear(())
 
 
@@ -95,7 +96,7 @@ def _falcon(computer: Computer) -> Program[str]:
     """SPL loads the kernel, and TF-A starts it; SPL's device tree has the kernel's command line."""
     durations, board = computer.durations, computer.model.board
     yield from _play(computer, "spl", durations.falcon_ns, "falcon")
-    yield from _play(computer, "tfa", durations.tfa_ns // 2, "tfa")
+    yield from _play(computer, "tfa", round(durations.tfa_ns * _TFA_SHARE), "tfa")
     console, root = board.console, board.media[computer.medium].root
     flash = " rootfstype=ubifs ubi.mtd=ospi.rootfs" if root.startswith("ubi") else ""
     more = computer.setup.variables.get("optargs", "")

@@ -17,6 +17,8 @@ from virtual.sim.linux import root
 from virtual.sim.model import model
 from virtual.sim.order import SimOptions, wishes
 from virtual.sim.setup import Setup, check
+from virtual.sim.trueboots import true_boots
+from virtual.truth import Truth
 
 LOGIN = "-evm login: "
 PROMPT = "=> "
@@ -63,6 +65,17 @@ def test_in_falcon_mode_spl_loads_the_kernel_and_tf_a_starts_it(medium: str, wor
     assert "Starting kernel" not in said
     assert "autoboot" not in said
     assert stages(lab) == ["rom", "spl", "tfa", "kernel", "user", "login"]
+
+
+def test_a_falcon_boot_truly_begins_when_tf_a_hands_over() -> None:
+    lab = booted(flow="falcon")
+    lab.run_for(1 * S)
+    (boot,) = true_boots(Truth(115200, lab.ports[lab.console].sent, 0, [], lab.noted), "am62xx-evm")
+    assert lab.board.computer is not None
+    planned = lab.board.computer.durations
+    assert boot.boot_s == pytest.approx(planned.boot_ns / S, abs=0.001)
+    before_ns = planned.rom_ns + planned.falcon_ns + planned.tfa_ns / 2
+    assert boot.from_power_on_s == pytest.approx((before_ns + planned.boot_ns) / S, abs=0.01)
 
 
 def test_a_falcon_kernel_mounts_its_root_read_only_since_nobody_passed_rw() -> None:

@@ -141,7 +141,7 @@ class ResumeWithSpl(Fault):
 class _Later(Fault):
     """Something comes on the console a while after the first prompt."""
 
-    after_ms: float = field(default=300.0, validator=validators.ge(0.0))
+    after_ms: float = field(default=1500.0, validator=validators.ge(0.0))
     _struck: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -162,9 +162,10 @@ class _Later(Fault):
 
 @define(kw_only=True, eq=False)
 class SecondPrompt(_Later):
-    """getty starts a second time, a moment after the first: another banner and another prompt."""
+    """getty starts a second time, a while after the first: another banner and another prompt. The first one counts."""
 
     name: ClassVar[str] = "second_prompt"
+    after_ms: float = field(default=1500.0, validator=validators.ge(0.0))
     outcome: ClassVar[Outcome] = Outcome(may_carry=("prompt_repeated",))
 
     def text(self, computer: Computer) -> str:
