@@ -20,7 +20,7 @@ from virtual.sim.dice import CUT_SIGMA, dice
 from virtual.sim.model import model, simulated
 
 QSPI = pytest.param(
-    "am43xx-gpevm", "qspi", marks=pytest.mark.xfail(reason="the board type awaits 'QSPI'", strict=False)
+    "am43xx-gpevm", "qspi", marks=pytest.mark.xfail(reason="SPL says SPI; the board type awaits QSPI", strict=False)
 )
 NEWEST = [QSPI if medium == "qspi" else (name, medium) for name in simulated() for medium in boards.load(name).media]
 PROMPT = "-evm login: "
