@@ -70,6 +70,12 @@ class Model:
         """Of U-Boot's version."""
         return int(self.release.uboot[:4])
 
+    @property
+    def mmc_media(self) -> dict[int, str]:
+        """Number of an MMC device, U-Boot's and the kernel's -> medium, for the media that the board has."""
+        devices = {0: "sd"} if self.family.kernel_file == "zImage" else {0: "emmc", 1: "sd"}
+        return {number: name for number, name in devices.items() if name in self.board.media}
+
     def facts(self) -> dict[str, Any]:
         """What the texts are filled with."""
         identity, release = self.identity, self.release

@@ -25,6 +25,7 @@ class Setup:
             bootloader of TI's MCU+ SDK stands in for the first SPL.
         stock: U-Boot's environment is as TI ships it: it loads Linux from the SD card, whatever the straps say.
         keyed: only a space stops U-Boot's countdown.
+        extlinux: U-Boot boots through a menu file, extlinux.conf, where it boots from SD or eMMC.
         rom_talks: a ROM without a medium asks for one on its UART (else it is silent).
         bl31_silent: TF-A was built to say nothing.
         tee_talks: OP-TEE was built to say what it does.
@@ -36,6 +37,7 @@ class Setup:
     flow: str = field(default=NORMAL, validator=validators.in_(FLOWS))
     stock: bool = False
     keyed: bool = False
+    extlinux: bool = False
     rom_talks: bool = False
     bl31_silent: bool = False
     tee_talks: bool = False

@@ -82,6 +82,7 @@ _KINDS: tuple[type[Fault], ...] = (
     manners.TeeTalks,
     manners.SplRebuilt,
     manners.ClockRates,
+    manners.ExtlinuxBoot,
     manners.NoCardPresent,
     manners.ErratumI2331,
     manners.ResumeWithSpl,

@@ -91,6 +91,18 @@ class ClockRates(Fault):
 
 
 @define(kw_only=True, eq=False)
+class ExtlinuxBoot(Fault):
+    """U-Boot boots through a menu file (extlinux.conf): it says the kernel's command line, and not that it found a card."""
+
+    name: ClassVar[str] = "extlinux_boot"
+    outcome: ClassVar[Outcome] = Outcome()
+
+    def setup(self, setup: Setup) -> Setup:
+        """See `Trouble`; public logs of boards with U-Boot 2018 to 2020, and of Fedora's and Debian's images."""
+        return evolve(setup, extlinux=True)
+
+
+@define(kw_only=True, eq=False)
 class NoCardPresent(Fault):
     """U-Boot looks for a card in an empty slot too, before it finds the one that it boots from and after."""
 

@@ -183,9 +183,7 @@ class Kernel:
     @property
     def root_device(self) -> str:
         """The block device with the root file system; empty where it is in flash."""
-        profile = self.computer.model.family.profile
-        devices = {"sd": "mmcblk0p2" if profile == "am43xx" else "mmcblk1p2", "emmc": "mmcblk0p1"}
-        return devices.get(self.root_medium, "")
+        return rootfs.device_on(self.computer.model, self.root_medium)
 
     def _silent_start(self, lines: Sequence[script.Line]) -> Program[None]:
         """Without an early console the kernel's lines wait, and its console prints them at once when it comes up; what

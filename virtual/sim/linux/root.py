@@ -19,7 +19,16 @@ def medium_of(model: Model, root: str, booted: str) -> str:
     for name, disk in DISK_IDS.items():
         if root.startswith(f"PARTUUID={disk}-") and name in model.board.media:
             return name
+    for number, name in model.mmc_media.items():
+        if root.startswith(f"/dev/mmcblk{number}p"):
+            return name
     return next((name for name, medium in model.board.media.items() if medium.root == root), booted)
+
+
+def device_on(model: Model, medium: str) -> str:
+    """The block device with the root file system of a medium; empty where it is in flash."""
+    partition = {"sd": 2, "emmc": 1}
+    return next((f"mmcblk{n}p{partition[name]}" for n, name in model.mmc_media.items() if name == medium), "")
 
 
 def mounted(version: tuple[int, ...], *, writable: bool) -> str:

@@ -38,6 +38,10 @@ _COMMON = {
     "args": "setenv bootargs console=${console} ${earlycon} ${optargs} root=${root} rw ${rootargs}",
 }
 _BOOT = "run load_${{boot}} && run {args} && ${{bootkernel}} ${{loadaddr}} - ${{fdtaddr}}"
+_EXTLINUX = (
+    "mmc dev ${mmcdev}; echo Scanning mmc ${mmcdev}:1...; echo Found /extlinux/extlinux.conf; "
+    "sysboot mmc ${mmcdev}:1 any ${fdtaddr} /extlinux/extlinux.conf"
+)
 _AM43XX = {
     "load_nand": "nand read ${loadaddr} 0xa00000 0x600000 && nand read ${fdtaddr} 0x80000 0x20000",
     "load_qspi": "sf probe && sf read ${loadaddr} 0x800000 0x600000 && sf read ${fdtaddr} 0x700000 0x20000",
@@ -67,4 +71,5 @@ def default(model: Model, medium: str, setup: Setup) -> dict[str, str]:
         values |= {"boot": medium if zipped else "flash", "rootargs": "rootfstype=ubifs ubi.mtd=ospi.rootfs"}
     else:
         values |= {"boot": "mmc", "mmcdev": str(device), "bootpart": f"{device}:2"}
+        values |= {"boot_extlinux": _EXTLINUX, "bootcmd": "run boot_extlinux"} if setup.extlinux else {}
     return {**values, **setup.variables}

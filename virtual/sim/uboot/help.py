@@ -31,6 +31,7 @@ TEXTS: Mapping[str, str] = {
     "sf": "SPI flash sub-system",
     "sleep": "delay execution for some time",
     "source": "run script from memory",
+    "sysboot": "command to get and boot from syslinux files",
     "test": "minimal test like /bin/sh",
     "time": "run commands and summarize execution time",
     "true": "do nothing, successfully",

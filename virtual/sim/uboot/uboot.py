@@ -11,11 +11,17 @@ from virtual.sim.program import NS_PER_MS, NS_PER_S, Program
 from virtual.sim.sh.interpreter import Interpreter, InterruptedCommandError, Runner, Streams, execute_line
 from virtual.sim.sh.words import IncompleteError
 from virtual.sim.storage import Content
-from virtual.sim.uboot import basics, environment, flash, kernel, mmc
+from virtual.sim.uboot import basics, environment, extlinux, flash, kernel, mmc
 
 PROMPT = "=> "
 _POLL_NS = 10 * NS_PER_MS  # common/autoboot.c looks for a key this often
-_COMMANDS: Mapping[str, basics.Command] = {**basics.COMMANDS, **mmc.COMMANDS, **flash.COMMANDS, **kernel.COMMANDS}
+_COMMANDS: Mapping[str, basics.Command] = {
+    **basics.COMMANDS,
+    **mmc.COMMANDS,
+    **flash.COMMANDS,
+    **kernel.COMMANDS,
+    **extlinux.COMMANDS,
+}
 
 
 class UBoot:
