@@ -7,6 +7,7 @@ from attrs import define, field
 from virtual.line import Line
 from virtual.sim.board import SimBoard
 from virtual.sim.model import model
+from virtual.sim.setup import DEFAULT, Setup
 from virtual.sim.trouble import Switching
 from virtual.truth import Note
 
@@ -54,6 +55,7 @@ class SimLab:
     release: str | None = None
     seed: int = 1
     haste: float = 1.0
+    setup: Setup = DEFAULT
     adapter_latency_ns: int = 0
     now_ns: int = 1_000 * S
     noted: list[Note] = field(factory=list)
@@ -67,7 +69,9 @@ class SimLab:
         self.ports = {
             uart.name: VirtualPort(self, Line(latency_ns=self.adapter_latency_ns)) for uart in made.board.uarts
         }
-        self.board = SimBoard(made, self.ports, seed=self.seed, haste=self.haste, note_hook=self._note)
+        self.board = SimBoard(
+            made, self.ports, seed=self.seed, haste=self.haste, setup=self.setup, note_hook=self._note
+        )
         self.board.dark_hook = self._dark
         self.console = made.board.console.name
         self.straps = made.board.fixed_straps

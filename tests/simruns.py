@@ -21,6 +21,7 @@ from lab.run.progress import Progress
 from strategies import BoardStrategy
 from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
+from virtual.sim.setup import DEFAULT, Setup
 from virtual.sim.trueboots import TrueBoot, true_boots
 from virtual.truth import Truth
 
@@ -113,10 +114,11 @@ def bench(
     cycles: int = 1,
     seed: int = 1,
     haste: float = 1.0,
+    setup: Setup = DEFAULT,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Iterator[Bench]:
     """A board that will have these faults."""
-    lab = SimLab(board_type, seed=seed, haste=haste)
+    lab = SimLab(board_type, seed=seed, haste=haste, setup=setup)
 
     def troubles(cycle: int) -> list[Fault]:
         return [planned.fault(cycle) for planned in faults if planned.strikes(cycle)]

@@ -84,6 +84,10 @@ def up(
     scenario: Annotated[
         Path | None, typer.Option(help="sim: YAML file that says which board misbehaves how, and when")
     ] = None,
+    flow: Annotated[str, typer.Option(help="sim: who boots them: normal, falcon or sbl")] = "normal",
+    stock: Annotated[
+        bool, typer.Option("--stock", help="sim: U-Boot's environment as TI ships it: Linux is loaded from SD")
+    ] = False,
     haste: Annotated[
         float, typer.Option(help="sim: factor on all waiting but the UARTs'; 1: as the real board")
     ] = 1.0,
@@ -95,12 +99,14 @@ def up(
     if kind == "sim":
         if bench_tools:
             raise ConfigurationError("--tools is for `lab virtual up qemu`; simulated boards play their benchmarks")
-        boards = wishes(SimOptions(types, count, release, seed, haste, scenario))
+        boards = wishes(SimOptions(types, count, release, seed, haste, scenario, flow, stock))
         defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0, FTDI_BYTES)
     elif kind == "qemu":
-        if (count, release, seed, haste, scenario) != (1, "", 0, 1.0, None) or len(types) > 1:
+        told = (count, release, seed, haste, scenario, flow, stock)
+        if told != (1, "", 0, 1.0, None, "normal", False) or len(types) > 1:
             raise ConfigurationError(
-                "--count, --release, --seed, --haste, --scenario and several types are for `lab virtual up sim`"
+                "--count, --release, --seed, --haste, --scenario, --flow, --stock and several types are for "
+                "`lab virtual up sim`"
             )
         chosen = types[0] if types else QEMU_TYPE
         if chosen in simulated():

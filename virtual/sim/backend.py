@@ -15,6 +15,7 @@ from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
 from virtual.sim.linux.sleep import CAN_PIN, GPIO_PIN
 from virtual.sim.model import model
+from virtual.sim.setup import check
 from virtual.sim.trouble import Switching, Trouble
 from virtual.uart import UartAdapter
 
@@ -54,9 +55,10 @@ class SimBackend:
         self._adapters = adapters
         self._clock = clock
         made = model(board_type, config.release or None)
+        check(config.setup, made)
         console = adapters[made.board.console.name]
         self._pacer, self._truth = console.pacer, console.truth
-        self.board = SimBoard(made, adapters, seed=config.seed, haste=config.haste, troubles_for=self._faults_for)
+        self.board = SimBoard(made, adapters, config.seed, config.haste, config.setup, troubles_for=self._faults_for)
         self._plans = [plan.read(words, config.seed) for words in config.faults]
         self.release, self.seed = made.release_name, config.seed
         self._cleared = asyncio.Event()

@@ -10,6 +10,7 @@ from virtual.sim.boot import life
 from virtual.sim.computer import Computer
 from virtual.sim.machine import Machine, Port
 from virtual.sim.model import Model
+from virtual.sim.setup import DEFAULT, Setup
 from virtual.sim.storage import Storage
 from virtual.sim.trouble import Switching, Trouble
 
@@ -34,6 +35,7 @@ class SimBoard:
     Attributes:
         ports: the UARTs' transmitters, by name.
         haste: factor on all waiting but that for the UARTs; 1 is the real board's pace.
+        setup: how it was set up.
         troubles_for: the faults of a power cycle, asked at each power on.
         dark_hook: called when the board loses its power: what its UARTs have not sent is gone.
         died_hook: called when it switched itself off.
@@ -45,6 +47,7 @@ class SimBoard:
     ports: Mapping[str, Port]
     seed: int = 0
     haste: float = 1.0
+    setup: Setup = DEFAULT
     troubles_for: Callable[[int], Sequence[Trouble]] = _no_trouble
     dark_hook: Callable[[], None] = _nothing
     died_hook: Callable[[], None] = _nothing
@@ -113,9 +116,9 @@ class SimBoard:
     def _begin(self, straps: int, now_ns: int) -> None:
         self._died = False
         self._machine.now_ns = max(self._machine.now_ns, now_ns)
-        release = self.model.release
+        release, setup = self.model.release, self.setup
         for trouble in self._troubles:
-            release = trouble.software(release)
+            release, setup = trouble.software(release), trouble.setup(setup)
         self.computer = Computer(
             evolve(self.model, release=release),
             self._machine,
@@ -126,6 +129,7 @@ class SimBoard:
             haste=self.haste,
             troubles=self._troubles,
             note=self.note_hook,
+            setup=setup,
         )
         self.computer.main = self._machine.spawn(life(self.computer))
         for trouble in self._troubles:

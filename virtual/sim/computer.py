@@ -12,6 +12,7 @@ from virtual.sim.dice import dice
 from virtual.sim.machine import Machine, Task
 from virtual.sim.model import Model
 from virtual.sim.program import CpuResetError, Pause, Program, Say
+from virtual.sim.setup import DEFAULT, Setup
 from virtual.sim.storage import Storage
 from virtual.sim.timing import Durations, draw
 from virtual.sim.trouble import Trouble
@@ -43,6 +44,7 @@ class Computer:
         main: the task of the board's own program.
         kernel: the log of the kernel that runs, or ran last.
         note: takes a line for the truth log.
+        setup: how the board was set up.
         storage: what survives power cycles.
         medium: what it boots from, once the ROM has decided.
         missing_media: media that are not plugged in, or do not answer.
@@ -64,6 +66,7 @@ class Computer:
     haste: float
     troubles: Sequence[Trouble]
     note: Callable[[str], None]
+    setup: Setup = DEFAULT
     main: Task | None = field(default=None, init=False)
     kernel: KernelLog | None = field(default=None, init=False)
     medium: str = field(default="", init=False)
@@ -108,6 +111,16 @@ class Computer:
         self.starts += 1
         self.durations = draw(self.model.release, self.medium, self.model.profile, source)
 
+    def facts(self) -> dict[str, object]:
+        """What the texts of the firmware are filled with."""
+        return {
+            **self.model.facts(),
+            "setup": self.setup,
+            "medium": self.medium,
+            "spl_medium": self.model.spl_medium(self.medium),
+            "tee": self.setup.tee_talks or self.model.release.device == "GP",
+        }
+
     def enter(self, stage: str, planned_ns: int | None = None) -> None:
         """A new stage begins; `planned_ns` is how long it will take if nothing goes wrong."""
         self.stage = stage
@@ -126,9 +139,12 @@ class Computer:
 
     def pause(self, ns: float) -> Program[None]:
         """Work that long, as far as haste allows."""
-        paused_ns = round(ns * self.haste)
-        self.spared_ns += round(ns) - paused_ns
-        yield Pause(paused_ns)
+        self.spare(ns)
+        yield Pause(round(ns * self.haste))
+
+    def spare(self, ns: float) -> None:
+        """Work of that length was shortened by haste."""
+        self.spared_ns += round(ns) - round(ns * self.haste)
 
     def say(self, text: str, uart: str | None = None) -> Program[None]:
         """Print, with a carriage return before each line feed; waits until the UART has taken it."""

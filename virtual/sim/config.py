@@ -9,6 +9,7 @@ import cattrs
 from attrs import asdict, field, frozen, validators
 
 from lab.errors import ConfigurationError, LabStableError
+from virtual.sim.setup import FLOWS, NORMAL, Setup
 
 FILE = "sim.json"
 
@@ -22,12 +23,20 @@ class SimConfig:
         seed: of all its chance. Two boards with the same seed do the same.
         haste: factor on all waiting but that for the UARTs, above 0; 1 is the real board's pace.
         faults: planned ones, as `virtual.sim.faults.plan` writes them.
+        flow, stock: see `virtual.sim.setup.Setup`.
     """
 
     release: str = ""
     seed: int = 0
     haste: float = field(default=1.0, validator=[validators.gt(0.0), validators.le(10.0)])
     faults: tuple[dict[str, str], ...] = ()
+    flow: str = field(default=NORMAL, validator=validators.in_(FLOWS))
+    stock: bool = False
+
+    @property
+    def setup(self) -> Setup:
+        """How the board was set up."""
+        return Setup(flow=self.flow, stock=self.stock)
 
 
 def save(folder: Path, config: SimConfig) -> None:

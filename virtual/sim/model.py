@@ -24,6 +24,9 @@ class Family:
     Attributes:
         profile: of `data/timing.toml`; also the prefix of the family's texts.
         mmc: U-Boot's list of MMC hosts. net: its network line. core: its `Core:` line, from U-Boot 2023 on.
+        spl_media: how SPL calls each medium, after "Trying to boot from". r5_uboot: release -> version and build of the first
+            SPL, where a public log has another than U-Boot's.
+        eeprom_moved: the board's EEPROM is not at the first address that U-Boot tries, and U-Boot says so.
         uart_base: address of the console's UART. earlycon: the kernel's parameter for it.
         kernel: file name and size of the kernel, fdt: of its device tree.
         soc_family: as the kernel's chip driver prints it.
@@ -39,7 +42,10 @@ class Family:
     kernel_bytes: int
     fdt_bytes: int
     soc_family: str
+    spl_media: dict[str, str]
     core: str = ""
+    eeprom_moved: bool = False
+    r5_uboot: dict[str, str] = field(factory=dict)
     assumed: list[str] = field(factory=list, validator=names_fields)
 
 
@@ -59,6 +65,17 @@ class Model:
         """The first two numbers of the kernel's version."""
         return tuple(int(part) for part in self.release.kernel.split("-")[0].split(".")[:2])
 
+    @property
+    def year(self) -> int:
+        """Of U-Boot's version."""
+        return int(self.release.uboot[:4])
+
+    @property
+    def mmc_media(self) -> dict[int, str]:
+        """Number of an MMC device, U-Boot's and the kernel's -> medium, for the media that the board has."""
+        devices = {0: "sd"} if self.family.kernel_file == "zImage" else {0: "emmc", 1: "sd"}
+        return {number: name for number, name in devices.items() if name in self.board.media}
+
     def facts(self) -> dict[str, Any]:
         """What the texts are filled with."""
         identity, release = self.identity, self.release
@@ -69,16 +86,15 @@ class Model:
             "family": self.family,
             "hostname": identity.hostname,
             "tty": self.board.console.linux,
-            "year": int(release.uboot[:4]),
+            "year": self.year,
+            "r5_uboot": self.family.r5_uboot.get(self.release_name, release.uboot),
             "kernel_version": self.kernel_version,
         }
 
-    def said_by(self, source: str, medium: str) -> str:
-        """How a source of evidence (lab.boards.Evidence) calls a medium; empty when it never names it."""
-        for evidence in self.board.evidence:
-            if evidence.source == source:
-                return next((text for text, name in evidence.media.items() if name == medium), "")
-        return ""
+    def spl_medium(self, medium: str) -> str:
+        """How SPL calls a medium. SPI flash is NOR unless the board type says NAND."""
+        nand = self.family.profile == "k3" and "NAND" in self.board.media[medium].title
+        return "SPINAND" if nand else self.family.spl_media[medium]
 
 
 @cache

@@ -13,6 +13,7 @@ from virtual.sim.config import SimConfig
 from virtual.sim.faults import scenario
 from virtual.sim.kind import SimKind
 from virtual.sim.model import model
+from virtual.sim.setup import FLOWS, NORMAL, Setup, check
 
 DEFAULT_TYPE = "am62xx_sk"
 MOST = 256  # boards in one process; see docs/performance.md for what a machine carries
@@ -26,6 +27,7 @@ class SimOptions:
         types: board types; there are `count` boards of each.
         seed: of the first board; each further one has the next number.
         scenario: the file with the faults.
+        flow, stock: see `virtual.sim.setup.Setup`.
     """
 
     types: Sequence[str]
@@ -34,6 +36,8 @@ class SimOptions:
     seed: int
     haste: float
     scenario: Path | None = None
+    flow: str = NORMAL
+    stock: bool = False
 
 
 def wishes(options: SimOptions) -> tuple[Wish, ...]:
@@ -45,10 +49,13 @@ def wishes(options: SimOptions) -> tuple[Wish, ...]:
     types = options.types or [DEFAULT_TYPE]
     if not 1 <= options.count * len(types) <= MOST:
         raise ConfigurationError(f"--count {options.count}: 1 to {MOST} boards in all")
+    if options.flow not in FLOWS:
+        raise ConfigurationError(f"--flow {options.flow!r}: there are: {', '.join(FLOWS)}")
     found: list[Wish] = []
     plans = scenario.read(options.scenario) if options.scenario else None
     for board_type in types:
-        model(board_type, options.release or None)  # a wrong type or release is named before anything starts
+        # A wrong type, release or flow is named before anything starts:
+        check(Setup(flow=options.flow), model(board_type, options.release or None))
         for number in range(1, options.count + 1):
             name = f"{board_type}-{number}"
             told = _config(options, name, len(found), plans)
@@ -58,7 +65,8 @@ def wishes(options: SimOptions) -> tuple[Wish, ...]:
 
 def _config(options: SimOptions, name: str, index: int, plans: scenario.Scenario | None) -> SimConfig:
     faults = plans.of(name) if plans else ()
+    seed = options.seed + index
     try:
-        return SimConfig(release=options.release, seed=options.seed + index, haste=options.haste, faults=faults)
+        return SimConfig(options.release, seed, options.haste, faults, options.flow, options.stock)
     except ValueError as error:
         raise ConfigurationError(f"--haste {options.haste}: above 0 and at most 10") from error

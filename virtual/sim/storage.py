@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import define, field, frozen
 
 BLOCK_BYTES = 512
+DISK_IDS = {"sd": "076c4a2a", "emmc": "c1f0a9d4"}  # of their partition tables; the first is that of a public log
 
 
 @frozen

@@ -39,6 +39,7 @@ class Profile:
         entry: "Starting kernel" -> the kernel's clock starts. early: -> its console.
         kernel: "Starting kernel" -> init. boot: "Starting kernel" -> login prompt, where nothing is published.
         shell_boot: the same to the shell of init=/bin/sh.
+        sbl: the same as spl, with the bootloader of the MCU+ SDK. falcon: -> TF-A, with the kernel in memory.
         load_mib_s: medium -> what U-Boot reads from it, where nothing is published.
     """
 
@@ -52,6 +53,8 @@ class Profile:
     boot: dict[str, Sourced]
     shell_boot: dict[str, Sourced]
     load_mib_s: dict[str, Sourced]
+    sbl: Sourced
+    falcon: Sourced
 
 
 @frozen
@@ -67,6 +70,8 @@ class Durations:
     kernel_ns: int
     boot_ns: int
     shell_boot_ns: int
+    sbl_ns: int
+    falcon_ns: int
 
 
 def profile(family: str) -> Profile:
@@ -103,4 +108,6 @@ def draw(release: Release, medium: str, made_up: Profile, source: random.Random)
         kernel_ns=ns(made_up.kernel),
         boot_ns=ns(boot_figure(release, medium, made_up)),
         shell_boot_ns=ns(shell_boot_figure(release, medium, made_up)),
+        sbl_ns=ns(made_up.sbl),
+        falcon_ns=ns(made_up.falcon),
     )

@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from lab.boards import Release
     from virtual.sim.computer import Computer
     from virtual.sim.program import Program
+    from virtual.sim.setup import Setup
 
 POINTS = (
     "rom",
+    "spl.start",
     "spl.medium",
     "spl.load",
     "tfa",
@@ -31,6 +33,7 @@ POINTS = (
     "shell.command",
     "suspend.enter",
     "suspend.asleep",
+    "resume.start",
     "resume",
 )
 
@@ -80,6 +83,10 @@ class Trouble:
     def software(self, release: Release) -> Release:
         """The software that is on the board."""
         return release
+
+    def setup(self, setup: Setup) -> Setup:
+        """How the board was set up."""
+        return setup
 
     def root(self, medium: str, computer: Computer) -> str:
         """The medium whose root file system the kernel mounts."""

@@ -24,7 +24,8 @@ class TrueBoot:
 
     Attributes:
         on_ns: the supply came up.
-        started_ns: the last byte of U-Boot's "Starting kernel ..." left the UART.
+        started_ns: the last byte of U-Boot's "Starting kernel ..." left the UART; in falcon mode, where nobody says that:
+            TF-A handed over to the kernel.
         prompt_ns: the last byte of the login prompt did.
     """
 
@@ -44,7 +45,7 @@ class TrueBoot:
 
 
 def true_boots(truth: Truth, hostname: str) -> list[TrueBoot]:
-    """Every boot that U-Boot started and that reached the login prompt, both of them readable."""
+    """Every boot that U-Boot started, or TF-A in falcon mode, and that reached the login prompt, all of it readable."""
     prompt = re.escape(f"{hostname} login: ").encode()
     half_ns = truth.duration_ns(len(prompt) // 2)
     stages = [(named[1], note.t_ns) for note in truth.notes if (named := _STAGE.search(note.text))]
@@ -54,7 +55,7 @@ def true_boots(truth: Truth, hostname: str) -> list[TrueBoot]:
         if stage == "rom":
             on_ns, started_ns = (on_ns if before == "reset" else t_ns), None
         elif stage == "kernel":
-            starts = truth.find(_START, before_ns, t_ns + _AFTER_NS)
+            starts = [t_ns] if before == "tfa" else truth.find(_START, before_ns, t_ns + _AFTER_NS)
             started_ns = starts[-1] if starts else None
         elif stage == "login" and started_ns is not None:
             ends_ns = stages[number + 1][1] if number + 1 < len(stages) else None

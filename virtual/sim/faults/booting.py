@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from attrs import define, field, validators
+from attrs import define, evolve, field, validators
 
 from virtual.sim.faults.base import Fault, Hang, Outcome, for_ever, point
 from virtual.sim.program import NS_PER_S, CpuResetError, Pause, Program
 
 if TYPE_CHECKING:
     from virtual.sim.computer import Computer
+    from virtual.sim.setup import Setup
 
 
 def _board(*failures: str, trial: str = "boot") -> Outcome:
@@ -88,6 +89,21 @@ class WrongMedium(Fault):
 
 
 @define(kw_only=True, eq=False)
+class RomOverUart(Fault):
+    """No medium can be read, and the ROM asks for a program on its UART: hexadecimal digits, then `CCCC` for ever."""
+
+    name, outcome = "rom_over_uart", _board("rom_no_medium")
+
+    def setup(self, setup: Setup) -> Setup:
+        """See `Trouble`."""
+        return evolve(setup, rom_talks=True)
+
+    def medium(self, medium: str, computer: Computer) -> str:
+        """See `Trouble`."""
+        return ""
+
+
+@define(kw_only=True, eq=False)
 class NoBootDevice(Fault):
     """The medium is missing or dead: SPL finds nothing to boot."""
 
@@ -135,7 +151,7 @@ class MediumFallback(Fault):
             other = next(name for name in computer.model.board.media if name != computer.medium)
             computer.medium = other
             yield from computer.say("spl: mmc init failed with error: -110\n")
-            yield from computer.say(f"Trying to boot from {computer.model.said_by('spl', other)}\n")
+            yield from computer.say(f"Trying to boot from {computer.model.spl_medium(other)}\n")
 
     _done: int = field(default=0, init=False)
 

@@ -62,6 +62,19 @@ _SOFT_LOCKUP = (
 )
 
 
+# arch/arm/mm/fault.c (do_DataAbort) and arch/arm/kernel/traps.c (__die), as public logs of AM33x, AM43x and OMAP3 have it
+_ARM_ABORT = (
+    "Unhandled fault: external abort on non-linefetch (0x1028) at 0xf9e3e054",
+    "pgd = c0004000",
+    "[f9e3e054] *pgd=44e11452(bad)",
+    "Internal error: : 1028 [#1] SMP ARM",
+    "Modules linked in:",
+    "CPU: 0 PID: 127 Comm: systemd-udevd Not tainted",
+    "PC is at omap_rtc_probe+0x388/0x508",
+    "---[ end trace c76b7828d6f2f577 ]---",
+)
+
+
 def _board(*failures: str) -> Outcome:
     return Outcome(failures, "board", transient=True)
 
@@ -115,6 +128,19 @@ class ExternalAbort(Fault):
         """See `Trouble`."""
         if point == "kernel.middle":
             yield from computer.printk(*_EXTERNAL_ABORT, level=1)
+
+
+@define(kw_only=True, eq=False)
+class ArmAbort(Fault):
+    """A driver touches a device without a clock, on a 32-bit board (AM437x): an oops that has no name but a number."""
+
+    name: ClassVar[str] = "arm_abort"
+    outcome: ClassVar[Outcome] = _board("kernel_oops")
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """See `Trouble`."""
+        if point == "user.middle":
+            yield from computer.printk(*_ARM_ABORT, level=1)
 
 
 @define(kw_only=True, eq=False)

@@ -40,7 +40,7 @@ class EnvironmentEchoed(Fault):
             return
         model = computer.model
         variables = {
-            **environment.default(model, computer.medium),
+            **environment.default(model, computer.medium, computer.setup),
             "announce": "echo; echo Starting kernel ...; echo",
             "ver": f"U-Boot {model.release.uboot}",  # U-Boot sets it by itself with CONFIG_VERSION_VARIABLE
         }

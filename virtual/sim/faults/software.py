@@ -11,6 +11,7 @@ from virtual.sim.faults.base import Fault, Outcome
 if TYPE_CHECKING:
     from lab.boards import Release
     from virtual.sim.computer import Computer
+    from virtual.sim.setup import Setup
 
 
 @define(kw_only=True, eq=False)
@@ -21,11 +22,23 @@ class RootElsewhere(Fault):
     """
 
     name: ClassVar[str] = "root_elsewhere"
-    outcome: ClassVar[Outcome] = Outcome(("wrong_medium",), "lab", transient=True)
+    outcome: ClassVar[Outcome] = Outcome(("mixed_boot",), "lab", transient=True)
 
     def root(self, medium: str, computer: Computer) -> str:
         """See `Trouble`."""
         return next(name for name in computer.model.board.media if name != medium)
+
+
+@define(kw_only=True, eq=False)
+class StockEnvironment(Fault):
+    """U-Boot's environment is as TI ships it: SPL comes from the selected medium, and Linux from the SD card all the same."""
+
+    name: ClassVar[str] = "stock_environment"
+    outcome: ClassVar[Outcome] = Outcome(("mixed_boot",), "lab", transient=True, medium="emmc")
+
+    def setup(self, setup: Setup) -> Setup:
+        """See `Trouble`; U-Boot, board/ti/am62x/am62x.env: `mmcdev=1`, whatever the straps."""
+        return evolve(setup, stock=True)
 
 
 @define(kw_only=True, eq=False)

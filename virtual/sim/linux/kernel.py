@@ -11,6 +11,7 @@ from attrs import frozen
 
 from virtual.sim import script
 from virtual.sim.computer import Computer
+from virtual.sim.linux import root as rootfs
 from virtual.sim.program import NS_PER_S, Program
 
 TTY_BYTES = 4095  # what the line discipline keeps of the input that nobody reads (drivers/tty/n_tty.c)
@@ -153,7 +154,11 @@ class Kernel:
             "root": root,
             "root_medium": self.root_medium,
             "root_device": self.root_device,
-            "writable": "rw" in self.parameters,
+            "writable": self.writable,
+            "quiet": self.console_level == QUIET,
+            "tee": self.computer.facts()["tee"],
+            "ext4_mounted": rootfs.mounted(model.kernel_version, writable=self.writable),
+            "ext4_remounted": rootfs.remounted(model.kernel_version),
             "init": self.parameters.get("init", "/sbin/init"),
             "bootargs": self.bootargs,
             "reserved": _RESERVED,
@@ -162,9 +167,15 @@ class Kernel:
         }
 
     @property
+    def writable(self) -> bool:
+        """Whether the root file system is mounted so: the last of `ro` and `rw` counts, and without one it is not."""
+        said = [word for word in self.bootargs.split() if word in {"ro", "rw"}]
+        return said[-1:] == ["rw"]
+
+    @property
     def root_medium(self) -> str:
         """The medium with the root file system."""
-        medium = self.computer.medium
+        medium = rootfs.medium_of(self.computer.model, self.parameters.get("root", ""), self.computer.medium)
         for trouble in self.computer.troubles:
             medium = trouble.root(medium, self.computer)
         return medium
@@ -172,24 +183,27 @@ class Kernel:
     @property
     def root_device(self) -> str:
         """The block device with the root file system; empty where it is in flash."""
-        profile = self.computer.model.family.profile
-        devices = {"sd": "mmcblk0p2" if profile == "am43xx" else "mmcblk1p2", "emmc": "mmcblk0p1"}
-        return devices.get(self.root_medium, "")
+        return rootfs.device_on(self.computer.model, self.root_medium)
 
     def _silent_start(self, lines: Sequence[script.Line]) -> Program[None]:
-        """Without an early console all lines wait; the console prints them at once when it comes up."""
-        early_ns = self.computer.durations.early_ns
+        """Without an early console the kernel's lines wait, and its console prints them at once when it comes up; what
+        firmware says meanwhile does not wait."""
+        computer, early_ns = self.computer, self.computer.durations.early_ns
         weights = list(accumulate(line.weight for line in lines))
-        records = [
-            Record(round(early_ns * self.computer.haste * weight / weights[-1]), line.text, 6)
-            for line, weight in zip(lines, weights, strict=True)
-            if not line.point
-        ]
+        due_ns = [round(early_ns * computer.haste * weight / weights[-1]) for weight in weights]
         self.start_clock()
-        yield from self.computer.pause(early_ns)
+        for line, at_ns in zip(lines, due_ns, strict=True):
+            if not line.kernel and not line.point:
+                yield from script.wait_until(computer, max(computer.now_ns, (self._zero_ns or 0) + at_ns))
+                yield from computer.say(line.text + "\n")
+        yield from script.wait_until(
+            computer, max(computer.now_ns, (self._zero_ns or 0) + round(early_ns * computer.haste))
+        )
+        computer.spare(early_ns)
         self._held = None
-        for record in records:
-            yield from self._print(record)
+        for line, at_ns in zip(lines, due_ns, strict=True):
+            if line.kernel:
+                yield from self._print(Record(at_ns, line.text, 6))
 
     def _printed_ns(self, lines: Sequence[script.Line]) -> int:
         if self.console_level < ALL:

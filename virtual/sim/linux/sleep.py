@@ -92,6 +92,7 @@ class Sleeper:
         computer.enter(mode)
         woken_by = yield from self._asleep(mode)
         computer.note(f"cycle={computer.cycle} woken source={woken_by:#x}")
+        yield from computer.at("resume.start")
         yield from computer.pause(_FIRMWARE.draw(kernel.dice) * NS_PER_MS)
         kernel.hold_clock_for(computer.now_ns - asleep_ns)
         published = computer.model.release.published.resume_ms

@@ -11,6 +11,7 @@ from virtual.sim.program import NS_PER_S, Drain, Program
 from virtual.sim.sh.interpreter import InterruptedCommandError
 
 _SHELLS = {"/bin/sh", "/bin/bash"}
+_STATUS = ("[  OK  ]", "         ", "Welcome to")
 _REFUSAL_S = 2.0  # pam_unix' pause after a failure
 
 
@@ -47,7 +48,10 @@ class UserSpace:
         prompt_ns = script.printed_ns([script.Line(0, self._prompt())], computer.machine.speed_bd[computer.console])
         total_ns = planned.boot_ns - planned.kernel_ns - prompt_ns
         computer.enter("user", total_ns + prompt_ns)
-        yield from script.play(computer, script.load("user", **self.kernel.facts()), total_ns, self.kernel)
+        lines = script.load("user", **self.kernel.facts())
+        if self.kernel.facts()["quiet"]:  # systemd shows no status then, unless something fails
+            lines = [line for line in lines if line.kernel or not line.text.startswith(_STATUS)]
+        yield from script.play(computer, lines, total_ns, self.kernel)
 
     def _bare_shell(self) -> Program[None]:
         """init=/bin/sh: no services, no login."""

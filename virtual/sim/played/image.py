@@ -62,8 +62,7 @@ def files(kernel: Kernel) -> dict[str, Callable[[], str]]:
 
 def media_of(model: Model) -> dict[int, str]:
     """Number of the kernel's mmcblk device -> medium."""
-    numbers = {"sd": 0} if model.family.kernel_file == "zImage" else {"emmc": 0, "sd": 1}
-    return {number: name for name, number in numbers.items() if name in model.board.media}
+    return model.mmc_media
 
 
 def _crypto(kernel: Kernel) -> str:

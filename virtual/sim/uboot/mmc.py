@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from virtual.sim.program import NS_PER_MS, Program
 from virtual.sim.sh.interpreter import Streams
-from virtual.sim.storage import BLOCK_BYTES, Content
+from virtual.sim.storage import BLOCK_BYTES, DISK_IDS, Content
 from virtual.sim.uboot.basics import FAILED, USAGE, Command, is_number, line, number
 from virtual.sim.uboot.transfer import speed, transfer
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _UENV = b"# This file is imported by U-Boot on its way to the kernel.\nuenvcmd=echo Already setup.\n"
 
+_NAMES_SD_TOO = 2021  # U-Boot's year
+
 
 def media_of(uboot: UBoot) -> dict[int, str]:
     """MMC device -> medium, for the media that the board has."""
-    zipped = uboot.computer.model.family.kernel_file == "zImage"
-    devices = {0: "sd"} if zipped else {0: "emmc", 1: "sd"}
-    return {number: name for number, name in devices.items() if name in uboot.computer.model.board.media}
+    return uboot.computer.model.mmc_media
 
 
 def _mmc(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
@@ -33,7 +33,7 @@ def _mmc(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[in
             return (yield from _dev(uboot, device, partition[0] if partition else "0", streams))
         case ["rescan"]:
             yield from uboot.computer.pause(30 * NS_PER_MS)
-            return 0 if (yield from _present(uboot, uboot.mmc_device, streams)) else FAILED
+            return 0 if (yield from present(uboot, uboot.mmc_device, streams)) else FAILED
         case ["info"]:
             return (yield from _mmcinfo(uboot, arguments, streams))
         case ["read" | "write", address, block, count] if all(map(is_number, (address, block, count))):
@@ -55,7 +55,8 @@ def _about(uboot: UBoot, what: str) -> str:
     )
 
 
-def _present(uboot: UBoot, device: int, streams: Streams) -> Program[bool]:
+def present(uboot: UBoot, device: int, streams: Streams) -> Program[bool]:
+    """Whether there is something in the slot; else U-Boot says so."""
     medium = media_of(uboot).get(device)
     if medium is None:
         yield from line(streams, f"no mmc device at slot {device:x}")
@@ -67,18 +68,41 @@ def _present(uboot: UBoot, device: int, streams: Streams) -> Program[bool]:
 
 
 def _dev(uboot: UBoot, device: str, partition: str, streams: Streams) -> Program[int]:
-    if not is_number(device) or not (yield from _present(uboot, number(device), streams)):
+    if not is_number(device) or not (yield from present(uboot, number(device), streams)):
         return FAILED
     uboot.mmc_device = number(device)
     yield from uboot.computer.pause(25 * NS_PER_MS)
     yield from line(streams, f"switch to partitions #{partition}, OK")
-    part = f"(part {partition})" if media_of(uboot)[uboot.mmc_device] == "emmc" else ""
+    # cmd/mmc.c names the hardware partition of a card that can have some; the public log of SDK 8.5 has it for SD too
+    named = media_of(uboot)[uboot.mmc_device] == "emmc" or uboot.computer.model.year == _NAMES_SD_TOO
+    part = f"(part {partition})" if named else ""
     yield from line(streams, f"mmc{uboot.mmc_device}{part} is current device")
     return 0
 
 
+def _part(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+    """`part uuid mmc DEV:PART [VARIABLE]`."""
+    match list(arguments[1:]):
+        case ["uuid", "mmc", place, *variable] if ":" in place and len(variable) <= 1:
+            device, _, partition = place.partition(":")
+            if not is_number(device) or not is_number(partition):
+                return USAGE
+            if not (yield from present(uboot, number(device), streams)):
+                return FAILED
+            uuid = f"{DISK_IDS[media_of(uboot)[number(device)]]}-{number(partition):02x}"
+            if variable:
+                uboot.shell.variables[variable[0]] = uuid
+            else:
+                yield from line(streams, uuid)
+            return 0
+    yield from line(
+        streams, "part - disk partition related commands\n\nUsage:\npart uuid <interface> <dev>:<part> [varname]"
+    )
+    return USAGE
+
+
 def _mmcinfo(uboot: UBoot, _arguments: Sequence[str], streams: Streams) -> Program[int]:
-    if not (yield from _present(uboot, uboot.mmc_device, streams)):
+    if not (yield from present(uboot, uboot.mmc_device, streams)):
         return FAILED
     emmc = media_of(uboot)[uboot.mmc_device] == "emmc"
     for name, value in {
@@ -100,7 +124,7 @@ def _mmcinfo(uboot: UBoot, _arguments: Sequence[str], streams: Streams) -> Progr
 def _blocks(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
     what = arguments[1]
     address, block, count = (number(argument) for argument in arguments[2:])
-    if not (yield from _present(uboot, uboot.mmc_device, streams)):
+    if not (yield from present(uboot, uboot.mmc_device, streams)):
         return FAILED
     device, medium = uboot.mmc_device, media_of(uboot)[uboot.mmc_device]
     yield from streams.out(f"\nMMC {what}: dev # {device}, block # {block}, count {count} ... ".encode())
@@ -128,7 +152,7 @@ def _load(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[i
         yield from line(streams, f"** Bad device specification mmc {arguments[2]} **")
         return FAILED
     yield from uboot.computer.at("uboot.load")
-    content = _find(uboot, medium, name)
+    content = find(uboot, medium, name)
     if content is None:
         yield from line(streams, f"Failed to load '{name}'")
         return FAILED
@@ -139,7 +163,8 @@ def _load(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[i
     return 0
 
 
-def _find(uboot: UBoot, medium: str, name: str) -> Content | None:
+def find(uboot: UBoot, medium: str, name: str) -> Content | None:
+    """A file of a medium: one that was written to it, or one of the image."""
     family = uboot.computer.model.family
     shipped = {
         f"/boot/{family.kernel_file}": Content("kernel", family.kernel_bytes),
@@ -196,4 +221,5 @@ COMMANDS: Mapping[str, Command] = {
     "load": _load,
     "mmc": _mmc,
     "mmcinfo": _mmcinfo,
+    "part": _part,
 }

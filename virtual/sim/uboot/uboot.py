@@ -11,11 +11,17 @@ from virtual.sim.program import NS_PER_MS, NS_PER_S, Program
 from virtual.sim.sh.interpreter import Interpreter, InterruptedCommandError, Runner, Streams, execute_line
 from virtual.sim.sh.words import IncompleteError
 from virtual.sim.storage import Content
-from virtual.sim.uboot import basics, environment, flash, kernel, mmc
+from virtual.sim.uboot import basics, environment, extlinux, flash, kernel, mmc
 
 PROMPT = "=> "
 _POLL_NS = 10 * NS_PER_MS  # common/autoboot.c looks for a key this often
-_COMMANDS: Mapping[str, basics.Command] = {**basics.COMMANDS, **mmc.COMMANDS, **flash.COMMANDS, **kernel.COMMANDS}
+_COMMANDS: Mapping[str, basics.Command] = {
+    **basics.COMMANDS,
+    **mmc.COMMANDS,
+    **flash.COMMANDS,
+    **kernel.COMMANDS,
+    **extlinux.COMMANDS,
+}
 
 
 class UBoot:
@@ -47,7 +53,7 @@ class UBoot:
         """
         computer = self.computer
         computer.enter("uboot", computer.durations.uboot_ns)
-        lines = script.load(f"{computer.model.family.profile}-uboot", **computer.model.facts())
+        lines = script.load(f"{computer.model.family.profile}-uboot", **computer.facts())
         computer.machine.forget_input()  # the driver empties the UART's FIFO
         yield from script.play(computer, lines, computer.durations.uboot_ns)
         yield from computer.at("uboot.autoboot")
@@ -61,7 +67,7 @@ class UBoot:
 
     def defaults(self) -> dict[str, str]:
         """The environment as U-Boot was built with it."""
-        return environment.default(self.computer.model, self.computer.medium)
+        return environment.default(self.computer.model, self.computer.medium, self.computer.setup)
 
     def content(self, address: int, size: int) -> Content:
         """What stands in memory at an address."""
@@ -74,6 +80,8 @@ class UBoot:
         if not delay.lstrip("-").isdigit() or int(delay) < 0:
             return delay == "-2"
         left = int(delay)
+        if self.computer.setup.keyed:
+            return (yield from self._keyed(left))
         yield from self.computer.say(f"Hit any key to stop autoboot: {left:2d} ")
         pressed = (yield from hear(self.computer, 0)) is not None
         if pressed:
@@ -88,6 +96,16 @@ class UBoot:
             yield from self.computer.say(f"\b\b\b{left:2d} ")
         yield from self.computer.say("\n")
         return not pressed
+
+    def _keyed(self, seconds: int) -> Program[bool]:
+        """The same where only a space stops it: nothing is counted (common/autoboot.c, CONFIG_AUTOBOOT_KEYED)."""
+        yield from self.computer.say(f"Press SPACE to abort autoboot in {seconds} seconds\n")
+        due_ns = self.computer.now_ns + round(seconds * NS_PER_S * self.computer.haste)
+        while self.computer.now_ns < due_ns:
+            typed = yield from hear(self.computer, due_ns - self.computer.now_ns)
+            if typed is not None and typed.byte == ord(" "):
+                return False
+        return True
 
     def _prompt(self) -> Program[None]:
         yield from self.computer.at("uboot.prompt")
