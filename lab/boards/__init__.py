@@ -5,7 +5,9 @@ One TOML file per type in `types/`, read by `load`. Real environments and virtua
 
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, WAKE_SOURCES, Blocker, LowPower, WakeSource
-from lab.boards.model import NORMAL, BoardType, Evidence, Flow, Medium, MomentPattern, Prompts, Timeouts, Uart
+from lab.boards.model import NORMAL, BoardType, Medium, Prompts, Timeouts, Uart
+from lab.boards.patterns import Evidence, Flow, MomentPattern, Sign
+from lab.boards.references import Pattern, patterns
 from lab.boards.registry import load, load_file, names
 from lab.boards.release import Figure, Published, Release, Throughput
 
@@ -23,10 +25,12 @@ __all__ = [
     "LowPower",
     "Medium",
     "MomentPattern",
+    "Pattern",
     "Prompts",
     "Published",
     "Rail",
     "Release",
+    "Sign",
     "Throughput",
     "Timeouts",
     "Uart",
@@ -34,4 +38,5 @@ __all__ = [
     "load",
     "load_file",
     "names",
+    "patterns",
 ]

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import re
-
 from attrs import Factory, evolve, field, frozen, validators
 
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, LowPower
+from lab.boards.patterns import Evidence, Flow, MomentPattern, Sign, regular_expression
 from lab.boards.release import Release
 
-# What a terminal is told and nobody sees: ECMA-48 control sequences (a colour), control strings (a title), two-byte escapes.
-_TERMINAL = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_78=>])"
 NORMAL = "normal"  # the usual way to boot
-LINE_START = rf"^(?:\r|{_TERMINAL})*"
-
-
-def _regex(_instance: object, attribute: object, value: str) -> None:
-    try:
-        re.compile(value)
-    except re.error as error:
-        name = getattr(attribute, "name", "pattern")
-        raise ValueError(f"{name}: not a regular expression ({error}): {value!r}") from error
+# Patterns whose references stand in a table of their own.
+REFERENCED = (
+    "rom",
+    "planned_reset",
+    "prompts.uboot",
+    "prompts.login",
+    "prompts.shell",
+    "prompts.autoboot",
+    "low_power.resume_start",
+)
 
 
 @frozen
@@ -33,10 +31,10 @@ class Prompts:
         username: who logs in. password: empty where login asks for none.
     """
 
-    uboot: str = field(validator=_regex)
-    login: str = field(validator=_regex)
-    shell: str = field(validator=_regex)
-    autoboot: str = field(default="Hit any key to stop autoboot", validator=_regex)
+    uboot: str = field(validator=regular_expression)
+    login: str = field(validator=regular_expression)
+    shell: str = field(validator=regular_expression)
+    autoboot: str = field(default="Hit any key to stop autoboot", validator=regular_expression)
     username: str = "root"
     password: str = ""
 
@@ -73,75 +71,6 @@ class Medium:
     title: str
     root: str = ""
     uboot: str = "mmc"
-
-
-@frozen
-class Evidence:
-    """A line that says which medium the board really booted from.
-
-    Attributes:
-        source: who says it ("spl", "uboot", "kernel", "rootfs").
-        pattern: regular expression with one group, the medium in the source's own words.
-        media: the group's text -> boardlab's medium; a text that is missing here is no known medium.
-        confirmed_by: regular expression of a later line without which this one says nothing: of several the last one before
-            it counts, and none after it. Empty: the line counts by itself.
-    """
-
-    source: str
-    pattern: str = field(validator=_regex)
-    media: dict[str, str]
-    confirmed_by: str = field(default="", validator=_regex)
-
-    def __attrs_post_init__(self) -> None:
-        if re.compile(self.pattern).groups != 1:
-            raise ValueError(f"pattern of evidence {self.source!r} needs exactly one group: {self.pattern!r}")
-
-
-@frozen
-class MomentPattern:
-    """A marker on the console; the moment is the arrival of its last byte (docs/boot-time.md).
-
-    Attributes:
-        name: the moment's name, e.g. "starting_kernel".
-        pattern: regular expression within one line; it must not end in a look-ahead.
-        required: a boot without it did not succeed.
-        stage: the title of the stage that ends here; empty where no stage ends.
-        times: how often it comes in a healthy boot (the K3 boards print two SPL banners); up to the kernel's first line one more is
-            a reset, and with fewer nobody knows which was lost. 0: any number.
-        line_start: whether it stands at the start of its line; carriage returns and terminal sequences may stand before it.
-    """
-
-    name: str
-    pattern: str = field(default="", validator=_regex)
-    required: bool = False
-    stage: str = ""
-    times: int = field(default=1, validator=validators.ge(0))
-    line_start: bool = False
-
-    @property
-    def regex(self) -> str:
-        """What is searched for in a line."""
-        return f"{LINE_START}(?:{self.pattern})" if self.line_start else self.pattern
-
-
-@frozen
-class Flow:
-    """Another way in which the board can boot than the usual one, e.g. SPL that starts Linux itself.
-
-    Attributes:
-        title: what happens, in a few words.
-        moments: in the order of a healthy boot of this flow. A pattern that is left out is that of the board type's own
-            moment of the same name.
-        start: the moment that its headline number counts from.
-        unlike: regular expression of lines that it does not have before its `until`; empty: none are known.
-        until: a moment.
-    """
-
-    title: str
-    moments: list[MomentPattern]
-    start: str = "starting_kernel"
-    unlike: str = field(default="", validator=_regex)
-    until: str = ""
 
 
 @frozen
@@ -189,6 +118,7 @@ class BoardType:
         planned_reset: regular expression of a line after which the board begins once more, as it should.
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
         troubles: console text -> what a boot that shows it is flagged for; it may have gone on as if nothing had been.
+        references: where the patterns are from that cannot say so themselves, by name ("rom", "prompts.login", ...).
         identity: who the board says it is.
         init: U-Boot's variable, and what it is set to so that the kernel runs `{init}` in place of the default; empty
             where nobody knows.
@@ -208,10 +138,11 @@ class BoardType:
     boot_mode_bits: int = field(validator=validators.in_(range(1, 33)))
     timeouts: Timeouts = Timeouts()
     flows: dict[str, Flow] = field(factory=dict)
-    rom: str = field(default="", validator=_regex)
-    planned_reset: str = field(default="", validator=_regex)
-    failures: dict[str, str] = field(factory=dict)
-    troubles: dict[str, str] = field(factory=dict)
+    rom: str = field(default="", validator=regular_expression)
+    planned_reset: str = field(default="", validator=regular_expression)
+    failures: dict[str, Sign] = field(factory=dict)
+    troubles: dict[str, Sign] = field(factory=dict)
+    references: dict[str, str] = field(factory=dict)
     virtual: bool = False
     identity: Identity | None = None
     init: str = ""
@@ -232,8 +163,11 @@ class BoardType:
                 if medium_name not in self.media:
                     raise ValueError(f"evidence {evidence.source!r} names {medium_name!r}, which is not under media")
         for text in (*self.failures, *self.troubles):
-            _regex(self, None, text)
+            regular_expression(self, None, text)
         _check_moments("moments", self.moments)
+        for where in self.references:
+            if where not in REFERENCED:
+                raise ValueError(f"references names {where!r}; it may name: {', '.join(REFERENCED)}")
         for name, flow in self.flows.items():
             self._check_flow(name, flow)
         for mode in self.sleep:
@@ -272,7 +206,7 @@ class BoardType:
             return self.moments
         usual = {moment.name: moment for moment in self.moments}
         return [
-            evolve(moment, pattern=usual[moment.name].pattern, line_start=usual[moment.name].line_start)
+            evolve(moment, **{key: getattr(usual[moment.name], key) for key in ("pattern", "line_start", "reference")})
             if not moment.pattern and moment.name in usual
             else moment
             for moment in self.flows[name].moments

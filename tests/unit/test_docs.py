@@ -57,7 +57,7 @@ def test_the_board_type_on_the_page_loads(tmp_path: Path) -> None:
     board = load_file(path)
     assert board.console.name == "main0"
     assert board.media["emmc"].boot_mode == 0b0100
-    assert board.failures["PMIC: undervoltage"] == "undervoltage"
+    assert board.failures["PMIC: undervoltage"].means == "undervoltage"
     assert len(board.failures) > 1, "the failures of all boards are added"
 
 

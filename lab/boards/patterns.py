@@ -1,0 +1,112 @@
+"""Patterns of a board type: what is looked for in the console's text, and where each is from."""
+
+from __future__ import annotations
+
+import re
+
+from attrs import field, frozen, validators
+
+# What a terminal is told and nobody sees: ECMA-48 control sequences (a colour), control strings (a title), two-byte escapes.
+_TERMINAL = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_78=>])"
+LINE_START = rf"^(?:\r|{_TERMINAL})*"
+
+
+def regular_expression(_instance: object, attribute: object, value: str) -> None:
+    """Check that a value is a regular expression.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        re.compile(value)
+    except re.error as error:
+        name = getattr(attribute, "name", "pattern")
+        raise ValueError(f"{name}: not a regular expression ({error}): {value!r}") from error
+
+
+@frozen
+class Evidence:
+    """A line that says which medium the board really booted from.
+
+    Attributes:
+        source: who says it ("spl", "uboot", "kernel", "rootfs").
+        pattern: regular expression with one group, the medium in the source's own words.
+        media: the group's text -> boardlab's medium; a text that is missing here is no known medium.
+        confirmed_by: regular expression of a later line without which this one says nothing: of several the last one before
+            it counts, and none after it. Empty: the line counts by itself.
+        reference: where the patterns are from; empty: from nowhere, they are assumed.
+    """
+
+    source: str
+    pattern: str = field(validator=regular_expression)
+    media: dict[str, str]
+    confirmed_by: str = field(default="", validator=regular_expression)
+    reference: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if re.compile(self.pattern).groups != 1:
+            raise ValueError(f"pattern of evidence {self.source!r} needs exactly one group: {self.pattern!r}")
+
+
+@frozen
+class MomentPattern:
+    """A marker on the console; the moment is the arrival of its last byte (docs/boot-time.md).
+
+    Attributes:
+        name: the moment's name, e.g. "starting_kernel".
+        pattern: regular expression within one line; it must not end in a look-ahead.
+        required: a boot without it did not succeed.
+        stage: the title of the stage that ends here; empty where no stage ends.
+        times: how often it comes in a healthy boot (the K3 boards print two SPL banners); up to the kernel's first line one more is
+            a reset, and with fewer nobody knows which was lost. 0: any number.
+        line_start: whether it stands at the start of its line; carriage returns and terminal sequences may stand before it.
+        reference: where the pattern is from; empty: from nowhere, it is assumed.
+    """
+
+    name: str
+    pattern: str = field(default="", validator=regular_expression)
+    required: bool = False
+    stage: str = ""
+    times: int = field(default=1, validator=validators.ge(0))
+    line_start: bool = False
+    reference: str = ""
+
+    @property
+    def regex(self) -> str:
+        """What is searched for in a line."""
+        return f"{LINE_START}(?:{self.pattern})" if self.line_start else self.pattern
+
+
+@frozen
+class Flow:
+    """Another way in which the board can boot than the usual one, e.g. SPL that starts Linux itself.
+
+    Attributes:
+        title: what happens, in a few words.
+        moments: in the order of a healthy boot of this flow. A pattern that is left out is that of the board type's own
+            moment of the same name.
+        start: the moment that its headline number counts from.
+        unlike: regular expression of lines that it does not have before its `until`; empty: none are known.
+        until: a moment.
+        reference: where `unlike` is from; empty: from nowhere, it is assumed.
+    """
+
+    title: str
+    moments: list[MomentPattern]
+    start: str = "starting_kernel"
+    unlike: str = field(default="", validator=regular_expression)
+    until: str = ""
+    reference: str = ""
+
+
+@frozen
+class Sign:
+    """What a text on the console means.
+
+    Attributes:
+        means: a failure class, or what a boot is flagged for.
+        reference: where the text is from; empty: from nowhere, it is assumed.
+    """
+
+    means: str
+    reference: str = ""
