@@ -24,7 +24,7 @@ def follow(board: BoardStrategy, watch: BootWatch, taken: int | None = None) -> 
         BoardlabError: it failed; by whose fault.
     """
     console, clock = board.console, board.power.clock
-    finder = MomentFinder(board.type.moments, board.timing())
+    finder = MomentFinder(board.type.markers, board.timing())
     taken = len(console.capture) if taken is None else taken
     synced = False
     while not (watch.done and synced):

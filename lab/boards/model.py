@@ -6,10 +6,9 @@ from attrs import Factory, evolve, field, frozen, validators
 
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, LowPower
-from lab.boards.patterns import Evidence, Flow, MomentPattern, Sign, regular_expression
+from lab.boards.markers import NORMAL, Evidence, Flow, MomentPattern, Sign, check_moments, check_regex
 from lab.boards.release import Release
 
-NORMAL = "normal"  # the usual way to boot
 # Patterns whose references stand in a table of their own.
 REFERENCED = (
     "rom",
@@ -31,10 +30,10 @@ class Prompts:
         username: who logs in. password: empty where login asks for none.
     """
 
-    uboot: str = field(validator=regular_expression)
-    login: str = field(validator=regular_expression)
-    shell: str = field(validator=regular_expression)
-    autoboot: str = field(default="Hit any key to stop autoboot", validator=regular_expression)
+    uboot: str = field(validator=check_regex)
+    login: str = field(validator=check_regex)
+    shell: str = field(validator=check_regex)
+    autoboot: str = field(default="Hit any key to stop autoboot", validator=check_regex)
     username: str = "root"
     password: str = ""
 
@@ -94,16 +93,6 @@ class Timeouts:
     settle_s: float = 1.0
 
 
-def _check_moments(where: str, moments: list[MomentPattern]) -> None:
-    seen: set[str] = set()
-    for moment in moments:
-        if moment.name in seen:
-            raise ValueError(f"{where}: two moments are called {moment.name!r}")
-        if not moment.pattern:
-            raise ValueError(f"{where}: {moment.name!r} has no pattern")
-        seen.add(moment.name)
-
-
 @frozen
 class BoardType:
     """A kind of board.
@@ -118,7 +107,7 @@ class BoardType:
         planned_reset: regular expression of a line after which the board begins once more, as it should.
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
         troubles: console text -> what a boot that shows it is flagged for; it may have gone on as if nothing had been.
-        references: where the patterns are from that cannot say so themselves, by name ("rom", "prompts.login", ...).
+        references: where the patterns are from that cannot say so themselves, by their names of `REFERENCED`.
         identity: who the board says it is.
         init: U-Boot's variable, and what it is set to so that the kernel runs `{init}` in place of the default; empty
             where nobody knows.
@@ -138,8 +127,8 @@ class BoardType:
     boot_mode_bits: int = field(validator=validators.in_(range(1, 33)))
     timeouts: Timeouts = Timeouts()
     flows: dict[str, Flow] = field(factory=dict)
-    rom: str = field(default="", validator=regular_expression)
-    planned_reset: str = field(default="", validator=regular_expression)
+    rom: str = field(default="", validator=check_regex)
+    planned_reset: str = field(default="", validator=check_regex)
     failures: dict[str, Sign] = field(factory=dict)
     troubles: dict[str, Sign] = field(factory=dict)
     references: dict[str, str] = field(factory=dict)
@@ -163,8 +152,8 @@ class BoardType:
                 if medium_name not in self.media:
                     raise ValueError(f"evidence {evidence.source!r} names {medium_name!r}, which is not under media")
         for text in (*self.failures, *self.troubles):
-            regular_expression(self, None, text)
-        _check_moments("moments", self.moments)
+            check_regex(self, None, text)
+        check_moments("moments", self.moments)
         for where in self.references:
             if where not in REFERENCED:
                 raise ValueError(f"references names {where!r}; it may name: {', '.join(REFERENCED)}")
@@ -180,7 +169,7 @@ class BoardType:
         where = f"flows.{name}"
         if name == NORMAL:
             raise ValueError(f"{where}: {NORMAL} is the flow of `moments`")
-        _check_moments(f"{where}.moments", self.flow(name))
+        check_moments(f"{where}.moments", self.flow(name))
         names = [moment.name for moment in flow.moments]
         for moment in (flow.start, *filter(None, [flow.until])):
             if moment not in names:

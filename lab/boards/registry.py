@@ -12,8 +12,8 @@ import cattrs
 from cattrs.gen import make_dict_structure_fn
 from cattrs.v import format_exception
 
+from lab.boards.markers import Sign
 from lab.boards.model import BoardType
-from lab.boards.patterns import Sign
 from lab.errors import ConfigurationError
 
 COMMON = "common"

@@ -65,7 +65,7 @@ def replay(recording: Recording, board: BoardType) -> Replay:
     return Replay(
         board=board.name,
         timing=timing,
-        moments=tuple(find_moments(events, board.moments, timing)),
+        moments=tuple(find_moments(events, board.markers, timing)),
         gaps=sum(1 for _ in recording.gaps()),
         lateness_max_ns=max((late.lateness_ns for late in recording.lateness()), default=0),
         printk=fit_printk(events, timing),
@@ -81,8 +81,8 @@ def guess_board(recording: Recording, boards: Sequence[BoardType]) -> BoardType:
     events = list(recording.events())
 
     def share(board: BoardType) -> float:
-        found = {moment.name for moment in find_moments(events, board.moments, recording.meta.timing)}
-        return len(found) / max(1, len(board.moments))
+        found = {moment.name for moment in find_moments(events, board.markers, recording.meta.timing)}
+        return len(found) / max(1, len(board.markers))
 
     def named(board: BoardType) -> bool:
         return board.identity is not None and board.identity.hostname.encode() in recording.log

@@ -27,6 +27,15 @@ BOOT_POWER_ON: Final = Metric(
     resolution=1e-3,
     source="boardlab, docs/boot-time.md",
 )
+BOOT_SPL: Final = Metric(
+    name="boot.spl_to_prompt",
+    unit="s",
+    better="lower",
+    definition="Of a boot without U-Boot: from the arrival of the last byte of SPL's banner, up to its version, to that of the "
+    "Linux prompt.",
+    resolution=1e-4,
+    source="boardlab, docs/boot-time.md",
+)
 BOOT_STAGE: Final = Metric(
     name="boot.stage",
     unit="s",
@@ -36,7 +45,8 @@ BOOT_STAGE: Final = Metric(
     source="boardlab, docs/boot-time.md",
 )
 
-ALL: Final = (BOOT_TIME, BOOT_POWER_ON, BOOT_STAGE, *(m for r in RESUMES.values() for m in r.metrics))
+HEADLINES: Final = (BOOT_TIME, BOOT_SPL)  # one of them is of every good boot
+ALL: Final = (BOOT_TIME, BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, *(m for r in RESUMES.values() for m in r.metrics))
 
 
 def by_name(name: str) -> Metric:

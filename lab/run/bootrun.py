@@ -11,7 +11,7 @@ from attrs import asdict, define, field, frozen
 from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
-from lab.boards import BoardType
+from lab.boards import NORMAL, BoardType
 from lab.clock import Clock, utc_now
 from lab.console.model import Event, LineTiming
 from lab.console.pace import missing_ns
@@ -19,7 +19,7 @@ from lab.console.printk import PrintkFit, clock_step, fit_printk
 from lab.console.status import PortInfo
 from lab.errors import BoardTransientError, LabTransientError
 from lab.metrics import Flag
-from lab.metrics.catalogue import BOOT_TIME
+from lab.metrics.catalogue import HEADLINES
 from lab.results import AttemptRecord, MomentRecord, Run, Store
 from lab.run.progress import Progress
 from lab.run.recorded import Console, base_of, port_flags, recording, sample_record
@@ -101,7 +101,10 @@ class BootRun:
     def pending(self, medium: str) -> list[int]:
         """The cycles of this medium that have no sample yet."""
         done = {
-            s.cycle for s in self.store.samples(self.run.id, metric=BOOT_TIME.name) if s.params["medium"] == medium
+            sample.cycle
+            for headline in HEADLINES
+            for sample in self.store.samples(self.run.id, metric=headline.name)
+            if sample.params["medium"] == medium
         }
         return [cycle for cycle in range(1, int(self.run.plan["cycles"]) + 1) if cycle not in done]
 
@@ -128,14 +131,16 @@ class BootRun:
             finally:
                 console.capture = events
             flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags
-            return Boot(watch, watch.finish(cycle, flags), clocks, identity)
+            samples = watch.finish(cycle, flags)
+            self._check_flow(watch.flow)
+            return Boot(watch, samples, clocks, identity)
 
         def record(attempt: Attempt[Boot]) -> None:
             self.store.record_attempt(self.run.id, self._record(medium, attempt))
             if attempt.error is not None:
                 self.progress.bad(medium, attempt.cycle, cycles, attempt.number, attempt.error)
             elif attempt.result is not None:
-                sample = next(s.sample for s in attempt.result.samples if s.metric is BOOT_TIME)
+                sample = next(s.sample for s in attempt.result.samples if s.metric in HEADLINES)
                 self.progress.good(medium, attempt.cycle, cycles, sample)
 
         run_cycles(self.pending(medium), one, record, retries=self.retries, sleep=self.sleep)
@@ -170,6 +175,17 @@ class BootRun:
                 if attempt.ok and names:
                     return names
         return frozenset()
+
+    def _check_flow(self, flow: str) -> None:
+        """A run is of one way to boot: that of its first boot."""
+        for attempt in self.store.attempts(self.run.id):
+            known = attempt.details.get("flow", NORMAL)
+            if attempt.ok and known != flow:
+                raise LabTransientError(
+                    f"another boot flow than in cycle {attempt.cycle} of this run: {flow!r} now, {known!r} then. A run is of one flow: "
+                    "put the old bootloader back, or measure the new one in a run of its own",
+                    failure="software_changed",
+                )
 
     def _check_software(self, software: Mapping[str, str]) -> None:
         """A run is of one software: that of its first boot."""
@@ -218,6 +234,7 @@ def _details(boot: Boot | None, info: PortInfo | None) -> dict[str, object]:
         fit = boot.clocks.fit
         details["medium_seen"] = boot.watch.seen
         details["software"] = boot.watch.software
+        details["flow"] = boot.watch.flow
         details["printk_fit"] = None if fit is None else asdict(fit)
         details["clock_step_ns"] = boot.clocks.step_ns
         details["clock_missing_ns"] = boot.clocks.missing_ns

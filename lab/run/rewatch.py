@@ -96,7 +96,7 @@ class Rewatcher:
     def _begin(self) -> _Following:
         watch = BootWatch(self.board, self.medium, self.power)
         return _Following(
-            watch, MomentFinder(self.board.moments, self.timing), self.timing, self.power.acknowledged_ns
+            watch, MomentFinder(self.board.markers, self.timing), self.timing, self.power.acknowledged_ns
         )
 
     def _copy(self, following: _Following) -> _Following:

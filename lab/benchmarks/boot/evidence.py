@@ -71,12 +71,21 @@ class BootEvidence:
         )
 
     def _witness(self, source: str, said: str, medium: str | None) -> LabTransientError | None:
+        others = {name: seen for name, seen in self.seen.items() if name != source}
         if medium is not None:
             self.seen[source] = medium
         if medium == self.medium:
             return None
+        wrong = f"{source} says {said!r}{f' ({medium})' if medium else ''}"
+        if self.medium in others.values():
+            named = ", ".join(f"{name} names {seen}" for name, seen in others.items())
+            return LabTransientError(
+                f"a mixed boot: {self.medium} was selected, {named}, but {wrong}. The straps are right: U-Boot's environment "
+                "loads Linux from elsewhere (printenv boot_targets mmcdev bootpart), or the kernel's root= names another medium",
+                failure="mixed_boot",
+            )
         return LabTransientError(
-            f"booted from the wrong medium: {self.medium} was selected, {source} says {said!r}"
-            f"{f' ({medium})' if medium else ''}. Check the boot-mode straps, and whether {self.medium} is bootable",
+            f"booted from the wrong medium: {self.medium} was selected, {wrong}. Check the boot-mode straps, and whether "
+            f"{self.medium} is bootable",
             failure="wrong_medium",
         )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import frozen
 
+from lab.benchmarks.boot.flows import BootFlow
 from lab.benchmarks.boot.records import ENDS, START, BootSample, MomentLike, PowerEdge
-from lab.boards import BoardType
-from lab.errors import BoardTransientError, LabTransientError
+from lab.boards import NORMAL
+from lab.errors import LabTransientError
 from lab.metrics import Flag, Metric, Sample
-from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME, HEADLINES
 
 REFUSED_SHARE = 0.1  # ± of a boot time, as a share of it, beyond which it is none
 UNCERTAIN_SHARE = 0.5  # of any other number, beyond which it is flagged
@@ -28,7 +28,7 @@ class _Instant:
 
 
 def boot_samples(
-    board: BoardType,
+    flow: BootFlow,
     moments: Sequence[MomentLike],
     prompt: MomentLike,
     power: PowerEdge,
@@ -36,24 +36,26 @@ def boot_samples(
     cycle: int,
     flags: frozenset[Flag],
 ) -> list[BootSample]:
-    """The boot time, and of a boot that nobody typed into the way from power on, and the stages.
+    """The boot time, or what stands for it in this flow, and of a boot that nobody typed into the way from power on, and the stages.
 
     Args:
+        moments: all that came.
         params: of all of them; with `init`, U-Boot's prompt was used on the way.
 
     Raises:
-        BoardTransientError: a required moment is missing, or they came out of order.
         LabTransientError: the ± of the boot time is beyond `REFUSED_SHARE` of it, or a time is negative.
     """
-    order = in_order(board, moments, prompt)
-    start = next(moment for moment in order if moment.name == START)
-    on = power_on(power, order[0])
+    if flow.name != NORMAL:
+        params = {**params, "flow": flow.name}
+    start = next(moment for moment in flow.order if moment.name == flow.start)
+    on = power_on(power, flow.order[0])
     from_power = flags if power.off_verified else flags | {Flag.OFF_UNVERIFIED}
-    samples = [_sample(BOOT_TIME, params, _instant(start, len(start.text.encode())), _instant(prompt), cycle, flags)]
+    headline = BOOT_TIME if flow.start == START else BOOT_SPL
+    samples = [_sample(headline, params, _instant(start, len(start.text.encode())), _instant(prompt), cycle, flags)]
     _check_boot_time(samples[0].sample)
     if "init" not in params:
         samples.append(_sample(BOOT_POWER_ON, params, on, _instant(prompt), cycle, from_power))
-    for title, begin, moment in _stages(board, moments, order, prompt):
+    for title, begin, moment in _stages(flow, moments, prompt):
         if "init" not in params or moment.t_ns > start.t_ns:
             its_flags = from_power if begin is None else flags
             since = on if begin is None else _instant(begin)
@@ -62,7 +64,7 @@ def boot_samples(
 
 
 def _stages(
-    board: BoardType, moments: Sequence[MomentLike], order: Sequence[MomentLike], prompt: MomentLike
+    flow: BootFlow, moments: Sequence[MomentLike], prompt: MomentLike
 ) -> Iterator[tuple[str, MomentLike | None, MomentLike]]:
     """The stages whose two ends were seen: title, the moment before (None: power on), the moment that ends it.
 
@@ -70,45 +72,15 @@ def _stages(
     boot and came less often, nobody knows which one was lost: the moment is as good as lost.
     """
     seen = Counter(moment.name for moment in moments)
-    lost = {pattern.name for pattern in board.moments if seen[pattern.name] < pattern.times and pattern.times > 1}
-    found = {moment.name: moment for moment in order if moment.name not in lost}
-    staged = [p for p in board.moments if p.stage and (p.name == prompt.name or p.name not in ENDS)]
+    lost = {pattern.name for pattern in flow.patterns if seen[pattern.name] < pattern.times and pattern.times > 1}
+    found = {moment.name: moment for moment in flow.order if moment.name not in lost}
+    staged = [p for p in flow.patterns if p.stage and (p.name == prompt.name or p.name not in ENDS)]
     before: MomentLike | None = None
     for number, pattern in enumerate(staged):
         moment = found.get(pattern.name)
         if moment is not None and (before is not None or number == 0):
             yield pattern.stage, before, moment
         before = moment
-
-
-def in_order(board: BoardType, moments: Sequence[MomentLike], prompt: MomentLike) -> list[MomentLike]:
-    """The first moment of each name, as a healthy boot has them, and the prompt.
-
-    Raises:
-        BoardTransientError: a required one is missing, or they came out of order.
-    """
-    first: dict[str, MomentLike] = {}
-    for moment in moments:
-        first.setdefault(moment.name, moment)
-    first[prompt.name] = prompt
-    order = [
-        first[p.name]
-        for p in board.moments
-        if p.name == prompt.name
-        or (p.name in first and p.name not in ENDS and first[p.name].position <= prompt.position)
-    ]
-    missing = [p.name for p in board.moments if p.required and first.get(p.name) not in order]
-    if missing:
-        raise BoardTransientError(
-            f"the login prompt came, but not: {', '.join(missing)}. Characters were lost, or the patterns of board "
-            f"type {board.name} do not fit this release",
-            failure="moment_missing",
-        )
-    if any(b.t_ns < a.t_ns or b.position < a.position for a, b in itertools.pairwise(order)):
-        raise BoardTransientError(
-            "the moments came out of order: " + " ".join(m.name for m in order), failure="moment_order"
-        )
-    return order
 
 
 def power_on(power: PowerEdge, first: MomentLike) -> _Instant:
@@ -147,7 +119,7 @@ def _sample(
             f"{metric.name} {dict(params)} would be {value_s:.6f} s: no time is negative, so one of its two stamps is wrong",
             failure="impossible_times",
         )
-    if metric is not BOOT_TIME and uncertainty_s > UNCERTAIN_SHARE * value_s:
+    if metric not in HEADLINES and uncertainty_s > UNCERTAIN_SHARE * value_s:
         flags |= {Flag.UNCERTAIN}
     return BootSample(metric, params, Sample(value_s, uncertainty_s, cycle, flags), begin.position, end.position)
 

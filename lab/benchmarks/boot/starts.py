@@ -31,12 +31,13 @@ class Starts:
     _others: list[str] = field(factory=list, init=False)  # lines before the kernel that are no banner
     _garbled: Counter[str] = field(factory=Counter, init=False)  # moment -> lines that nearly are its banner
     _kernel: bool = field(default=False, init=False)
+    _planned: bool = field(default=False, init=False)  # the one reset that this board has, as it should
 
     def moment(self, moment: MomentLike) -> BoardTransientError | None:
         """Take note of a moment. Returns: that the board has reset."""
         self._kernel = self._kernel or moment.name == START
         self._counts[moment.name] += 1
-        names = [pattern.name for pattern in self.board.moments]
+        names = [pattern.name for pattern in self.board.markers]
         last = names.index(LAST_OF_START if LAST_OF_START in names else START)
         if names.index(moment.name) > last:
             return None
@@ -45,6 +46,12 @@ class Starts:
     def whole_line(self, line: str) -> BoardTransientError | None:
         """Take a line. Returns: that the board has reset, for its banner came once more, garbled."""
         line = line.strip()
+        if self.board.planned_reset and not self._planned and re.search(self.board.planned_reset, line):
+            self._planned = True
+            self._counts.clear()
+            self._others.clear()
+            self._garbled.clear()
+            return None
         if len(line) < ALIKE_CHARACTERS or line.startswith("[") or _VARIABLE.match(line):
             return None
         pattern = next((each for each in self._patterns() if re.search(each.regex, line)), None)
@@ -72,7 +79,7 @@ class Starts:
         return name if share >= ALIKE_SHARE else ""
 
     def _judged(self, name: str, text: str) -> BoardTransientError | None:
-        pattern = next(each for each in self.board.moments if each.name == name)
+        pattern = next(each for each in self.board.markers if each.name == name)
         garbled = self._garbled[name]
         count = self._counts[name] + garbled
         if not 0 < pattern.times < count:

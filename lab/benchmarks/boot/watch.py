@@ -7,13 +7,14 @@ import re
 from attrs import define, field
 
 from lab.benchmarks.boot.evidence import BootEvidence
+from lab.benchmarks.boot.flows import RuledOut, recognise
 from lab.benchmarks.boot.kernellog import KernelLog
 from lab.benchmarks.boot.prompt import PromptWatch
 from lab.benchmarks.boot.records import ENDS, START, BootSample, MomentLike, PowerEdge
 from lab.benchmarks.boot.samples import boot_samples
 from lab.benchmarks.boot.starts import Starts
 from lab.benchmarks.consoletext import garbage, in_pieces, last_line, unreadable
-from lab.boards import BoardType
+from lab.boards import NORMAL, BoardType
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag
 
@@ -32,6 +33,7 @@ class BootWatch:
     `asks`, send a carriage return and say so with `asked`: nothing else tells whether somebody waits at the prompt.
 
     Attributes:
+        flow: which way the board booted; known when it is finished.
         events: how many of the captured events are the boot's, as who feeds it says; None: all.
     """
 
@@ -40,11 +42,13 @@ class BootWatch:
     power: PowerEdge
     moments: list[MomentLike] = field(factory=list, init=False)
     asks: bool = field(default=False, init=False)
+    flow: str = field(default=NORMAL, init=False)
     events: int | None = field(default=None, init=False)
     log: KernelLog = field(init=False)
     _evidence: BootEvidence = field(init=False)
     _prompt: PromptWatch = field(init=False)
     _starts: Starts = field(init=False)
+    _ruled_out: RuledOut = field(init=False)
     _line: bytes = field(default=b"", init=False)
     _recent: bytes = field(default=b"", init=False)
     _unmarked_bytes: int = field(default=0, init=False)
@@ -57,6 +61,7 @@ class BootWatch:
         self.log = KernelLog(self.board.troubles)
         self._evidence = BootEvidence(self.board, self.medium)
         self._starts = Starts(self.board)
+        self._ruled_out = RuledOut(self.board)
         self._prompt = PromptWatch(round(self.board.timeouts.settle_s * 1e9))
 
     @property
@@ -92,6 +97,7 @@ class BootWatch:
                 return  # the answer to a carriage return is no moment of the boot
         self.moments.append(moment)
         self._unmarked_bytes = 0
+        self._ruled_out.moment(moment)
         self._fail(self._starts.moment(moment))
 
     def feed(self, data: bytes, t_ns: int, position: int) -> None:
@@ -165,7 +171,7 @@ class BootWatch:
         """The samples of a boot that is done.
 
         Raises:
-            BoardTransientError: a required moment is missing or out of order.
+            BoardTransientError: a required moment is missing or out of order, and no other flow explains that.
             LabTransientError: a time is negative, or far too little is known of the boot time.
         """
         prompt = self._prompt.chosen
@@ -175,7 +181,9 @@ class BootWatch:
             )
         params = {"medium": self.medium} | ({"init": self.init} if self.init else {})
         flags = extra_flags | self._flags()
-        return boot_samples(self.board, self.moments, prompt, self.power, params, cycle, flags)
+        flow = recognise(self.board, self.moments, prompt, frozenset(self._ruled_out.flows))
+        self.flow = flow.name
+        return boot_samples(flow, self.moments, prompt, self.power, params, cycle, flags)
 
     def _check_first_byte(self, now_ns: int) -> None:
         limit_s = self.board.timeouts.first_byte_s
@@ -222,6 +230,12 @@ class BootWatch:
                 f"The last line: {self._last_text()!r}",
                 failure="log_flood",
             )
+        if self.board.rom and not self.moments and re.search(self.board.rom, self._recent.decode("latin-1")):
+            raise BoardTransientError(
+                f"the boot ROM found nothing to boot on {self.medium} and asks for it over the UART ({self._last_text()[-20:]!r}). Look at "
+                f"the boot-mode straps, and whether {self.medium} is there and holds a bootloader",
+                failure="rom_no_medium",
+            )
         if garbage(self._recent) > GARBAGE_SHARE and len(self._recent) == 1024:
             raise LabTransientError(
                 f"the console is unreadable (more than {GARBAGE_SHARE:.0%} of the last kilobyte is no text): check the "
@@ -251,6 +265,7 @@ class BootWatch:
                     )
                 )
         self._garbled += bool(self.moments) and unreadable(raw) >= GARBLED_BYTES
+        self._ruled_out.whole_line(line)
         self._fail(self._starts.whole_line(line))
         self._fail(self._evidence.whole_line(line))
         self.log.whole_line(line, since_power_s)

@@ -11,13 +11,13 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from lab.benchmarks.boot import ENDS, START, BootSample, PowerEdge
-from lab.boards import BoardType
+from lab.boards import NORMAL, BoardType
 from lab.console.model import NS_PER_S, Chunk, Event, Gap, LineTiming
 from lab.console.moments import find_moments
 from lab.console.recording import Recording
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Sample
-from lab.metrics.catalogue import BOOT_TIME
+from lab.metrics.catalogue import HEADLINES
 from lab.run.rewatch import Answer, Rewatched, rewatch
 from lab.run.torture.tape import Tape, joined, recorded
 
@@ -51,6 +51,7 @@ class GoodBoot:
     """A good boot.
 
     Attributes:
+        flow: which way it booted.
         names: of its moments; `tape.mark` counts them from 1.
         samples: what it gives untouched.
         prompt: the text of its prompt, as far as its line has it.
@@ -58,6 +59,7 @@ class GoodBoot:
 
     board: BoardType
     medium: str
+    flow: str
     timing: LineTiming
     power: PowerEdge
     tape: Tape = field(repr=False)
@@ -73,7 +75,12 @@ class GoodBoot:
     @property
     def number(self) -> Sample:
         """Its boot time."""
-        return next(sample.sample for sample in self.samples if sample.metric is BOOT_TIME)
+        return next(sample.sample for sample in self.samples if sample.metric in HEADLINES)
+
+    @property
+    def start(self) -> str:
+        """The moment from which its boot time counts."""
+        return START if self.flow == NORMAL else self.board.flows[self.flow].start
 
     @cached_property
     def read_bytes(self) -> int:
@@ -100,7 +107,7 @@ class GoodBoot:
     @property
     def kernel_at(self) -> int:
         """Where the kernel's first line begins."""
-        return self.line_of(self.at["first_printk"] if "first_printk" in self.at else self.at[START])
+        return self.line_of(self.at["first_printk"] if "first_printk" in self.at else self.at[self.start])
 
     def truth(self, tape: Tape) -> dict[str, int]:
         """When which moment was, by the marks of a tape."""
@@ -230,7 +237,7 @@ def good_boot(recording: Recording, board: BoardType, medium: str | None = None)
         result = rewatch(found, board, candidate, power, timing, answer)
         if result.error is None or result.error.failure != "wrong_medium":
             break
-    doubts = {flag for sample in result.samples if sample.metric is BOOT_TIME for flag in sample.sample.flags & DOUBTS}
+    doubts = {flag for sample in result.samples if sample.metric in HEADLINES for flag in sample.sample.flags & DOUBTS}
     if result.error is not None or doubts:
         raise ConfigurationError(
             f"{recording.where}: not a good boot of {board.name} from {candidate}: "
@@ -242,8 +249,9 @@ def good_boot(recording: Recording, board: BoardType, medium: str | None = None)
 def _marked(
     found: Sequence[Event], board: BoardType, medium: str, power: PowerEdge, timing: LineTiming, result: Rewatched
 ) -> GoodBoot:
-    boot = next(sample for sample in result.samples if sample.metric is BOOT_TIME)
-    names = tuple(pattern.name for pattern in board.moments)
+    boot = next(sample for sample in result.samples if sample.metric in HEADLINES)
+    names = tuple(pattern.name for pattern in board.markers)
+    flow = boot.params.get("flow", NORMAL)
     tape = recorded(found, timing)
     mark = tape.mark.copy()
     prompt = ""
@@ -255,4 +263,4 @@ def _marked(
         mark[mark == number] = 0
         mark[offset - 1] = number
         prompt = moment.text if moment.name in ENDS else prompt
-    return GoodBoot(board, medium, timing, power, evolve(tape, mark=mark), names, result.samples, prompt)
+    return GoodBoot(board, medium, flow, timing, power, evolve(tape, mark=mark), names, result.samples, prompt)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-from lab.benchmarks.boot import START
 from lab.console.model import NS_PER_S
 from lab.run.torture.boot import POWER, GoodBoot, Mutated
 from lab.run.torture.tape import Tape, events, joined, queued, shuffled, typed
@@ -32,7 +31,7 @@ def splice(boot: GoodBoot, rng: Random) -> Mutated:
             name: t_ns for name, t_ns in boot.truth(first).items() if name != boot.end
         }  # it looks like a slow start
     else:
-        start = boot.at[START]
+        start = boot.at[boot.start]
         truth = {name: t_ns for name, t_ns in truth.items() if name != POWER and boot.at[name] >= start}
     what = f"reset at {at} to {begin}{', its banner garbled' if garbled else ''}, after {hung_ns / 1e9:.3f} s"
     return Mutated(events(joined(first.unmarked().ended(), last)), truth, what)
@@ -47,9 +46,9 @@ def _garbled_head(tape: Tape, stop: int, rng: Random) -> Tape:
 
 def insert(boot: GoodBoot, rng: Random) -> Mutated:
     """The board prints what looks like a marker: in a line, at a line's start, behind the prompt."""
-    name = rng.choice([boot.end, boot.end, START, "first_printk", *boot.at])
+    name = rng.choice([boot.end, boot.end, boot.start, "first_printk", *boot.at])
     if name not in boot.at:
-        name = START
+        name = boot.start
     end = boot.at[name]
     marker = boot.tape.data[boot.line_of(end - 1) : end].strip()
     stamp = b"[%5d.%06d] " % (rng.randrange(20), rng.randrange(1_000_000))
@@ -69,7 +68,7 @@ def insert(boot: GoodBoot, rng: Random) -> Mutated:
     if rng.randrange(8) == 0:
         return _behind(boot, rng, marker, stamp)
     where = boot.line_place(rng) if rng.randrange(8) else boot.place(rng)
-    if name not in (boot.end, START, "first_printk") and where < end:
+    if name not in (boot.end, boot.start, "first_printk") and where < end:
         where = boot.line_after(end)  # the first of these counts by definition, whoever prints it
     text = form.replace(b"%s", marker)
     pause_ns = round(rng.choice([0, 0, rng.uniform(0, 0.2), rng.uniform(0.5, 4)]) * NS_PER_S)
@@ -110,7 +109,7 @@ def reorder(boot: GoodBoot, rng: Random) -> Mutated:
     first = boot.line_place(rng) if way else boot.place(rng)
     second = boot.line_after(first) if way else min(len(boot.tape), first + rng.randint(1, 64))
     third = boot.line_after(second) if way else min(len(boot.tape), second + rng.randint(1, 64))
-    if not first < second < third or boot.splits_marker(second):
+    if not first < second < third or any(map(boot.splits_marker, (first, second, third))):
         first, second, third = 0, boot.lines[1], boot.lines[2]
     pieces = [(second, third), (first, second)]
     what = f"{first} to {second} behind {second} to {third}"

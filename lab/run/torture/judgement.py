@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from attrs import evolve, frozen
 
 from lab.benchmarks.boot import START, BootSample
-from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
+from lab.boards import NORMAL
+from lab.metrics.catalogue import BOOT_POWER_ON, HEADLINES
 from lab.run.rewatch import Rewatched, Rewatcher
 from lab.run.torture.boot import DOUBTS, POWER, GoodBoot, Mutated, answer_of
 from lab.run.torture.kinds import mutate
@@ -103,8 +104,8 @@ def judge(boot: GoodBoot, case: Case, truth_ns: Mapping[str, int], result: Rewat
     """The case with its outcome."""
     if result.error is not None:
         return evolve(case, outcome=Outcome.REFUSED, failure=result.error.failure, message=str(result.error))
-    doubted = any(sample.sample.flags & DOUBTS for sample in result.samples if sample.metric is BOOT_TIME)
-    flags = {str(flag) for sample in result.samples if sample.metric is BOOT_TIME for flag in sample.sample.flags}
+    doubted = any(sample.sample.flags & DOUBTS for sample in result.samples if sample.metric in HEADLINES)
+    flags = {str(flag) for sample in result.samples if sample.metric in HEADLINES for flag in sample.sample.flags}
     wrong = [found for sample in result.samples if (found := _wrong(boot, truth_ns, sample)) is not None]
     case = evolve(case, flags=tuple(sorted(flags)))
     if wrong:
@@ -127,16 +128,14 @@ def _wrong(boot: GoodBoot, truth_ns: Mapping[str, int], sample: BootSample) -> W
 
 def _ends(boot: GoodBoot, sample: BootSample) -> tuple[str, str]:
     """The moments between which a number is."""
-    if sample.metric is BOOT_TIME:
-        return START, boot.end
+    flow = sample.params.get("flow", NORMAL)
+    if sample.metric in HEADLINES:
+        return (START if flow == NORMAL else boot.board.flows[flow].start), boot.end
     if sample.metric is BOOT_POWER_ON:
         return POWER, boot.end
-    staged = [POWER, *(name for name in sorted(boot.at, key=boot.at.__getitem__) if _title(boot, name))]
+    titles = {pattern.name: pattern.stage for pattern in boot.board.flow(flow) if pattern.stage}
+    staged = [POWER, *(name for name in sorted(boot.at, key=boot.at.__getitem__) if name in titles)]
     for first, last in itertools.pairwise(staged):
-        if _title(boot, last) == sample.params["stage"]:
+        if titles[last] == sample.params["stage"]:
             return first, last
     return POWER, ""
-
-
-def _title(boot: GoodBoot, name: str) -> str:
-    return next(pattern.stage for pattern in boot.board.moments if pattern.name == name)

@@ -1,4 +1,4 @@
-"""Patterns of a board type: what is looked for in the console's text, and where each is from."""
+"""What is looked for on a board's console, and in which order it comes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import re
 
 from attrs import field, frozen, validators
 
+NORMAL = "normal"  # the usual way to boot
 # What a terminal is told and nobody sees: ECMA-48 control sequences (a colour), control strings (a title), two-byte escapes.
 _TERMINAL = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_78=>])"
 LINE_START = rf"^(?:\r|{_TERMINAL})*"
 
 
-def regular_expression(_instance: object, attribute: object, value: str) -> None:
-    """Check that a value is a regular expression.
+def check_regex(_instance: object, attribute: object, value: str) -> None:
+    """A validator of attrs: a regular expression.
 
     Raises:
         ValueError: it is none.
@@ -38,9 +39,9 @@ class Evidence:
     """
 
     source: str
-    pattern: str = field(validator=regular_expression)
+    pattern: str = field(validator=check_regex)
     media: dict[str, str]
-    confirmed_by: str = field(default="", validator=regular_expression)
+    confirmed_by: str = field(default="", validator=check_regex)
     reference: str = ""
 
     def __attrs_post_init__(self) -> None:
@@ -64,7 +65,7 @@ class MomentPattern:
     """
 
     name: str
-    pattern: str = field(default="", validator=regular_expression)
+    pattern: str = field(default="", validator=check_regex)
     required: bool = False
     stage: str = ""
     times: int = field(default=1, validator=validators.ge(0))
@@ -94,7 +95,7 @@ class Flow:
     title: str
     moments: list[MomentPattern]
     start: str = "starting_kernel"
-    unlike: str = field(default="", validator=regular_expression)
+    unlike: str = field(default="", validator=check_regex)
     until: str = ""
     reference: str = ""
 
@@ -110,3 +111,18 @@ class Sign:
 
     means: str
     reference: str = ""
+
+
+def check_moments(where: str, moments: list[MomentPattern]) -> None:
+    """See that each moment has a pattern and a name of its own.
+
+    Raises:
+        ValueError: one has not.
+    """
+    seen: set[str] = set()
+    for moment in moments:
+        if moment.name in seen:
+            raise ValueError(f"{where}: two moments are called {moment.name!r}")
+        if not moment.pattern:
+            raise ValueError(f"{where}: {moment.name!r} has no pattern")
+        seen.add(moment.name)

@@ -1,0 +1,131 @@
+"""Which way a board booted: by the moments that came, never by what somebody expects."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from attrs import define, field, frozen
+
+from lab.benchmarks.boot.records import ENDS, START, MomentLike
+from lab.boards import NORMAL, BoardType, MomentPattern
+from lab.errors import BoardlabError, BoardTransientError
+
+
+@define
+class RuledOut:
+    """Takes a boot's lines and moments; knows the flows that have no such lines.
+
+    Attributes:
+        flows: their names.
+    """
+
+    board: BoardType
+    flows: set[str] = field(factory=set, init=False)
+    _past: set[str] = field(factory=set, init=False)  # moments that came
+
+    def whole_line(self, line: str) -> None:
+        """Take a line."""
+        for name, flow in self.board.flows.items():
+            if flow.unlike and flow.until not in self._past and re.search(flow.unlike, line):
+                self.flows.add(name)
+
+    def moment(self, moment: MomentLike) -> None:
+        """Take note of a moment."""
+        self._past.add(moment.name)
+
+
+@frozen
+class BootFlow:
+    """A boot, and the flow that it had.
+
+    Attributes:
+        name: `NORMAL`, or one of the board type's flows.
+        start: the moment that its headline number counts from.
+        patterns: the flow's moments.
+        order: those that came, the first of each name, and the prompt.
+    """
+
+    name: str
+    start: str
+    patterns: Sequence[MomentPattern]
+    order: Sequence[MomentLike]
+
+
+def recognise(
+    board: BoardType, moments: Sequence[MomentLike], prompt: MomentLike, ruled_out: frozenset[str] = frozenset()
+) -> BootFlow:
+    """The flow whose moments came, in its order, and none beside them; the usual one goes first.
+
+    Args:
+        ruled_out: flows that it cannot be.
+
+    Raises:
+        BoardTransientError: of the usual flow, a required moment is missing, or they came out of order; and it is none of the
+            others.
+    """
+    try:
+        return BootFlow(NORMAL, START, board.moments, in_order(board.name, board.moments, moments, prompt))
+    except BoardTransientError as error:
+        why_not = error
+    for name, flow in board.flows.items():
+        if name in ruled_out:
+            continue
+        patterns = board.flow(name)
+        try:
+            check_foreign(name, patterns, moments, prompt)
+            return BootFlow(name, flow.start, patterns, in_order(board.name, patterns, moments, prompt))
+        except BoardlabError:
+            continue
+    raise why_not
+
+
+def check_foreign(
+    name: str, patterns: Sequence[MomentPattern], moments: Sequence[MomentLike], prompt: MomentLike
+) -> None:
+    """See that no moment came that the flow has not, and none too often.
+
+    Raises:
+        BoardTransientError: one did.
+    """
+    before = [moment for moment in moments if moment.position <= prompt.position]
+    times = {pattern.name: pattern.times for pattern in patterns}
+    for moment, count in Counter(moment.name for moment in before if moment.name not in ENDS).items():
+        if moment not in times:
+            raise BoardTransientError(f"{moment} is no moment of a boot of flow {name}", failure="moment_order")
+        if 0 < times[moment] < count:
+            raise BoardTransientError(f"{moment} came {count} times in a boot of flow {name}", failure="reset")
+
+
+def in_order(
+    board: str, patterns: Sequence[MomentPattern], moments: Sequence[MomentLike], prompt: MomentLike
+) -> list[MomentLike]:
+    """The first moment of each name, as a healthy boot has them, and the prompt.
+
+    Raises:
+        BoardTransientError: a required one is missing, or they came out of order.
+    """
+    first: dict[str, MomentLike] = {}
+    for moment in moments:
+        first.setdefault(moment.name, moment)
+    first[prompt.name] = prompt
+    order = [
+        first[p.name]
+        for p in patterns
+        if p.name == prompt.name
+        or (p.name in first and p.name not in ENDS and first[p.name].position <= prompt.position)
+    ]
+    missing = [p.name for p in patterns if p.required and first.get(p.name) not in order]
+    if missing:
+        raise BoardTransientError(
+            f"the login prompt came, but not: {', '.join(missing)}. Characters were lost, or the patterns of board "
+            f"type {board} do not fit this release (lab console check)",
+            failure="moment_missing",
+        )
+    if any(b.t_ns < a.t_ns or b.position < a.position for a, b in itertools.pairwise(order)):
+        raise BoardTransientError(
+            "the moments came out of order: " + " ".join(m.name for m in order), failure="moment_order"
+        )
+    return order
