@@ -8,6 +8,8 @@ from attrs import frozen
 
 from lab.boards.model import REFERENCED, BoardType
 
+ASSUMED = "assumed"
+
 
 @frozen
 class Pattern:
@@ -15,12 +17,17 @@ class Pattern:
 
     Attributes:
         where: its place, e.g. "moments.spl".
-        reference: where it is from; empty: from nowhere, it is assumed.
+        reference: where it is from, and what of it is `ASSUMED`; empty: from nowhere.
     """
 
     where: str
     text: str
     reference: str
+
+    @property
+    def assumed(self) -> bool:
+        """Whether it, or a part of it, is from nowhere."""
+        return not self.reference or ASSUMED in self.reference
 
 
 def patterns(board: BoardType) -> list[Pattern]:
