@@ -264,7 +264,7 @@ _LAB = (
     "## The lab itself",
     "",
     "Programs of the lab die, disks fill up, adapters are pulled and switches stop answering. `bench/chaos.py` does all of it to",
-    "simulated boards, and `tests/havoc/test_chaos.py` for five minutes; [Performance](performance.md#havoc) has its numbers.",
+    "simulated boards, and `tests/integration/test_chaos.py` for five minutes; [Performance](performance.md#havoc) has its numbers.",
     "",
     "| What goes wrong | Recorded as | Whose | Then |",
     "|---|---|---|---|",
