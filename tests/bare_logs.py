@@ -21,6 +21,7 @@ ROOT = [
 ]
 INIT = ["[    2.400000] Run /sbin/init as init process"]
 USER = ["[  OK  ] Reached target Multi-User System.", "", "Arago 2025.01 am62xx-evm ttyS2", ""]
+FLASH = "SF: Detected mx66l51235l with page size 256 Bytes, erase size 64 KiB, total 64 MiB"
 LOGIN = "am62xx-evm login: "
 
 
@@ -60,8 +61,8 @@ def k3(
     ]
 
 
-def am437x(device: str = "SPI", *, kernel_says_init: bool = False) -> list[str]:
-    """A boot of an AM437x from QSPI with Linux 4.9."""
+def am437x(device: str = "SPI", *, probed_again: bool = True) -> list[str]:
+    """A boot of an AM437x from QSPI, which has U-Boot's environment as well, with Linux 4.9, which does not say what it runs."""
     return [
         "",
         "U-Boot SPL 2017.01-g9fd60700db (Jun 28 2017 - 09:38:07)",
@@ -69,14 +70,14 @@ def am437x(device: str = "SPI", *, kernel_says_init: bool = False) -> list[str]:
         "",
         "U-Boot 2017.01-g9fd60700db (Jun 28 2017 - 09:38:07)",
         "",
-        "SF: Detected mx66l51235l with page size 256 Bytes, erase size 64 KiB, total 64 MiB",
+        FLASH,
         "Press SPACE to abort autoboot in 2 seconds",
+        *([FLASH] if probed_again else []),
         *START,
         "[    0.000000] Booting Linux on physical CPU 0x0",
         "[    0.000000] Linux version 4.9.28-geed43d1050 (gcc version 6.2.1) #1 PREEMPT",
         "[    0.000000] Kernel command line: console=ttyO0,115200n8 root=/dev/mtdblock6 rw rootfstype=jffs2",
         "[    3.000000] VFS: Mounted root (jffs2 filesystem) on device 31:6.",
-        *(["[    3.100000] Run /sbin/init as init process"] if kernel_says_init else []),
         "[    3.500000] systemd[1]: System time before build time, advancing clock.",
         "",
         "am437x-evm login: ",

@@ -104,8 +104,8 @@ def in_order(
 ) -> list[MomentLike]:
     """The first moment of each name, as a healthy boot has them, and the prompt.
 
-    Of a text that may come any number of times, the first behind the moment before it: U-Boot also reads its environment from
-    a flash that it loads the kernel from later.
+    Of a text that may come any number of times, the first behind the moment before it, if any: U-Boot also reads its
+    environment from a flash that it loads the kernel from later.
 
     Raises:
         BoardTransientError: a required one is missing, or they came out of order.
@@ -118,8 +118,11 @@ def in_order(
     for pattern in patterns:
         if pattern.name in first and pattern.name not in ENDS:
             if pattern.times == 0:
-                later = (m for m in moments if m.name == pattern.name and m.position > position)
-                first[pattern.name] = next(later, first[pattern.name])
+                later = next((m for m in moments if m.name == pattern.name and m.position > position), None)
+                if later is None and not pattern.required:
+                    del first[pattern.name]
+                    continue
+                first[pattern.name] = later or first[pattern.name]
             position = first[pattern.name].position
     order = [
         first[p.name]

@@ -80,8 +80,9 @@ def test_a_mixed_boot_is_named_and_does_not_fit(check: Check) -> None:
     assert "U-Boot's environment" in verdict.reasons[0].todo
 
 
-def test_qspi_with_linux_4_9_and_the_space_bar(check: Check) -> None:
-    findings, verdict = check(bare_logs.am437x(), "am43xx-gpevm")
+@pytest.mark.parametrize("probed_again", [True, False])
+def test_qspi_with_linux_4_9_and_the_space_bar(check: Check, probed_again: bool) -> None:
+    findings, verdict = check(bare_logs.am437x(probed_again=probed_again), "am43xx-gpevm")
     assert verdict.fit is Fit.WHOLE
     assert findings.media == ("qspi",)
     assert at(findings, "autoboot") == (8,)
