@@ -20,6 +20,7 @@ from lab.run.check.flows import Candidate, candidates
 from lab.run.rewatch import Answer, Rewatched, rewatch
 
 TAIL_LINES: Final = 30  # behind a prompt, up to which it may be the one that the board waits at
+RESET: Final = "reset"
 NO_LIMIT_S: Final = 1e6  # stamps are made up: no boot is too slow
 # Flags that do not depend on stamps.
 FLAGS: Final = (Flag.MEDIUM_UNVERIFIED, Flag.PROMPT_REPEATED, Flag.KERNEL_ERRORS, Flag.CONSOLE_OVERRUN)
@@ -37,11 +38,6 @@ class Found:
     flows: tuple[str, ...]
     lines: tuple[int, ...]
     text: str
-
-    @property
-    def too_often(self) -> bool:
-        """Whether it came more often than in a healthy boot."""
-        return 0 < self.pattern.times < len(self.lines)
 
 
 @frozen
@@ -93,6 +89,13 @@ class Findings:
     def media(self) -> tuple[str, ...]:
         """The media that were named; several: a mixed boot."""
         return tuple(dict.fromkeys(w.medium for w in self.witnesses if w.confirmed and w.medium))
+
+    @property
+    def too_often(self) -> tuple[Found, ...]:
+        """The moments of a boot that began anew which came more often than in a healthy one."""
+        error = self.result.error
+        began_anew = error is not None and error.failure == RESET
+        return tuple(found for found in self.moments if began_anew and 0 < found.pattern.times < len(found.lines))
 
     @property
     def prompts(self) -> tuple[Found, ...]:

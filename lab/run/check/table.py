@@ -57,7 +57,7 @@ def document(findings: Findings, verdict: Verdict) -> dict[str, object]:
                 "flows": list(found.flows),
                 "lines": list(found.lines),
                 "text": found.text,
-                "too_often": found.too_often,
+                "too_often": found in findings.too_often,
                 "nearly": 0 if found.lines else nearly(findings, found.pattern.name),
             }
             for found in findings.moments
@@ -91,7 +91,7 @@ def _moment_row(findings: Findings, found: Found) -> list[str]:
     if pattern.name not in in_flow:
         kind = f"of {', '.join(found.flows)}"
     if found.lines:
-        often = f" too often ({pattern.times} × in a healthy boot)" if found.too_often else ""
+        often = f" too often ({pattern.times} × in a healthy boot)" if found in findings.too_often else ""
         return [pattern.name, kind, ", ".join(map(str, found.lines[:SHOWN])) + often, _cut(found.text.strip())]
     line = nearly(findings, pattern.name) if pattern.name not in ENDS or not findings.prompts else 0
     return [pattern.name, kind, "not found", f"nearly: line {line} {_cut(findings.log.text(line))}" if line else ""]

@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from lab.run.check.findings import Findings
+from lab.run.check.findings import RESET, Findings
 
 # Lines that nearly are a moment, on any board: a type whose pattern finds none has the wrong one.
 NEARLY: Final = {
@@ -22,7 +22,6 @@ NEARLY: Final = {
 # Of a live run: what it would have said of a log that just ends.
 ENDS_EARLY: Final = frozenset({"too_slow", "stopped_at_uboot", "silent"})
 HANGS: Final = "hang_"
-RESET: Final = "reset"
 
 
 class Fit(enum.StrEnum):
@@ -62,6 +61,8 @@ class Verdict:
 def judge(findings: Findings) -> Verdict:
     """Judge a log."""
     reasons = list(_reasons(findings))
+    if not reasons and findings.result.error is not None:
+        reasons = [Reason(Fit.NOT, str(findings.result.error))]
     worst = Verdict(tuple(reasons)).fit
     return Verdict(tuple(reason for reason in reasons if reason.fit is worst))
 
@@ -121,12 +122,12 @@ def _of_evidence(findings: Findings) -> Iterator[Reason]:
 
 
 def _of_flows(findings: Findings, failure: str) -> Iterator[Reason]:
-    often = [found for found in findings.moments if found.too_often]
-    if failure == RESET and often and not any(known.means == RESET for known in findings.failures):
+    often = findings.too_often
+    if failure == RESET and not any(known.means == RESET for known in findings.failures):
         said = ", ".join(f"{found.pattern.name} {len(found.lines)} × (lines {_list(found.lines)})" for found in often)
         yield Reason(
             Fit.NOT,
-            f"it looks like a reset: {said}",
+            f"it looks like a reset: {said or findings.result.error}",
             "If the log holds several boots, cut one out. If one healthy boot prints it that often, mend `times` in `moments`, or give "
             "the type a `planned_reset`",
         )

@@ -228,6 +228,14 @@ def test_what_real_consoles_do_around_the_prompt_fits(check: Check) -> None:
     assert "blank behind the prompt" in stripped[0].log.notes[0]
 
 
+def test_a_program_that_prints_the_prompts_text_is_said_to_do_so(check: Check) -> None:
+    more = [f"[   {10 + number}.000000] a driver says {number}" for number in range(40)]
+    lines = with_line(bare_logs.k3(end=""), "[  OK  ]", "am62xx-evm login: ", *more, "and a program goes on")
+    _, verdict = check(lines)
+    assert verdict.fit is Fit.PART
+    assert "the log goes on behind it" in verdict.reasons[0].why
+
+
 @pytest.mark.parametrize(
     "prefix",
     [
