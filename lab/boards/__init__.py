@@ -5,8 +5,9 @@ One TOML file per type in `types/`, read by `load`. Real environments and virtua
 
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, WAKE_SOURCES, Blocker, LowPower, WakeSource
-from lab.boards.markers import NORMAL, Evidence, Flow, MomentPattern
+from lab.boards.markers import NORMAL, Evidence, Flow, MomentPattern, Sign
 from lab.boards.model import BoardType, Medium, Prompts, Timeouts, Uart
+from lab.boards.references import Pattern, patterns
 from lab.boards.registry import load, load_file, names
 from lab.boards.release import Figure, Published, Release, Throughput
 
@@ -24,10 +25,12 @@ __all__ = [
     "LowPower",
     "Medium",
     "MomentPattern",
+    "Pattern",
     "Prompts",
     "Published",
     "Rail",
     "Release",
+    "Sign",
     "Throughput",
     "Timeouts",
     "Uart",
@@ -35,4 +38,5 @@ __all__ = [
     "load",
     "load_file",
     "names",
+    "patterns",
 ]

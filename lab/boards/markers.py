@@ -35,12 +35,14 @@ class Evidence:
         media: the group's text -> boardlab's medium; a text that is missing here is no known medium.
         confirmed_by: regular expression of a later line without which this one says nothing: of several the last one before
             it counts, and none after it. Empty: the line counts by itself.
+        reference: where the patterns are from; empty: from nowhere, they are assumed.
     """
 
     source: str
     pattern: str = field(validator=check_regex)
     media: dict[str, str]
     confirmed_by: str = field(default="", validator=check_regex)
+    reference: str = ""
 
     def __attrs_post_init__(self) -> None:
         if re.compile(self.pattern).groups != 1:
@@ -59,6 +61,7 @@ class MomentPattern:
         times: how often it comes in a healthy boot (the K3 boards print two SPL banners); up to the kernel's first line one more is
             a reset, and with fewer nobody knows which was lost. 0: any number.
         line_start: whether it stands at the start of its line; carriage returns and terminal sequences may stand before it.
+        reference: where the pattern is from; empty: from nowhere, it is assumed.
     """
 
     name: str
@@ -67,6 +70,7 @@ class MomentPattern:
     stage: str = ""
     times: int = field(default=1, validator=validators.ge(0))
     line_start: bool = False
+    reference: str = ""
 
     @property
     def regex(self) -> str:
@@ -85,6 +89,7 @@ class Flow:
         start: the moment that its headline number counts from.
         unlike: regular expression of lines that it does not have before its `until`; empty: none are known.
         until: a moment.
+        reference: where `unlike` is from; empty: from nowhere, it is assumed.
     """
 
     title: str
@@ -92,6 +97,20 @@ class Flow:
     start: str = "starting_kernel"
     unlike: str = field(default="", validator=check_regex)
     until: str = ""
+    reference: str = ""
+
+
+@frozen
+class Sign:
+    """What a text on the console means.
+
+    Attributes:
+        means: a failure class, or what a boot is flagged for.
+        reference: where the text is from; empty: from nowhere, it is assumed.
+    """
+
+    means: str
+    reference: str = ""
 
 
 def check_moments(where: str, moments: list[MomentPattern]) -> None:

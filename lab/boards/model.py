@@ -6,8 +6,19 @@ from attrs import Factory, evolve, field, frozen, validators
 
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, LowPower
-from lab.boards.markers import NORMAL, Evidence, Flow, MomentPattern, check_moments, check_regex
+from lab.boards.markers import NORMAL, Evidence, Flow, MomentPattern, Sign, check_moments, check_regex
 from lab.boards.release import Release
+
+# Patterns whose references stand in a table of their own.
+REFERENCED = (
+    "rom",
+    "planned_reset",
+    "prompts.uboot",
+    "prompts.login",
+    "prompts.shell",
+    "prompts.autoboot",
+    "low_power.resume_start",
+)
 
 
 @frozen
@@ -96,6 +107,7 @@ class BoardType:
         planned_reset: regular expression of a line after which the board begins once more, as it should.
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
         troubles: console text -> what a boot that shows it is flagged for; it may have gone on as if nothing had been.
+        references: where the patterns are from that cannot say so themselves, by their names of `REFERENCED`.
         identity: who the board says it is.
         init: U-Boot's variable, and what it is set to so that the kernel runs `{init}` in place of the default; empty
             where nobody knows.
@@ -117,8 +129,9 @@ class BoardType:
     flows: dict[str, Flow] = field(factory=dict)
     rom: str = field(default="", validator=check_regex)
     planned_reset: str = field(default="", validator=check_regex)
-    failures: dict[str, str] = field(factory=dict)
-    troubles: dict[str, str] = field(factory=dict)
+    failures: dict[str, Sign] = field(factory=dict)
+    troubles: dict[str, Sign] = field(factory=dict)
+    references: dict[str, str] = field(factory=dict)
     virtual: bool = False
     identity: Identity | None = None
     init: str = ""
@@ -141,6 +154,9 @@ class BoardType:
         for text in (*self.failures, *self.troubles):
             check_regex(self, None, text)
         check_moments("moments", self.moments)
+        for where in self.references:
+            if where not in REFERENCED:
+                raise ValueError(f"references names {where!r}; it may name: {', '.join(REFERENCED)}")
         for name, flow in self.flows.items():
             self._check_flow(name, flow)
         for mode in self.sleep:
@@ -179,7 +195,7 @@ class BoardType:
             return self.moments
         usual = {moment.name: moment for moment in self.moments}
         return [
-            evolve(moment, pattern=usual[moment.name].pattern, line_start=usual[moment.name].line_start)
+            evolve(moment, **{key: getattr(usual[moment.name], key) for key in ("pattern", "line_start", "reference")})
             if not moment.pattern and moment.name in usual
             else moment
             for moment in self.flows[name].moments

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import cattrs
+from cattrs.gen import make_dict_structure_fn
 from cattrs.v import format_exception
 
+from lab.boards.markers import Sign
 from lab.boards.model import BoardType
 from lab.errors import ConfigurationError
 
@@ -38,7 +40,8 @@ def load_file(path: Path) -> BoardType:
     """A board type from a TOML file, completed by what it shares with others.
 
     What all boards share is in `types/common.toml`; `based_on` names further parts, in `types/parts`. Tables are merged
-    key by key; anything else that a later file names replaces the earlier value.
+    key by key; anything else that a later file names replaces the earlier value. A failure or a trouble may be a word
+    alone, without its reference.
 
     Raises:
         ConfigurationError: not readable, not TOML, no such part, an unknown key, a wrong type or value.
@@ -53,6 +56,10 @@ def load_file(path: Path) -> BoardType:
     converter.register_structure_hook(float, _number)
     converter.register_structure_hook(str, _exact(str))
     converter.register_structure_hook(bool, _exact(bool))
+    structure_sign = make_dict_structure_fn(Sign, converter)
+    converter.register_structure_hook(
+        Sign, lambda value, kind: Sign(value) if isinstance(value, str) else structure_sign(value, kind)
+    )
     try:
         return converter.structure(merged, BoardType)
     except cattrs.BaseValidationError as error:

@@ -34,7 +34,7 @@ ROOMS: Final = (
         "console",
         "lab.console.commands",
         "Serial consoles: server, live view, recordings and their replay.",
-        more=("lab.run.torture.commands",),
+        more=("lab.run.check.commands", "lab.run.torture.commands"),
     ),
     Room("power", "lab.drivers.powercommands", "Supply rails: sample them, watch them, test their sensors."),
     Room("results", "lab.results.commands", "What was measured, and the evidence behind each number."),

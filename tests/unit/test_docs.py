@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import attrs
+import pattern_table
 import pytest
 from typer.main import get_command
 
@@ -24,12 +25,14 @@ from lab.boards import (
     Published,
     Rail,
     Release,
+    Sign,
     Throughput,
     Timeouts,
     Uart,
     load,
     load_file,
 )
+from lab.boards.model import REFERENCED
 from lab.cli.rooms import ROOMS
 from lab.console import operations
 from lab.console.index import RecordingMeta
@@ -58,7 +61,7 @@ def test_the_board_type_on_the_page_loads(tmp_path: Path) -> None:
     board = load_file(path)
     assert board.console.name == "main0"
     assert board.media["emmc"].boot_mode == 0b0100
-    assert board.failures["PMIC: undervoltage"] == "undervoltage"
+    assert board.failures["PMIC: undervoltage"].means == "undervoltage"
     assert len(board.failures) > 1, "the failures of all boards are added"
 
 
@@ -77,6 +80,7 @@ def test_the_board_type_on_the_page_loads(tmp_path: Path) -> None:
         Published,
         Rail,
         Release,
+        Sign,
         Throughput,
         Timeouts,
         Uart,
@@ -85,6 +89,15 @@ def test_the_board_type_on_the_page_loads(tmp_path: Path) -> None:
 def test_the_page_explains_every_key_of_a_board_type(record: type) -> None:
     keys = {field.name for field in attrs.fields(record)}
     assert {key for key in keys if f"`{key}`" not in ADDING_A_BOARD} == set()
+
+
+def test_the_page_lists_the_patterns_without_a_source() -> None:
+    (listed,) = re.findall(re.escape(pattern_table.HEAD) + r"((?:\|.*\n)*)", ADDING_A_BOARD)
+    assert listed.splitlines() == list(pattern_table.lines()), "python tests/pattern_table.py prints it"
+
+
+def test_the_page_names_every_pattern_that_a_table_gives_the_reference_of() -> None:
+    assert {name for name in REFERENCED if f"`{name}`" not in ADDING_A_BOARD.replace('"', "")} == set()
 
 
 def test_the_page_gives_the_defaults_of_the_timeouts() -> None:

@@ -81,7 +81,7 @@ def classes() -> set[str]:
             source = path.read_text(encoding="utf-8")
             found |= set(re.findall(r"(?i)\bfailure(?:: [\w\[\]]+)?\s*=\s*\"(\w+)\"", source))
     for name in boards.names():
-        found |= set(boards.load(name).failures.values())
+        found |= {sign.means for sign in boards.load(name).failures.values()}
     return found
 
 

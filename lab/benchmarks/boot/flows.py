@@ -104,6 +104,9 @@ def in_order(
 ) -> list[MomentLike]:
     """The first moment of each name, as a healthy boot has them, and the prompt.
 
+    Of a text that may come any number of times, the first behind the moment before it, if any: U-Boot also reads its
+    environment from a flash that it loads the kernel from later.
+
     Raises:
         BoardTransientError: a required one is missing, or they came out of order.
     """
@@ -111,6 +114,16 @@ def in_order(
     for moment in moments:
         first.setdefault(moment.name, moment)
     first[prompt.name] = prompt
+    position = 0
+    for pattern in patterns:
+        if pattern.name in first and pattern.name not in ENDS:
+            if pattern.times == 0:
+                later = next((m for m in moments if m.name == pattern.name and m.position > position), None)
+                if later is None and not pattern.required:
+                    del first[pattern.name]
+                    continue
+                first[pattern.name] = later or first[pattern.name]
+            position = first[pattern.name].position
     order = [
         first[p.name]
         for p in patterns

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 from attrs import define, field
 
+from lab.boards import Sign
+
 KEPT_LINES = 20  # of trouble, with the attempt
 BACK_S = 1.0  # further back than processors' clocks differ, and messages overtake each other
 BACK_LINES = 3  # in a row, and behind the median of the last five: garbled digits are no restart
@@ -30,14 +32,14 @@ class KernelLog:
     """Follows the lines of a boot.
 
     Attributes:
-        troubles: text -> what it is flagged for, of the board type.
+        troubles: text -> what it means, of the board type.
         counts: what it is flagged for -> how many lines.
         lines: the first of them.
         torn: lines in which another one begins or ends: what was between is lost.
         restarted: the line that shows that the kernel began anew; empty: none.
     """
 
-    troubles: Mapping[str, str]
+    troubles: Mapping[str, Sign]
     counts: dict[str, int] = field(factory=dict, init=False)
     lines: list[str] = field(factory=list, init=False)
     torn: int = field(default=0, init=False)
@@ -50,7 +52,7 @@ class KernelLog:
     def whole_line(self, line: str, since_power_s: float) -> None:
         """Take a line of the console that came so long after power on."""
         match = _find(line)
-        kind = next((kind for text, kind in self.troubles.items() if re.search(text, line)), "")
+        kind = next((sign.means for text, sign in self.troubles.items() if re.search(text, line)), "")
         if match is not None:
             self._clock(line, float(f"{match['s']}.{match['us']}"), since_power_s)
             if match["level"] and int(match["level"]) & 7 <= ERROR_LEVEL:

@@ -256,12 +256,12 @@ class BootWatch:
 
     def _whole_line(self, raw: bytes, since_power_s: float) -> None:
         line = raw[-LINE_LIMIT:].decode("latin-1")
-        for pattern, failure in self.board.failures.items():
+        for pattern, sign in self.board.failures.items():
             if re.search(pattern, line):
                 self._fail(
                     BoardTransientError(
                         f"the board printed {line.strip()!r}; what led to it is in the attempt's log (lab results show --log)",
-                        failure=failure,
+                        failure=sign.means,
                     )
                 )
         self._garbled += bool(self.moments) and unreadable(raw) >= GARBLED_BYTES

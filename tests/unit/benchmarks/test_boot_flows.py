@@ -227,6 +227,21 @@ def test_an_am437x_loads_from_qspi_by_spi() -> None:
     assert {"Kernel", "User space"}.isdisjoint(stages(done))
 
 
+@pytest.mark.parametrize("loading", ["", "Loading Environment from SPIFlash... "])
+def test_a_flash_that_u_boot_has_its_environment_in_loads_no_kernel_yet(loading: str) -> None:
+    at = USUAL.index("Hit any key to stop autoboot:  0 ")
+    flash = f"{loading}SF: Detected mx66l51235l with page size 256 Bytes"
+    stages = {s.params["stage"] for s in booted([*USUAL[:at], flash, *USUAL[at:]]).samples if s.metric is BOOT_STAGE}
+    assert {"U-Boot start-up", "Autoboot countdown", "Kernel load"} <= stages
+
+
+def test_a_boot_that_names_no_device_but_its_environments_is_from_what_spl_says() -> None:
+    flash = "Loading Environment from SPIFlash... SF: Detected mx66l51235l with page size 256 Bytes"
+    lines = [line for line in USUAL if "current device" not in line and "switch to" not in line]
+    at = lines.index("Hit any key to stop autoboot:  0 ")
+    assert booted([*lines[:at], flash, *lines[at:]]).error is None
+
+
 def test_an_internal_error_with_a_die_count_is_an_oops() -> None:
     at = USUAL.index("[    2.655000] VFS: Mounted root (ext4 filesystem) on device 179:98.")
     said = [*USUAL[:at], "[    2.650000] Internal error: : 1028 [#1] SMP ARM", *USUAL[at:]]

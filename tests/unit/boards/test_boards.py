@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab import boards
+from lab.boards import Sign
 from lab.errors import ConfigurationError
 
 MINIMAL = """
@@ -90,8 +91,35 @@ def test_am62_boot_modes_are_those_of_the_u_boot_documentation(medium: str, boot
 def test_a_types_failures_add_to_the_common_ones(board_file: Path) -> None:
     board_file.write_text(MINIMAL + "[failures]\n'my own trouble' = \"own\"\n")
     failures = boards.load_file(board_file).failures
-    assert failures["my own trouble"] == "own"
-    assert "kernel_panic" in failures.values()
+    assert failures["my own trouble"] == Sign("own")
+    assert "kernel_panic" in {sign.means for sign in failures.values()}
+
+
+def test_a_failure_may_say_where_its_text_is_from(board_file: Path) -> None:
+    sign = '\'my own trouble\' = { means = "own", reference = "my.c" }\n'
+    common = "'Kernel panic - not syncing' = \"mine\"\n"
+    board_file.write_text(MINIMAL + f"[failures]\n{sign}{common}[troubles]\n{sign}")
+    board = boards.load_file(board_file)
+    assert board.failures["my own trouble"] == board.troubles["my own trouble"] == Sign("own", "my.c")
+    assert board.failures["Kernel panic - not syncing"] == Sign("mine"), "a word replaces the table of all boards"
+
+
+def test_a_moment_of_a_flow_has_the_reference_of_its_pattern() -> None:
+    board = boards.load("am62xx_sk")
+    usual = {moment.name: moment.reference for moment in board.moments}
+    assert {moment.name: moment.reference for moment in board.flow("falcon")}.items() <= usual.items()
+
+
+def test_every_pattern_of_a_type_is_listed_with_its_place() -> None:
+    listed = {(pattern.where, pattern.text) for pattern in boards.patterns(boards.load("am62xx_sk"))}
+    board = boards.load("am62xx_sk")
+    assert ("moments.spl", board.moments[0].pattern) in listed
+    assert ("flows.sbl.unlike", board.flows["sbl"].unlike) in listed
+    assert ("evidence.rootfs", board.evidence[-1].confirmed_by) in listed
+    assert ("prompts.shell", board.prompts.shell) in listed
+    assert ("rom", board.rom) in listed
+    assert ("low_power.resume_start", "Enabling non-boot CPUs") in listed
+    assert {("failures", text) for text in board.failures} | {("troubles", text) for text in board.troubles} <= listed
 
 
 def test_an_unknown_type_lists_what_there_is() -> None:
@@ -108,6 +136,9 @@ def test_an_unknown_type_lists_what_there_is() -> None:
         ('MMC1 = "sd"', 'MMC1 = "tape"', "'tape', which is not under media"),
         (r"from (\w+)", r"from \w+", "exactly one group"),
         ("boot_mode_bits = 2", 'boot_mode_bits = 2\nsleep = ["nap"]', "'nap'"),
+        ("boot_mode_bits = 2", 'boot_mode_bits = 2\nreferences = { romm = "x" }', "'romm'; it may name: rom"),
+        ("boot_mode_bits = 2", "boot_mode_bits = 2\nfailures = { x = 1 }", "expected"),
+        ("boot_mode_bits = 2", 'boot_mode_bits = 2\nfailures = { x = { meens = "y" } }', "meens"),
         ("[media]", '[[rails]]\nname = "a"\nvolts = "1"\n[media]', "expected a number"),
         ("[media]", '[identity]\nhostname = "x"\n[media]', "model"),
         (

@@ -1,0 +1,191 @@
+"""Whether a board type fits a log, and what to do where it does not."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from attrs import field, frozen
+
+from lab.run.check.findings import RESET, Findings
+
+# Lines that nearly are a moment, on any board: a type whose pattern finds none has the wrong one.
+NEARLY: Final = {
+    "spl": re.compile(r"U-Boot SPL \S"),
+    "tfa": re.compile(r"\bBL31: v"),
+    "uboot": re.compile(r"^\W*U-Boot 20"),
+    "starting_kernel": re.compile(r"(?i)^\W*starting kernel"),
+    "login": re.compile(r"^\W*[\w.-]+ login:"),
+}
+# Of a live run: what it would have said of a log that just ends.
+ENDS_EARLY: Final = frozenset({"too_slow", "stopped_at_uboot", "silent"})
+HANGS: Final = "hang_"
+
+
+class Fit(enum.StrEnum):
+    """Whether it fits."""
+
+    WHOLE = "fits"
+    PART = "fits in part"
+    NOT = "does not fit"
+
+
+@frozen
+class Reason:
+    """Why it does not fit, or only in part.
+
+    Attributes:
+        todo: what to do; empty: nothing.
+    """
+
+    fit: Fit
+    why: str
+    todo: str = ""
+
+
+@frozen
+class Verdict:
+    """What became of a log."""
+
+    reasons: tuple[Reason, ...] = field(default=())
+
+    @property
+    def fit(self) -> Fit:
+        """The worst of its reasons."""
+        found = {reason.fit for reason in self.reasons}
+        return next((fit for fit in (Fit.NOT, Fit.PART) if fit in found), Fit.WHOLE)
+
+
+def judge(findings: Findings) -> Verdict:
+    """Judge a log."""
+    reasons = list(_reasons(findings))
+    if not reasons and findings.result.error is not None:
+        reasons = [Reason(Fit.NOT, str(findings.result.error))]
+    worst = Verdict(tuple(reasons)).fit
+    return Verdict(tuple(reason for reason in reasons if reason.fit is worst))
+
+
+def nearly(findings: Findings, name: str) -> int:
+    """The last line that nearly is this moment; 0: none is."""
+    pattern = NEARLY.get(name)
+    if pattern is None:
+        return 0
+    numbers = range(len(findings.log.lines), 0, -1)
+    return next((number for number in numbers if pattern.search(findings.log.text(number))), 0)
+
+
+def _reasons(findings: Findings) -> Iterator[Reason]:
+    error = findings.result.error
+    failure = error.failure if error else ""
+    died = next((known for known in findings.failures if known.means == failure), None)
+    if failure == "rom_no_medium":
+        yield Reason(Fit.PART, f"it is a boot without a medium, as the type's `rom` knows it: {error}")
+    elif not any(found.lines for found in findings.moments):
+        yield Reason(
+            Fit.NOT,
+            "none of the type's moments is in it",
+            "Is it the log of another board (lab boards), or no boot? Else mend the patterns of `moments`",
+        )
+    else:
+        yield from _of_evidence(findings)
+        yield from _of_flows(findings, failure)
+        if died is not None:
+            yield Reason(
+                Fit.PART,
+                f"the boot failed: {died.means}, line {died.line} {died.text!r}; up to there it fits",
+                "Check a log that reaches the prompt as well",
+            )
+        elif error is not None and not findings.prompts:
+            yield from _of_the_end(findings, failure, str(error))
+        elif error is not None:
+            yield from _of_a_run(failure, str(error))
+
+
+def _of_evidence(findings: Findings) -> Iterator[Reason]:
+    for witness in findings.witnesses:
+        if witness.confirmed and not witness.medium:
+            yield Reason(
+                Fit.NOT,
+                f"line {witness.line}: {witness.source} says {witness.said!r}, and the type knows no such medium",
+                f"If the board is to boot from there, add the word to `media` of the evidence {witness.source!r}",
+            )
+    if len(findings.media) > 1:
+        said = ", ".join(f"{w.source} names {w.medium}" for w in findings.witnesses if w.confirmed and w.medium)
+        yield Reason(
+            Fit.NOT,
+            f"a mixed boot: {said}",
+            "No run accepts it: see where U-Boot's environment loads Linux from, and the kernel's root=. If the board booted from one "
+            "medium all the same, mend `media` of the `evidence`",
+        )
+
+
+def _of_flows(findings: Findings, failure: str) -> Iterator[Reason]:
+    often = findings.too_often
+    if failure == RESET and not any(known.means == RESET for known in findings.failures):
+        said = ", ".join(f"{found.pattern.name} {len(found.lines)} × (lines {_list(found.lines)})" for found in often)
+        yield Reason(
+            Fit.NOT,
+            f"it looks like a reset: {said or findings.result.error}",
+            "If the log holds several boots, cut one out. If one healthy boot prints it that often, mend `times` in `moments`, or give "
+            "the type a `planned_reset`",
+        )
+        return
+    if not findings.flow:
+        said = "; ".join(f"{name}: {candidate.why_not}" for name, candidate in findings.flows.items())
+        yield Reason(Fit.NOT, f"it is none of the type's flows ({said})", _mend_moments(findings))
+        return
+    before = findings.flows[findings.flow].before
+    wrong = [f"{name} (line {line})" for name in before if (line := nearly(findings, name))]
+    if wrong:
+        yield Reason(Fit.NOT, f"not found, though nearly there: {', '.join(wrong)}", _mend_moments(findings))
+    elif before:
+        yield Reason(Fit.PART, f"the log begins late: {', '.join(before)} would have come before", "Log from power on")
+
+
+def _mend_moments(findings: Findings) -> str:
+    hints = [
+        f"line {line} nearly is {found.pattern.name}"
+        for found in findings.moments
+        if not found.lines and (line := nearly(findings, found.pattern.name))
+    ]
+    also = f" ({'; '.join(hints)})" if hints else ""
+    return f"Mend `pattern` or `required` in `moments`{also}, or describe this way to boot as a flow: `[flows.NAME]`"
+
+
+def _of_the_end(findings: Findings, failure: str, said: str) -> Iterator[Reason]:
+    """There is no prompt."""
+    line = nearly(findings, "login")
+    last = max((number for found in findings.moments for number in found.lines), default=0)
+    if line > last:
+        yield Reason(
+            Fit.NOT,
+            f"line {line} looks like a prompt that the type does not know: {findings.log.text(line)!r}",
+            "Mend the pattern of `login` in `moments`, and `login` and `shell` in `[prompts]`",
+        )
+    elif failure.startswith(HANGS) or failure in ENDS_EARLY:
+        name = next(found.pattern.name for found in findings.moments if last in found.lines)
+        yield Reason(
+            Fit.PART,
+            f"what is there fits; its last moment is {name} (line {last} of {len(findings.log.lines)}), and it does not reach the prompt",
+            "Check a log that does",
+        )
+    elif failure != RESET:
+        yield Reason(Fit.NOT, said)
+
+
+def _of_a_run(failure: str, said: str) -> Iterator[Reason]:
+    """The prompt came, and a run would refuse the boot all the same."""
+    if failure == "prompt_unanswered" or failure.startswith(HANGS) or failure in ENDS_EARLY:
+        yield Reason(
+            Fit.PART,
+            "something looks like the prompt, and the log goes on behind it; whether somebody waits at the end, it does not show",
+            "Check a log that ends at the prompt. If a program prints that text, let the pattern of `login` in `moments` fit less",
+        )
+    elif failure not in {RESET, "moment_missing", "moment_order", "mixed_boot", "wrong_medium"}:
+        yield Reason(Fit.NOT, said)
+
+
+def _list(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers))
