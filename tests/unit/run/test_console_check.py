@@ -119,6 +119,7 @@ def test_falcon_is_a_flow(check: Check, quiet: bool) -> None:
     [
         "SYSFW Firmware Version 10.1.8--v10.01.08 (Fiery Fox)",
         "DMSC Firmware Version 9.1.8--v09.01.08 (Kool Koala)",
+        "SYSFW Version 9.0.5--v09.00.05 (Kool Koala)",
         "Starting OSPI Bootloader ... ",
         "[BOOTLOADER PROFILE] SYSFW Load                       :      17592us",
         "[KPI] Boot Media       : eMMC",
