@@ -45,9 +45,9 @@ class TrueBoot:
 
 
 def true_boots(truth: Truth, hostname: str) -> list[TrueBoot]:
-    """Every boot that U-Boot started, or TF-A in falcon mode, and that reached the login prompt, all of it readable."""
-    prompt = re.escape(f"{hostname} login: ").encode()
-    half_ns = truth.duration_ns(len(prompt) // 2)
+    """Every boot that U-Boot started, or TF-A in falcon mode, and that reached the login prompt; its host name may lack a letter."""
+    prompt = rb"[\w-]+ login: "
+    half_ns = truth.duration_ns(len(f"{hostname} login: ") // 2)
     stages = [(named[1], note.t_ns) for note in truth.notes if (named := _STAGE.search(note.text))]
     found: list[TrueBoot] = []
     on_ns, started_ns, before, before_ns = 0, None, "", 0

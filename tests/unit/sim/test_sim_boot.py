@@ -19,10 +19,7 @@ from virtual.sim import timing
 from virtual.sim.dice import CUT_SIGMA, dice
 from virtual.sim.model import model, simulated
 
-QSPI = pytest.param(
-    "am43xx-gpevm", "qspi", marks=pytest.mark.xfail(reason="SPL says SPI; the board type awaits QSPI", strict=False)
-)
-NEWEST = [QSPI if medium == "qspi" else (name, medium) for name in simulated() for medium in boards.load(name).media]
+NEWEST = [(name, medium) for name in simulated() for medium in boards.load(name).media]
 PROMPT = "-evm login: "
 
 
