@@ -76,7 +76,7 @@ WAKE_PIN = Kind(
 )
 POWER = Kind("power", "power switch", "is the power switch powered and reachable, and its resource in the env right?")
 CONSOLE = Kind("console", "console", "is the adapter plugged in? `lab console status` shows what is read")
-RAILS = Kind("rails", "rails", "is the sensors' bus connected? `lab power selftest` shows what answers")
+RAILS = Kind("rails", "rails", "is the sensors' bus connected? `lab rails selftest` shows what answers")
 TESTER = Kind("tester", "tester", "is the tester on, and can this user log in there without a password?")
 SHELL = Kind(
     "shell", "shell", "the attempt's log shows what the board said last", BoardTransientError, BoardStableError

@@ -1,4 +1,4 @@
-"""`lab power`: sample a board's rails, look at them, and test their sensors."""
+"""`lab rails`: sample a board's rails, look at them, and test their sensors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def trace(
 
 @app.command()
 def show(
-    file: Annotated[Path, typer.Argument(metavar="TRACE", help="of `lab power trace`")],
+    file: Annotated[Path, typer.Argument(metavar="TRACE", help="of `lab rails trace`")],
     *,
     start: Annotated[float, typer.Option("--from", help="seconds into the trace")] = 0.0,
     end: Annotated[float | None, typer.Option("--to", help="seconds into the trace [default: its end]")] = None,
