@@ -73,7 +73,7 @@ class BoardStrategy(Strategy):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.power: Any = switch_of(self.power)  # any PowerProtocol: with its instants, and with limits
+        self.power: Any = switch_of(self.power, self.board)  # any PowerProtocol: with its instants, and with limits
         self.type: BoardType = boards.load(self.board_type)
         self._off_ns = 0
         self.lives = False

@@ -137,7 +137,14 @@ def _ours(driver: Any, kind: Kind, action: str, error: Exception) -> BoardlabErr
 
 
 def _limit(driver: Any, limit_s: float) -> float:
-    return PERSON_LIMIT_S if type(driver).__name__ in _PERSONS else limit_s
+    return PERSON_LIMIT_S if _asks_a_person(driver) else limit_s
+
+
+def _asks_a_person(driver: Any) -> bool:
+    """Whether it, or what it drives, is done by hand: a DigitalOutputPowerDriver may be on a ManualSwitchDriver."""
+    if any(cls.__name__ in _PERSONS for cls in type(driver).__mro__):
+        return True
+    return any(_asks_a_person(supplier) for supplier in getattr(driver, "suppliers", ()))
 
 
 def _places(driver: Any) -> Iterator[str]:
