@@ -36,6 +36,7 @@ ROOMS: Final = (
         "Serial consoles: server, live view, recordings and their replay.",
         more=("lab.run.torture.commands",),
     ),
+    Room("power", "lab.drivers.powercommands", "Switch a board on or off, and ask whether it has power."),
     Room("rails", "lab.drivers.railscommands", "Supply rails: sample them, watch them, test their sensors."),
     Room("results", "lab.results.commands", "What was measured, and the evidence behind each number."),
     Room("guide", "lab.guide.commands", "Performance guides: read, check, compare, write."),

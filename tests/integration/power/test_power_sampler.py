@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from labgrid import Environment
 from railbench import config_of, drawn, true_energy_j
 from virtual_bench import Bench, Console, lab_virtual
 
@@ -18,6 +19,7 @@ from lab.clock import MonotonicRaw
 from lab.errors import ConfigurationError, LabTransientError
 from lab.metrics import Flag
 from lab.power import PowerConfig, Range, Trace, sampling
+from lab.power.selftest import DEAD_V
 
 BOARD = "am62xx_sk-1"
 DEADLINE_S = 60.0
@@ -168,6 +170,14 @@ def test_the_self_test_finds_what_is_swapped(bench: Bench, tmp_path: Path) -> No
     off = subprocess.run([lab, "rails", "selftest", env], check=False, capture_output=True, text=True)
     assert "no voltage: is the board on?" in off.stdout
     assert off.returncode == 1
+
+
+def test_a_glance_at_the_rails_tells_whether_the_board_has_power(bench: Bench) -> None:
+    rails = Environment(str(bench.folder / BOARD / "env.yaml")).get_target().get_driver("RailsDriver", activate=False)
+    assert bench.power("on") == 200
+    assert max(rails.volts(0.2).values()) > 0.5
+    assert bench.power("off") == 200
+    assert max(rails.volts(0.2).values()) < DEAD_V
 
 
 def test_power_is_sampled_shown_and_drawn_from_the_command_line(bench: Bench, tmp_path: Path) -> None:
