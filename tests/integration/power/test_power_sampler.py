@@ -11,15 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from labgrid import Environment
 from railbench import config_of, drawn, true_energy_j
 from virtual_bench import Bench, Console, lab_virtual
 
+from lab.cli import main
 from lab.clock import MonotonicRaw
 from lab.errors import ConfigurationError, LabTransientError
 from lab.metrics import Flag
 from lab.power import PowerConfig, Range, Trace, sampling
-from lab.power.selftest import DEAD_V
 
 BOARD = "am62xx_sk-1"
 DEADLINE_S = 60.0
@@ -172,12 +171,17 @@ def test_the_self_test_finds_what_is_swapped(bench: Bench, tmp_path: Path) -> No
     assert off.returncode == 1
 
 
-def test_a_glance_at_the_rails_tells_whether_the_board_has_power(bench: Bench) -> None:
-    rails = Environment(str(bench.folder / BOARD / "env.yaml")).get_target().get_driver("RailsDriver", activate=False)
-    assert bench.power("on") == 200
-    assert max(rails.volts(0.2).values()) > 0.5
-    assert bench.power("off") == 200
-    assert max(rails.volts(0.2).values()) < DEAD_V
+def test_a_board_is_switched_from_the_command_line_and_its_rails_tell_whether_it_has_power(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path))
+    env = str(bench.folder / BOARD / "env.yaml")
+    assert main(["power", "on", env]) == 0
+    assert bench.status()["power"] == "on"
+    assert f"{BOARD}: on. Verified: its rails read" in capsys.readouterr().out
+    assert main(["power", "off", env]) == 0
+    assert bench.status()["power"] == "off"
+    assert f"{BOARD}: off. Verified: its rails read 0.00 to 0.00 V" in capsys.readouterr().out
 
 
 def test_power_is_sampled_shown_and_drawn_from_the_command_line(bench: Bench, tmp_path: Path) -> None:
