@@ -30,7 +30,7 @@ from attrs import asdict, frozen
 from power_witness import LATE_NS, witness
 
 from lab.clock import MonotonicRaw
-from lab.drivers.powercommands import config_of
+from lab.drivers.railscommands import config_of
 from lab.power import Range, Sampler, Trace, sampling
 from virtual.state import expect
 

@@ -28,11 +28,14 @@ class OutletStatus:
     """An outlet of a power switch: of a PDU as pdudaemon names it, or the port of an Automation Interface.
 
     Attributes:
+        server: host:port of that pdudaemon, or the host of another switch; empty: this host's own. Two pdudaemons may
+            have a PDU of the same name.
         command: the last one, "on" or "off". at: when it was given, seconds since 1970.
         duration_s: until the switch answered, or until we gave up.
         commands, failures: how many so far.
     """
 
+    server: str
     pdu: str
     outlet: str
     command: str

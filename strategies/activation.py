@@ -10,6 +10,7 @@ from pexpect import TIMEOUT
 from lab.drivers import guarded
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, Kind
 from lab.errors import BoardTransientError, LabStableError
+from strategies.outage import power_asked
 
 if TYPE_CHECKING:
     from strategies.boardstrategy import BoardStrategy
@@ -40,7 +41,8 @@ def activate(board: BoardStrategy, driver: Any, kind: Kind, late: BoardTransient
             said = f"{late}; the last it said was {board.tail()!r}"
             raise BoardTransientError(said, failure=late.failure) from error
 
-    guarded.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
+    with power_asked(board):
+        guarded.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
 
 
 def _described(error: NoResourceFoundError) -> str:

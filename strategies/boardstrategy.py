@@ -16,6 +16,7 @@ from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.identity import BoardIdentity
 from lab.benchmarks.lowpower.modes import Plan
 from lab.boards import BoardType
+from lab.clock import utc_now
 from lab.console.model import LineTiming
 from lab.drivers import guarded
 from lab.drivers.guarded import CONSOLE, POWER, SHELL, STRAP, UBOOT, Kind
@@ -27,6 +28,7 @@ from strategies.activation import activate
 from strategies.following import follow
 from strategies.login import identified, log_in
 from strategies.lowpower import LowPower
+from strategies.outage import power_asked
 from strategies.status import Status
 
 OFF_ATTEMPTS = 2
@@ -51,6 +53,7 @@ class BoardStrategy(Strategy):
 
     Attributes:
         lives: it was seen to live, and nothing has been done to it since; so silence after power off means that it is off.
+        on_at: when it was switched on last, seconds since 1970.
     """
 
     bindings = {
@@ -73,10 +76,11 @@ class BoardStrategy(Strategy):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.power: Any = switch_of(self.power)  # any PowerProtocol: with its instants, and with limits
+        self.power: Any = switch_of(self.power, self.board)  # any PowerProtocol: with its instants, and with limits
         self.type: BoardType = boards.load(self.board_type)
         self._off_ns = 0
         self.lives = False
+        self.on_at = 0.0
         self._off_verified = False
         self.sleeping = LowPower(self)
         self.medium = self.medium or next(iter(self.type.media))
@@ -218,6 +222,7 @@ class BoardStrategy(Strategy):
         self.sleep(max(0, discharged_ns - self.power.clock.now_ns()) / 1e9)
         self.console.start_capture()
         self.status = Status.unknown
+        self.on_at = utc_now().timestamp()
         self.power.on()
         edge: PowerEdge = self.power.edge
         return attr.evolve(edge, off_verified=self._off_verified)
@@ -269,7 +274,7 @@ class BoardStrategy(Strategy):
     @property
     def linux(self) -> Prompt:
         """The shell of a board whose status is `linux`."""
-        return Prompt(self._bound("shell", "ShellDriver"), SHELL)
+        return Prompt(self._bound("shell", "ShellDriver"), SHELL, lambda: power_asked(self, rails=False))
 
     def _silent(self) -> bool:
         deadline_ns = self.power.clock.now_ns() + round(DRAIN_S * 1e9)

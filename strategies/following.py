@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lab.benchmarks.boot import BootWatch
 from lab.console.model import Chunk, Suspended
 from lab.console.moments import MomentFinder
+from strategies.outage import power_asked
 
 if TYPE_CHECKING:
     from strategies.boardstrategy import BoardStrategy
@@ -14,11 +15,12 @@ if TYPE_CHECKING:
 POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at
 
 
-def follow(board: BoardStrategy, watch: BootWatch, taken: int | None = None) -> None:
+def follow(board: BoardStrategy, watch: BootWatch, taken: int | None = None, *, woken: bool = False) -> None:
     """Feed a boot to its watch until its prompt is certain.
 
     Args:
         taken: so many captured events are known, by default all.
+        woken: the board slept before, and its supplies may be off because it still does.
 
     Raises:
         BoardlabError: it failed; by whose fault.
@@ -42,7 +44,8 @@ def follow(board: BoardStrategy, watch: BootWatch, taken: int | None = None) -> 
                 watch.moment(moment)
         taken = len(console.capture)
         now_ns = clock.now_ns()
-        watch.check(now_ns)
+        with power_asked(board, rails=not woken):
+            watch.check(now_ns)
         if watch.asks:
             watch.events = taken  # the answer is no part of the boot
             console.write(b"\r")

@@ -12,6 +12,7 @@ from lab.benchmarks.lowpower.watch import SuspendWatch
 from lab.console.model import LATE_WINDOW_NS, Chunk, Lateness
 from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError
+from strategies.outage import power_asked
 
 if TYPE_CHECKING:
     from strategies.boardstrategy import BoardStrategy
@@ -52,7 +53,8 @@ class Nap:
                 watch.feed(event.data, event.t_ns)
         self.taken = len(console.capture)
         try:
-            watch.check(self.board.power.clock.now_ns())
+            with power_asked(self.board, rails=False):
+                watch.check(self.board.power.clock.now_ns())
         except BoardTransientError as error:
             if watch.done:
                 raise self._explained(error) from error

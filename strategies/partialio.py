@@ -57,5 +57,5 @@ def cold_boot(board: BoardStrategy) -> BootWatch:
     """
     requested_ns, acknowledged_ns = board.wake_pins.press(CAN)
     watch = BootWatch(board.type, board.medium, PowerEdge(requested_ns, acknowledged_ns))
-    follow(board, watch)
+    follow(board, watch, woken=True)
     return watch

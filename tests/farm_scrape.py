@@ -87,7 +87,9 @@ def record(store: Store) -> None:
 
 def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     """The farm's sources, each with something to say."""
-    statusfiles.write(runtime / statusfiles.OUTLETS, "1", OutletStatus("rack1", "3", "on", 1000.0, 0.2, 40, 2))
+    statusfiles.write(
+        runtime / statusfiles.OUTLETS, "1", OutletStatus("lab1:16421", "rack1", "3", "on", 1000.0, 0.2, 40, 2)
+    )
     statusfiles.write(runtime / statusfiles.RAILS, "1", RailStatus("b1", "VDD_CORE", 1000.0, 5000, 1, 1000.0))
     with open_store(url) as store:
         jobs = JobBook(store, holder.me(), holder.gone)

@@ -49,7 +49,12 @@ class VirtualPort:
 
 @define(eq=False)
 class SimLab:
-    """Time, and one board in it."""
+    """Time, and one board in it.
+
+    Attributes:
+        outlet: what it was told last, "on" or "off".
+        cut_after: once the console has said this, somebody else switches the outlet off.
+    """
 
     board_type: str = "am62xx_sk"
     release: str | None = None
@@ -58,6 +63,8 @@ class SimLab:
     setup: Setup = DEFAULT
     adapter_latency_ns: int = 0
     now_ns: int = 1_000 * S
+    outlet: str = "off"
+    cut_after: str = ""
     noted: list[Note] = field(factory=list)
     ports: dict[str, VirtualPort] = field(init=False)
     straps: int = 0
@@ -90,6 +97,7 @@ class SimLab:
 
     def switch(self, command: str) -> Switching:
         """The PDU gets a command."""
+        self.outlet = command
         if command == "on":
             return self.board.power_on(self.straps, self.now_ns)
         return self.board.power_off(self.now_ns)
@@ -153,6 +161,9 @@ class SimLab:
                 port.sent.append((sent.end_ns, sent.data))
                 port.chunks.append((self.now_ns, sent.data))
         self.board.run(self.now_ns)
+        if self.cut_after and self.cut_after.encode() in self.ports[self.console].said:
+            self.cut_after = ""
+            self.switch("off")
 
     def _note(self, text: str) -> None:
         self.noted.append(Note(self.board.now_ns, text))

@@ -7,8 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from attrs import define, frozen
+from labgrid import Target
+from labgrid.driver import Driver
 from simlab import SimLab
-from simtarget import SimClock, strategy_on
+from simtarget import SimClock, pdudaemon, strategy_on
 
 from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.benchmarks.lowpower.modes import Plan
@@ -116,8 +118,9 @@ def bench(
     haste: float = 1.0,
     setup: Setup = DEFAULT,
     say: Callable[[str], None] = lambda _line: None,
+    power: Callable[[Target, str], Driver] = pdudaemon,
 ) -> Iterator[Bench]:
-    """A board that will have these faults."""
+    """A board that will have these faults, with this setup and power driver."""
     lab = SimLab(board_type, seed=seed, haste=haste, setup=setup)
 
     def troubles(cycle: int) -> list[Fault]:
@@ -125,7 +128,7 @@ def bench(
 
     lab.board.troubles_for = troubles
     store = open_store(f"sqlite:///{tmp_path / 'results.db'}")
-    with strategy_on(lab) as strategy:
+    with strategy_on(lab, power=power) as strategy:
         record = store.begin_run(
             "boot", board_type, "sim-1", "11.01", plan={"cycles": cycles, "media": ["sd"]}, provenance={}
         )

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from tempfile import TemporaryDirectory
 from urllib.parse import urlparse
 
 import attr
+import pytest
 from attrs import define, field
 from labgrid import Target
 from labgrid.driver import Driver, ShellDriver, UBootDriver
@@ -31,6 +33,7 @@ from strategies import BoardStrategy
 from virtual.sim.trouble import Switching
 
 PDU_TIMEOUT_S = 0.2
+OUTLET = "/outlet"
 LOGIN_TIMEOUT_S = 1  # labgrid counts it in real time; in virtual time that is many tries
 
 
@@ -157,12 +160,24 @@ class SimClock:
 
 @contextmanager
 def power_switch(lab: SimLab) -> Iterator[str]:
-    """Switches the lab's board as pdudaemon would; gives host:port."""
+    """Switches the lab's board as pdudaemon would, and as a switch of labgrid's model `rest` below /outlet; gives
+    host:port."""
     hung = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            command = urlparse(self.path).path.rsplit("/", 1)[-1]
+            if self.path == OUTLET:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"1" if lab.outlet == "on" else b"0")
+                return
+            self._switch(urlparse(self.path).path.rsplit("/", 1)[-1])
+
+        def do_PUT(self) -> None:
+            level = self.rfile.read(int(self.headers["Content-Length"]))
+            self._switch("on" if level == b"1" else "off")
+
+        def _switch(self, command: str) -> None:
             switching = lab.switch(command)
             if switching is Switching.HANG:
                 hung.wait(PDU_TIMEOUT_S * 3)
@@ -196,18 +211,37 @@ def pty() -> Iterator[str]:
     os.close(master)
 
 
+def pdudaemon(target: Target, address: str) -> Driver:
+    """A power driver of a board that pdudaemon at this address switches."""
+    PDUDaemonPort(target, None, host=address, pdu="bench", index=1)
+    return PDUDriver(target, None, timeout=PDU_TIMEOUT_S)
+
+
 @contextmanager
-def strategy_on(lab: SimLab, *, mcu: bool = True) -> Iterator[BoardStrategy]:
-    """The strategy of a target with all drivers of an env, on this board; without `mcu` nobody hears the MCU's UART."""
+def own_runtime() -> Iterator[None]:
+    """What is told of outlets stays out of this user's folder."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        if "BOARDLAB_RUNTIME" not in os.environ:
+            patch.setenv("BOARDLAB_RUNTIME", folder)
+        yield
+
+
+@contextmanager
+def strategy_on(
+    lab: SimLab, *, mcu: bool = True, power: Callable[[Target, str], Driver] = pdudaemon
+) -> Iterator[BoardStrategy]:
+    """The strategy of a target with all drivers of an env, on this board; without `mcu` nobody hears the MCU's UART.
+
+    Args:
+        power: makes the power driver, given the address of the lab's power switch.
+    """
     board = lab.board.model.board
     host = lab.board.model.identity.hostname
-    with power_switch(lab) as address, pty() as device:
+    with power_switch(lab) as address, pty() as device, own_runtime():
         target = Target("main")
-        PDUDaemonPort(target, None, host=address, pdu="bench", index=1)
+        power(target, address)
         RawSerialPort(target, "main0", port=device, speed=115200)
         RawSerialPort(target, "mcu", port=device, speed=115200)
-        power = PDUDriver(target, None, timeout=PDU_TIMEOUT_S)
-        power.clock = SimClock(lab)
         target.set_binding_map({"port": "main0"})
         SimConsoleDriver(target, None, lab=lab)
         if mcu and "mcu" in board.low_power.wakes:
@@ -231,6 +265,7 @@ def strategy_on(lab: SimLab, *, mcu: bool = True) -> Iterator[BoardStrategy]:
             login_timeout=LOGIN_TIMEOUT_S,
         )
         strategy = BoardStrategy(target, None, board_type=board.name, board="sim-1")
+        strategy.power.clock = SimClock(lab)
         strategy.sleep = lambda seconds: lab.run_for(round(seconds * 1e9))
         try:
             yield strategy

@@ -25,32 +25,37 @@ class Outlets:
     def read(self) -> list[Metric]:
         """What was told last of each outlet."""
         found = statusfiles.read_all(self.runtime / statusfiles.OUTLETS, OutletStatus)
-        labels = ["pdu", "outlet"]
+        labels = ["server", "pdu", "outlet"]
         return [
             gauge(
                 "boardlab_outlet_last_command_on",
                 "Whether the last command was on (1) or off (0).",
                 labels,
-                [((o.pdu, o.outlet), float(o.command == "on")) for o in found],
+                [((o.server, o.pdu, o.outlet), float(o.command == "on")) for o in found],
             ),
             gauge(
                 "boardlab_outlet_last_command_timestamp_seconds",
                 "When the last command was given.",
                 labels,
-                [((o.pdu, o.outlet), o.at) for o in found],
+                [((o.server, o.pdu, o.outlet), o.at) for o in found],
             ),
             gauge(
                 "boardlab_outlet_last_command_duration_seconds",
-                "How long pdudaemon took for it, or until we gave up.",
+                "How long the switch took for it, or until we gave up.",
                 labels,
-                [((o.pdu, o.outlet), o.duration_s) for o in found],
+                [((o.server, o.pdu, o.outlet), o.duration_s) for o in found],
             ),
-            counter("boardlab_outlet_commands", "Commands.", labels, [((o.pdu, o.outlet), o.commands) for o in found]),
+            counter(
+                "boardlab_outlet_commands",
+                "Commands.",
+                labels,
+                [((o.server, o.pdu, o.outlet), o.commands) for o in found],
+            ),
             counter(
                 "boardlab_outlet_failures",
                 "Commands that failed.",
                 labels,
-                [((o.pdu, o.outlet), o.failures) for o in found],
+                [((o.server, o.pdu, o.outlet), o.failures) for o in found],
             ),
         ]
 

@@ -13,6 +13,7 @@ from labgrid.step import step
 
 from lab.drivers import guarded
 from lab.drivers.guarded import POWER_LIMIT_S, STRAP
+from lab.drivers.outlets import Outlet
 from lab.drivers.switching import EdgePowerDriver
 from lab.errors import ConfigurationError, LabTransientError
 from lab.power.automation import AutomationInterface
@@ -63,9 +64,9 @@ class AutomationPowerDriver(EdgePowerDriver, ResetProtocol):
         self._interface = None
 
     @property
-    def outlet(self) -> tuple[str, str]:
+    def outlet(self) -> Outlet:
         """See `EdgePowerDriver`."""
-        return "automation", str(self.port.port)
+        return Outlet("", "automation", str(self.port.port))
 
     def order(self, command: str) -> None:
         """See `EdgePowerDriver`."""

@@ -64,6 +64,7 @@ _MEANINGS: Final[tuple[tuple[type[BaseException], Meaning], ...]] = (
     (ImportError, Meaning("missing", mend="install what this driver of labgrid needs", configuration=True)),
     (FileNotFoundError, Meaning("missing", mend="is it plugged in or installed, and its name in the env right?")),
     (PermissionError, Meaning("missing", mend="give this user the right to it (a udev rule, a group), then resume")),
+    (EOFError, Meaning("missing", mend="nobody is there to be asked: run it in a terminal")),
     (OSError, _UNREACHABLE),
     (ValueError, _FAILED),  # an answer that is no number, no UTF-8 …
 )

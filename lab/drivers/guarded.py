@@ -76,7 +76,7 @@ WAKE_PIN = Kind(
 )
 POWER = Kind("power", "power switch", "is the power switch powered and reachable, and its resource in the env right?")
 CONSOLE = Kind("console", "console", "is the adapter plugged in? `lab console status` shows what is read")
-RAILS = Kind("rails", "rails", "is the sensors' bus connected? `lab power selftest` shows what answers")
+RAILS = Kind("rails", "rails", "is the sensors' bus connected? `lab rails selftest` shows what answers")
 TESTER = Kind("tester", "tester", "is the tester on, and can this user log in there without a password?")
 SHELL = Kind(
     "shell", "shell", "the attempt's log shows what the board said last", BoardTransientError, BoardStableError
@@ -137,7 +137,14 @@ def _ours(driver: Any, kind: Kind, action: str, error: Exception) -> BoardlabErr
 
 
 def _limit(driver: Any, limit_s: float) -> float:
-    return PERSON_LIMIT_S if type(driver).__name__ in _PERSONS else limit_s
+    return PERSON_LIMIT_S if _asks_a_person(driver) else limit_s
+
+
+def _asks_a_person(driver: Any) -> bool:
+    """Whether it, or what it drives, is done by hand: a DigitalOutputPowerDriver may be on a ManualSwitchDriver."""
+    if any(cls.__name__ in _PERSONS for cls in type(driver).__mro__):
+        return True
+    return any(_asks_a_person(supplier) for supplier in getattr(driver, "suppliers", ()))
 
 
 def _places(driver: Any) -> Iterator[str]:

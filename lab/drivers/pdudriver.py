@@ -10,10 +10,9 @@ from labgrid.driver.powerdriver import PowerResetMixin
 from labgrid.factory import target_factory
 from labgrid.util.proxy import proxymanager
 
+from lab.drivers.outlets import PDUDAEMON_PORT, Outlet, outlet_of
 from lab.drivers.switching import EdgePowerDriver
 from lab.errors import LabStableError, LabTransientError
-
-DEFAULT_PORT = 16421  # pdudaemon's
 
 
 @target_factory.reg_driver
@@ -40,7 +39,7 @@ class PDUDriver(EdgePowerDriver, PowerResetMixin):
         self._http.trust_env = False  # a lab's pdudaemon is not behind the proxy that $http_proxy names
 
     def on_activate(self) -> None:
-        host, port = proxymanager.get_host_and_port(self.port, default_port=DEFAULT_PORT)
+        host, port = proxymanager.get_host_and_port(self.port, default_port=PDUDAEMON_PORT)
         self._address = f"http://{host}:{port}"
 
     @property
@@ -49,9 +48,9 @@ class PDUDriver(EdgePowerDriver, PowerResetMixin):
         return 2 * self.timeout
 
     @property
-    def outlet(self) -> tuple[str, str]:
+    def outlet(self) -> Outlet:
         """See `EdgePowerDriver`."""
-        return str(self.port.pdu), str(self.port.index)
+        return outlet_of(self, "")
 
     def order(self, command: str) -> None:
         """See `EdgePowerDriver`."""

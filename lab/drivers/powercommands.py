@@ -1,175 +1,111 @@
-"""`lab power`: sample a board's rails, look at them, and test their sensors."""
+"""`lab power`: switch a board on or off, and ask whether it has power."""
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-import yaml
 from attrs import asdict
-from rich.live import Live
-from rich.text import Text
 
-from lab import boards
-from lab.clock import MonotonicRaw
-from lab.console.model import Moment
-from lab.console.recording import Recording
-from lab.console.replay import guess_board, replay
-from lab.drivers import envfile
-from lab.errors import ConfigurationError, LabStableError
-from lab.power import PowerConfig, Range, Trace, from_env, live, sampling, selftest
-from lab.power.display import answer_lines, document, guide_lines, phase_lines, stage_lines, watch_lines
-from lab.power.plots import Event, stacked
-from lab.power.stages import stages
-from lab.shown import echo, echo_json, echo_text, plain_text
+from lab.drivers.powered import Powered, supply_of
+from lab.errors import LabTransientError
+from lab.shown import echo, echo_json
 
-app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)
+app = typer.Typer(help="Switch a board on or off, and ask whether it has power.", no_args_is_help=True)
 
 Env = Annotated[str, typer.Argument(metavar="ENV", help="the environment; a bare name is looked up in envs/")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-Wanted = Annotated[
-    Range,
-    typer.Option("--range", help="active: a board that runs, 1 kHz; sleep: some milliwatt, averaged for a second"),
-]
-Plot = Annotated[Path | None, typer.Option(metavar="SVG", help="draw the rails, stacked")]
-Console = Annotated[
-    Path | None,
-    typer.Option(metavar="RECORDING", help="cut the trace at the moments of this console recording, and mark them"),
-]
-_REFRESH_S = 0.5
 
 
 @app.command()
-def trace(
+def on(env: Env, *, as_json: AsJson = False) -> None:
+    """Switch a board on, and say what shows that it has power."""
+    supply = supply_of(env)
+    supply.switch.on()
+    _verified(supply.settled(on=True), on=True, as_json=as_json)
+
+
+@app.command()
+def off(env: Env, *, as_json: AsJson = False) -> None:
+    """Switch a board off, and say what shows that it has no power. A measurement of it fails (`power_lost`)."""
+    supply = supply_of(env)
+    supply.switch.off()
+    _verified(supply.settled(on=False), on=False, as_json=as_json)
+
+
+@app.command()
+def cycle(
     env: Env,
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="the trace")] = Path("power.trace"),
-    seconds: Annotated[float, typer.Option(help="how long; 0: until Ctrl-C")] = 0.0,
-    wanted: Wanted = Range.ACTIVE,
-    plot: Plot = None,
-    console: Console = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.0, max=3600.0, help="between off and on [default: as the board type says]")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sample a board's rails into a file, and say what they drew."""
-    config = config_of(env)
-    try:
-        with sampling(config, output, wanted) as sampler:
-            end_s = time.monotonic() + seconds
-            while sampler.alive and (not seconds or time.monotonic() < end_s):
-                time.sleep(min(_REFRESH_S, max(0.0, end_s - time.monotonic()) if seconds else _REFRESH_S))
-    except KeyboardInterrupt:
-        echo(f"ended; the trace is in {output}", err=True)
-    seen = Trace.open(output)
-    _show(seen, seen.span_ns, plot, console, as_json=as_json)
+    """Switch a board off and on again, and say what shows that it has power."""
+    supply = supply_of(env)
+    supply.switch.off()
+    time.sleep(supply.discharge_s if seconds is None else seconds)
+    supply.switch.on()
+    _verified(supply.settled(on=True), on=True, as_json=as_json)
 
 
 @app.command()
-def show(
-    file: Annotated[Path, typer.Argument(metavar="TRACE", help="of `lab power trace`")],
-    *,
-    start: Annotated[float, typer.Option("--from", help="seconds into the trace")] = 0.0,
-    end: Annotated[float | None, typer.Option("--to", help="seconds into the trace [default: its end]")] = None,
-    guide: Annotated[bool, typer.Option("--guide", help="print the performance guide's table")] = False,
-    plot: Plot = None,
-    console: Console = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say what a board drew in a trace, or between two instants of it."""
-    seen = Trace.open(file)
-    first_ns, last_ns = seen.span_ns
-    span = first_ns + round(start * 1e9), last_ns if end is None else first_ns + round(end * 1e9)
-    _show(seen, span, plot, console, as_json=as_json, as_guide=guide)
-
-
-@app.command()
-def watch(env: Env, *, wanted: Wanted = Range.ACTIVE) -> None:
-    """Show what the rails draw, until Ctrl-C. Nothing is kept."""
-    views = ("\n".join(watch_lines(now)) for now in live.watch(config_of(env), wanted, MonotonicRaw(), _REFRESH_S))
-    if not sys.stdout.isatty():
-        for view in views:
-            echo_text(view + "\n")
-        return
-    with Live(auto_refresh=False) as screen:
-        for view in views:
-            screen.update(Text(plain_text(view)), refresh=True)
-
-
-@app.command("selftest")
-def selftest_(
-    env: Env,
-    *,
-    zero: Annotated[
-        bool, typer.Option("--zero", help="with the board off: measure the sensors' offsets, for `offset_uv`")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Read every bus voltage: which address answers what, and which rails are swapped or missing. The board is on."""
-    config = config_of(env)
-    if zero:
-        offsets = selftest.zero(config, MonotonicRaw())
-        if as_json:
-            echo_json(offsets)
-        else:
-            given = {name: {"offset_uv": value} for name, value in offsets.items()}
-            echo_text(yaml.safe_dump(given, sort_keys=False), end="")
-        return
-    answers = selftest.run(config, MonotonicRaw())
+def status(env: Env, *, as_json: AsJson = False) -> None:
+    """Ask whether a board has power. Nothing is switched."""
+    found = supply_of(env).look()
     if as_json:
-        echo_json([asdict(each) for each in answers])
-    else:
-        echo(*answer_lines(answers))
-    bad = [answer.rail for answer in answers if not answer.good]
-    if bad:
-        raise LabStableError(f"{len(bad)} of {len(config.measured)} rails cannot be measured: {', '.join(bad)}")
+        echo_json(asdict(found))
+        return
+    last = f"{found.told} at {datetime.fromtimestamp(found.told_at, UTC):%F %T} UTC" if found.told else "nothing"
+    echo(
+        f"{found.board}: {_word(found.on)}",
+        f"outlet:     {_outlet(found)}",
+        f"switch:     {found.switch_says}",
+        f"rails:      {_rails(found) or 'not known'}",
+        f"last told:  {last}",
+    )
 
 
-def config_of(env: str) -> PowerConfig:
-    path = envfile.find(env, Path.cwd())
-    envfile.check(path)
-    sensors = envfile.arguments_of(path, "RailSensors", "resources")
-    strategy = envfile.arguments_of(path, "BoardStrategy")
-    if not sensors:
-        raise ConfigurationError(f"{path}: it has no RailSensors among its resources; docs/power.md shows one")
-    given = {key: value for key, value in sensors.items() if key not in {"cls", "name"}}
-    given.setdefault("rails", {})
-    board_type = boards.load(str(strategy.get("board_type", "")))
-    return from_env(board=str(strategy.get("board", "")), board_type=board_type, **given)
+def _verified(found: Powered, *, on: bool, as_json: bool) -> None:
+    """Say what a switching has come to.
 
-
-def _show(  # what `trace` and `show` have in common
-    seen: Trace,
-    span: tuple[int, int],
-    plot: Path | None,
-    console: Path | None,
-    *,
-    as_json: bool,
-    as_guide: bool = False,
-) -> None:
-    power = seen.phase(*span)
-    moments = _moments(console)
+    Raises:
+        LabTransientError: who can tell says the opposite.
+    """
+    wanted, switch = _word(on), f"the power switch ({_outlet(found)})"
+    shown = [f"its rails read {_rails(found)}"] if found.volts else []
+    shown += [f"{switch} says {found.switch_says}"] if found.switch_says in {"on", "off"} else []
+    if found.on is not None and found.on is not on:
+        raise LabTransientError(
+            f"{found.board} was told to switch {wanted}, and is not: {'; '.join(shown)}. Is the outlet the board's, does "
+            "its relay move, and does nothing else feed it?",
+            failure=f"power_{wanted}_ineffective",
+        )
     if as_json:
-        echo_json(document(power, seen.meta.provenance()))
-    elif as_guide:
-        echo(*guide_lines(power))
+        echo_json(asdict(found))
+        return
+    if shown:
+        echo(f"{found.board}: {wanted}. Verified: {'; '.join(shown)}")
     else:
-        echo(*phase_lines(power))
-        echo(f"{seen.meta.settings}; {'complete' if seen.ended else 'the sampler was killed, or still writes'}")
-        boot = stages(seen, moments)
-        if boot:
-            echo("", *stage_lines(boot))
-    if plot is not None:
-        try:
-            plot.write_text(stacked(seen, [Event(m.t_ns, m.name) for m in moments]) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ConfigurationError(f"{plot}: cannot be written: {error.strerror}") from error
+        echo(f"{found.board}: told to switch {wanted}, and {switch} obeyed. Not verified: {_unknown(found)}")
 
 
-def _moments(console: Path | None) -> tuple[Moment, ...]:
-    if console is None:
-        return ()
-    recording = Recording.open(console)
-    board = guess_board(recording, [boards.load(name) for name in boards.names()])
-    return replay(recording, board).moments
+def _unknown(found: Powered) -> str:
+    """Why nobody can tell."""
+    return f"it {found.switch_says}; no rails of the board are read"
+
+
+def _rails(found: Powered) -> str:
+    """The lowest and the highest one."""
+    return f"{min(found.volts.values()):.2f} to {max(found.volts.values()):.2f} V" if found.volts else ""
+
+
+def _outlet(found: Powered) -> str:
+    return f"{found.pdu} {found.outlet}" + (f" at {found.server}" if found.server else "")
+
+
+def _word(on: bool | None) -> str:
+    return {True: "on", False: "off", None: "nobody can tell"}[on]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from attrs import frozen
@@ -18,10 +20,12 @@ class Prompt:
 
     Attributes:
         driver: with labgrid's CommandProtocol, active. kind: for the classes of its failures.
+        around: entered for each command; it may say more of a failure.
     """
 
     driver: Any
     kind: Kind
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def run(self, cmd: str, timeout: float = COMMAND_S) -> tuple[list[str], list[str], int]:
         """Run a command to its end: lines of output, lines of errors, exit status.
@@ -34,7 +38,8 @@ class Prompt:
             out, err, status = self.driver.run(cmd, timeout=timeout)
             return out, err, status
 
-        return guarded.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)
+        with self.around():
+            return guarded.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)
 
     def run_check(self, cmd: str, timeout: float = COMMAND_S) -> list[str]:
         """The lines of output of a command that ends well.
@@ -46,4 +51,5 @@ class Prompt:
         def run() -> list[str]:
             return list(self.driver.run_check(cmd, timeout=timeout))
 
-        return guarded.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)
+        with self.around():
+            return guarded.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)

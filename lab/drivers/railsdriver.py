@@ -10,8 +10,11 @@ from labgrid.driver import Driver
 from labgrid.exceptions import NoStrategyFoundError
 from labgrid.factory import target_factory
 
+from lab.clock import MonotonicRaw
 from lab.errors import ConfigurationError
-from lab.power import PowerConfig, Range, Sampler, sampling
+from lab.power import PowerConfig, Range, Sampler, live, sampling
+
+GLANCE_S = 1.0  # the slowest backend reads each rail once
 
 
 @target_factory.reg_driver
@@ -44,3 +47,15 @@ class RailsDriver(Driver):
     def sampling(self, trace: Path, wanted: Range = Range.ACTIVE) -> AbstractContextManager[Sampler]:
         """See `lab.power.sampling`."""
         return sampling(self.config, trace, wanted)
+
+    def volts(self, seconds: float = GLANCE_S) -> dict[str, float]:
+        """What each rail reads now, without those whose sensor does not answer; nothing is kept.
+
+        Raises:
+            ConfigurationError, LabError: as of `lab.power.live.watch`.
+        """
+        views = live.watch(self.config, Range.ACTIVE, MonotonicRaw(), seconds)
+        try:
+            return {now.rail: now.volts for now in next(views) if now.volts is not None}
+        finally:
+            views.close()

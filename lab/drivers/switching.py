@@ -1,4 +1,4 @@
-"""What power switches have in common: when they switched, and a word to who watches the lab's outlets."""
+"""What power switches have in common: when they switched, a limit, and whether their outlet is on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from labgrid.driver import Driver
 from labgrid.protocol import PowerProtocol
 from labgrid.step import step
 
-from lab import statusfiles
 from lab.benchmarks.boot import PowerEdge
 from lab.clock import Clock, MonotonicRaw, utc_now
-from lab.console.runtime import runtime_dir
 from lab.drivers import guarded
 from lab.drivers.guarded import POWER, POWER_LIMIT_S
-from lab.statusfiles import OutletStatus
+from lab.drivers.outlets import Outlet, outlet_of, tell
 
 
 class Switch(Protocol):
@@ -26,7 +24,7 @@ class Switch(Protocol):
 
     Attributes:
         clock: of the edge. edge: bounds the instant of the last switching; None before the first.
-        driver: what labgrid activates.
+        driver: what labgrid activates. outlet: which one it switches.
     """
 
     clock: Clock
@@ -34,6 +32,8 @@ class Switch(Protocol):
 
     @property
     def driver(self) -> Any: ...
+    @property
+    def outlet(self) -> Outlet: ...
     def on(self) -> None: ...
     def off(self) -> None: ...
 
@@ -61,8 +61,8 @@ class EdgePowerDriver(Driver, PowerProtocol):
         return self
 
     @property
-    def outlet(self) -> tuple[str, str]:
-        """The switch's name and its outlet."""
+    def outlet(self) -> Outlet:
+        """Which outlet it switches."""
         raise NotImplementedError
 
     @property
@@ -104,11 +104,21 @@ class EdgePowerDriver(Driver, PowerProtocol):
 
 @define(eq=False)
 class ForeignSwitch:
-    """A power driver of labgrid's own or of somebody else's, which keeps no time and knows no limit."""
+    """A power driver of labgrid's own or of somebody else's, which keeps no time and knows no limit.
+
+    Attributes:
+        board: whose power it is.
+    """
 
     driver: Any
+    board: str = ""
     clock: Clock = field(factory=MonotonicRaw)
     edge: PowerEdge | None = None
+
+    @property
+    def outlet(self) -> Outlet:
+        """See `Switch`."""
+        return outlet_of(self.driver, self.board)
 
     def on(self) -> None:
         """See `EdgePowerDriver.on`."""
@@ -119,13 +129,32 @@ class ForeignSwitch:
         self._switch("off", self.driver.off)
 
     def _switch(self, command: str, order: Callable[[], None]) -> None:
-        outlet = type(self.driver).__name__, str(self.driver.name or self.driver.target.name)
-        self.edge = _Order(self.driver, command, self.clock, outlet).give(order, POWER_LIMIT_S)
+        self.edge = _Order(self.driver, command, self.clock, self.outlet).give(order, POWER_LIMIT_S)
 
 
-def switch_of(driver: Any) -> Switch:
+def switch_of(driver: Any, board: str = "") -> Switch:
     """Any driver with labgrid's PowerProtocol as a switch that keeps time and has limits."""
-    return driver if isinstance(driver, EdgePowerDriver) else ForeignSwitch(driver)
+    return driver if isinstance(driver, EdgePowerDriver) else ForeignSwitch(driver, board)
+
+
+def is_on(switch: Switch) -> bool | None:
+    """Whether the switch says that its outlet is on; None: its driver has no `get`, or knows no answer.
+
+    Raises:
+        LabError: it could tell, and does not answer.
+    """
+    get = getattr(switch.driver, "get", None)
+    if get is None:
+        return None
+
+    def ask() -> bool | None:
+        try:
+            state = get()
+        except NotImplementedError:  # labgrid's PDUDaemonDriver
+            return None
+        return None if state is None else bool(state)
+
+    return guarded.call(switch.driver, POWER, "ask whether it is on", ask, POWER_LIMIT_S)
 
 
 @frozen
@@ -135,7 +164,7 @@ class _Order:
     driver: Any
     command: str
     clock: Clock
-    outlet: tuple[str, str]
+    outlet: Outlet
 
     def give(self, order: Callable[[], None], limit_s: float) -> PowerEdge:
         """When it was obeyed; the lab's watchers are told, whatever becomes of it."""
@@ -152,13 +181,4 @@ class _Order:
             done = True
             return edge
         finally:
-            _tell(self.outlet, self.command, at, (self.clock.now_ns() - began_ns) / 1e9, done=done)
-
-
-def _tell(place: tuple[str, str], command: str, at: float, duration_s: float, *, done: bool) -> None:
-    folder, (switch, outlet) = runtime_dir() / statusfiles.OUTLETS, place
-    told = statusfiles.read_all(folder, OutletStatus)
-    before = next((o for o in told if (o.pdu, o.outlet) == (switch, outlet)), None)
-    commands, failures = (before.commands, before.failures) if before else (0, 0)
-    status = OutletStatus(switch, outlet, command, at, duration_s, commands + 1, failures + (not done))
-    statusfiles.write(folder, f"{switch}/{outlet}", status)
+            tell(self.outlet, self.command, at, (self.clock.now_ns() - began_ns) / 1e9, done=done)

@@ -29,7 +29,7 @@ class RailConfig:
         tolerance: of the shunt, as a share; 1 % unless the board's parts list says better.
         most_w: more than this it cannot take, e.g. the limit of its supply; 0: no limit is known.
         shared_with: the rail whose supply also feeds this one: it has no monitor of its own and stays n/a.
-        offset_uv: the shunt voltage that is read at no current, which is subtracted (`lab power selftest --zero`).
+        offset_uv: the shunt voltage that is read at no current, which is subtracted (`lab rails selftest --zero`).
         channel: how the backend calls the rail (an IIO device's id, a hwmon folder); empty: by the rail's name.
     """
 
@@ -79,7 +79,7 @@ class PowerConfig:
             if not rail.address or not rail.shunt_mohm:
                 raise ValueError(
                     f"rail {rail.name!r}: needs `address` and `shunt_mohm`; the board's schematic has them, "
-                    "`lab power selftest` says what answers where"
+                    "`lab rails selftest` says what answers where"
                 )
             if addresses.count(rail.address) > 1:
                 raise ValueError(f"rail {rail.name!r}: address {rail.address:#04x} is another rail's too")

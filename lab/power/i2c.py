@@ -98,6 +98,6 @@ def read(bus: I2cBus, register: Register) -> int:
 def gone(name: str, error: OSError) -> LabStableError:
     """The error for a bus that is not there any more."""
     return LabStableError(
-        f"{name}: {error.strerror or error}; is the adapter plugged in, and the bus wired? `lab power selftest` asks it",
+        f"{name}: {error.strerror or error}; is the adapter plugged in, and the bus wired? `lab rails selftest` asks it",
         failure="power_sensor",
     )

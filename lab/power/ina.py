@@ -129,13 +129,13 @@ class InaSensor:
         except NackError as error:
             raise LabStableError(
                 f"{where} does not answer: check its address in the env, the wiring and the board's power; "
-                "`lab power selftest` says who answers where",
+                "`lab rails selftest` says who answers where",
                 failure="power_sensor",
             ) from error
         if got != wanted:
             raise LabStableError(
                 f"{where} took {got:#06x} as its configuration, not {wanted:#06x}: is it another chip? "
-                "`lab power selftest` shows what it reads",
+                "`lab rails selftest` shows what it reads",
                 failure="power_sensor",
             )
 

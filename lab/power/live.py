@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from attrs import frozen
 
@@ -29,7 +29,7 @@ class Now:
     text: str = ""
 
 
-def watch(config: PowerConfig, wanted: Range, clock: Clock, seconds: float) -> Iterator[list[Now]]:
+def watch(config: PowerConfig, wanted: Range, clock: Clock, seconds: float) -> Generator[list[Now]]:
     """The means of each so many seconds, for ever.
 
     Raises:

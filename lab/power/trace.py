@@ -180,6 +180,6 @@ def _meta(path: Path, line: bytes) -> TraceMeta:
         meta = None
     if meta is None:
         raise ConfigurationError(
-            f"{path}: expected a power trace of version {VERSION}, found {line[:40]!r}; `lab power trace` writes them"
+            f"{path}: expected a power trace of version {VERSION}, found {line[:40]!r}; `lab rails trace` writes them"
         )
     return meta

@@ -22,6 +22,7 @@ from lab.drivers.guarded import ACTIVATE_LIMIT_S
 from lab.drivers.timelimit import within
 from lab.errors import BoardlabError, ConfigurationError
 from lab.pytest_plugin import resuming
+from lab.pytest_plugin.asking import asker
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.hint import hint
 from lab.pytest_plugin.kinds import MEASURERS
@@ -77,6 +78,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         message = getattr(error, "msg", None) or str(error)
         raise pytest.UsageError(plain_text(f"{env.config_file}: {message}{hint(env)}")) from error
     config = session.config
+    env.interact = asker(config)
     config.stash[STRATEGY_KEY] = strategy
     try:
         config.stash[STORE_KEY] = open_store(config.option.lab_db)

@@ -11,7 +11,7 @@ import pytest
 from lab import statusfiles
 from lab.statusfiles import OutletStatus
 
-STATUS = OutletStatus("rack1", "3", "on", 1000.0, 0.2, 40, 2)
+STATUS = OutletStatus("lab1:16421", "rack1", "3", "on", 1000.0, 0.2, 40, 2)
 
 
 def plant(folder: Path, victim: Path) -> None:

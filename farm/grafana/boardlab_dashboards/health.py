@@ -71,14 +71,17 @@ def build() -> builders.Dashboard:
             "Outlets: how long a command takes",
             "The last command of each.",
             "s",
-            (f"boardlab_outlet_last_command_duration_seconds{{{HOST}}}", "{{pdu}} {{outlet}}"),
+            (f"boardlab_outlet_last_command_duration_seconds{{{HOST}}}", "{{server}} {{pdu}} {{outlet}}"),
         ),
         lines(
             "Outlets: commands and failures",
             "As they came.",
             "short",
-            (f"increase(boardlab_outlet_commands_total{{{HOST}}}[$__rate_interval])", "{{pdu}} {{outlet}}"),
-            (f"increase(boardlab_outlet_failures_total{{{HOST}}}[$__rate_interval])", "{{pdu}} {{outlet}} failed"),
+            (f"increase(boardlab_outlet_commands_total{{{HOST}}}[$__rate_interval])", "{{server}} {{pdu}} {{outlet}}"),
+            (
+                f"increase(boardlab_outlet_failures_total{{{HOST}}}[$__rate_interval])",
+                "{{server}} {{pdu}} {{outlet}} failed",
+            ),
         ),
         lines(
             "USB devices plugged in",

@@ -14,6 +14,7 @@ import pytest
 from railbench import config_of, drawn, true_energy_j
 from virtual_bench import Bench, Console, lab_virtual
 
+from lab.cli import main
 from lab.clock import MonotonicRaw
 from lab.errors import ConfigurationError, LabTransientError
 from lab.metrics import Flag
@@ -154,20 +155,33 @@ def test_the_self_test_finds_what_is_swapped(bench: Bench, tmp_path: Path) -> No
     lab = Path(sys.executable).with_name("lab")
     env = bench.folder / BOARD / "env.yaml"
     assert bench.power("on") == 200
-    good = subprocess.run([lab, "power", "selftest", env], check=False, capture_output=True, text=True)
+    good = subprocess.run([lab, "rails", "selftest", env], check=False, capture_output=True, text=True)
     assert good.returncode == 0, good.stderr
     assert "0x40     vdd_core" in good.stdout
     swapped = tmp_path / "env.yaml"
     text = env.read_text()
     swapped.write_text(text.replace("0x42", "0x4X").replace("0x43", "0x42").replace("0x4X", "0x43"))
-    bad = subprocess.run([lab, "power", "selftest", swapped], check=False, capture_output=True, text=True)
+    bad = subprocess.run([lab, "rails", "selftest", swapped], check=False, capture_output=True, text=True)
     assert bad.returncode == 1
     assert "swapped with soc_dvdd_1v8: exchange their addresses" in bad.stdout
     assert "2 of 5 rails cannot be measured: soc_dvdd_1v8, soc_dvdd_3v3" in bad.stderr
     assert bench.power("off") == 200
-    off = subprocess.run([lab, "power", "selftest", env], check=False, capture_output=True, text=True)
+    off = subprocess.run([lab, "rails", "selftest", env], check=False, capture_output=True, text=True)
     assert "no voltage: is the board on?" in off.stdout
     assert off.returncode == 1
+
+
+def test_a_board_is_switched_from_the_command_line_and_its_rails_tell_whether_it_has_power(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path))
+    env = str(bench.folder / BOARD / "env.yaml")
+    assert main(["power", "on", env]) == 0
+    assert bench.status()["power"] == "on"
+    assert f"{BOARD}: on. Verified: its rails read" in capsys.readouterr().out
+    assert main(["power", "off", env]) == 0
+    assert bench.status()["power"] == "off"
+    assert f"{BOARD}: off. Verified: its rails read 0.00 to 0.00 V" in capsys.readouterr().out
 
 
 def test_power_is_sampled_shown_and_drawn_from_the_command_line(bench: Bench, tmp_path: Path) -> None:
@@ -175,13 +189,13 @@ def test_power_is_sampled_shown_and_drawn_from_the_command_line(bench: Bench, tm
     env = bench.folder / BOARD / "env.yaml"
     trace, plot = tmp_path / "a.trace", tmp_path / "a.svg"
     done = subprocess.run(
-        [lab, "power", "trace", env, "--seconds", "1", "-o", trace], check=False, capture_output=True, text=True
+        [lab, "rails", "trace", env, "--seconds", "1", "-o", trace], check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "vddr_core" in done.stdout
     assert "n/a" in done.stdout
     shown = subprocess.run(
-        [lab, "power", "show", trace, "--to", "0.5", "--plot", plot], check=False, capture_output=True, text=True
+        [lab, "rails", "show", trace, "--to", "0.5", "--plot", plot], check=False, capture_output=True, text=True
     )
     assert shown.returncode == 0, shown.stderr
     assert plot.read_text().startswith("<svg ")
@@ -196,7 +210,7 @@ def test_range_sleep_averages_in_the_sensor(config: PowerConfig, tmp_path: Path)
 def test_watching_shows_the_rails_until_ctrl_c(bench: Bench) -> None:
     lab = Path(sys.executable).with_name("lab")
     process = subprocess.Popen(
-        [lab, "power", "watch", bench.folder / BOARD / "env.yaml"],
+        [lab, "rails", "watch", bench.folder / BOARD / "env.yaml"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

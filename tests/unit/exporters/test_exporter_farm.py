@@ -60,13 +60,13 @@ def test_a_console_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_an_outlet_is_told_by_who_switched_it_and_a_broken_file_is_nobodys(tmp_path: Path) -> None:
     folder = tmp_path / statusfiles.OUTLETS
-    statusfiles.write(folder, "rack1/3", OutletStatus("rack1", "3", "on", 1000.0, 0.2, 40, 2))
-    statusfiles.write(folder, "rack1/3", OutletStatus("rack1", "3", "off", 1002.0, 0.5, 41, 3))
+    statusfiles.write(folder, "rack1/3", OutletStatus("lab1:16421", "rack1", "3", "on", 1000.0, 0.2, 40, 2))
+    statusfiles.write(folder, "rack1/3", OutletStatus("lab1:16421", "rack1", "3", "off", 1002.0, 0.5, 41, 3))
     (folder / "broken.json").write_text("{")
     found = values(Outlets(tmp_path).read())
-    assert found["boardlab_outlet_last_command_on", "rack1", "3"] == 0
-    assert found["boardlab_outlet_commands_total", "rack1", "3"] == 41
-    assert found["boardlab_outlet_failures_total", "rack1", "3"] == 3
+    assert found["boardlab_outlet_last_command_on", "lab1:16421", "rack1", "3"] == 0
+    assert found["boardlab_outlet_commands_total", "lab1:16421", "rack1", "3"] == 41
+    assert found["boardlab_outlet_failures_total", "lab1:16421", "rack1", "3"] == 3
     assert len(found) == 5
 
 
