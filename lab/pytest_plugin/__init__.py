@@ -1,7 +1,8 @@
 """The pytest plugin: `pytest --lg-env am62x.yaml` measures a board.
 
 Only options live here, since every pytest of an environment with boardlab loads this module. With `--lg-env` it brings
-in `lab.pytest_plugin.board`, which reaches the board through labgrid's own fixtures.
+in `lab.pytest_plugin.board`, which reaches the board through labgrid's own fixtures; and which does nothing where the
+environment has no BoardStrategy, unless a test asks for a fixture of ours.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "chapter(name): the chapter of the performance guide that this test measures")
     if config.option.lg_env is not None:
         board = importlib.import_module("lab.pytest_plugin.board")
         board.configure(config)
