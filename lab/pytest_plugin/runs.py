@@ -92,7 +92,7 @@ def summarise_run(terminalreporter: Any, config: pytest.Config, title: str, run_
     terminalreporter.write_line(f"report: lab report {run_id}{where}")
     terminalreporter.write_line(f"evidence: lab results show {run_id} --log{where}")
     if run.status != "completed":
-        terminalreporter.write_line(f"go on with: {guest.resume_command(config, run_id)}")
+        terminalreporter.write_line(plain(f"go on with: {guest.resume_command(config, run_id)}"))
 
 
 def record_samples(store: Store, run_id: int, record: Callable[[str, object], None]) -> None:
