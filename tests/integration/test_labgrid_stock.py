@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from coordinator import ALICE, client, running_coordinator
 from measuring_lab import Lab, running_lab
+from prometheus_server import until
 
 from lab import boards
 from lab.results import open_store
@@ -75,6 +77,11 @@ targets:
 {strategy}"""
 
 
+def runs(lab: Lab) -> int:
+    with open_store(lab.environ["LAB_DB"]) as store:
+        return len(store.runs())
+
+
 def test_labgrids_users_find_their_own_drivers_strategy_and_port(lab: Lab, tmp_path: Path) -> None:
     board = lab.bench.state.boards[0]
     host, _, tcp = board.tcp["main0"].partition(":")
@@ -105,3 +112,27 @@ def test_a_medium_chosen_by_pytest_is_the_whole_plan(lab: Lab) -> None:
         (run,) = store.runs()
     assert (run.plan["media"], run.status) == (["sd"], "completed")
     assert "go on with:" not in lab.log
+
+
+def test_a_place_that_somebody_takes_away_ends_the_run_and_leaves_the_board_alone(lab: Lab, tmp_path: Path) -> None:
+    with running_coordinator(tmp_path) as address:
+        client(address, "-p", BOARD, "create")
+        client(address, "-p", BOARD, "acquire")
+        text = (lab.bench.folder / BOARD / "env.yaml").read_text()
+        text = text.replace("    resources:\n", f"    resources:\n      - RemotePlace: {{name: {BOARD}}}\n", 1)
+        path = lab.bench.folder / BOARD / "place.yaml"
+        path.write_text(f"{text}options:\n  coordinator_address: '{address}'\n")
+        lab.environ |= ALICE
+        before = runs(lab)
+        process = lab.pytest("--lg-env", str(path), "--cycles", "50", "--medium", "sd")
+        until(lambda: (runs(lab) > before and lab.samples()) or process.poll() is not None, "a cycle was measured")
+        client(address, "-p", BOARD, "release", "-k", LG_USERNAME="bob")
+        assert process.wait(DEADLINE_S) == pytest.ExitCode.TESTS_FAILED, lab.log
+    with open_store(lab.environ["LAB_DB"]) as store:
+        run = store.runs()[0]
+        *_, last = store.attempts(run.id)
+    assert run.status == "failed"
+    assert (last.outcome, last.fault, last.transient) == ("place_lost", "lab", False)
+    assert "it was ci1/alice's, and is nobody's now" in last.message
+    assert lab.bench.status()["power"] == "on"  # of the last good cycle: it is another's to switch off
+    assert "Traceback" not in lab.log
