@@ -11,7 +11,7 @@ import importlib
 
 import pytest
 
-from lab.pytest_plugin.kinds import MEASURERS
+from lab.pytest_plugin.refusing import fail_if_refused, refuse
 
 DEFAULT_RETRIES = 2
 
@@ -63,9 +63,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    needs_board = [item for item in items if MEASURERS.keys() & set(getattr(item, "fixturenames", ()))]
-    if needs_board and config.option.lg_env is None:
-        raise pytest.UsageError(
-            f"{needs_board[0].nodeid} measures a board: say which with --lg-env, e.g. `pytest --lg-env virtual.yaml` "
-            "(boardlab's own tests: `pytest tests/unit`)"
+    if config.option.lg_env is None:
+        refuse(
+            config,
+            items,
+            ": say which with --lg-env, e.g. `pytest --lg-env virtual.yaml` (boardlab's own tests: `pytest tests/unit`)",
         )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    fail_if_refused(item)

@@ -24,7 +24,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.pytest_plugin import guest, resuming
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.hint import hint
-from lab.pytest_plugin.kinds import MEASURERS
+from lab.pytest_plugin.refusing import measures, refuse
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
     ITEMS_KEY,
@@ -104,7 +104,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A run that is resumed goes on with what it measures; the tests of other kinds of runs are left out."""
     if STRATEGY_KEY not in config.stash:
-        _refuse_measuring(config, items)
+        why = f", and the main target of {config.option.lg_env} has no {guest.STRATEGY}: add one to its drivers (envs/ has "
+        refuse(config, items, f"{why}examples), or leave this test out")
         return
     if config.option.resume is None:
         return
@@ -117,20 +118,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     session.config.stash[ITEMS_KEY] = session.items
-
-
-def _refuse_measuring(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if measures(item):
-            raise pytest.UsageError(
-                f"{item.nodeid} measures a board, and the main target of {config.option.lg_env} has no "
-                f"{guest.STRATEGY}: add one to its drivers (envs/ has examples), or leave this test out"
-            )
-
-
-def measures(item: pytest.Item) -> str:
-    """The kind of run that a test measures for; empty: it measures nothing."""
-    return next((kind for fixture, kind in MEASURERS.items() if fixture in getattr(item, "fixturenames", ())), "")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -90,13 +90,16 @@ def test_labgrids_users_are_left_alone(tmp_path: Path, env: str, tests: str) -> 
     assert not (tmp_path / "results.db").exists()
 
 
-def test_a_test_that_measures_says_what_the_environment_lacks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["", "xdist"])
+def test_a_test_that_measures_says_what_the_environment_lacks(tmp_path: Path, workers: tuple[str, ...]) -> None:
     (tmp_path / "env.yaml").write_text(STOCK + STRATEGY)
-    done = session(ROOT, tmp_path, f"--lg-env={tmp_path / 'env.yaml'}", "tests_perf/test_boot.py")
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "test_boot_time measures a board" in done.stderr
-    assert "has no BoardStrategy: add one" in done.stderr
-    assert "INTERNALERROR" not in done.stdout + done.stderr
+    words = (f"--lg-env={tmp_path / 'env.yaml'}", "tests_perf/test_boot.py", *workers)
+    done = session(ROOT, tmp_path, *words)
+    assert done.returncode == (pytest.ExitCode.TESTS_FAILED if workers else pytest.ExitCode.USAGE_ERROR)
+    said = done.stdout + done.stderr
+    assert "test_boot_time measures a board" in said
+    assert "has no BoardStrategy: add one" in said
+    assert "INTERNALERROR" not in said
 
 
 def test_low_power_is_selected_by_its_chapter(board_env: Path) -> None:
