@@ -29,6 +29,7 @@ from strategies.following import follow
 from strategies.login import identified, log_in
 from strategies.lowpower import LowPower
 from strategies.outage import power_asked
+from strategies.place import HeldPlaces
 from strategies.status import Status
 
 OFF_ATTEMPTS = 2
@@ -83,6 +84,7 @@ class BoardStrategy(Strategy):
         self.on_at = 0.0
         self._off_verified = False
         self.sleeping = LowPower(self)
+        self.places = HeldPlaces(self.target)
         self.medium = self.medium or next(iter(self.type.media))
         self.select_medium(self.medium)
         self.sleep: Callable[[float], None] = time.sleep
@@ -110,8 +112,9 @@ class BoardStrategy(Strategy):
         """Reach the console and the power switch, before anything is measured; the board is not touched.
 
         Raises:
-            LabError: one of them is missing or in use.
+            LabError: one of them is missing or in use, or the board's place is another's.
         """
+        self.places.check()
         self.activate(self.console, CONSOLE)
         self.activate(self.power.driver, POWER)
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -20,6 +20,7 @@ from lab.results import StoredSample, open_store
 
 ROOT = Path(__file__).parents[1]
 END_S = 30
+ENOUGH = 20  # numbers, of which some may be outside
 OUTSIDE = 0.05  # of what a busy host measured may be: a ± holds for most numbers, not for every one
 STALL_S = 0.05  # as far as a host that stands still puts one of them
 
@@ -95,16 +96,25 @@ def running_lab(folder: Path, *words: str) -> Iterator[Lab]:
     assert left == [], "something was left running"
 
 
-def assert_true(found: Iterable[tuple[float, float, float]]) -> None:
-    """Measured on a real clock: each value is within its ± of the truth, but for one in twenty that a busy host held up.
+Number = tuple[float, float, float]  # value, its ± and the truth, in seconds
 
-    At least one may be outside: what is wrong with all of them shows all the same.
+
+def assert_true(found: Iterable[Number], more: Callable[[], Iterable[Number]] | None = None) -> None:
+    """Measured on a real clock: every value is within its ± of the truth; of ENOUGH numbers one in twenty need not be.
+
+    A busy host holds up one now and then. Whether it was that, or something is wrong, a few numbers cannot tell.
 
     Args:
-        found: value, its ± and the truth of each number, in seconds.
+        more: measures more of them, where one of a few is outside.
     """
     numbers = list(found)
     assert numbers
-    outside = [(value, about, truth) for value, about, truth in numbers if abs(value - truth) > about]
-    assert len(outside) <= max(1, OUTSIDE * len(numbers)), outside
-    assert all(abs(value - truth) <= about + STALL_S for value, about, truth in outside), outside
+    while (out := _outside(numbers)) and len(numbers) < ENOUGH and more is not None:
+        numbers += more()
+    allowed = OUTSIDE * len(numbers) if len(numbers) >= ENOUGH else 0
+    assert len(out) <= allowed, out
+    assert all(abs(value - truth) <= about + STALL_S for value, about, truth in out), out
+
+
+def _outside(numbers: Iterable[Number]) -> list[Number]:
+    return [(value, about, truth) for value, about, truth in numbers if abs(value - truth) > about]

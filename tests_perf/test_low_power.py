@@ -7,7 +7,7 @@ import pytest
 from lab.pytest_plugin.cycles import CycleMeasurer
 
 
-@pytest.mark.chapter("Low Power Performance")
+@pytest.mark.chapter(name="Low Power Performance")
 def test_resume_latency(low_power_measurer: CycleMeasurer, sleep_mode: str) -> None:
     """Every planned cycle has its sample."""
     low_power_measurer.measure(sleep_mode)

@@ -29,6 +29,22 @@ class Coordinator:
 
     address: str
 
+    def holder(self, name: str) -> str:
+        """Who has acquired a place, as "host/user"; empty: nobody, or there is no such place.
+
+        Raises:
+            LabTransientError: it does not answer.
+        """
+        try:
+            with grpc.insecure_channel(self.address) as channel:
+                places = CoordinatorStub(channel).GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
+        except grpc.RpcError as error:
+            raise LabTransientError(
+                f"labgrid's coordinator at {self.address} does not answer ({_reason(error)})",
+                failure="coordinator_unreachable",
+            ) from error
+        return next((str(place.acquired) for place in places if place.name == name), "")
+
     def state(self) -> CoordinatorState:
         """Its places, reservations and exporters.
 

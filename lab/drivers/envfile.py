@@ -87,6 +87,23 @@ def problems(path: Path) -> Iterator[str]:
         yield str(error)
 
 
+def names(path: Path, cls: str) -> bool:
+    """Whether a target has a driver of that class. A file that cannot be understood has one where it says the word.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is no YAML.
+    """
+    data = _parse(path)
+    try:
+        return any(
+            item["cls"] == cls
+            for role, target in _targets(path, data)
+            for _, item in _items(path, f"targets.{role}.drivers", target.get("drivers") or {})
+        )
+    except ConfigurationError:
+        return cls in yamlfile.text_of(path)
+
+
 def arguments_of(path: Path, cls: str, room: str = "drivers") -> dict[str, Any]:
     """The arguments of the first driver (or, in the room "resources", resource) of that class; none where there is none.
 

@@ -20,6 +20,7 @@ from labgrid.strategy import Strategy
 from lab import boards
 from lab.drivers.bootmodedriver import BootModeDriver
 from lab.drivers.railsensors import RailSensors
+from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.errors import ConfigurationError
 from lab.power import from_env
 
@@ -52,7 +53,7 @@ def problems(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[s
     """What is wrong with a target, each with its place and its mend."""
     for entry in (*resources, *drivers):
         yield from _arguments(entry)
-    yield from _ports(resources)
+    yield from _ports(resources, drivers)
     yield from _twice((*resources, *drivers))
     yield from _rails(resources, drivers)
     if any(entry.cls.__name__ == _REMOTE for entry in resources):
@@ -87,7 +88,9 @@ def _arguments(entry: Entry) -> Iterator[str]:
                 yield f"{entry.place}: {attribute.name}: {error.args[0] if error.args else error}"
 
 
-def _ports(resources: Sequence[Entry]) -> Iterator[str]:
+def _ports(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[str]:
+    if not any(_measures(entry.cls) for entry in drivers):
+        return
     for entry in resources:
         if entry.cls.__name__ == _SLOW_RAW and entry.arguments.get("protocol") == "raw":
             yield (
@@ -95,6 +98,11 @@ def _ports(resources: Sequence[Entry]) -> Iterator[str]:
                 "and its bytes have no stamps; connect the adapter to this host, or use `protocol: rfc2217` for what is "
                 "not timed"
             )
+
+
+def _measures(cls: type) -> bool:
+    """Whether a driver times what comes from the port."""
+    return issubclass(cls, StampedConsoleDriver) or "BoardStrategy" in {base.__name__ for base in cls.__mro__}
 
 
 def _rails(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[str]:

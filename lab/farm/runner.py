@@ -158,7 +158,8 @@ class Runner:
     def _command(self, job: Job, suite: str) -> list[str]:
         # When this process is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
         words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-        words += ["--lg-env", job.env, *map(str, suites.files(self.place.tests, suite))]
+        # With `=`: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
+        words += [f"--lg-env={job.env}", *map(str, suites.files(self.place.tests, suite))]
         unfinished = self._unfinished(job)
         if unfinished is not None:
             self.say(f"going on with run {unfinished}")

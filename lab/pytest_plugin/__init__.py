@@ -1,7 +1,8 @@
 """The pytest plugin: `pytest --lg-env am62x.yaml` measures a board.
 
 Only options live here, since every pytest of an environment with boardlab loads this module. With `--lg-env` it brings
-in `lab.pytest_plugin.board`, which reaches the board through labgrid's own fixtures.
+in `lab.pytest_plugin.board`, which reaches the board through labgrid's own fixtures; and which does nothing where the
+environment has no BoardStrategy, unless a test asks for a fixture of ours.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import importlib
 
 import pytest
 
-from lab.pytest_plugin.kinds import MEASURERS
+from lab.pytest_plugin.refusing import fail_if_refused, refuse
 
 DEFAULT_RETRIES = 2
 
@@ -51,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "chapter(name): the chapter of the performance guide that this test measures")
     if config.option.lg_env is not None:
         board = importlib.import_module("lab.pytest_plugin.board")
         board.configure(config)
@@ -61,9 +63,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    needs_board = [item for item in items if MEASURERS.keys() & set(getattr(item, "fixturenames", ()))]
-    if needs_board and config.option.lg_env is None:
-        raise pytest.UsageError(
-            f"{needs_board[0].nodeid} measures a board: say which with --lg-env, e.g. `pytest --lg-env virtual.yaml` "
-            "(boardlab's own tests: `pytest tests/unit`)"
+    if config.option.lg_env is None:
+        refuse(
+            config,
+            items,
+            ": say which with --lg-env, e.g. `pytest --lg-env virtual.yaml` (boardlab's own tests: `pytest tests/unit`)",
         )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    fail_if_refused(item)

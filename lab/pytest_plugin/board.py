@@ -21,16 +21,18 @@ from lab.drivers import envfile
 from lab.drivers.guarded import ACTIVATE_LIMIT_S
 from lab.drivers.timelimit import within
 from lab.errors import BoardlabError, ConfigurationError
-from lab.pytest_plugin import resuming
+from lab.pytest_plugin import guest, resuming
 from lab.pytest_plugin.asking import asker
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.hint import hint
-from lab.pytest_plugin.kinds import MEASURERS
+from lab.pytest_plugin.refusing import measures, refuse
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
+    ITEMS_KEY,
     MEDIA_KEY,
     STORE_KEY,
     STRATEGY_KEY,
+    chosen,
     open_run,
     summarise_run,
     writer,
@@ -52,18 +54,15 @@ LONGEST_NUMBER: Final = 24
 
 
 def configure(config: pytest.Config) -> None:
-    """Find and check the environment and the options before labgrid loads them.
+    """Find the environment, and check one of ours, before labgrid loads it.
 
     Raises:
-        pytest.UsageError: one of them is wrong; the message says how to mend it.
+        pytest.UsageError: it is wrong; the message says how to mend it.
     """
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # a killed run ends like Ctrl-C: board off, run resumable
     try:
         path = envfile.find(config.option.lg_env, Path.cwd())
-        envfile.check(path)
-        _check_options(config)
+        if envfile.names(path, guest.STRATEGY):
+            envfile.check(path)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
     config.option.lg_env = str(path)
@@ -71,6 +70,17 @@ def configure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     env = session.config.stash[LABGRID_ENV_KEY]
+    if not guest.has_board(env):
+        return
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # a killed run ends like Ctrl-C: board off, run resumable
+    try:
+        guest.check_one_process(session.config)
+        _check_options(session.config)
+    except BoardlabError as error:
+        raise pytest.UsageError(plain_text(str(error))) from error
+    guest.choose_tests(session.config)
     try:
         target = within(ACTIVATE_LIMIT_S, env.get_target)  # a RemotePlace asks its coordinator
         strategy = target.get_strategy()
@@ -88,12 +98,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "boot_medium" in metafunc.fixturenames:
+    if "boot_medium" in metafunc.fixturenames and MEDIA_KEY in metafunc.config.stash:
         metafunc.parametrize("boot_medium", [*metafunc.config.stash[MEDIA_KEY]], scope="session")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A run that is resumed goes on with what it measures; the tests of other kinds of runs are left out."""
+    if STRATEGY_KEY not in config.stash:
+        why = f", and the main target of {config.option.lg_env} has no {guest.STRATEGY}: add one to its drivers (envs/ has "
+        refuse(config, items, f"{why}examples), or leave this test out")
+        return
     if config.option.resume is None:
         return
     kind = config.stash[STORE_KEY].run(config.option.resume).kind
@@ -103,16 +118,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in others]
 
 
-def measures(item: pytest.Item) -> str:
-    """The kind of run that a test measures for; empty: it measures nothing."""
-    return next((kind for fixture, kind in MEASURERS.items() if fixture in getattr(item, "fixturenames", ())), "")
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[ITEMS_KEY] = session.items
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Look for the lab before the first board is touched: a missing adapter is one message, not a failure per test."""
     config = session.config
-    if config.option.collectonly or not any(measures(item) for item in session.items):
+    if (
+        STRATEGY_KEY not in config.stash
+        or config.option.collectonly
+        or not any(measures(item) for item in session.items)
+    ):
         return
     try:
         config.stash[STRATEGY_KEY].check_lab()
@@ -128,7 +146,10 @@ def boot_measurer(
     yield from session_of(request.config, strategy, RUN_KEY, _begin, record_testsuite_property)
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
+    told_none = config.args_source is pytest.Config.ArgsSource.INVOCATION_DIR
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and told_none and STRATEGY_KEY in config.stash:
+        terminalreporter.write_line(guest.where_tests_are(config))
     measurer = config.stash.get(RUN_KEY, None)
     if measurer is not None:
         summarise_run(terminalreporter, config, "boot time", measurer.run.id)
@@ -136,7 +157,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     store, clock = config.stash[STORE_KEY], MonotonicRaw()
-    plan = {"cycles": config.option.cycles or DEFAULT_CYCLES, "media": config.stash[MEDIA_KEY]}
+    plan = {
+        "cycles": config.option.cycles or DEFAULT_CYCLES,
+        "media": chosen(config, "boot_measurer", "boot_medium", config.stash[MEDIA_KEY]),
+    }
     if config.option.init:
         plan["init"] = config.option.init
     run = open_run(config, strategy, "boot", plan)
@@ -149,14 +173,14 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
 def _media(config: pytest.Config, board_type: BoardType) -> list[str]:
     if config.option.resume is not None:
         return list(resuming.resumable(config, config.stash[STORE_KEY]).plan.get("media", []))
-    chosen = _chosen(config)
-    for name in chosen:
+    asked = _asked(config)
+    for name in asked:
         if name not in board_type.media:
             raise ConfigurationError(f"--medium {name}: {board_type.name} has {', '.join(board_type.media)}")
-    return chosen or list(board_type.media)
+    return asked or list(board_type.media)
 
 
-def _chosen(config: pytest.Config) -> list[str]:
+def _asked(config: pytest.Config) -> list[str]:
     names = [name for given in config.option.medium or [] for name in given.split(",")]
     return list(dict.fromkeys(names))
 

@@ -18,6 +18,7 @@ from lab.pytest_plugin.runs import (
     MEDIA_KEY,
     STORE_KEY,
     STRATEGY_KEY,
+    chosen,
     open_run,
     summarise_run,
     writer,
@@ -36,6 +37,8 @@ RUN_KEY = MeasurerKey()
 @pytest.hookimpl(trylast=True)  # the strategy and the store come first
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
+    if STRATEGY_KEY not in config.stash:
+        return
     try:
         config.stash[MODES_KEY] = _modes(config, config.stash[STRATEGY_KEY])
     except BoardlabError as error:
@@ -43,7 +46,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "sleep_mode" not in metafunc.fixturenames:
+    if "sleep_mode" not in metafunc.fixturenames or MODES_KEY not in metafunc.config.stash:
         return
     modes: list[Any] = [*metafunc.config.stash[MODES_KEY]]
     if not modes:
@@ -84,7 +87,7 @@ def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
     energy = {"energy": True} if config.option.energy else {}
     return energy | {
         "cycles": config.option.cycles or DEFAULT_CYCLES,
-        "modes": config.stash[MODES_KEY],
+        "modes": chosen(config, "low_power_measurer", "sleep_mode", config.stash[MODES_KEY]),
         "wake": config.option.wake or DEFAULT_WAKE,
         "sleep_s": config.option.sleep or (DEFAULT_SLEEP_S if strategy.rails is None else POWER_SLEEP_S),
         "medium": media[0] if media else strategy.medium,

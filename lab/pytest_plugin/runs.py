@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,8 +13,7 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.clock import MonotonicRaw
 from lab.errors import BoardlabError
-from lab.pytest_plugin import resuming
-from lab.redaction import redacted
+from lab.pytest_plugin import guest, resuming
 from lab.results import Run, Store
 from lab.results.format import summary_lines
 from lab.run.provenance import collect
@@ -24,6 +24,25 @@ DEFAULT_CYCLES = 20  # as the performance guide has it
 STRATEGY_KEY = pytest.StashKey[Any]()
 STORE_KEY = pytest.StashKey[Store]()
 MEDIA_KEY = pytest.StashKey[list[str]]()
+ITEMS_KEY = pytest.StashKey[list[pytest.Item]]()
+
+
+def chosen(config: pytest.Config, measurer: str, parameter: str, names: list[str]) -> list[str]:
+    """Those of `names` that the selected tests measure (`-k`, `-m`, a test's own name), in their order.
+
+    All of them, where a test chooses for itself what it measures.
+
+    Args:
+        measurer, parameter: the fixtures of the tests that measure, and that get one of the names each.
+    """
+    wanted: set[str] = set()
+    for item in config.stash[ITEMS_KEY]:
+        if measurer in getattr(item, "fixturenames", ()):
+            callspec = getattr(item, "callspec", None)
+            if callspec is None or parameter not in callspec.params:
+                return names
+            wanted.add(callspec.params[parameter])
+    return [name for name in names if name in wanted]
 
 
 def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, object]) -> Run:
@@ -68,12 +87,12 @@ def summarise_run(terminalreporter: Any, config: pytest.Config, title: str, run_
     except BoardlabError as error:
         terminalreporter.write_line(plain_text(f"error: {error}"), red=True)
         return
-    where = f" --db {redacted(config.option.lab_db)}" if config.option.lab_db else ""
+    database = guest.database_of(config)
+    where = f" --db {shlex.quote(database)}" if database else ""
     terminalreporter.write_line(f"report: lab report {run_id}{where}")
     terminalreporter.write_line(f"evidence: lab results show {run_id} --log{where}")
     if run.status != "completed":
-        where = f" --lab-db {redacted(config.option.lab_db)}" if config.option.lab_db else ""
-        terminalreporter.write_line(f"go on with: pytest --lg-env {config.option.lg_env} --resume {run_id}{where}")
+        terminalreporter.write_line(plain(f"go on with: {guest.resume_command(config, run_id)}"))
 
 
 def record_samples(store: Store, run_id: int, record: Callable[[str, object], None]) -> None:

@@ -33,7 +33,7 @@ _FIXTURE = "section_measurer"
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test with `section` measures every section of its chapter that fits the board."""
-    if "section" not in metafunc.fixturenames:
+    if not {"section", _FIXTURE} <= {*metafunc.fixturenames} or STRATEGY_KEY not in metafunc.config.stash:
         return
     marker = metafunc.definition.get_closest_marker("chapter")
     if marker is None or "name" not in marker.kwargs:

@@ -222,7 +222,7 @@ def _entry(run: Overview, attempt: Attempt, artifacts: ArtifactStore, names: Nam
         medium=names.of(attempt.params),
         value=numbers[0][1] if numbers else "",
         message=plain(attempt.message),
-        flags=_flags(frozenset().union(*(s.flags for s in attempt.samples))),
+        flags=_flags(frozenset().union(*(s.flags for s in attempt.samples)) - {Flag.SIMULATED}),
         numbers=numbers,
         log=log,
         problem=problem,
@@ -241,8 +241,8 @@ def _log(attempt: Attempt, artifacts: ArtifactStore) -> tuple[list[LogLine | Gap
 
 
 def _flags(flags: Iterable[str]) -> tuple[str, ...]:
-    """Flags for a reader; that a board is virtual stands at the top of the page already."""
-    return tuple(sorted(flag.replace("_", " ") for flag in flags if flag != Flag.SIMULATED))
+    """Flags for a reader."""
+    return tuple(sorted(flag.replace("_", " ") for flag in flags))
 
 
 def _flat(key: str, value: object) -> list[tuple[str, str]]:

@@ -45,7 +45,12 @@ def list_runs(
     with open_store(db, create=False) as store:
         runs = store.runs(limit)
         if as_json:
-            echo_json([documents.run_document(run) for run in runs])
+            echo_json(
+                [
+                    documents.listed_document(run, store.outcomes(run.id), _first_metric(store.measurements(run.id)))
+                    for run in runs
+                ]
+            )
             return
         if not runs:
             echo(f"no runs yet in {store.url}")
@@ -55,7 +60,7 @@ def list_runs(
             outcomes = store.outcomes(run.id)
             good, tried = outcomes.get(OK, 0), sum(outcomes.values())
             about = [f"{run.started_at:%Y-%m-%d %H:%M}", run.board_type, run.board, run.release, run.kind, run.status]
-            rows.append([str(run.id), *about, f"{good}/{tried}", _headline(store.measurements(run.id))])
+            rows.append([str(run.id), *about, f"{good}/{tried}", _headline(_first_metric(store.measurements(run.id)))])
     header = ["run", "begun (UTC)", "board type", "board", "release", "kind", "status", "good", "averages"]
     echo(*table(header, rows, "><<<<<<><"))
 
@@ -143,12 +148,17 @@ def recordings(
     echo(*map(str, written))
 
 
-def _headline(measurements: list[Measurement]) -> str:
-    """The averages of the run's first metric."""
+def _first_metric(measurements: list[Measurement]) -> list[Measurement]:
+    """Those of the run's first metric, which the list shows."""
     metric = next((m.metric for m in measurements if m.metric.name != BOOT_STAGE.name), None)
-    if metric is None:
+    return [m for m in measurements if m.metric == metric]
+
+
+def _headline(own: list[Measurement]) -> str:
+    """The averages of a metric."""
+    if not own:
         return "-"
-    own = [m for m in measurements if m.metric == metric]
+    metric = own[0].metric
     averages = [f"{label(m.params)} {summarise(m.samples).mean:.2f}".strip() for m in own[:_MOST_AVERAGES]]
     more = f" and {len(own) - len(averages)} more" if len(own) > len(averages) else ""
     return f"{metric.name} [{metric.unit}] {', '.join(averages)}{more}"

@@ -12,7 +12,7 @@ from attrs import asdict
 
 from lab.metrics import Measurement, summarise
 from lab.results.overview import Overview
-from lab.results.records import CONSOLE_LOG, Run
+from lab.results.records import CONSOLE_LOG, OK, Run
 
 FORMAT: Final = "boardlab-results"
 VERSION: Final = 1
@@ -25,6 +25,22 @@ _EVIDENCE: Final = ("log_sha256", "log_start", "log_end")
 def run_document(run: Run) -> dict[str, Any]:
     """A run without its attempts."""
     return asdict(run, value_serializer=_plain)
+
+
+def listed_document(run: Run, outcomes: Mapping[str, int], measurements: Sequence[Measurement]) -> dict[str, Any]:
+    """A run with what `lab results list` says of it: how many attempts were good, and the averages of its first metric.
+
+    Args:
+        outcomes: how many attempts ended in each.
+    """
+    averages = [{"params": dict(m.params), "mean": summarise(m.samples).mean} for m in measurements]
+    metric = measurements[0].metric if measurements else None
+    return {
+        **run_document(run),
+        "good": outcomes.get(OK, 0),
+        "tried": sum(outcomes.values()),
+        "averages": None if metric is None else {"metric": metric.name, "unit": metric.unit, "values": averages},
+    }
 
 
 def full_document(run: Overview) -> dict[str, Any]:

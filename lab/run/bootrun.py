@@ -138,7 +138,8 @@ class BootRun:
         def record(attempt: Attempt[Boot]) -> None:
             self.store.record_attempt(self.run.id, self._record(medium, attempt))
             if attempt.error is not None:
-                self.progress.bad(medium, attempt.cycle, cycles, attempt.number, attempt.error)
+                is_last = attempt.number > self.retries
+                self.progress.bad(medium, attempt.cycle, cycles, attempt.number, attempt.error, is_last=is_last)
             elif attempt.result is not None:
                 sample = next(s.sample for s in attempt.result.samples if s.metric in HEADLINES)
                 self.progress.good(medium, attempt.cycle, cycles, sample)

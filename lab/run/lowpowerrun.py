@@ -107,7 +107,8 @@ class LowPowerRun:
         def record(attempt: Attempt[Cycle]) -> None:
             self.store.record_attempt(self.run.id, self._record(plan, attempt))
             if attempt.error is not None:
-                self.progress.bad(mode, attempt.cycle, cycles, attempt.number, attempt.error)
+                is_last = attempt.number > self.retries
+                self.progress.bad(mode, attempt.cycle, cycles, attempt.number, attempt.error, is_last=is_last)
             elif attempt.result is not None:
                 first = attempt.result.samples[0].sample
                 in_s = Sample(first.value / 1e3, first.uncertainty / 1e3, first.cycle, first.flags)

@@ -43,9 +43,9 @@ class Progress:
             f"   elapsed {_clock(elapsed_s)}  ETA {_clock(eta_s)}"
         )
 
-    def bad(self, medium: str, cycle: int, cycles: int, number: int, error: BoardlabError) -> None:
-        """An attempt failed."""
-        what_next = "power-cycle and retry" if error.transient else "stop"
+    def bad(self, medium: str, cycle: int, cycles: int, number: int, error: BoardlabError, *, is_last: bool) -> None:
+        """An attempt failed; it is the last when no further one is allowed."""
+        what_next = "power-cycle and retry" if error.transient and not is_last else "stop"
         self.write(
             f"{medium:5} {cycle:3}/{cycles}  attempt {number} FAILED [{error.failure}, {error.fault}]: {error} -> {what_next}"
         )

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from coordinator import client, running, running_coordinator
 from prometheus_server import until
-from virtual_bench import wait_for_listener
 
 from exporters.farm.places import Places
 from exporters.farm.usb import RealUdev, Usb, UsbDevice
@@ -19,42 +15,11 @@ from lab.drivers.coordinator import Coordinator
 from lab.errors import LabTransientError
 from virtual.ports import free_port
 
-PROGRAMS = Path(sys.executable).parent
-DEADLINE_S = 60
-
-
-@contextlib.contextmanager
-def running(*words: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with (
-        (folder / f"{words[0]}.log").open("ab") as log,
-        subprocess.Popen([PROGRAMS / words[0], *words[1:]], cwd=folder, stdout=log, stderr=log) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(DEADLINE_S)
-
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[str]:
-    address = f"127.0.0.1:{free_port()}"
-    with running("labgrid-coordinator", "-l", address, folder=tmp_path):
-        wait_for_listener(address)
+    with running_coordinator(tmp_path) as address:
         yield address
-
-
-def client(address: str, *words: str) -> None:
-    environ = {**os.environ, "LG_COORDINATOR": address, "LG_USERNAME": "alice", "LG_HOSTNAME": "ci1"}
-    done = subprocess.run(
-        [PROGRAMS / "labgrid-client", *words],
-        env=environ,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def values(places: Places) -> dict[tuple[str, ...], float]:

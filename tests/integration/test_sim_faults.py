@@ -275,6 +275,7 @@ _LAB = (
     "| The console server, or the host, stands still. | a sample with a ± that covers it, or `stamps_uncertain` | lab | tried again |",
     "| Another session has the console still. | `console_busy` | lab | tried again |",
     "| The adapter is away when it is wanted, or comes and goes. | `port_missing`, `port_lost`, `port_stuck` | lab | the run stops; tried again where it went meanwhile |",
+    "| The labgrid place of the board is released, or taken by somebody else. | `place_lost` | lab | the run stops, and leaves the power alone |",
     "| pdudaemon is killed, or the power switch refuses connections. | `pdu_unreachable`, `pdu_refused` | lab | tried again |",
     "| The power switch hangs. | `pdu_timeout` | lab | tried again |",
     "| A strap relay refuses connections, hangs or answers with an error. | `strap_unreachable`, `strap_timeout`, `strap_refused`, `strap_failed` | lab | tried again |",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,6 +134,8 @@ class Reporter:
     stash: dict[Any, Any]
     option: Any
     lines: list[str] = field(factory=list)
+    args: tuple[str, ...] = ("tests_perf",)
+    invocation_params: Any = field(factory=lambda: SimpleNamespace(dir=Path("/")))
 
     def write_line(self, line: str, **_markup: bool) -> None:
         self.lines.append(line)
@@ -147,6 +150,7 @@ class Options:
 
     lab_db: str
     lg_env: str = "envs/virtual.yaml"
+    inifilename: str | None = None
 
 
 def test_pytest_s_closing_lines_say_how_to_go_on_without_it(tmp_path: Path) -> None:
@@ -157,7 +161,7 @@ def test_pytest_s_closing_lines_say_how_to_go_on_without_it(tmp_path: Path) -> N
         summarise_run(reporter, reporter, "boot time", run.id)
     text = "\n".join(reporter.lines)
     assert PASSWORD not in text
-    assert f"--resume {run.id} --lab-db postgresql://lab:***@127.0.0.1:1/results" in text
+    assert f"--resume {run.id} --lab-db 'postgresql://lab:***@127.0.0.1:1/results'" in text
 
 
 def test_a_job_s_pytest_gets_the_database_where_no_other_user_reads_it(tmp_path: Path) -> None:

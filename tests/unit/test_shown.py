@@ -7,6 +7,7 @@ import json
 import logging
 import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -173,6 +174,8 @@ class Terminal:
     stash: dict[Any, Store]
     option: Any
     lines: list[str] = field(factory=list)
+    args: tuple[str, ...] = ("tests_perf",)
+    invocation_params: Any = field(factory=lambda: SimpleNamespace(dir=Path("/")))
 
     def getplugin(self, name: str) -> Terminal | None:
         return self if name == "terminalreporter" else None
@@ -198,6 +201,7 @@ class Options:
 
     lab_db: str | None
     lg_env: str = "envs/virtual.yaml"
+    inifilename: str | None = None
 
 
 def test_the_lines_in_pytest_s_terminal_are_harmless(evil: Evil) -> None:

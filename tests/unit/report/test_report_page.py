@@ -134,7 +134,7 @@ def test_the_boot_table_has_the_guides_cells_and_their_statistics(report: Report
         assert row[1] == f"{fmean(values):.2f} (min {min(values):.2f}, max {max(values):.2f})"
         assert row[2] == "20/20"
         assert float(row[4]) == pytest.approx(sorted(values)[9:11][0], abs=0.02)
-    assert [row[-1] for row in rows] == ["medium unverified", "none", "medium unverified"]
+    assert [row[-1] for row in rows] == ["medium unverified, simulated", "simulated", "medium unverified, simulated"]
 
 
 def test_each_cell_leads_to_its_cycles_and_each_cycle_to_its_log(report: Report) -> None:

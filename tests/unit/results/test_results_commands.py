@@ -90,6 +90,16 @@ def test_list_as_json_has_the_runs_with_plan_and_provenance(recorded: Recorded) 
     assert run["started_at"] == recorded.run.started_at.isoformat()
 
 
+def test_list_as_json_has_what_the_table_has(recorded: Recorded) -> None:
+    (run,) = json.loads(recorded.ask("list", "--json").out)
+    line = recorded.ask("list").out.splitlines()[1]
+    assert f" {run['good']}/{run['tried']} " in line
+    assert (run["averages"]["metric"], run["averages"]["unit"]) == ("boot.time", "s")
+    means = {value["params"]["medium"]: value["mean"] for value in run["averages"]["values"]}
+    assert means == {medium: pytest.approx(fmean(boot_times(recorded.database, medium))) for medium in means}
+    assert all(f"{medium} {mean:.2f}" in line for medium, mean in means.items())
+
+
 def test_show_has_the_guides_cell_and_what_stands_beside_it(recorded: Recorded) -> None:
     out = recorded.ask("show", "1").out
     values = boot_times(recorded.database, "sd")

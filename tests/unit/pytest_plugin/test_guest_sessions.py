@@ -1,0 +1,130 @@
+"""pytest with the plugin installed, as labgrid's users run it: their environments, their tests, their folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DEADLINE_S = 60
+
+# Never opened: no test of these transitions.
+STOCK = """
+targets:
+  main:
+    resources:
+      NetworkSerialPort: {host: 127.0.0.1, port: 9, protocol: raw, speed: 115200}
+    drivers:
+      - ManualPowerDriver: {name: board}
+      - SerialDriver: {}
+      - UBootDriver: {prompt: '=> '}
+      - ShellDriver: {prompt: '# ', login_prompt: 'login: ', username: root}
+"""
+STRATEGY = "      - UBootStrategy: {}\n"
+
+# In the shape of labgrid's own examples.
+EXAMPLE = """
+import pytest
+
+@pytest.fixture(scope="session")
+def driver(target):
+    return target.get_driver("SerialDriver", activate=False)
+
+@pytest.fixture(params=["one"])
+def section(request):
+    return request.param
+
+def test_target(target, driver):
+    assert target.get_driver("ShellDriver", activate=False)
+    assert driver.port.protocol == "raw"
+
+def test_own_fixture_of_that_name(section):
+    assert section == "one"
+
+@pytest.mark.chapter(name="ours")
+def test_that_needs_no_board():
+    pass
+"""
+WITH_STRATEGY = """
+def test_strategy(strategy):
+    assert type(strategy).__name__ == "UBootStrategy"
+    assert strategy.status.name == "unknown"
+"""
+
+
+def session(folder: Path, results: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """pytest in a folder, with its results in another one."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+        cwd=folder,
+        env={**os.environ, "LAB_DB": str(results / "results.db")},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
+@pytest.fixture
+def board_env(tmp_path: Path) -> Path:
+    """A board's environment outside of the checkout; nobody is there."""
+    return Path(shutil.copy(ROOT / "envs" / "sim-am62x.yaml", tmp_path / "board.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("env", "tests"),
+    [(STOCK, EXAMPLE), (STOCK + STRATEGY, EXAMPLE + WITH_STRATEGY)],
+    ids=["no_strategy", "stock_strategy"],
+)
+def test_labgrids_users_are_left_alone(tmp_path: Path, env: str, tests: str) -> None:
+    (tmp_path / "env.yaml").write_text(env)
+    (tmp_path / "test_example.py").write_text(tests)
+    done = session(tmp_path, tmp_path, "--lg-env", "env.yaml", "--strict-markers", "-W", "error")
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+    assert f"{tests.count('def test_')} passed" in done.stdout
+    assert not (tmp_path / "results.db").exists()
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["", "xdist"])
+def test_a_test_that_measures_says_what_the_environment_lacks(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    (tmp_path / "env.yaml").write_text(STOCK + STRATEGY)
+    words = (f"--lg-env={tmp_path / 'env.yaml'}", "tests_perf/test_boot.py", *workers)
+    done = session(ROOT, tmp_path, *words)
+    assert done.returncode == (pytest.ExitCode.TESTS_FAILED if workers else pytest.ExitCode.USAGE_ERROR)
+    said = done.stdout + done.stderr
+    assert "test_boot_time measures a board" in said
+    assert "has no BoardStrategy: add one" in said
+    assert "INTERNALERROR" not in said
+
+
+def test_low_power_is_selected_by_its_chapter(board_env: Path) -> None:
+    chapter = 'chapter(name="Low Power Performance")'
+    done = session(ROOT, board_env.parent, f"--lg-env={board_env}", "-m", chapter, "--collect-only", "-q")
+    found = {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
+    assert found == {"tests_perf/test_low_power.py::test_resume_latency"}
+
+
+def test_an_environment_elsewhere_never_collects_tests_that_measure_nothing(board_env: Path) -> None:
+    done = session(ROOT, board_env.parent, "--lg-env", str(board_env), "--collect-only", "-q")
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+    found = {Path(line.partition("::")[0]).name for line in done.stdout.splitlines() if "::" in line}
+    assert found == {path.name for path in (ROOT / "tests_perf").glob("test_*.py")}
+
+
+def test_where_there_are_no_tests_it_is_said_how_to_name_them(tmp_path: Path, board_env: Path) -> None:
+    (tmp_path / "own").mkdir()
+    done = session(tmp_path / "own", tmp_path, "--lg-env", str(board_env))
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert f"pytest --lg-env={board_env} {ROOT / 'tests_perf'}" in done.stdout
+
+
+def test_workers_are_refused_for_a_board(board_env: Path) -> None:
+    done = session(ROOT, board_env.parent, f"--lg-env={board_env}", "-n", "2", "tests_perf/test_boot.py")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout + done.stderr
+    assert "leave -n out, or say -n 0" in done.stderr
+    assert "INTERNALERROR" not in done.stdout + done.stderr
