@@ -97,6 +97,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         raise pytest.UsageError(plain_text(str(error))) from error
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The board is off and all is stored: who is killed from here on, while pytest sums up, just ends."""
+    if STRATEGY_KEY in session.config.stash:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "boot_medium" in metafunc.fixturenames and MEDIA_KEY in metafunc.config.stash:
         metafunc.parametrize("boot_medium", [*metafunc.config.stash[MEDIA_KEY]], scope="session")

@@ -278,7 +278,7 @@ _LAB = (
     "| The labgrid place of the board is released, or taken by somebody else. | `place_lost` | lab | the run stops, and leaves the power alone |",
     "| pdudaemon is killed, or the power switch refuses connections. | `pdu_unreachable`, `pdu_refused` | lab | tried again |",
     "| The power switch hangs. | `pdu_timeout` | lab | tried again |",
-    "| A strap relay refuses connections, hangs or answers with an error. | `strap_unreachable`, `strap_timeout`, `strap_refused`, `strap_failed` | lab | tried again |",
+    "| A strap relay refuses connections, hangs or answers with an error. | `strap_unreachable`, `strap_timeout`, `strap_refused`, `strap_failed`, `strap_mismatch` | lab | tried again |",
     "| Somebody else switches the board off. | `power_lost` where somebody knows it: the power switch, the rails, or another program of this host that did it; else `silent`, `hang_uboot`, `hang_kernel`, whose message names power | lab; else board | tried again |",
     "| The power switch obeys late, when nobody waits for it any more. | `power_off_ineffective`, or the boot is cut short: `silent`, `hang_uboot`, `hang_kernel`, `reset` | lab or board | as of that class |",
     "| The disk of the recordings is full. | a sample: it was measured from what the server passes on |  | – |",
