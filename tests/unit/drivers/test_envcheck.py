@@ -68,6 +68,14 @@ def test_a_raw_network_port_is_too_slow_for_a_console(tmp_path: Path) -> None:
     )
 
 
+def test_a_raw_network_port_of_labgrids_own_drivers_is_not_ours_to_refuse(tmp_path: Path) -> None:
+    text = "targets:\n  main:\n    resources:\n      NetworkSerialPort: {host: h, port: 1, protocol: raw}\n"
+    text += (
+        "    drivers:\n      - SerialDriver: {}\n      - ShellDriver: {prompt: p, login_prompt: l, username: root}\n"
+    )
+    assert problems(tmp_path, "targets:", "targets:", text) == []
+
+
 def test_a_driver_that_comes_too_late_is_said_to_move_up(tmp_path: Path) -> None:
     shell = AM62.replace(CONSOLE, "", 1).replace("      - BoardStrategy:", CONSOLE + "      - BoardStrategy:", 1)
     found = problems(tmp_path, "targets:", "targets:", shell)
