@@ -89,7 +89,7 @@ class ConsoleClient:
     def open(
         self,
         device: Path | str,
-        speed_bd: int = 115200,
+        speed_bd: int | None = None,
         adapter_latency_ns: int | None = None,
         fifo_bytes: int | None = None,
         name: str | None = None,
@@ -97,12 +97,14 @@ class ConsoleClient:
         """Have the server open a port, or find it open; it reads the port from then on, until `close_port`.
 
         Args:
+            speed_bd: None: as the port is open, and 115200 where it is not.
             adapter_latency_ns, fifo_bytes: where they are known better than the driver tells.
             name: of the port and its recording; None: made from the device's path. A port that is open has its name.
 
         Raises:
             LabStableError: the port is missing, in use, or not permitted.
-            ConfigurationError: not a serial port, or somebody reads it with other settings.
+            LabTransientError: somebody writes to it, with other settings of his own.
+            ConfigurationError: not a serial port, or the name is another port's.
         """
         path = Path(device).absolute()
         path = path.parent.resolve() / path.name  # the link itself stays: it leads to the adapter when that comes back

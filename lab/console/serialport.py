@@ -79,6 +79,20 @@ def speed_of(device: Path, speed_bd: int) -> int:
     return int(speed)
 
 
+def set_speed(fd: int, device: Path, speed_bd: int) -> None:
+    """Change the speed of an open port; what has come is kept.
+
+    Raises:
+        ConfigurationError: termios(3) has no such speed.
+        LabStableError: the driver refuses.
+    """
+    speed = speed_of(device, speed_bd)
+    try:
+        _set_raw(fd, speed)
+    except (OSError, termios.error) as error:
+        raise _refused(device, OSError(*error.args)) from error
+
+
 def close_port(fd: int) -> None:
     """Give the port back. A port that is gone already is no error."""
     with contextlib.suppress(OSError):
