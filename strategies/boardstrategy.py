@@ -16,6 +16,7 @@ from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.identity import BoardIdentity
 from lab.benchmarks.lowpower.modes import Plan
 from lab.boards import BoardType
+from lab.console.blame import fairly
 from lab.console.model import LineTiming
 from lab.drivers import guarded
 from lab.drivers.guarded import CONSOLE, POWER, SHELL, STRAP, UBOOT, Kind
@@ -124,20 +125,24 @@ class BoardStrategy(Strategy):
         if status is self.status:
             return
         try:
-            if status is Status.off:
-                self.off()
-            elif status is Status.bootloader:
-                self.off()
-                self._power_on()
-                self.interrupt()
-            elif status is Status.linux:
-                self._linux()
-            else:
-                self._asleep(status.name)
+            with fairly(self.console):
+                self._bring(status)
         except BaseException:
             self.status = Status.unknown
             raise
         self.status = status
+
+    def _bring(self, status: Status) -> None:
+        if status is Status.off:
+            self.off()
+        elif status is Status.bootloader:
+            self.off()
+            self._power_on()
+            self.interrupt()
+        elif status is Status.linux:
+            self._linux()
+        else:
+            self._asleep(status.name)
 
     @step(args=["status"])
     def force(self, status: Status | str) -> None:
@@ -201,7 +206,8 @@ class BoardStrategy(Strategy):
         if init:
             otherinit.give(self, init)
         watch = BootWatch(self.type, self.medium, edge)
-        follow(self, watch, taken=0)
+        with fairly(self.console):
+            follow(self, watch, taken=0)
         return watch
 
     def timing(self) -> LineTiming:

@@ -15,9 +15,10 @@ from typing import Self
 
 import cattrs
 
-from lab.console.holders import holders
+from lab.console.holders import holders, shared
 from lab.console.model import Chunk, Event, Gap, Kind
 from lab.console.runtime import check_owner
+from lab.console.serialport import is_tty
 from lab.console.status import PortInfo, ServerStatus
 from lab.console.wire import (
     CREDENTIALS,
@@ -41,6 +42,9 @@ class ConsoleClient:
 
     One connection reads one port; any number of connections may read the same one. Use it as a context manager, or
     call `close`. All methods raise LabTransientError when the server is gone or does not answer in time.
+
+    Attributes:
+        server_pid: process id of the server.
     """
 
     def __init__(self, socket_path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
@@ -55,6 +59,7 @@ class ConsoleClient:
             check_owner(socket_path.parent)
         self._path = socket_path
         self._timeout_s = timeout_s
+        self.server_pid = 0
         self._deframer = Deframer()
         self._events: deque[Event] = deque()
         self._answers: deque[Message] = deque()
@@ -103,11 +108,13 @@ class ConsoleClient:
 
         Raises:
             LabStableError: the port is missing, in use, or not permitted.
-            LabTransientError: somebody writes to it, with other settings of his own.
+            LabTransientError: somebody else reads it, past the server; or writes to it, with other settings of his own.
             ConfigurationError: not a serial port, or the name is another port's.
         """
         path = Path(device).absolute()
         path = path.parent.resolve() / path.name  # the link itself stays: it leads to the adapter when that comes back
+        if is_tty(path) and (error := shared(path, {self.server_pid})) is not None:
+            raise error
         fields = {
             "device": str(path),
             "speed_bd": speed_bd,
@@ -120,7 +127,7 @@ class ConsoleClient:
         except LabStableError as error:
             if error.failure != "port_in_use":
                 raise
-            who = ", ".join(holders(path)) or "one that this user cannot see"
+            who = ", ".join(map(str, holders(path, {self.server_pid}))) or "one that this user cannot see"
             raise LabStableError(f"{error}: {who}; end it and try again", failure=error.failure) from error
         return cattrs.structure(answer, PortInfo)
 
@@ -202,6 +209,7 @@ class ConsoleClient:
         """The folder was checked by its name; this is who really listens."""
         credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
         pid, uid, _ = CREDENTIALS.unpack(credentials)
+        self.server_pid = pid
         if uid != os.getuid():
             raise ConfigurationError(
                 f"{self._path}: pid {pid} of user {uid} listens there, and you are {os.getuid()}; "

@@ -109,6 +109,11 @@ def is_pty(device: Path) -> bool:
         return False
 
 
+def is_tty(device: Path) -> bool:
+    """Whether this is a terminal of any kind, e.g. a serial port."""
+    return is_pty(device) or (SYSFS_TTY / device.resolve().name).exists()
+
+
 def line_errors(fd: int) -> dict[str, int] | None:
     """The driver's counters of lost and damaged characters (TIOCGICOUNT); None where it has none."""
     try:

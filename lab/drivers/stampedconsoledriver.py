@@ -12,11 +12,13 @@ from labgrid.factory import target_factory
 from labgrid.protocol import ConsoleProtocol
 from pexpect import TIMEOUT
 
+from lab.console.blame import blamed
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Event, Gap, Kind
+from lab.console.runtime import runtime_dir, server_pid
 from lab.console.spawn import ensure_server
 from lab.console.status import PortInfo, PortStatus
-from lab.errors import ConfigurationError, LabTransientError
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 
 RETURN_S = 3.0  # how long an adapter that went away is waited for: a USB device is found again within a second or two
 
@@ -116,6 +118,11 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         """What came so far is nobody's answer; `capture` keeps it."""
         self._unread = b""
         self._expect.buffer = b""
+
+    def blamed(self, error: BoardlabError) -> BoardlabError:
+        """What a failure is, seen by who else reads the port now: `console_shared`, or what it was."""
+        folder = Path(self.runtime) if self.runtime else runtime_dir()
+        return blamed(error, Path(self.port.port), {server_pid(folder)}) if self.port.port else error
 
     def captured(self) -> bytes:
         """The bytes of `capture`."""
