@@ -82,6 +82,7 @@ class BoardStrategy(Strategy):
         self.sleeping = LowPower(self)
         self.medium = self.medium or next(iter(self.type.media))
         self.select_medium(self.medium)
+        self.console.board = self.board
         self.sleep: Callable[[float], None] = time.sleep
 
     def select_medium(self, medium: str) -> None:

@@ -13,13 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import cattrs
-
 from lab.console.holders import holders, shared
 from lab.console.model import Chunk, Event, Gap, Kind
 from lab.console.runtime import check_owner
 from lab.console.serialport import is_tty
-from lab.console.status import PortInfo, ServerStatus
+from lab.console.status import PortInfo, ServerStatus, port_info, server_status
 from lab.console.wire import (
     CREDENTIALS,
     PROTOCOL,
@@ -98,6 +96,7 @@ class ConsoleClient:
         adapter_latency_ns: int | None = None,
         fifo_bytes: int | None = None,
         name: str | None = None,
+        board: str | None = None,
     ) -> PortInfo:
         """Have the server open a port, or find it open; it reads the port from then on, until `close_port`.
 
@@ -105,6 +104,7 @@ class ConsoleClient:
             speed_bd: None: as the port is open, and 115200 where it is not.
             adapter_latency_ns, fifo_bytes: where they are known better than the driver tells.
             name: of the port and its recording; None: made from the device's path. A port that is open has its name.
+            board: name of the board that hangs on it, for those who look for the board.
 
         Raises:
             LabStableError: the port is missing, in use, or not permitted.
@@ -121,6 +121,7 @@ class ConsoleClient:
             "adapter_latency_ns": adapter_latency_ns,
             "fifo_bytes": fifo_bytes,
             "name": name,
+            "board": board,
         }
         try:
             answer = self._ask("open", fields)
@@ -129,7 +130,7 @@ class ConsoleClient:
                 raise
             who = ", ".join(map(str, holders(path, {self.server_pid}))) or "one that this user cannot see"
             raise LabStableError(f"{error}: {who}; end it and try again", failure=error.failure) from error
-        return cattrs.structure(answer, PortInfo)
+        return port_info(answer)
 
     def attach(self, name: str, write: bool = False) -> PortInfo:
         """Read the port from now on; with `write`, be the one who may write to it.
@@ -138,7 +139,7 @@ class ConsoleClient:
             LabStableError: no such port is open.
             LabTransientError: somebody else may write; the message says who, and since when.
         """
-        return cattrs.structure(self._ask("attach", {"name": name, "write": write}), PortInfo)
+        return port_info(self._ask("attach", {"name": name, "write": write}))
 
     def read(self, timeout_s: float) -> Chunk | None:
         """The next bytes of the port; None when none came in time.
@@ -191,7 +192,7 @@ class ConsoleClient:
 
     def status(self) -> ServerStatus:
         """How the server and its ports are."""
-        return cattrs.structure(self._ask("status", {}), ServerStatus)
+        return server_status(self._ask("status", {}))
 
     def stop(self) -> None:
         """End the server."""

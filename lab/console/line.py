@@ -29,6 +29,7 @@ class PortRequest:
     speed_bd: int | None = None
     adapter_latency_ns: int | None = None
     fifo_bytes: int | None = None
+    board: str = ""
 
     def __str__(self) -> str:
         """For messages."""

@@ -39,6 +39,7 @@ class Port:
     Attributes:
         line: its device.
         writer: the connection that may write.
+        board: name of the board that hangs on it, where somebody said so.
     """
 
     def __init__(self, line: Line, meta: RecordingMeta, shelf: Shelf, clock: Clock, courier: Courier) -> None:
@@ -49,6 +50,7 @@ class Port:
         """
         self.line = line
         self.meta = meta
+        self.board = ""
         self.writer: Connection | None = None
         self._writer_since = ""
         self._readers: list[Connection] = []
@@ -155,6 +157,7 @@ class Port:
             line_errors=self.line.errors(),
             lateness_max_ns=tally.lateness_max_ns,
             recording_broken=self._recording.broken,
+            board=self.board,
         )
 
     def close(self) -> None:

@@ -64,7 +64,8 @@ class Ports:
         speed_of(request.device, request.opening_speed_bd)  # before anything is changed for it
         port = self._same(request)
         if port is None:
-            return self._open(request)
+            port = self._open(request)
+        port.board = request.board or port.board
         if not request.fits(port.meta):
             port.change(request.changed(port.meta))
         if port.line.fd < 0 and not self._reopen(port):

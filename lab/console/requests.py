@@ -59,6 +59,7 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
         "adapter_latency_ns": _or_nothing(_number(0, _MAX_LATENCY_NS)),
         "fifo_bytes": _or_nothing(_number(1, _MAX_FIFO_BYTES)),
         "name": _or_nothing(_NAME),
+        "board": _or_nothing(_NAME),
     },
     "attach": {"name": _NAME, "write": _truth},
     "close": {"name": _NAME},

@@ -39,6 +39,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     Attributes:
         capture: what came since `start_capture`: a chunk per read(2) of the server, and what disturbed the reading.
         info: the port as the server opened it.
+        board: name of the board that hangs on it, if its strategy has said it; `lab console` finds the port by it.
     """
 
     bindings = {"port": {"SerialPort"}}
@@ -59,6 +60,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self._overruns_before: int = 0
         self.capture: list[Event] = []
         self.info: PortInfo | None = None
+        self.board: str | None = None
 
     def on_activate(self) -> None:
         if not self.port.port:
@@ -79,7 +81,9 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         client = ConsoleClient(ensure_server(Path(self.runtime) if self.runtime else None))
         try:
             latency_ns = None if self.adapter_latency_ms is None else round(self.adapter_latency_ms * 1e6)
-            self.info = client.open(self.port.port, speed_bd=self.port.speed, adapter_latency_ns=latency_ns)
+            self.info = client.open(
+                self.port.port, speed_bd=self.port.speed, adapter_latency_ns=latency_ns, board=self.board
+            )
             client.attach(self.info.name, write=True)
         except BaseException:
             client.close()

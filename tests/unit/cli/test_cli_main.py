@@ -84,6 +84,28 @@ def test_help_names_every_room_and_loads_none() -> None:
         assert f" {room.name} " in answer.stdout
 
 
+def test_a_terminal_on_a_port_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from lab.cli import main\n"
+        f"assert main(['console', 'attach', 'nowhere', '--runtime', {str(tmp_path)!r}]) == 1\n"
+        "heavy = {'sqlalchemy', 'numpy', 'cattrs', 'rich', 'lab.boards', 'lab.run', 'lab.console.loop', 'importlib.metadata'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    answer = python(program)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stderr.startswith("error: no console server answers")
+
+
+def test_commands_of_other_modules_are_listed_and_there() -> None:
+    (console,) = [room for room in ROOMS if room.name == "console"]
+    listed = python("from lab.cli import main; main(['console', '--help'])").stdout
+    for command in console.more:
+        names = {each.name or each.callback.__name__ for each in importlib.import_module(command.module).app.registered_commands}
+        assert command.name in names
+        assert f" {command.name} " in listed
+
+
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
 def test_every_room_has_commands(room: Room) -> None:
     app = importlib.import_module(room.module).app
