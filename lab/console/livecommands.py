@@ -11,7 +11,7 @@ import typer
 
 from lab.console.livetext import LiveText
 from lab.console.lookup import attached, last_lines
-from lab.console.terminal import Ending, Terminal
+from lab.console.terminal import LINGER_S, TIMEOUT_S, Ending, Terminal
 from lab.errors import ConfigurationError
 from lab.shown import echo, echo_text
 
@@ -72,10 +72,10 @@ def attach(
     ] = None,
     timeout: Annotated[
         float, typer.Option(min=0.0, metavar="S", help="With --until: wait so long after the last that was typed.")
-    ] = Ending.timeout_s,
+    ] = TIMEOUT_S,
     linger: Annotated[
         float, typer.Option(min=0.0, metavar="S", help="After the end of the input: stay until so long nothing came.")
-    ] = Ending.linger_s,
+    ] = LINGER_S,
     runtime: Runtime = None,
 ) -> None:
     """Open a terminal on a port, through the server: it goes on recording, and tests can follow. Ctrl-] ends it.

@@ -19,6 +19,8 @@ from lab.console.model import Chunk, Gap, Kind
 from lab.errors import LabTransientError
 
 LEAVE = b"\x1d"  # Ctrl-], telnet's escape character
+TIMEOUT_S = 30.0  # a command at a prompt, as labgrid's drivers have it
+LINGER_S = 1.0  # longer than a prompt takes to answer, and short for a person who waits
 SEARCHED_BYTES = 65536  # of what came last, in which `until` is looked for
 _BLOCK = 4096
 
@@ -34,8 +36,8 @@ class Ending:
     """
 
     until: re.Pattern[bytes] | None = None
-    timeout_s: float = 30.0
-    linger_s: float = 1.0
+    timeout_s: float = TIMEOUT_S
+    linger_s: float = LINGER_S
 
 
 @define

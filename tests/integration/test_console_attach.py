@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import subprocess
 import sys
 import tty
@@ -18,6 +19,7 @@ LAB = Path(sys.executable).with_name("lab")
 def read_until(descriptor: int, text: bytes) -> bytes:
     seen = b""
     while text not in seen:
+        assert select.select([descriptor], [], [], 30)[0], f"only {seen!r} came"
         seen += os.read(descriptor, 1024)
     return seen
 
