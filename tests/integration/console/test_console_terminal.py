@@ -151,7 +151,7 @@ def test_a_port_is_found_by_its_path_its_name_and_its_board(bench: Bench) -> Non
         client, found = attached("sim-1", bench.runtime, speed_bd=115200)
         with client:
             assert found.meta.speed_bd == 115200
-    with pytest.raises(LabStableError, match="no port 'sim-2' is open, .* there are: sim-1, uart0") as caught:
+    with pytest.raises(LabStableError, match=r"no port 'sim-2' is open, .* there are: sim-1, uart0") as caught:
         attached("sim-2", bench.runtime)
     assert caught.value.failure == "port_unknown"
 
