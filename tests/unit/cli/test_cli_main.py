@@ -99,14 +99,13 @@ def test_a_terminal_on_a_port_loads_nothing_that_it_does_not_need(tmp_path: Path
 
 def test_commands_of_other_modules_are_listed_and_there() -> None:
     (console,) = [room for room in ROOMS if room.name == "console"]
+    apps = [importlib.import_module(module).app for module in {each.module for each in console.more}]
+    there = {each.name or each.callback.__name__ for app in apps for each in app.registered_commands}
+    assert {each.name for each in console.more} == there
     listed = python("from lab.cli import main; main(['console', '--help'])").stdout
-    for command in console.more:
-        names = {
-            each.name or each.callback.__name__
-            for each in importlib.import_module(command.module).app.registered_commands
-        }
-        assert command.name in names
-        assert f" {command.name} " in listed
+    assert all(f" {name} " in listed for name in there)
+    one = python("from lab.cli import main; main(['console', 'replay', '--help'])").stdout
+    assert "Usage: lab console replay " in one
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
