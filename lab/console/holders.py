@@ -53,7 +53,7 @@ def holders(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> list
         ours: process ids of console servers.
     """
     target = device.resolve()
-    names = {os.fspath(device), os.fspath(target)}
+    names = {os.fspath(device), os.fspath(target), *([target.name] if target.name.startswith("tty") else [])}
     found = []
     for entry in proc.iterdir():
         if not entry.name.isdigit() or int(entry.name) in {os.getpid(), *ours}:

@@ -92,16 +92,24 @@ def test_a_process_whose_files_are_hidden_is_known_by_its_command_line(
 ) -> None:
     for pid, line in ((24, f"picocom\0-b\0115200\0{adapter.link}\0"), (25, "picocom\0/dev/ttyUSB7\0")):
         (process(pid, {}, comm="picocom") / "cmdline").write_text(line)
-    listed = Path.iterdir
-
-    def hidden(folder: Path) -> Iterator[Path]:
-        if folder.name == "fd":
-            raise PermissionError(folder)
-        return listed(folder)
-
-    monkeypatch.setattr(Path, "iterdir", hidden)
+    monkeypatch.setattr("lab.console.holders._descriptors", hidden)
     (found,) = holders(adapter.link, proc=tmp_path / "proc")
     assert str(found) == f"pid 24 (picocom, user {USER}, by its command line)"
+
+
+def test_a_getty_names_the_port_without_its_folder(
+    process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = tmp_path / "ttyUSB0"
+    port.touch()
+    entry = process(26, {}, comm="agetty")
+    (entry / "cmdline").write_text("/sbin/agetty\0--keep-baud\0ttyUSB0\0vt220\0")
+    monkeypatch.setattr("lab.console.holders._descriptors", hidden)
+    assert [holder.program for holder in holders(port, proc=tmp_path / "proc")] == ["agetty"]
+
+
+def hidden(entry: Path) -> Iterator[tuple[Path, str]]:
+    raise PermissionError(entry)
 
 
 HOLD = "import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY); print('held', flush=True); input()"
