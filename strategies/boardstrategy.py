@@ -17,6 +17,7 @@ from lab.benchmarks.identity import BoardIdentity
 from lab.benchmarks.lowpower.modes import Plan
 from lab.boards import BoardType
 from lab.clock import utc_now
+from lab.console.blame import fairly
 from lab.console.model import LineTiming
 from lab.drivers import guarded
 from lab.drivers.guarded import CONSOLE, POWER, SHELL, STRAP, UBOOT, Kind
@@ -25,7 +26,7 @@ from lab.drivers.switching import switch_of
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from strategies import otherinit
 from strategies.activation import activate
-from strategies.following import follow
+from strategies.following import falls_silent, follow
 from strategies.login import identified, log_in
 from strategies.lowpower import LowPower
 from strategies.outage import power_asked
@@ -33,7 +34,6 @@ from strategies.place import HeldPlaces
 from strategies.status import Status
 
 OFF_ATTEMPTS = 2
-DRAIN_S = 5.0  # how long a board that was switched off may go on talking while supplies fall
 
 
 @target_factory.reg_driver
@@ -87,6 +87,7 @@ class BoardStrategy(Strategy):
         self.places = HeldPlaces(self.target)
         self.medium = self.medium or next(iter(self.type.media))
         self.select_medium(self.medium)
+        self.console.board = self.board
         self.sleep: Callable[[float], None] = time.sleep
 
     def select_medium(self, medium: str) -> None:
@@ -131,20 +132,24 @@ class BoardStrategy(Strategy):
         if status is self.status:
             return
         try:
-            if status is Status.off:
-                self.off()
-            elif status is Status.bootloader:
-                self.off()
-                self._power_on()
-                self.interrupt()
-            elif status is Status.linux:
-                self._linux()
-            else:
-                self._asleep(status.name)
+            with fairly(self.console):
+                self._bring(status)
         except BaseException:
             self.status = Status.unknown
             raise
         self.status = status
+
+    def _bring(self, status: Status) -> None:
+        if status is Status.off:
+            self.off()
+        elif status is Status.bootloader:
+            self.off()
+            self._power_on()
+            self.interrupt()
+        elif status is Status.linux:
+            self._linux()
+        else:
+            self._asleep(status.name)
 
     @step(args=["status"])
     def force(self, status: Status | str) -> None:
@@ -176,7 +181,7 @@ class BoardStrategy(Strategy):
         for _ in range(OFF_ATTEMPTS):
             self.power.off()
             self._off_ns = self.power.clock.now_ns()
-            if self._silent() and not self.console.answers(self.type.timeouts.off_silence_s / 2):
+            if falls_silent(self) and not self.console.answers(self.type.timeouts.off_silence_s / 2):
                 self.status = Status.off
                 self._off_verified = lived
                 return
@@ -208,7 +213,8 @@ class BoardStrategy(Strategy):
         if init:
             otherinit.give(self, init)
         watch = BootWatch(self.type, self.medium, edge)
-        follow(self, watch, taken=0)
+        with fairly(self.console):
+            follow(self, watch, taken=0)
         return watch
 
     def timing(self) -> LineTiming:
@@ -278,13 +284,6 @@ class BoardStrategy(Strategy):
     def linux(self) -> Prompt:
         """The shell of a board whose status is `linux`."""
         return Prompt(self._bound("shell", "ShellDriver"), SHELL, lambda: power_asked(self, rails=False))
-
-    def _silent(self) -> bool:
-        deadline_ns = self.power.clock.now_ns() + round(DRAIN_S * 1e9)
-        while self.power.clock.now_ns() < deadline_ns:
-            if not self.console.poll(self.type.timeouts.off_silence_s / 2):
-                return True
-        return False
 
     def tail(self) -> str:
         """The last that the console said, for messages."""

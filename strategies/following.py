@@ -12,6 +12,7 @@ from strategies.outage import power_asked
 if TYPE_CHECKING:
     from strategies.boardstrategy import BoardStrategy
 
+DRAIN_S = 5.0  # how long a board that was switched off may go on talking while supplies fall
 POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at
 
 
@@ -51,3 +52,13 @@ def follow(board: BoardStrategy, watch: BootWatch, taken: int | None = None, *, 
             console.write(b"\r")
             watch.asked(now_ns)
     board.lives = True
+
+
+def falls_silent(board: BoardStrategy) -> bool:
+    """Whether a board that was switched off says nothing any more."""
+    clock = board.power.clock
+    deadline_ns = clock.now_ns() + round(DRAIN_S * 1e9)
+    while clock.now_ns() < deadline_ns:
+        if not board.console.poll(board.type.timeouts.off_silence_s / 2):
+            return True
+    return False

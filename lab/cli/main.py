@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Annotated, Final
 
 import typer
@@ -62,6 +61,8 @@ def build(arguments: Sequence[str], rooms: Sequence[Room]) -> typer.Typer:
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - slow, and only for this
+
         echo(f"boardlab {version('boardlab')}")
         raise typer.Exit
 

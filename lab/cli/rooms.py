@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -18,13 +19,13 @@ class Room:
     Attributes:
         module: holds a `typer.Typer` called `app`. Where that has one command, `lab NAME` is this command.
         help: one line, what `lab --help` says; the same as the room's own.
-        more: modules of higher floors with further commands of this word, each a `typer.Typer` called `app`.
+        more: further commands of this word from other modules, each of which is loaded only when its command is asked for.
     """
 
     name: str
     module: str
     help: str
-    more: tuple[str, ...] = ()
+    more: tuple[Room, ...] = ()
 
 
 ROOMS: Final = (
@@ -34,7 +35,16 @@ ROOMS: Final = (
         "console",
         "lab.console.commands",
         "Serial consoles: server, live view, recordings and their replay.",
-        more=("lab.run.check.commands", "lab.run.torture.commands"),
+        more=(
+            Room("attach", "lab.console.livecommands", "Open a terminal on a port, through the server."),
+            Room("tail", "lab.console.livecommands", "Print what comes from a port, until Ctrl-C."),
+            Room("replay", "lab.console.recordingcommands", "Find the moments of a recorded boot."),
+            Room("show", "lab.console.recordingcommands", "Print a recording, each line with its time."),
+            Room(
+                "check", "lab.run.check.commands", "Which moments and evidence does a board type find in a bare log?"
+            ),
+            Room("torture", "lab.run.torture.commands", "Does any mutation of a good boot give a wrong number?"),
+        ),
     ),
     Room("power", "lab.drivers.powercommands", "Switch a board on or off, and ask whether it has power."),
     Room("rails", "lab.drivers.railscommands", "Supply rails: sample them, watch them, test their sensors."),
@@ -58,21 +68,34 @@ def add_rooms(app: typer.Typer, rooms: Sequence[Room], arguments: Sequence[str])
         if arguments[:1] != [room.name]:
             app.command(room.name, help=room.help)(_named_only)
             continue
-        commands: typer.Typer = import_module(room.module).app
+        commands = _loaded(room, arguments[1:2])
         if len(commands.registered_commands) == 1 and not commands.registered_groups:
             app.add_typer(commands)  # without a name: its one command becomes ours
         else:
-            app.add_typer(_joined(commands, room.more), name=room.name)
+            app.add_typer(commands, name=room.name)
 
 
-def _joined(commands: typer.Typer, more: Sequence[str]) -> typer.Typer:
-    """A room's commands with those of other modules."""
-    if not more:
-        return commands
-    joined = typer.Typer(help=commands.info.help, no_args_is_help=True)
-    for each in (commands, *(import_module(module).app for module in more)):
-        joined.add_typer(each)  # without a name: its commands become ours
+def _loaded(room: Room, asked: Sequence[str]) -> typer.Typer:
+    """A room's commands. Where one of `more` is asked for, only its module; else the room's own, and the others by name."""
+    if not room.more:
+        return _app(room)
+    joined = typer.Typer(help=room.help, no_args_is_help=True)
+    found = next((each for each in room.more if asked == [each.name]), room)
+    joined.add_typer(_app(found))  # without a name: its commands become ours
+    for each in room.more if found is room else ():
+        joined.command(each.name, help=each.help)(_named_only)
     return joined
+
+
+def _app(room: Room) -> typer.Typer:
+    collects = gc.isenabled()
+    gc.disable()  # what modules make while they load is no garbage; looking through it takes a tenth of the time
+    try:
+        app: typer.Typer = import_module(room.module).app
+    finally:
+        if collects:
+            gc.enable()
+    return app
 
 
 def words(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:

@@ -2,18 +2,26 @@
 
 A server of its own process owns the serial ports, stamps every read and records it; clients read along, and one of
 them writes. Moments are found in the stamped stream, live or from a recording. Nothing here knows labgrid.
+
+What is named here is imported when it is asked for: a client at a prompt needs no board types and no fits.
 """
 
-from lab.console.client import ConsoleClient
-from lab.console.index import RecordingMeta
-from lab.console.model import Chunk, Event, Gap, Interval, Kind, Lateness, LineTiming, Moment, Suspended, interval
-from lab.console.moments import MomentFinder, find_moments
-from lab.console.printk import PrintkFit, fit_printk
-from lab.console.recording import Recording, encode
-from lab.console.runtime import runtime_dir
-from lab.console.spawn import ensure_server
-from lab.console.status import PortInfo, PortStatus, ServerStatus
-from lab.console.writer import RecordingWriter
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from lab.console.client import ConsoleClient
+    from lab.console.index import RecordingMeta
+    from lab.console.model import Chunk, Event, Gap, Interval, Kind, Lateness, LineTiming, Moment, Suspended, interval
+    from lab.console.moments import MomentFinder, find_moments
+    from lab.console.printk import PrintkFit, fit_printk
+    from lab.console.recording import Recording, encode
+    from lab.console.runtime import runtime_dir
+    from lab.console.spawn import ensure_server
+    from lab.console.status import PortInfo, PortStatus, ServerStatus
+    from lab.console.writer import RecordingWriter
 
 __all__ = [
     "Chunk",
@@ -41,3 +49,24 @@ __all__ = [
     "interval",
     "runtime_dir",
 ]
+
+_NAMES: Final = {
+    "client": "ConsoleClient",
+    "index": "RecordingMeta",
+    "model": "Chunk Event Gap Interval Kind Lateness LineTiming Moment Suspended interval",
+    "moments": "MomentFinder find_moments",
+    "printk": "PrintkFit fit_printk",
+    "recording": "Recording encode",
+    "runtime": "runtime_dir",
+    "spawn": "ensure_server",
+    "status": "PortInfo PortStatus ServerStatus",
+    "writer": "RecordingWriter",
+}
+_MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    """A public name, from its module (PEP 562)."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

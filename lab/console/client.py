@@ -13,12 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import cattrs
-
-from lab.console.holders import holders
+from lab.console.holders import holders, shared
 from lab.console.model import Chunk, Event, Gap, Kind
 from lab.console.runtime import check_owner
-from lab.console.status import PortInfo, ServerStatus
+from lab.console.serialport import is_tty
+from lab.console.status import PortInfo, ServerStatus, port_info, server_status
 from lab.console.wire import (
     CREDENTIALS,
     PROTOCOL,
@@ -41,6 +40,9 @@ class ConsoleClient:
 
     One connection reads one port; any number of connections may read the same one. Use it as a context manager, or
     call `close`. All methods raise LabTransientError when the server is gone or does not answer in time.
+
+    Attributes:
+        server_pid: process id of the server.
     """
 
     def __init__(self, socket_path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
@@ -55,6 +57,7 @@ class ConsoleClient:
             check_owner(socket_path.parent)
         self._path = socket_path
         self._timeout_s = timeout_s
+        self.server_pid = 0
         self._deframer = Deframer()
         self._events: deque[Event] = deque()
         self._answers: deque[Message] = deque()
@@ -89,38 +92,45 @@ class ConsoleClient:
     def open(
         self,
         device: Path | str,
-        speed_bd: int = 115200,
+        speed_bd: int | None = None,
         adapter_latency_ns: int | None = None,
         fifo_bytes: int | None = None,
         name: str | None = None,
+        board: str | None = None,
     ) -> PortInfo:
         """Have the server open a port, or find it open; it reads the port from then on, until `close_port`.
 
         Args:
+            speed_bd: None: as the port is open, and 115200 where it is not.
             adapter_latency_ns, fifo_bytes: where they are known better than the driver tells.
             name: of the port and its recording; None: made from the device's path. A port that is open has its name.
+            board: name of the board that hangs on it, for those who look for the board.
 
         Raises:
             LabStableError: the port is missing, in use, or not permitted.
-            ConfigurationError: not a serial port, or somebody reads it with other settings.
+            LabTransientError: somebody else reads it, past the server; or writes to it, with other settings of his own.
+            ConfigurationError: not a serial port, or the name is another port's.
         """
         path = Path(device).absolute()
         path = path.parent.resolve() / path.name  # the link itself stays: it leads to the adapter when that comes back
+        if is_tty(path) and (error := shared(path, {self.server_pid})) is not None:
+            raise error
         fields = {
             "device": str(path),
             "speed_bd": speed_bd,
             "adapter_latency_ns": adapter_latency_ns,
             "fifo_bytes": fifo_bytes,
             "name": name,
+            "board": board,
         }
         try:
             answer = self._ask("open", fields)
         except LabStableError as error:
             if error.failure != "port_in_use":
                 raise
-            who = ", ".join(holders(path)) or "one that this user cannot see"
+            who = ", ".join(map(str, holders(path, {self.server_pid}))) or "one that this user cannot see"
             raise LabStableError(f"{error}: {who}; end it and try again", failure=error.failure) from error
-        return cattrs.structure(answer, PortInfo)
+        return port_info(answer)
 
     def attach(self, name: str, write: bool = False) -> PortInfo:
         """Read the port from now on; with `write`, be the one who may write to it.
@@ -129,7 +139,7 @@ class ConsoleClient:
             LabStableError: no such port is open.
             LabTransientError: somebody else may write; the message says who, and since when.
         """
-        return cattrs.structure(self._ask("attach", {"name": name, "write": write}), PortInfo)
+        return port_info(self._ask("attach", {"name": name, "write": write}))
 
     def read(self, timeout_s: float) -> Chunk | None:
         """The next bytes of the port; None when none came in time.
@@ -182,7 +192,7 @@ class ConsoleClient:
 
     def status(self) -> ServerStatus:
         """How the server and its ports are."""
-        return cattrs.structure(self._ask("status", {}), ServerStatus)
+        return server_status(self._ask("status", {}))
 
     def stop(self) -> None:
         """End the server."""
@@ -200,6 +210,7 @@ class ConsoleClient:
         """The folder was checked by its name; this is who really listens."""
         credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
         pid, uid, _ = CREDENTIALS.unpack(credentials)
+        self.server_pid = pid
         if uid != os.getuid():
             raise ConfigurationError(
                 f"{self._path}: pid {pid} of user {uid} listens there, and you are {os.getuid()}; "

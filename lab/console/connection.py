@@ -30,6 +30,7 @@ class Connection:
 
     Attributes:
         pid: of the client's process, from the kernel.
+        states: name of the port that it has opened with settings of its own; "": it takes ports as they are.
         greeted: it has said which protocol it speaks.
         closing: it takes no more requests, and ends as soon as it has read what waits for it.
         enlisted: somebody will call `flush` soon.
@@ -41,6 +42,7 @@ class Connection:
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
         self.pid, _, _ = CREDENTIALS.unpack(credentials)
         self.fd = sock.fileno()
+        self.states = ""
         self.greeted = False
         self.closing = False
         self.enlisted = False

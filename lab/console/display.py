@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import re
 from collections.abc import Iterator
 
 from lab.console.model import NS_PER_S, Gap, Kind
@@ -12,10 +10,9 @@ from lab.console.recording import Recording
 from lab.console.replay import Replay
 from lab.console.status import PortStatus, ServerStatus
 from lab.console.text import stamped_lines
-from lab.shown import plain_bytes, plain_text, table
+from lab.shown import plain_bytes, table
 
 _NS_PER_MS = 1e6
-_RETURNS = re.compile("\r+\n")
 _GAPS = {
     Kind.LOST: "the port was lost",
     Kind.BACK: "the port was opened again",
@@ -56,29 +53,13 @@ def log_lines(recording: Recording) -> Iterator[str]:
         yield f"{(line.t_ns - start_ns) / NS_PER_S:12.6f}  {text}"
 
 
-class LiveText:
-    """The bytes of a console as text while they come; their lines end as the board's do."""
-
-    def __init__(self) -> None:
-        """Nothing has come."""
-        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        self._held = ""  # carriage returns: a newline may follow
-
-    def feed(self, data: bytes) -> str:
-        """What can be shown now."""
-        text = self._held + self._decoder.decode(data)
-        shown = text.rstrip("\r")
-        self._held = text[len(shown) :]
-        return plain_text(_RETURNS.sub("\r\n", shown))
-
-
 def status_lines(state: ServerStatus) -> list[str]:
     """The server and its ports."""
     lines = [f"pid {state.pid} since {state.started}, {state.scheduling}; log: {state.log}"]
     if not state.ports:
         return [*lines, "no port is open"]
-    header = ["port", "bytes", "last byte", "readers", "writer", "gaps", "dropped", "late ms", "state"]
-    return [*lines, *table(header, [_status_row(port) for port in state.ports], "<>>>>>>><")]
+    header = ["port", "board", "bytes", "last byte", "readers", "writer", "gaps", "dropped", "late ms", "state"]
+    return [*lines, *table(header, [_status_row(port) for port in state.ports], "<<>>>>>>><")]
 
 
 def _status_row(port: PortStatus) -> list[str]:
@@ -89,6 +70,7 @@ def _status_row(port: PortStatus) -> list[str]:
         troubles += [f"{name} {count}" for name, count in port.line_errors.items() if count]
     return [
         port.info.name,
+        port.board or "-",
         str(port.received_bytes),
         "never" if port.last_byte_age_s is None else f"{port.last_byte_age_s:.1f} s ago",
         str(port.readers),

@@ -1,21 +1,134 @@
-"""Who holds a port, as far as /proc lets this user see."""
+"""Who else holds a port, as far as /proc lets this user see.
+
+Whoever reads a tty takes its bytes away from all others: each byte goes to one of them. A program of one's own is seen
+by its open files. Those of other users are hidden from all but root; such a program is seen only where its command line
+names the port.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from attrs import frozen
 
-def holders(device: Path, proc: Path = Path("/proc")) -> list[str]:
-    """Other processes that have the device open, as "pid 123 (minicom)"; empty when none can be seen."""
+from lab.errors import LabTransientError
+
+PROC = Path("/proc")
+_MASTER = "/dev/ptmx"  # of a pty; the kernel gives it the same name in every mount of devpts
+_MASTERS = (_MASTER, "/dev/pts/ptmx")
+
+
+@frozen
+class Holder:
+    """A process that has a port open.
+
+    Attributes:
+        reads: it may take bytes away; who only writes takes none.
+        guessed: its files are hidden, and its command line names the port.
+    """
+
+    pid: int
+    program: str
+    user: str
+    reads: bool = True
+    guessed: bool = False
+
+    def __str__(self) -> str:
+        """For messages."""
+        seen = ", by its command line" if self.guessed else ""
+        return f"pid {self.pid} ({self.program}, user {self.user}{seen})"
+
+
+def holders(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> list[Holder]:
+    """Other processes that have the device open; none where none can be seen.
+
+    Not among them: this process, those of `ours` and their children, and whoever holds the other end of a pty, since that
+    one plays the board.
+
+    Args:
+        ours: process ids of console servers.
+    """
     target = device.resolve()
+    names = {os.fspath(device), os.fspath(target), *([target.name] if target.name.startswith("tty") else [])}
     found = []
     for entry in proc.iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+        if not entry.name.isdigit() or int(entry.name) in {os.getpid(), *ours}:
             continue
         try:
-            if any(fd.readlink() == target for fd in (entry / "fd").iterdir()):
-                found.append(f"pid {entry.name} ({(entry / 'comm').read_text(encoding='utf-8').strip()})")
-        except OSError:  # it ended meanwhile, or belongs to somebody else
+            holder = _holder(entry, target, names)
+            if holder is not None and not (ours and _parent(entry) in ours):
+                found.append(holder)
+        except OSError:  # it ended meanwhile
             continue
-    return sorted(found)
+    return sorted(found, key=lambda holder: holder.pid)
+
+
+def shared(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> LabTransientError | None:
+    """The error that somebody else reads this port; None where nobody is seen."""
+    readers = [holder for holder in holders(device, ours, proc) if holder.reads]
+    if not readers:
+        return None
+    who = ", ".join(map(str, readers))
+    pids = " ".join(str(holder.pid) for holder in readers)
+    return LabTransientError(
+        f"{device}: somebody else reads this port and takes bytes away: {who}. End it (`kill {pids}`; stop the service that "
+        "starts it, such as ser2net or a getty), or read along with `lab console tail`",
+        failure="console_shared",
+    )
+
+
+def _holder(entry: Path, target: Path, names: set[str]) -> Holder | None:
+    try:
+        descriptors = list(_descriptors(entry))
+    except PermissionError:
+        words = (entry / "cmdline").read_text("utf-8", "replace").split("\0")
+        return _described(entry, reads=True, guessed=True) if not names.isdisjoint(words) else None
+    held = [fd for fd, name in descriptors if name == os.fspath(target)]
+    if not held or any(name in _MASTERS and _is_other_end(fd, target) for fd, name in descriptors):
+        return None
+    return _described(entry, reads=any(_reads(fd) for fd in held))
+
+
+def _descriptors(entry: Path) -> Iterator[tuple[Path, str]]:
+    for fd in (entry / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            yield fd, os.fspath(fd.readlink())
+
+
+def _described(entry: Path, *, reads: bool, guessed: bool = False) -> Holder:
+    uid = entry.stat().st_uid
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        user = str(uid)
+    program = (entry / "comm").read_text("utf-8", "replace").strip()
+    return Holder(int(entry.name), program, user, reads, guessed)
+
+
+def _reads(descriptor: Path) -> bool:
+    flags = _fdinfo(descriptor, "flags")
+    return flags is None or int(flags, 8) & os.O_ACCMODE != os.O_WRONLY
+
+
+def _is_other_end(descriptor: Path, target: Path) -> bool:
+    return target.parent.name == "pts" and _fdinfo(descriptor, "tty-index") == target.name
+
+
+def _fdinfo(descriptor: Path, key: str) -> str | None:
+    """A field of proc_pid_fdinfo(5)."""
+    try:
+        text = (descriptor.parent.parent / "fdinfo" / descriptor.name).read_text("ascii", "replace")
+    except OSError:
+        return None
+    return next(
+        (value.strip() for name, _, value in (line.partition(":") for line in text.splitlines()) if name == key), None
+    )
+
+
+def _parent(entry: Path) -> int:
+    """The fourth field of proc_pid_stat(5); the second is a name in brackets, which may hold anything."""
+    return int((entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])

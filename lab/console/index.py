@@ -20,7 +20,6 @@ import struct
 import zlib
 from collections.abc import Collection
 
-import cattrs
 from attrs import asdict, define, frozen
 
 from lab.console.model import Chunk, Event, Gap, Kind, Lateness, LineTiming, Suspended
@@ -177,6 +176,8 @@ def parse_header(line: bytes, where: str, versions: Collection[int] = READABLE) 
     Raises:
         ConfigurationError: it is not the index of a recording, or one of another version.
     """
+    import cattrs  # noqa: PLC0415 - a tenth of a second, and clients of the server parse no files
+
     try:
         fields = json.loads(line)
     except ValueError as error:

@@ -7,41 +7,66 @@ import os
 import select
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from lab.clock import utc_now
 from lab.console.index import RecordingMeta
 from lab.console.scheduling import Scheduling
-from lab.console.serialport import SerialPort, close_port, is_pty, line_errors, open_port
+from lab.console.serialport import SerialPort, close_port, is_pty, line_errors, open_port, set_speed
 from lab.errors import BoardlabError, LabTransientError
 
+DEFAULT_SPEED_BD = 115200  # of a port that nobody has opened yet, where nobody says
+_CONFIGURED = "; latency as configured"
 OUTGOING_BYTES = 65536  # what the port has not taken yet; six seconds at 115200 Bd
 
 
 @frozen(str=False)
 class PortRequest:
-    """A port as a client asks for it; None: as the port itself says."""
+    """A port as a client asks for it; None: as it is open, or as the port itself says."""
 
     name: str
     device: Path
-    speed_bd: int
+    speed_bd: int | None = None
     adapter_latency_ns: int | None = None
     fifo_bytes: int | None = None
+    board: str = ""
 
     def __str__(self) -> str:
         """For messages."""
         told = [
+            *([] if self.speed_bd is None else [f"{self.speed_bd} Bd"]),
             *([] if self.adapter_latency_ns is None else [f"adapter latency {self.adapter_latency_ns} ns"]),
             *([] if self.fifo_bytes is None else [f"FIFO {self.fifo_bytes} bytes"]),
         ]
-        return ", ".join([f"{self.name!r}: {self.device} at {self.speed_bd} Bd", *told])
+        return " at ".join([f"{self.name!r}: {self.device}", *([", ".join(told)] if told else [])])
+
+    @property
+    def states(self) -> bool:
+        """Whether it says how the port is to be; who only looks says nothing."""
+        return (self.speed_bd, self.adapter_latency_ns, self.fifo_bytes) != (None, None, None)
+
+    @property
+    def opening_speed_bd(self) -> int:
+        """The speed to open the port with."""
+        return DEFAULT_SPEED_BD if self.speed_bd is None else self.speed_bd
 
     def fits(self, meta: RecordingMeta) -> bool:
         """Whether a port that is open like this is what is asked for."""
         return (
-            self.speed_bd == meta.speed_bd
+            self.speed_bd in {None, meta.speed_bd}
             and self.adapter_latency_ns in {None, meta.adapter_latency_ns}
             and self.fifo_bytes in {None, meta.fifo_bytes}
+        )
+
+    def changed(self, meta: RecordingMeta) -> RecordingMeta:
+        """What the recording has to say of an open port that is to be as asked for."""
+        told = self.adapter_latency_ns is not None and not meta.adapter.endswith(_CONFIGURED)
+        return evolve(
+            meta,
+            speed_bd=meta.speed_bd if self.speed_bd is None else self.speed_bd,
+            adapter_latency_ns=meta.adapter_latency_ns if self.adapter_latency_ns is None else self.adapter_latency_ns,
+            fifo_bytes=meta.fifo_bytes if self.fifo_bytes is None else self.fifo_bytes,
+            adapter=f"{meta.adapter}{_CONFIGURED}" if told else meta.adapter,
         )
 
     def meta(self, serial: SerialPort, scheduling: Scheduling, boot_id: str) -> RecordingMeta:
@@ -50,14 +75,14 @@ class PortRequest:
         return RecordingMeta(
             name=self.name,
             device=str(self.device),
-            speed_bd=self.speed_bd,
+            speed_bd=self.opening_speed_bd,
             adapter_latency_ns=serial.adapter_latency_ns
             if self.adapter_latency_ns is None
             else self.adapter_latency_ns,
             fifo_bytes=serial.fifo_bytes if self.fifo_bytes is None else self.fifo_bytes,
             scheduling_ns=scheduling.allowance_ns,
             low_latency=serial.low_latency,
-            adapter=f"{serial.adapter}; latency as configured" if told else serial.adapter,
+            adapter=f"{serial.adapter}{_CONFIGURED}" if told else serial.adapter,
             lock=serial.lock,
             scheduling=scheduling.text,
             boot_id=boot_id,
@@ -90,6 +115,16 @@ class Line:
             return path.stat().st_rdev == os.fstat(self.fd).st_rdev
         except OSError:
             return False
+
+    def change(self, speed_bd: int) -> None:
+        """Listen at another speed, now or when a lost port is back.
+
+        Raises:
+            BoardlabError: the driver refuses.
+        """
+        if self.fd >= 0:
+            set_speed(self.fd, self._request.device, speed_bd)
+        self._request = evolve(self._request, speed_bd=speed_bd)
 
     def write(self, data: bytes) -> None:
         """Queue bytes for the port.
@@ -125,7 +160,7 @@ class Line:
         if not self._may_be_back():
             return False
         try:
-            self._take(open_port(self._request.device, self._request.speed_bd))
+            self._take(open_port(self._request.device, self._request.opening_speed_bd))
         except BoardlabError:  # not ready yet, or somebody else was faster
             return False
         return True

@@ -1,7 +1,7 @@
 """What the server does for a request.
 
 hello   {protocol}                                       -> {protocol, pid}
-open    {device, speed_bd, adapter_latency_ns?, fifo_bytes?, name?}  -> PortInfo; opens it, or finds it open
+open    {device, speed_bd?, adapter_latency_ns?, fifo_bytes?, name?, board?}  -> PortInfo; opens it, or finds it open
 attach  {name, write}                                    -> PortInfo; RECORD frames follow
 close   {name}                                           -> {}; ends all connections that are attached to it
 status  {}                                               -> ServerStatus
@@ -88,7 +88,7 @@ def _hello(_server: Server, connection: Connection, message: Message) -> Message
     return {"protocol": PROTOCOL, "pid": os.getpid()}
 
 
-def _open(server: Server, _connection: Connection, message: Message) -> Message:
+def _open(server: Server, connection: Connection, message: Message) -> Message:
     device = Path(message["device"])
     name = message.get("name") or default_name(device)
     if not _NAME.fullmatch(name):
@@ -96,9 +96,17 @@ def _open(server: Server, _connection: Connection, message: Message) -> Message:
     if not device.is_absolute():
         raise ConfigurationError(f"{device}: name a port by its absolute path")
     request = PortRequest(
-        name, device, message["speed_bd"], message.get("adapter_latency_ns"), message.get("fifo_bytes")
+        name,
+        device,
+        message.get("speed_bd"),
+        message.get("adapter_latency_ns"),
+        message.get("fifo_bytes"),
+        message.get("board") or "",
     )
-    return asdict(server.open_port(request).info)
+    port = server.open_port(request)
+    if request.states:
+        connection.states = port.meta.name
+    return asdict(port.info)
 
 
 def _attach(server: Server, connection: Connection, message: Message) -> Message:

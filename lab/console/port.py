@@ -16,7 +16,7 @@ from lab.console.model import NS_PER_S, Chunk, Event, Gap, Kind, Lateness, Suspe
 from lab.console.shelf import Shelf
 from lab.console.status import PortInfo, PortStatus
 from lab.console.wire import encode_event
-from lab.errors import LabTransientError
+from lab.errors import LabStableError, LabTransientError
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ class Port:
     Attributes:
         line: its device.
         writer: the connection that may write.
+        board: name of the board that hangs on it, where somebody said so.
     """
 
     def __init__(self, line: Line, meta: RecordingMeta, shelf: Shelf, clock: Clock, courier: Courier) -> None:
@@ -49,6 +50,7 @@ class Port:
         """
         self.line = line
         self.meta = meta
+        self.board = ""
         self.writer: Connection | None = None
         self._writer_since = ""
         self._readers: list[Connection] = []
@@ -66,10 +68,24 @@ class Port:
         """What a client gets to know about the port."""
         return PortInfo(self.meta, str(self._recording.base), self._recording.position)
 
-    @property
-    def used(self) -> bool:
-        """Whether anybody reads it."""
-        return bool(self._readers)
+    def change(self, meta: RecordingMeta) -> None:
+        """Go on with other settings; the readers stay, and a new recording says the settings.
+
+        Raises:
+            LabTransientError: they are those of somebody who may write.
+            BoardlabError: the driver refuses the speed, or the recording cannot be created; all is as before.
+        """
+        before = self.meta
+        if self.writer is not None and self.writer.states == before.name:
+            raise self._busy(self.writer)
+        self.line.change(meta.speed_bd)
+        try:
+            self._recording = self._shelf.change(self._recording, meta)
+        except LabStableError:
+            self.line.change(before.speed_bd)
+            raise
+        self.meta = self._recording.meta
+        _log.info("%s: from now on: %s", meta.name, self.meta)
 
     def publish(self, t_ns: int, data: bytes, late: Lateness | None) -> None:
         """Record what one read brought and hand it to the readers; evidence that it came late goes before it."""
@@ -96,11 +112,7 @@ class Port:
         """
         if write:
             if self.writer is not None and self.writer is not reader:
-                raise LabTransientError(
-                    f"{self.meta.name}: busy: held by pid {self.writer.pid} since {self._writer_since}; "
-                    "wait for it or end it, or attach without writing",
-                    failure="console_busy",
-                )
+                raise self._busy(self.writer)
             self.writer = reader
             self._writer_since = utc_now().isoformat(timespec="seconds")
         if reader not in self._readers:
@@ -145,12 +157,21 @@ class Port:
             line_errors=self.line.errors(),
             lateness_max_ns=tally.lateness_max_ns,
             recording_broken=self._recording.broken,
+            board=self.board,
         )
 
     def close(self) -> None:
         """Give the device back and end the recording."""
         self.line.close()
         self._recording.close()
+
+    def _busy(self, writer: Connection) -> LabTransientError:
+        meta = self.meta
+        return LabTransientError(
+            f"{meta.name}: busy: held by pid {writer.pid} since {self._writer_since} ({meta.device} at {meta.speed_bd} Bd, adapter "
+            f"latency {meta.adapter_latency_ns} ns, FIFO {meta.fifo_bytes} bytes); wait for it or end it, or attach without writing",
+            failure="console_busy",
+        )
 
     def _emit(self, event: Event) -> None:
         try:

@@ -56,20 +56,18 @@ class Ports:
         return port
 
     def open(self, request: PortRequest) -> Port:
-        """Open a port, or find it open. One that nobody reads is opened again if other settings are asked for.
+        """Open a port, or find it open. Its settings become those that are asked for, unless a writer has asked for its own.
 
         Raises:
-            BoardlabError: it cannot be opened, somebody reads it with other settings, or its name is another port's.
+            BoardlabError: it cannot be opened, somebody writes with other settings, or its name is another port's.
         """
-        speed_of(request.device, request.speed_bd)  # before a port is closed for it
+        speed_of(request.device, request.opening_speed_bd)  # before anything is changed for it
         port = self._same(request)
-        if port is not None and not request.fits(port.meta) and not port.used:
-            self.close(port)
-            port = None
         if port is None:
-            return self._open(request)
+            port = self._open(request)
+        port.board = request.board or port.board
         if not request.fits(port.meta):
-            raise ConfigurationError(f"{request} is asked for, but somebody reads {_describe(port)}; ask for the same")
+            port.change(request.changed(port.meta))
         if port.line.fd < 0 and not self._reopen(port):
             raise LabStableError(
                 f"{request.device}: {port.line.state}; plug the adapter in again", failure="port_missing"
@@ -106,7 +104,7 @@ class Ports:
         return None
 
     def _open(self, request: PortRequest) -> Port:
-        serial = open_port(request.device, request.speed_bd)
+        serial = open_port(request.device, request.opening_speed_bd)
         line = Line(request, serial, self._epoll)
         try:
             meta = request.meta(serial, self._scheduling, self._boot_id)

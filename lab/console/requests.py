@@ -55,10 +55,11 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
     "hello": {"protocol": _number(0, _MAX_PROTOCOL)},
     "open": {
         "device": _PATH,
-        "speed_bd": _number(1, _MAX_SPEED_BD),
+        "speed_bd": _or_nothing(_number(1, _MAX_SPEED_BD)),
         "adapter_latency_ns": _or_nothing(_number(0, _MAX_LATENCY_NS)),
         "fifo_bytes": _or_nothing(_number(1, _MAX_FIFO_BYTES)),
         "name": _or_nothing(_NAME),
+        "board": _or_nothing(_NAME),
     },
     "attach": {"name": _NAME, "write": _truth},
     "close": {"name": _NAME},

@@ -80,6 +80,14 @@ def lock_path(runtime: Path) -> Path:
     return runtime / "console.lock"
 
 
+def server_pid(runtime: Path) -> int:
+    """Of the server that lives there, or lived there last; 0 where none ever did."""
+    try:
+        return int(lock_path(runtime).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+
+
 def recordings_dir(runtime: Path) -> Path:
     """The live recordings."""
     return runtime / "recordings"

@@ -79,6 +79,20 @@ def speed_of(device: Path, speed_bd: int) -> int:
     return int(speed)
 
 
+def set_speed(fd: int, device: Path, speed_bd: int) -> None:
+    """Change the speed of an open port; what has come is kept.
+
+    Raises:
+        ConfigurationError: termios(3) has no such speed.
+        LabStableError: the driver refuses.
+    """
+    speed = speed_of(device, speed_bd)
+    try:
+        _set_raw(fd, speed)
+    except (OSError, termios.error) as error:
+        raise _refused(device, OSError(*error.args)) from error
+
+
 def close_port(fd: int) -> None:
     """Give the port back. A port that is gone already is no error."""
     with contextlib.suppress(OSError):
@@ -93,6 +107,11 @@ def is_pty(device: Path) -> bool:
         return os.major(device.stat().st_rdev) in _UNIX98_SLAVE_MAJORS
     except OSError:
         return False
+
+
+def is_tty(device: Path) -> bool:
+    """Whether this is a terminal of any kind, e.g. a serial port."""
+    return is_pty(device) or (SYSFS_TTY / device.resolve().name).exists()
 
 
 def line_errors(fd: int) -> dict[str, int] | None:

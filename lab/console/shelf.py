@@ -58,14 +58,26 @@ class Shelf:
         """The recording to go on with: the same, or a new one when it has reached the limit and there is room."""
         if writer.size_bytes < self.limit_bytes or writer.broken:
             return writer
+        try:
+            return self.change(writer, writer.meta)
+        except LabStableError:
+            return writer
+
+    def change(self, writer: RecordingWriter, meta: RecordingMeta) -> RecordingWriter:
+        """Put a recording aside and go on with a new one, which says `meta` of the port.
+
+        Raises:
+            LabStableError: it cannot be created; the old one can be gone on with.
+        """
         aside = self._aside(writer.meta.name, writer.meta.started)
         self._move(writer.base, aside)
         try:
-            meta = evolve(writer.meta, start=writer.position, started=utc_now().isoformat())
-            fresh = RecordingWriter.create(writer.base, meta)
+            fresh = RecordingWriter.create(
+                writer.base, evolve(meta, start=writer.position, started=utc_now().isoformat())
+            )
         except LabStableError:
             self._move(aside, writer.base)
-            return writer
+            raise
         writer.close()
         return fresh
 

@@ -1,48 +1,140 @@
-"""A person at a terminal on a port: what comes is shown, what is typed is sent."""
+"""A person or a script at a port: what comes is shown, what is typed is sent."""
 
 from __future__ import annotations
 
 import os
+import re
 import select
-import sys
 import termios
+import time
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from attrs import define, field, frozen
+
 from lab.console.client import ConsoleClient
+from lab.console.livetext import LiveText
+from lab.console.model import Chunk, Gap, Kind
+from lab.errors import LabTransientError
 
 LEAVE = b"\x1d"  # Ctrl-], telnet's escape character
+TIMEOUT_S = 30.0  # a command at a prompt, as labgrid's drivers have it
+LINGER_S = 1.0  # longer than a prompt takes to answer, and short for a person who waits
+SEARCHED_BYTES = 65536  # of what came last, in which `until` is looked for
 _BLOCK = 4096
 
 
-def interact(client: ConsoleClient, keyboard: int | None = None, screen: int | None = None) -> None:
-    """Connect keyboard and screen (file descriptors) with the port until Ctrl-] or the end of the input.
+@frozen
+class Ending:
+    """When a terminal has done its work, beside Ctrl-].
 
-    Raises:
-        LabTransientError: the server or the port went away.
+    Attributes:
+        until: what has to come; None: nothing in particular.
+        timeout_s: how long `until` is waited for after the last that was typed.
+        linger_s: without `until`: how long the line has to be silent after the end of the input.
     """
-    keyboard = sys.stdin.fileno() if keyboard is None else keyboard
-    screen = sys.stdout.fileno() if screen is None else screen
-    with _raw(keyboard):
+
+    until: re.Pattern[bytes] | None = None
+    timeout_s: float = TIMEOUT_S
+    linger_s: float = LINGER_S
+
+
+@define
+class Terminal:
+    """Connects keyboard and screen (file descriptors) with a port.
+
+    Attributes:
+        lines: what is typed is sent when its line ends, with a carriage return in place of the newline; what comes is shown
+            as text in which nothing acts on a terminal. Else every byte goes through as it is.
+    """
+
+    client: ConsoleClient
+    ending: Ending = field(factory=Ending)
+    lines: bool = False
+    keyboard: int = 0
+    screen: int = 1
+    _recent: bytes = field(default=b"", init=False)
+    _text: LiveText = field(factory=LiveText, init=False)
+
+    def run(self) -> bool:
+        """Until Ctrl-], or the ending.
+
+        Returns: False when `until` did not come in time.
+
+        Raises:
+            LabTransientError: the server went away; or, where no person sits at the keyboard, the port.
+        """
+        try:
+            with _raw(self.keyboard, wanted=not self.lines):
+                return self._run()
+        except BrokenPipeError:  # whoever read what we show has seen enough
+            return True
+
+    def show(self, data: bytes) -> None:
+        """What the board said."""
+        shown = self._text.feed(data).replace("\r\n", "\n").encode() if self.lines else data
+        while shown:
+            shown = shown[os.write(self.screen, shown) :]
+
+    def _run(self) -> bool:
+        person = os.isatty(self.keyboard)
         poll = select.poll()
-        poll.register(keyboard, select.POLLIN)
-        poll.register(client.fileno(), select.POLLIN)
+        poll.register(self.keyboard, select.POLLIN)
+        poll.register(self.client.fileno(), select.POLLIN)
+        typing, active_s = True, time.monotonic()  # of the last byte that counts for the ending
         while True:
-            if keyboard in {descriptor for descriptor, _ in poll.poll()}:
-                typed, escape, _ = os.read(keyboard, _BLOCK).partition(LEAVE)
-                if typed:
-                    client.write(typed)
-                if escape or not typed:
-                    return
-            while (chunk := client.read(timeout_s=0)) is not None:  # waiting for the write's answer may bring some too
-                os.write(screen, chunk.data)
+            wait_s = self._wait_s(typing, active_s)
+            ready = {fd for fd, _ in poll.poll(None if wait_s is None else wait_s * 1000)}
+            if not ready and wait_s is not None and time.monotonic() - active_s >= self._patience_s:
+                return self.ending.until is None
+            if typing and self.keyboard in ready:
+                typed = os.read(self.keyboard, _BLOCK)
+                keys, escape, _ = typed.partition(LEAVE)
+                if keys:
+                    self.client.write(keys.replace(b"\n", b"\r") if self.lines else keys)
+                if escape or (person and not typed):
+                    return True
+                typing, active_s = bool(typed), time.monotonic()
+                if not typing:
+                    poll.unregister(self.keyboard)
+            while (data := self._heard(person)) is not None:  # waiting for the write's answer may bring some too
+                self.show(data)
+                if self.ending.until is None:
+                    active_s = time.monotonic()
+                elif self._came(data):
+                    return True
+
+    @property
+    def _patience_s(self) -> float:
+        return self.ending.linger_s if self.ending.until is None else self.ending.timeout_s
+
+    def _wait_s(self, typing: bool, active_s: float) -> float | None:
+        """How long to wait for bytes at most; None: for ever, since somebody may still type."""
+        if typing and self.ending.until is None:
+            return None
+        return max(0.0, active_s + self._patience_s - time.monotonic())
+
+    def _heard(self, person: bool) -> bytes | None:
+        while (event := self.client.read_event(timeout_s=0)) is not None:
+            if isinstance(event, Chunk):
+                return event.data
+            if isinstance(event, Gap) and event.kind is Kind.LOST and not person:
+                raise LabTransientError(
+                    f"the port was lost: {os.strerror(event.amount)}; is the adapter still plugged in?",
+                    failure="port_lost",
+                )
+        return None
+
+    def _came(self, data: bytes) -> bool:
+        self._recent = (self._recent + data)[-SEARCHED_BYTES:]
+        return self.ending.until is not None and self.ending.until.search(self._recent) is not None
 
 
 @contextmanager
-def _raw(keyboard: int) -> Iterator[None]:
+def _raw(keyboard: int, *, wanted: bool) -> Iterator[None]:
     """Every key goes to the board, Ctrl-C too; the terminal is as before at the end."""
-    if not os.isatty(keyboard):
+    if not (wanted and os.isatty(keyboard)):
         yield
         return
     before = termios.tcgetattr(keyboard)

@@ -12,11 +12,13 @@ from labgrid.factory import target_factory
 from labgrid.protocol import ConsoleProtocol
 from pexpect import TIMEOUT
 
+from lab.console.blame import blamed
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Event, Gap, Kind
+from lab.console.runtime import runtime_dir, server_pid
 from lab.console.spawn import ensure_server
 from lab.console.status import PortInfo, PortStatus
-from lab.errors import ConfigurationError, LabTransientError
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 
 RETURN_S = 3.0  # how long an adapter that went away is waited for: a USB device is found again within a second or two
 
@@ -37,6 +39,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     Attributes:
         capture: what came since `start_capture`: a chunk per read(2) of the server, and what disturbed the reading.
         info: the port as the server opened it.
+        board: name of the board that hangs on it, if its strategy has said it; `lab console` finds the port by it.
     """
 
     bindings = {"port": {"SerialPort"}}
@@ -57,6 +60,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self._overruns_before: int = 0
         self.capture: list[Event] = []
         self.info: PortInfo | None = None
+        self.board: str | None = None
 
     def on_activate(self) -> None:
         if not self.port.port:
@@ -77,7 +81,9 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         client = ConsoleClient(ensure_server(Path(self.runtime) if self.runtime else None))
         try:
             latency_ns = None if self.adapter_latency_ms is None else round(self.adapter_latency_ms * 1e6)
-            self.info = client.open(self.port.port, speed_bd=self.port.speed, adapter_latency_ns=latency_ns)
+            self.info = client.open(
+                self.port.port, speed_bd=self.port.speed, adapter_latency_ns=latency_ns, board=self.board
+            )
             client.attach(self.info.name, write=True)
         except BaseException:
             client.close()
@@ -116,6 +122,11 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         """What came so far is nobody's answer; `capture` keeps it."""
         self._unread = b""
         self._expect.buffer = b""
+
+    def blamed(self, error: BoardlabError) -> BoardlabError:
+        """What a failure is, seen by who else reads the port now: `console_shared`, or what it was."""
+        folder = Path(self.runtime) if self.runtime else runtime_dir()
+        return blamed(error, Path(self.port.port), {server_pid(folder)}) if self.port.port else error
 
     def captured(self) -> bytes:
         """The bytes of `capture`."""

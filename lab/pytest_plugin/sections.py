@@ -15,6 +15,7 @@ from lab.benchmarks import site
 from lab.benchmarks.section import Section
 from lab.benchmarks.sections import of_chapter, order
 from lab.clock import MonotonicRaw
+from lab.console.blame import fairly
 from lab.drivers import guarded
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, TESTER
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
@@ -175,11 +176,9 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
     def line(text: str) -> None:
         write(f"{text}   ETA {eta}")
 
-    made.append(
-        SectionRun(
-            store, run, session, run.provenance["virtual"] is True, line, clock, time.sleep, config.option.retries
-        )
-    )
+    virtual, retries = run.provenance["virtual"] is True, config.option.retries
+    made.append(SectionRun(store, run, session, virtual, line, clock, time.sleep, retries))
+    made[0].judged = lambda: fairly(strategy.console)
     return SectionMeasurer(made[0], eta)
 
 

@@ -11,6 +11,10 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, Text, TypeDecorator
 
 
+class DamagedSchemaError(Exception):
+    """A database's note of its schema cannot be understood."""
+
+
 class DamagedValueError(ValueError):
     """A value is not of its column's type: the file was damaged, or somebody else wrote it."""
 

@@ -7,11 +7,10 @@ import re
 import sqlite3
 from typing import Final
 
-from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError, TestStableError
-from lab.results.columns import DamagedValueError
+from lab.results.columns import DamagedSchemaError, DamagedValueError
 from lab.results.location import Location
 from lab.shown import plain
 
@@ -57,7 +56,7 @@ UNREADABLE: Final = (
     sqlite3.Error,
     UnicodeError,
     DamagedValueError,
-    CommandError,
+    DamagedSchemaError,
     json.JSONDecodeError,
 )
 # The same where only rows are turned into records.

@@ -1,23 +1,17 @@
-"""Brings a database to the schema that this program knows."""
+"""Which schema a database has. One that is not up to date is migrated, and only then is Alembic loaded."""
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
 
-from lab.errors import ConfigurationError, LabTransientError
+from lab.errors import LabTransientError
 from lab.results.engine import reader
 from lab.results.location import Location
 
 VERSION_TABLE: Final = "boardlab_schema"
-_LOCK: Final = 0x626F6172646C6162  # "boardlab"; PostgreSQL's advisory locks are numbers
-_log = logging.getLogger(__name__)
+NEWEST: Final = "0002_jobs"  # the last of lab/results/migrations
 
 
 def upgrade(engine: Engine, location: Location) -> None:
@@ -28,69 +22,32 @@ def upgrade(engine: Engine, location: Location) -> None:
     Raises:
         ConfigurationError: the database belongs to a newer boardlab, or to something else.
     """
-    config = _config()
-    script = ScriptDirectory.from_config(config)
     with reader(engine).connect() as connection:
-        if _is_current(connection, script, location):
+        if revision(connection) == NEWEST:
             return
-    with engine.begin() as connection:  # on SQLite this is the write lock
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-        if not _is_current(connection, script, location):
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-            _log.info("%s has schema %s now", location.name, script.get_current_head())
+    from lab.results import migrating  # noqa: PLC0415 - a fifth of what a command takes that only reads
+
+    migrating.upgrade(engine, location)
 
 
-def newest() -> str:
-    """The revision that this program knows as the newest."""
-    return str(ScriptDirectory.from_config(_config()).get_current_head())
-
-
-def require(connection: Connection, revision: str, location: Location) -> None:
+def require(connection: Connection, wanted: str, location: Location) -> None:
     """Make sure that the database has that revision, and change nothing.
 
     Raises:
         LabTransientError: it has another one, perhaps since it is being migrated just now.
     """
-    found = _revision(connection)
-    if found != revision:
+    found = revision(connection)
+    if found != wanted:
         raise LabTransientError(
-            f"{location.name} has schema {found or 'none'}, this program reads {revision}: an older one is migrated by "
+            f"{location.name} has schema {found or 'none'}, this program reads {wanted}: an older one is migrated by "
             "the next program that measures into it; for a newer one, update boardlab here",
             failure="results",
         )
 
 
-def _revision(connection: Connection) -> str | None:
-    _hush()
-    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
-
-
-def _hush() -> None:
-    """Alembic tells at each look at a database which dialect it has found; nobody asked."""
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-
-
-def _config() -> Config:
-    _hush()
-    config = Config()
-    config.set_main_option("script_location", "lab.results:migrations")
-    return config
-
-
-def _is_current(connection: Connection, script: ScriptDirectory, location: Location) -> bool:
-    tables = inspect(connection).get_table_names()  # before the version: another program may be creating both just now
-    current = _revision(connection)
-    if current is None and tables:
-        raise ConfigurationError(
-            f"{location.name} is a database of something else: it has tables, but not {VERSION_TABLE}; "
-            "choose another one with --db, --lab-db or $LAB_DB"
-        )
-    known = {revision.revision for revision in script.walk_revisions()}
-    if current is not None and current not in known:
-        raise ConfigurationError(
-            f"{location.name} was written by a newer boardlab (its schema is {current}, this program knows up to "
-            f"{script.get_current_head()}); update boardlab, or choose another database with --db, --lab-db or $LAB_DB"
-        )
-    return current == script.get_current_head()
+def revision(connection: Connection) -> str | None:
+    """What Alembic has noted in the database; None where it has noted nothing, or several things."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()  # noqa: S608 - our name
+    return str(found[0]) if len(found) == 1 else None

@@ -161,7 +161,7 @@ class Watcher:
 
     location: Location
     _engine: Engine = field(repr=False)  # it shows the URL
-    _revision: str = field(factory=schema.newest)
+    _revision: str = field(default=schema.NEWEST)
 
     @contextmanager
     def look(self) -> Iterator[Look]:

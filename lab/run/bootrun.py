@@ -13,6 +13,7 @@ from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.boards import NORMAL, BoardType
 from lab.clock import Clock, utc_now
+from lab.console.blame import fairly
 from lab.console.model import Event, LineTiming
 from lab.console.pace import missing_ns
 from lab.console.printk import PrintkFit, clock_step, fit_printk
@@ -120,6 +121,10 @@ class BootRun:
         def one(cycle: int, _number: int) -> Boot:
             self._started = (utc_now(), self.clock.now_ns())
             self.board.console.capture = []
+            with fairly(self.board.console):
+                return boot(cycle)
+
+        def boot(cycle: int) -> Boot:
             console = self.board.console
             watch = self.board.boot(str(self.run.plan.get("init", "")))
             self._check_software(watch.software)

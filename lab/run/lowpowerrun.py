@@ -17,6 +17,7 @@ from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.samples import of_boot, of_suspend, params
 from lab.boards import BoardType
 from lab.clock import Clock, utc_now
+from lab.console.blame import fairly
 from lab.metrics import Flag, Sample
 from lab.metrics.lowpower import RESUMES
 from lab.results import ArtifactRef, AttemptRecord, MomentRecord, Run, Store
@@ -102,7 +103,8 @@ class LowPowerRun:
             self._started = (utc_now(), self.clock.now_ns())
             self.board.console.capture = []
             self._trace.unlink(missing_ok=True)
-            return self._boot(plan, cycle) if mode == PARTIAL_IO else self._suspend(plan, cycle)
+            with fairly(self.board.console):
+                return self._boot(plan, cycle) if mode == PARTIAL_IO else self._suspend(plan, cycle)
 
         def record(attempt: Attempt[Cycle]) -> None:
             self.store.record_attempt(self.run.id, self._record(plan, attempt))

@@ -10,6 +10,7 @@ from lab.console.model import Event
 from lab.console.recording import encode
 from lab.console.serialport import is_pty
 from lab.console.status import PortInfo
+from lab.errors import BoardlabError
 from lab.metrics import Flag
 from lab.results import ArtifactRef, SampleRecord, Store
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG
@@ -20,6 +21,10 @@ class Console(Protocol):
 
     capture: list[Event]
     info: PortInfo | None
+
+    def blamed(self, error: BoardlabError) -> BoardlabError:
+        """What a failure is, now that somebody looks who else reads the port."""
+        ...
 
     def start_capture(self) -> None:
         """Forget what was read before."""

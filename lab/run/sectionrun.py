@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeAlias
 
 from attrs import define, field
@@ -34,6 +34,7 @@ class SectionRun:
         simulated: every sample says that the board is no real one.
         write: takes a line for the person at the terminal.
         retries: further attempts after a transient failure.
+        judged: looks at a failure again, e.g. at who else reads the board's console.
     """
 
     store: Store
@@ -45,6 +46,7 @@ class SectionRun:
     sleep: Callable[[float], None]
     retries: int
     setup: Setup = field(factory=Setup)
+    judged: Callable[[], AbstractContextManager[None]] = nullcontext
     _started: tuple[dt.datetime, int] = field(init=False)
     _session: Session | None = field(default=None, init=False)
 
@@ -65,9 +67,10 @@ class SectionRun:
 
         def one(_cycle: int, _number: int) -> Measured:
             self._started = (utc_now(), self.clock.now_ns())
-            self._session = self.session(section)
-            with _restored(section, self._session):
-                readings = tuple(section.measure(self._session))
+            with self.judged():
+                self._session = self.session(section)
+                with _restored(section, self._session):
+                    readings = tuple(section.measure(self._session))
             _check(section, readings)
             return readings
 

@@ -274,6 +274,7 @@ _LAB = (
     "| The console server does not answer, or cannot be started. | `console_server_silent`, `no_console_server` | lab | tried again; the run stops where it cannot be started |",
     "| The console server, or the host, stands still. | a sample with a ± that covers it, or `stamps_uncertain` | lab | tried again |",
     "| Another session has the console still. | `console_busy` | lab | tried again |",
+    "| Another program reads the console's port: ser2net, screen, a getty. Bytes of the board are lost to it. | `console_shared`, in place of what the missing bytes look like | lab | tried again |",
     "| The adapter is away when it is wanted, or comes and goes. | `port_missing`, `port_lost`, `port_stuck` | lab | the run stops; tried again where it went meanwhile |",
     "| The labgrid place of the board is released, or taken by somebody else. | `place_lost` | lab | the run stops, and leaves the power alone |",
     "| pdudaemon is killed, or the power switch refuses connections. | `pdu_unreachable`, `pdu_refused` | lab | tried again |",

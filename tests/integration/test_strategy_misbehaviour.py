@@ -6,6 +6,8 @@ The board is a scripted pty, the power switch an HTTP server, the console server
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,6 +134,36 @@ def test_a_console_server_that_dies_is_replaced_in_the_next_cycle(
     board.on_power = kill
     assert failure(sut).failure == "console_server_gone"
     assert sut.boot().done
+
+
+THIEF = "import os, sys; fd = os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY); print('reading', flush=True)\nwhile True: os.read(fd, 1)"
+
+
+def test_bytes_that_another_program_takes_away_are_not_the_boards_fault(
+    sut: BoardStrategy, board: ScriptedBoard
+) -> None:
+    sut.boot()
+    thieves: list[subprocess.Popen[bytes]] = []
+
+    def steal(command: str) -> None:
+        if command == "on":
+            thieves.append(subprocess.Popen([sys.executable, "-c", THIEF, board.port], stdout=subprocess.PIPE))
+            assert thieves[0].stdout is not None
+            assert thieves[0].stdout.readline() == b"reading\n"
+
+    board.on_power = steal
+    board.boots = [HEALTHY[:-16], HEALTHY]  # the prompt is what it missed, however the bytes were shared
+    try:
+        error = failure(sut)
+    finally:
+        for thief in thieves:
+            with thief:
+                thief.kill()
+    assert (error.failure, type(error)) == ("console_shared", LabTransientError)
+    assert f"pid {thieves[0].pid} (python" in str(error)
+    assert isinstance(error.__cause__, BoardTransientError)
+    board.on_power = lambda _command: None
+    sut.boot()
 
 
 def test_two_writers_are_told_of_each_other(sut: BoardStrategy, board: ScriptedBoard, runtime: Path) -> None:

@@ -155,7 +155,7 @@ def commands() -> set[str]:
     """Every command of `lab`, as `lab ROOM` or `lab ROOM COMMAND`."""
     found = set()
     for room in ROOMS:
-        modules = [import_module(name) for name in (room.module, *room.more)]
+        modules = [import_module(name) for name in {room.module, *(each.module for each in room.more)}]
         registered = [command for module in modules for command in module.app.registered_commands]
         names = [command.name or command.callback.__name__.replace("_", "-") for command in registered]
         found |= {f"lab {room.name}"} if len(names) == 1 else {f"lab {room.name} {name}" for name in names}

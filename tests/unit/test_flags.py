@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from lab import boards
+from lab.drivers import failures, guarded
 from lab.metrics import Flag
 from virtual.sim.faults.catalogue import FAULTS
 
 TESTS = Path(__file__).resolve().parents[1]
 DOCS = TESTS.parent / "docs"
+WORDS = set(re.findall(r"Meaning\(\s*\"(\w+)\"", Path(failures.__file__).read_text(encoding="utf-8")))
 
 # A fault's name (tests/integration/test_sim_faults.py and unit/power/test_rail_faults.py prove what each carries), or FILE::TEST.
 SHOWN_BY = {
@@ -73,6 +75,11 @@ def test_every_flag_has_a_fault_or_a_test_that_makes_it_appear(flag: Flag) -> No
     assert flag in (named_in(shown_by) if "::" in shown_by else carried(shown_by))
 
 
+def guarded_kinds() -> list[str]:
+    """The kinds of drivers that are called behind a guard: their failures are named `<kind>_<what>`."""
+    return [value.name for value in vars(guarded).values() if isinstance(value, guarded.Kind)]
+
+
 def classes() -> set[str]:
     """Every failure class that the code or a board type can give an attempt."""
     found = {f"hang_{stage}" for stage in ("spl", "uboot", "kernel", "before_login")}
@@ -80,6 +87,7 @@ def classes() -> set[str]:
         for path in (TESTS.parent / package).rglob("*.py"):
             source = path.read_text(encoding="utf-8")
             found |= set(re.findall(r"(?i)\bfailure(?:: [\w\[\]]+)?\s*=\s*\"(\w+)\"", source))
+    found |= {f"{kind}_{word}" for kind in guarded_kinds() for word in WORDS}
     for name in boards.names():
         found |= {sign.means for sign in boards.load(name).failures.values()}
     return found

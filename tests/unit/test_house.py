@@ -74,6 +74,17 @@ def test_run_has_the_commands_of_the_issue() -> None:
     assert {"setup", "demo", "test", "help"} <= run_commands()
 
 
+IMPORTED_AS = {"pylibiio": "iio", "prometheus-client": "prometheus_client"}
+
+
+@pytest.mark.parametrize("dependency", PYPROJECT["project"]["dependencies"])
+def test_what_is_installed_with_boardlab_is_imported_by_it(dependency: str) -> None:
+    (distribution,) = re.findall(r"^[\w-]+", dependency)
+    module = IMPORTED_AS.get(distribution, distribution)
+    importing = re.compile(rf"^\s*(?:import|from) {module}\b", re.MULTILINE)
+    assert any(importing.search(path.read_text(encoding="utf-8")) for path in MODULES)
+
+
 def misnamed_or_empty(folder: Path) -> list[str]:
     """Fragments that towncrier would overlook or that say nothing; dotfiles are git's."""
     fragments = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lab.cli import main
 from lab.console import RecordingMeta, encode
-from lab.console.display import LiveText
+from lab.console.livetext import LiveText
 from lab.errors import BoardTransientError
 from lab.pytest_plugin.runs import STORE_KEY, summarise_run, writer
 from lab.results import Store, open_store

@@ -33,7 +33,7 @@ def test_status_shows_the_ports_and_stop_ends_the_server(bench: Bench) -> None:
     adapter.say(BOOT)
     read_bytes(client, len(BOOT))
     shown = lab(bench, "status").stdout
-    assert f"uart0  {len(BOOT)}" in " ".join(shown.split()).replace("uart0 ", "uart0  ")
+    assert f"uart0 - {len(BOOT)} " in " ".join(shown.split())
     assert f"pid {os.getpid()}" in shown
     document = json.loads(lab(bench, "status", "--json").stdout)
     assert document["ports"][0]["received_bytes"] == len(BOOT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import termios
 
 import pytest
 from console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, Bench, read_bytes, wait_for
@@ -77,10 +78,15 @@ def test_an_open_port_is_found_again_by_any_path_but_not_with_other_settings(ben
     other_path = bench.folder / "run" / ".." / "uart0"
     for device in (adapter.link, adapter.link.resolve(), other_path):
         assert bench.client().open(device).meta == info.meta
-    with pytest.raises(ConfigurationError, match=r"at 9600 Bd is asked for, but somebody reads 'uart0': .* at 115200"):
+    measurement = bench.client()
+    measurement.attach(measurement.open(adapter.link, speed_bd=115200).name, write=True)
+    held = rf"held by pid {os.getpid()} since .* at 115200 Bd"
+    with pytest.raises(LabTransientError, match=held) as caught:
         client.open(adapter.link, speed_bd=9600)
-    with pytest.raises(ConfigurationError, match="ask for the same"):
+    assert caught.value.failure == "console_busy"
+    with pytest.raises(LabTransientError, match=held):
         client.open(adapter.link, adapter_latency_ns=5)
+    measurement.close()
     with pytest.raises(ConfigurationError, match="name another"):
         client.open(bench.adapter("uart1").link, name="uart0")
     with pytest.raises(LabStableError, match="no port 'nothing' is open; open are: uart0"):
@@ -93,6 +99,30 @@ def test_an_open_port_is_found_again_by_any_path_but_not_with_other_settings(ben
     assert other.open(adapter.link, speed_bd=9600, name="uart0").meta.speed_bd == 9600
     other.close_port("uart0")
     assert other.status().ports == []
+
+
+def test_who_only_looks_does_not_keep_a_measurement_from_its_settings(bench: Bench) -> None:
+    adapter = bench.adapter()
+    looking, before = bench.opened(adapter)
+    adapter.say(b"idle\r\n")
+    read_bytes(looking, 6)
+    measurement = bench.client()
+    info = measurement.open(adapter.link, speed_bd=921600, adapter_latency_ns=5_000_000)
+    measurement.attach(info.name, write=True)
+    timing = info.meta.timing
+    assert (timing.speed_bd, timing.adapter_latency_ns, timing.fifo_bytes) == (
+        921600,
+        5_000_000,
+        before.meta.fifo_bytes,
+    )
+    adapter.say(b"booting\r\n")
+    assert [(chunk.position, chunk.data) for chunk in read_bytes(looking, 9)] == [(6, b"booting\r\n")]
+    assert read_bytes(measurement, 9)[0].position == 6
+    recording = bench.recording()
+    assert (recording.meta.timing, recording.meta.start, recording.log) == (timing, 6, b"booting\r\n")
+    assert recording.meta.adapter == f"{before.meta.adapter}; latency as configured"
+    assert bench.client().open(adapter.link).meta == info.meta
+    assert termios.tcgetattr(adapter.board)[4:6] == [termios.B921600] * 2
 
 
 def test_what_is_told_about_the_adapter_goes_into_the_timing(bench: Bench) -> None:

@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+import termios
 
 import pytest
 from console_bench import DEADLINE_S, Bench, read_bytes, read_until_refused, wait_for
@@ -145,11 +146,29 @@ def test_a_port_that_takes_no_bytes_does_not_hold_up_the_server(bench: Bench) ->
     assert client.status().ports[0].state == "open"
 
 
-def test_a_port_that_somebody_else_uses_is_refused_with_his_name(bench: Bench) -> None:
+def test_a_port_that_somebody_else_reads_is_not_opened_and_he_is_named(bench: Bench) -> None:
     adapter = bench.adapter()
-    script = (
-        "import fcntl, sys; f = open(sys.argv[1], 'r+b', 0); fcntl.flock(f, 2); print('mine', flush=True); input()"
-    )
+    before = termios.tcgetattr(adapter.board)
+    script = "import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY); print('mine', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, adapter.link], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"mine\n"
+        client = bench.client()
+        with pytest.raises(LabTransientError, match=rf"takes bytes away: pid {other.pid} \(python") as caught:
+            client.open(adapter.link)
+        assert caught.value.failure == "console_shared"
+        assert client.status().ports == []
+        assert termios.tcgetattr(adapter.board) == before
+        other.communicate(b"\n")
+    client.open(adapter.link)
+    bench.client().open(adapter.link)  # the server, which holds it now, is no stranger
+
+
+def test_a_port_that_somebody_else_locks_is_refused_with_his_name(bench: Bench) -> None:
+    adapter = bench.adapter()
+    script = "import fcntl, sys; f = open(sys.argv[1], 'wb', 0); fcntl.flock(f, 2); print('mine', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", script, adapter.link], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:

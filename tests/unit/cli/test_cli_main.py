@@ -75,13 +75,37 @@ def test_help_names_every_room_and_loads_none() -> None:
         "import sys\n"
         "from lab.cli import main\n"
         "assert main(['--help']) == 0\n"
-        "heavy = {'sqlalchemy', 'alembic', 'matplotlib', 'scipy', 'numpy', 'jinja2', 'labgrid', 'lab.boards', 'virtual'}\n"
+        "heavy = {'sqlalchemy', 'alembic', 'matplotlib', 'scipy', 'numpy', 'jinja2', 'labgrid', 'lab.boards', 'virtual', 'pydantic'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     answer = python(program)
     assert answer.returncode == 0, answer.stderr
     for room in ROOMS:
         assert f" {room.name} " in answer.stdout
+
+
+def test_a_terminal_on_a_port_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from lab.cli import main\n"
+        f"assert main(['console', 'attach', 'nowhere', '--runtime', {str(tmp_path)!r}]) == 1\n"
+        "heavy = {'sqlalchemy', 'numpy', 'cattrs', 'rich', 'lab.boards', 'lab.run', 'lab.console.loop'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    answer = python(program)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stderr.startswith("error: no console server answers")
+
+
+def test_commands_of_other_modules_are_listed_and_there() -> None:
+    (console,) = [room for room in ROOMS if room.name == "console"]
+    apps = [importlib.import_module(module).app for module in {each.module for each in console.more}]
+    there = {each.name or each.callback.__name__ for app in apps for each in app.registered_commands}
+    assert {each.name for each in console.more} == there
+    listed = python("from lab.cli import main; main(['console', '--help'])").stdout
+    assert all(f" {name} " in listed for name in there)
+    one = python("from lab.cli import main; main(['console', 'replay', '--help'])").stdout
+    assert "Usage: lab console replay " in one
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)

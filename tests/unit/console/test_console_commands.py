@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from lab import boards
 from lab.console import Chunk, Gap, Kind, Lateness, LineTiming, RecordingMeta, encode, find_moments
-from lab.console.commands import app
+from lab.console.recordingcommands import app
 from lab.errors import ConfigurationError
 
 META = RecordingMeta("uart0", "/dev/ttyUSB0", 115200, adapter_latency_ns=1_000_000, scheduling_ns=200_000)

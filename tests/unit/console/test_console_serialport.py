@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from console_bench import Adapter
 
-from lab.console.holders import holders
 from lab.console.serialport import close_port, is_pty, line_errors, open_port
 from lab.errors import ConfigurationError, LabStableError
 
@@ -72,17 +71,6 @@ def test_a_port_that_others_locked_is_not_touched(adapter: Adapter) -> None:
         open_port(adapter.link, 9600)
     assert termios.tcgetattr(other) == before
     os.close(other)
-
-
-def test_who_holds_a_port_is_found(adapter: Adapter, tmp_path: Path) -> None:
-    proc = tmp_path / "proc"
-    for pid, target in (("17", os.fspath(adapter.link.resolve())), ("18", "/dev/null")):
-        (proc / pid / "fd").mkdir(parents=True)
-        (proc / pid / "fd" / "3").symlink_to(target)
-        (proc / pid / "comm").write_text("minicom\n")
-    (proc / "self").mkdir()
-    (proc / "19").mkdir()
-    assert holders(adapter.link, proc) == ["pid 17 (minicom)"]
 
 
 @pytest.mark.parametrize(

@@ -370,5 +370,5 @@ def test_what_alembic_says_of_itself_is_in_no_log(
     for _ in range(2):
         with open_store(database), watch(database).look() as look:
             assert look.heads() == []
-    assert [record.name for record in caplog.records] == ["lab.results.schema"]
+    assert [record.name for record in caplog.records] == ["lab.results.migrating"]
     assert "has schema 0" in caplog.text

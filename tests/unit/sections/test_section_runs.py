@@ -12,7 +12,8 @@ from scripted_host import Answer, ScriptedHost, sessions
 from lab.benchmarks.lmbench import bw_pipe
 from lab.benchmarks.section import Bench, Reading, Section
 from lab.clock import MonotonicRaw
-from lab.errors import BoardlabError, BoardTransientError, TestStableError
+from lab.console.blame import fairly
+from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestStableError
 from lab.metrics import Flag
 from lab.results import Store, open_store
 from lab.results.logs import console_log
@@ -152,3 +153,20 @@ def test_the_eta_is_what_the_sections_that_are_left_took_the_last_time() -> None
     assert str(eta) == "1:04:20"
     eta.done("lmbench")
     assert str(eta) == "0:04:20"
+
+
+def test_a_failure_is_looked_at_again_before_it_is_kept(store: Store, begin: Callable[..., SectionRun]) -> None:
+    class Shared:
+        def blamed(self, error: BoardlabError) -> BoardlabError:
+            return LabTransientError(f"somebody else reads: {error.failure}", failure="console_shared")
+
+    run = begin(ScriptedHost({"bw_pipe": "Pipe: broken"}))
+    run.judged = lambda: fairly(Shared())
+    with pytest.raises(LabTransientError):
+        run.measure(SECTION)
+    (attempt,) = store.attempts(run.run.id)
+    assert (attempt.outcome, attempt.fault, attempt.message) == (
+        "console_shared",
+        "lab",
+        "somebody else reads: unreadable_output",
+    )

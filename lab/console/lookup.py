@@ -1,0 +1,86 @@
+"""Finding the port that a person means, and what the board said on it before."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from lab.console.client import ConsoleClient
+from lab.console.index import MAX_HEADER_BYTES
+from lab.console.runtime import runtime_dir, socket_path
+from lab.console.spawn import ensure_server
+from lab.console.status import PortInfo
+from lab.errors import LabStableError
+
+_BLOCK = 65536
+
+
+def attached(
+    wanted: str, runtime: Path | None = None, *, write: bool = False, speed_bd: int | None = None
+) -> tuple[ConsoleClient, PortInfo]:
+    """A client that reads the port that is meant.
+
+    Args:
+        wanted: path of a device, which is opened if it is not; or name of an open port, or of its board.
+        speed_bd: None: as the port is, and 115200 where it is not open.
+
+    Raises:
+        LabStableError: no port of that name is open.
+        BoardlabError: as of `ConsoleClient`.
+    """
+    by_path = "/" in wanted
+    client = ConsoleClient(ensure_server(runtime) if by_path else socket_path(runtime or runtime_dir()))
+    try:
+        device, name = (wanted, "") if by_path else _named(client, wanted)
+        if by_path or speed_bd is not None:
+            name = client.open(device, speed_bd=speed_bd).name
+        return client, client.attach(name, write=write)
+    except BaseException:
+        client.close()
+        raise
+
+
+def last_lines(info: PortInfo, count: int) -> bytes:
+    """The last lines that came before a client was attached, as far as the live recording goes back.
+
+    Raises:
+        LabStableError: the recording cannot be read.
+    """
+    base = Path(info.recording)
+    try:
+        with base.with_name(f"{base.name}.idx").open("rb") as index:
+            start = int(json.loads(index.readline(MAX_HEADER_BYTES))["start"])
+        with base.with_name(f"{base.name}.log").open("rb") as log:
+            return _tail(log.fileno(), max(0, info.position - start), count)
+    except (OSError, ValueError, KeyError) as error:
+        raise LabStableError(f"{base}: the recording cannot be read: {error}") from error
+
+
+def _named(client: ConsoleClient, wanted: str) -> tuple[str, str]:
+    """Device and name of an open port."""
+    ports = client.status().ports
+    names = [*(port for port in ports if port.info.name == wanted), *(port for port in ports if port.board == wanted)]
+    if not names:
+        known = {port.info.name for port in ports} | {port.board for port in ports if port.board}
+        raise LabStableError(
+            f"no port {wanted!r} is open, and none of a board of that name; there are: {', '.join(sorted(known)) or 'none'}. A "
+            "device that is not open is named by its path, such as /dev/ttyUSB0",
+            failure="port_unknown",
+        )
+    return names[0].info.meta.device, names[0].info.name
+
+
+def _tail(log: int, end: int, count: int) -> bytes:
+    """The last lines before `end`; one without an end is one of them."""
+    found, start = b"", min(end, os.fstat(log).st_size)
+    while start > 0 and found.count(b"\n") <= count:
+        size = min(_BLOCK, start)
+        start -= size
+        found = os.pread(log, size, start) + found
+    at = len(found) - found.endswith(b"\n")
+    for _ in range(count):
+        at = found.rfind(b"\n", 0, at)
+        if at < 0:
+            break
+    return found[at + 1 :]
