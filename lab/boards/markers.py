@@ -87,6 +87,7 @@ class Flow:
         moments: in the order of a healthy boot of this flow. A pattern that is left out is that of the board type's own
             moment of the same name.
         start: the moment that its headline number counts from.
+        shown_by: a moment without which lost characters of another flow would look the same; empty: none is needed.
         unlike: regular expression of lines that it does not have before its `until`; empty: none are known.
         until: a moment.
         reference: where `unlike` is from; empty: from nowhere, it is assumed.
@@ -95,6 +96,7 @@ class Flow:
     title: str
     moments: list[MomentPattern]
     start: str = "starting_kernel"
+    shown_by: str = ""
     unlike: str = field(default="", validator=check_regex)
     until: str = ""
     reference: str = ""

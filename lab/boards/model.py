@@ -171,7 +171,7 @@ class BoardType:
             raise ValueError(f"{where}: {NORMAL} is the flow of `moments`")
         check_moments(f"{where}.moments", self.flow(name))
         names = [moment.name for moment in flow.moments]
-        for moment in (flow.start, *filter(None, [flow.until])):
+        for moment in (flow.start, *filter(None, [flow.until, flow.shown_by])):
             if moment not in names:
                 raise ValueError(f"{where} names {moment!r}, which is not under its moments")
 

@@ -19,6 +19,9 @@ class Flag(enum.StrEnum):
     CLOCK_DISAGREES = "clock_disagrees"  # the kernel's printk times and the host's stamps drift apart, or step; or bytes came too soon
     CONSOLE_OVERRUN = "console_overrun"  # the kernel's tty driver counted lost bytes, or the text shows that some are
     PROMPT_REPEATED = "prompt_repeated"  # something else looked like the prompt, or came behind it
+    FLOW_UNVERIFIED = (
+        "flow_unverified"  # the boot has this flow's moments, but so would another one that lost characters
+    )
     PROMPT_UNVERIFIED = "prompt_unverified"  # nobody answered a carriage return there, and nothing else came
     KERNEL_ERRORS = (
         "kernel_errors"  # the log shows trouble that the boot survived; lines and counts are in the attempt

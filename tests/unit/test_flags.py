@@ -28,6 +28,7 @@ SHOWN_BY = {
     Flag.CLOCK_DISAGREES: "clock_stopped",
     Flag.CONSOLE_OVERRUN: "lines_lost",
     Flag.PROMPT_REPEATED: "prompt_in_issue",
+    Flag.FLOW_UNVERIFIED: "unit/benchmarks/test_boot_flows.py::test_an_sbl_that_says_nothing_is_one_as_well_and_flagged",
     Flag.PROMPT_UNVERIFIED: "unit/benchmarks/test_boot_prompt.py::test_silence_without_an_answer_is_flagged",
     Flag.KERNEL_ERRORS: "mmc_errors",
     Flag.UNCERTAIN: "unit/benchmarks/test_boot_prompt.py::"

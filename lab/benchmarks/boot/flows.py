@@ -46,12 +46,14 @@ class BootFlow:
         start: the moment that its headline number counts from.
         patterns: the flow's moments.
         order: those that came, the first of each name, and the prompt.
+        shown: whether no other flow that lost characters would look the same.
     """
 
     name: str
     start: str
     patterns: Sequence[MomentPattern]
     order: Sequence[MomentLike]
+    shown: bool = True
 
 
 def recognise(
@@ -76,7 +78,9 @@ def recognise(
         patterns = board.flow(name)
         try:
             check_foreign(name, patterns, moments, prompt)
-            return BootFlow(name, flow.start, patterns, in_order(board.name, patterns, moments, prompt))
+            order = in_order(board.name, patterns, moments, prompt)
+            shown = not flow.shown_by or any(moment.name == flow.shown_by for moment in order)
+            return BootFlow(name, flow.start, patterns, order, shown)
         except BoardlabError:
             continue
     raise why_not

@@ -25,7 +25,14 @@ POWER = "power on"  # in a truth, beside the names of moments
 BEFORE_FIRST_BYTE_NS = NS_PER_S // 2  # a recording does not say when its board was switched on; this is as good as any
 # They say that a boot's numbers may be wrong.
 DOUBTS = frozenset(
-    {Flag.CLOCK_DISAGREES, Flag.CONSOLE_OVERRUN, Flag.PROMPT_REPEATED, Flag.PROMPT_UNVERIFIED, Flag.UNCERTAIN}
+    {
+        Flag.CLOCK_DISAGREES,
+        Flag.CONSOLE_OVERRUN,
+        Flag.FLOW_UNVERIFIED,
+        Flag.PROMPT_REPEATED,
+        Flag.PROMPT_UNVERIFIED,
+        Flag.UNCERTAIN,
+    }
 )
 QUEUED_NS = 20_000_000  # a kernel's line that came so much later than others was waiting for the line
 KERNEL_TIME = re.compile(rb"^\[ *(\d{1,6})\.(\d{6})\]", re.MULTILINE)

@@ -8,6 +8,7 @@ from lab import boards
 from lab.benchmarks.boot import PowerEdge
 from lab.boards import NORMAL
 from lab.console.model import Chunk, Event, LineTiming
+from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME
 from lab.run.rewatch import Answer, Rewatched, rewatch
 
@@ -119,12 +120,15 @@ def test_a_falcon_boot_with_a_quiet_kernel_has_its_number() -> None:
 def test_an_sbl_boot_has_tf_a_before_its_only_spl_banner() -> None:
     done = booted([*SBL, *TFA, *A53, *UBOOT, *LOAD, *LINUX])
     assert flows(done) == {"sbl"}
+    assert not any(Flag.FLOW_UNVERIFIED in sample.sample.flags for sample in done.samples)
     assert stages(done)[:4] == ["Power on to SBL", "SBL", "TF-A", "SPL (A53)"]
     assert seconds(done, BOOT_TIME) == pytest.approx(seconds(booted(USUAL), BOOT_TIME), abs=1e-3)
 
 
-def test_an_sbl_that_says_nothing_is_one_as_well() -> None:
-    assert flows(booted([*TFA, *A53, *UBOOT, *LOAD, *LINUX])) == {"sbl"}
+def test_an_sbl_that_says_nothing_is_one_as_well_and_flagged() -> None:
+    done = booted([*TFA, *A53, *UBOOT, *LOAD, *LINUX])
+    assert flows(done) == {"sbl"}
+    assert all(Flag.FLOW_UNVERIFIED in sample.sample.flags for sample in done.samples)
 
 
 def test_a_lost_first_banner_makes_no_sbl() -> None:
