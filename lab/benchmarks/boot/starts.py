@@ -28,8 +28,11 @@ class Starts:
     board: BoardType
     _counts: Counter[str] = field(factory=Counter, init=False)
     _banners: dict[str, set[str]] = field(factory=dict, init=False)  # moment -> its lines, as they should be
-    _others: list[str] = field(factory=list, init=False)  # lines before the kernel that are no banner
+    _others: list[str] = field(
+        factory=list, init=False
+    )  # lines before the kernel that are no banner; empty: one that is
     _garbled: Counter[str] = field(factory=Counter, init=False)  # moment -> lines that nearly are its banner
+    _piece: str = field(default="", init=False)  # the line before, where it may be the begin of a banner
     _kernel: bool = field(default=False, init=False)
     _planned: bool = field(default=False, init=False)  # the one reset that this board has, as it should
 
@@ -52,28 +55,44 @@ class Starts:
             self._others.clear()
             self._garbled.clear()
             return None
-        if len(line) < ALIKE_CHARACTERS or line.startswith("[") or _VARIABLE.match(line):
+        if line.startswith("[") or _VARIABLE.match(line):
+            self._piece = ""
             return None
         pattern = next((each for each in self._patterns() if re.search(each.regex, line)), None)
         if pattern is None:
             if not self._kernel:
                 self._others.append(line)
-            name = self._resembles(line)
+            name, self._piece = self._nearly(line, self._piece)
             self._garbled[name] += 1
             return self._judged(name, line) if name else None
+        self._piece = ""
+        self._others.append("")
         known = self._banners.setdefault(pattern.name, set())
         if line in known:
             return None
         known.add(line)
-        self._garbled = Counter(self._resembles(other) for other in self._others)
+        self._garbled, piece = Counter(), ""
+        for other in self._others:
+            name, piece = self._nearly(other, piece)
+            self._garbled[name] += 1
         return self._judged(pattern.name, line)
+
+    def _nearly(self, line: str, piece: str) -> tuple[str, str]:
+        """The moment whose banner a line nearly is, alone or behind a piece that a garbled newline cut off; empty: none.
+
+        Returns also: what may be such a piece of the next line.
+        """
+        name = self._resembles(line) or (self._resembles(f"{piece} {line}") if piece else "")
+        return name, "" if name else line
 
     def _patterns(self) -> list[MomentPattern]:
         names = [pattern.name for pattern in self.board.moments]
         return [p for p in self.board.moments[: names.index(START)] if p.required and p.times]
 
     def _resembles(self, line: str) -> str:
-        """The moment whose banner the line nearly is; empty: none."""
+        """The moment whose banner the text nearly is; empty: none."""
+        if len(line) < ALIKE_CHARACTERS:
+            return ""
         shares = [(alike(line, banner), name) for name, known in self._banners.items() for banner in known]
         share, name = max(shares, default=(0.0, ""))
         return name if share >= ALIKE_SHARE else ""

@@ -52,6 +52,16 @@ def test_a_banner_whose_hyphen_is_garbled_is_no_variable() -> None:
     assert starts(SPL, "SYSFW ABI: 4.0", SPL.replace("-", "=", 1), SPL, UBOOT) == "reset"
 
 
+@pytest.mark.parametrize("cut", [9, 38, 60])
+def test_a_garbled_banner_with_a_newline_in_it_is_one_too_many(cut: int) -> None:
+    assert starts(SPL, SPL, UBOOT, "DRAM:  2 GiB", GARBLED[:cut], GARBLED[cut + 1 :]) == "reset"
+    assert starts(SPL, SPL, GARBLED[:cut], GARBLED[cut + 1 :], "DRAM:  2 GiB", UBOOT) == "reset"
+
+
+def test_a_line_behind_a_garbled_banner_is_not_counted_with_it() -> None:
+    assert starts(SPL, SPL.replace("2025", "2\x0025"), "DRAM:  2 GiB", "Trying to boot from MMC2", UBOOT) == "ok"
+
+
 @pytest.mark.parametrize("garbled", [GARBLED, "Net:   eth0: ethe" + GARBLED, GARBLED + "\b"])
 def test_a_garbled_banner_is_one_too_many(garbled: str) -> None:
     assert starts(SPL, SPL, UBOOT, "DRAM:  2 GiB", garbled) == "reset"
