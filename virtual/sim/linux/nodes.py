@@ -36,6 +36,7 @@ def make(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
         **_proc(kernel),
         **_processors(kernel),
         **_devices(kernel, sleeper),
+        **_accelerators(kernel),
         **_power(kernel, sleeper),
     }
 
@@ -142,6 +143,18 @@ def _devices(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
             nodes[f"/sys/class/net/{link.name}/speed"] = _fixed(f"{link.mbit_s:.0f}\n")
             nodes[f"/sys/class/net/{link.name}/operstate"] = _fixed("up\n")
     return nodes
+
+
+def _accelerators(kernel: Kernel) -> dict[str, Node]:
+    """OMAP's accelerators with the defaults of Linux drivers/crypto/omap-aes.c and omap-sham.c; addresses: am4372.dtsi."""
+    if not kernel.computer.model.board.name.startswith("am43"):
+        return {}
+    devices = {"omap-aes/53501000.aes": "200", "omap-sham/53100000.sham": "256"}
+    return {
+        f"/sys/bus/platform/drivers/{device}/{name}": _setting(kernel.settings, f"{device} {name}", default)
+        for device, fallback in devices.items()
+        for name, default in (("queue_len", "10"), ("fallback", fallback))
+    }
 
 
 def _power(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:

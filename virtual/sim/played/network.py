@@ -205,13 +205,14 @@ def _mpstat(session: Session, _arguments: Sequence[str], streams: Streams, _shel
 
 
 def _ip(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
-    """`ip xfrm state add` remembers the cipher by its key's length; `ip route get` goes by eth0; the rest succeeds."""
+    """`ip xfrm state add` remembers the cipher, of AES by its key's length; `ip route get` goes by eth0; the rest succeeds."""
     words = list(arguments[1:])
     if words[:2] == ["route", "get"]:
         yield from streams.out(f"{words[2]} dev eth0 src 192.168.0.2 uid 0\n    cache\n".encode())
     key = next((word for word in words if word.startswith("0xa5a5")), "")
     if key:
-        session.kernel.settings["xfrm"] = f"aes{(len(key) - 2) * 4}"
+        triple = "cbc(des3_ede)" in words
+        session.kernel.settings["xfrm"] = "3des" if triple else f"aes{(len(key) - 2) * 4}"
     return 0
 
 

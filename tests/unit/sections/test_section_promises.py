@@ -1,0 +1,84 @@
+"""What the guides have and the sections promise is run, as the guides say it, and put back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import section_outputs
+from scripted_host import Answer, ScriptedHost, session
+from section_bench import section_bench
+
+from lab import boards
+from lab.benchmarks.section import named
+from lab.benchmarks.sections import ALL
+from lab.errors import BoardTransientError, TestTransientError
+
+SECTIONS = named(ALL)
+AES, SHAM = "/sys/bus/platform/drivers/omap-aes/53501000.aes", "/sys/bus/platform/drivers/omap-sham/53100000.sham"
+OMAP = "name         : cbc(aes)\ndriver       : cbc-aes-omap\nmodule       : omap_aes\npriority     : 300\n"
+CE = OMAP.replace("omap", "ce")
+TUNABLE = f"{AES}/queue_len:10\n{SHAM}/queue_len:10\n{AES}/fallback:200\n{SHAM}/fallback:256"
+
+
+def test_ipsec_is_measured_with_every_cipher_of_the_guides(tmp_path: Path) -> None:
+    with section_bench(tmp_path) as bench:
+        bench.run.measure(SECTIONS["ipsec-software"])
+        (attempt,) = bench.store.attempts(bench.run.run.id)
+    measured = {s.params["algorithm"] for s in attempt.samples if s.metric == "ipsec.throughput"}
+    assert measured == {"aes128", "aes192", "aes256", "3des"}
+
+
+def test_a_kernel_without_triple_des_is_measured_with_the_other_ciphers() -> None:
+    (said,) = [output.text.decode() for output in section_outputs.played() if output.name == "ipsec"]
+    host = ScriptedHost(
+        {"proc/crypto": CE, "des3_ede": ("RTNETLINK answers: Function not implemented", 2), "iperf": said}
+    )
+    found = list(SECTIONS["ipsec-software"].measure(session(host, ScriptedHost())))
+    assert {reading.params["algorithm"] for reading in found} == {"aes128", "aes192", "aes256"}
+
+
+def test_the_queue_and_the_fallback_of_the_accelerator_are_the_guides_and_are_put_back_after_a_failure() -> None:
+    answers: dict[str, Answer | list[Answer]] = {
+        "proc/crypto": OMAP,
+        "^grep -H": TUNABLE,
+        "iperf": BoardTransientError("cut off", failure="command_timeout"),
+    }
+    host = ScriptedHost(answers)
+    with pytest.raises(BoardTransientError):
+        list(SECTIONS["ipsec-hardware"].measure(session(host, ScriptedHost())))
+    written = [command for command in host.ran if command.startswith("echo ")]
+    assert [c for c in written if "iperf" not in c] == [
+        f"echo 300 > {AES}/queue_len",
+        f"echo 300 > {SHAM}/queue_len",
+        f"echo 9 > {AES}/fallback",
+        f"echo 9 > {SHAM}/fallback",
+        f"echo 10 > {AES}/queue_len",
+        f"echo 10 > {SHAM}/queue_len",
+        f"echo 200 > {AES}/fallback",
+        f"echo 256 > {SHAM}/fallback",
+    ]
+
+
+def test_ipsec_in_software_leaves_the_accelerator_alone() -> None:
+    host = ScriptedHost({"proc/crypto": CE, "^grep -H": TUNABLE})
+    with pytest.raises(TestTransientError):
+        list(SECTIONS["ipsec-software"].measure(session(host, ScriptedHost())))
+    assert not any("queue_len" in command for command in host.ran)
+
+
+def test_the_simulated_am437x_is_tuned_for_hardware_and_given_back(tmp_path: Path) -> None:
+    with section_bench(tmp_path, "am43xx-gpevm") as bench:
+        bench.run.measure(SECTIONS["ipsec-hardware"])
+        after = bench.session(SECTIONS["ipsec-hardware"]).run(f"cat {AES}/queue_len {AES}/fallback")
+        log = bench.store.attempts(bench.run.run.id)[0]
+    assert log.outcome == "ok"
+    assert after.split() == [b"10", b"200"]
+
+
+def test_the_usb_device_of_the_am437x_is_measured_as_its_guide_has_it(tmp_path: Path) -> None:
+    assert SECTIONS["usb-device"].fits(boards.load("am43xx-gpevm"))
+    with section_bench(tmp_path, "am43xx-gpevm") as bench:
+        bench.run.measure(SECTIONS["usb-device"])
+        (attempt,) = bench.store.attempts(bench.run.run.id)
+    assert {s.params["direction"] for s in attempt.samples} == {"read", "write"}
