@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import section_outputs
+from attrs import evolve
 from scripted_host import Answer, ScriptedHost, session
 from section_bench import section_bench
 
@@ -13,6 +14,7 @@ from lab import boards
 from lab.benchmarks.section import named
 from lab.benchmarks.sections import ALL
 from lab.errors import BoardTransientError, TestTransientError
+from virtual.sim import figures
 
 SECTIONS = named(ALL)
 AES, SHAM = "/sys/bus/platform/drivers/omap-aes/53501000.aes", "/sys/bus/platform/drivers/omap-sham/53100000.sham"
@@ -82,3 +84,25 @@ def test_the_usb_device_of_the_am437x_is_measured_as_its_guide_has_it(tmp_path: 
         bench.run.measure(SECTIONS["usb-device"])
         (attempt,) = bench.store.attempts(bench.run.run.id)
     assert {s.params["direction"] for s in attempt.samples} == {"read", "write"}
+
+
+@pytest.mark.parametrize(
+    ("board", "wanted"),
+    [("am43xx-gpevm", {"port": "cpsw", "window": "default"}), ("am62xx_sk", {"port": "cpsw"})],
+)
+def test_tcp_has_the_parameters_of_the_boards_published_row(
+    tmp_path: Path, board: str, wanted: dict[str, str]
+) -> None:
+    with section_bench(tmp_path, board) as bench:
+        bench.run.measure(SECTIONS["tcp"])
+        (attempt,) = bench.store.attempts(bench.run.run.id)
+        known = figures.load(board, bench.lab.board.model.release_name)
+    assert all(known.has(sample.metric, **wanted) and sample.params == wanted for sample in attempt.samples)
+
+
+@pytest.mark.parametrize(("board", "frames"), [("am43xx-gpevm", 64), ("am62xx_sk", 256), ("am62axx_sk", 256)])
+def test_audio_has_the_period_that_the_published_numbers_are_of(board: str, frames: int) -> None:
+    host = ScriptedHost({"run_alsa_perf": "|TRACE LOG|Read: nothing|"})
+    with pytest.raises(TestTransientError):
+        list(SECTIONS["alsa"].measure(evolve(session(host), board=boards.load(board))))
+    assert f"-periodsize {frames} " in host.ran[0]
