@@ -80,7 +80,8 @@ def wait_for_samples(lab: Lab, process: subprocess.Popen[bytes], more_than: int)
 
 
 def test_both_modes_are_measured_verified_and_true(sim: Lab) -> None:
-    assert session(sim, "--cycles", "2").wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
+    modes = ("--mode", "deep_sleep,mcu_only")
+    assert session(sim, *modes, "--cycles", "2").wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
     found = attempts(sim)
     assert [(a.params["mode"], a.cycle, a.outcome) for a in found] == [
         (mode, cycle, "ok") for mode in ("deep_sleep", "mcu_only") for cycle in (1, 2)
@@ -97,7 +98,7 @@ def test_both_modes_are_measured_verified_and_true(sim: Lab) -> None:
         assert attempt.details["suspend"]["mcu_uart"].count("MCU-only mode received") == (
             attempt.params["mode"] == "mcu_only"
         )
-    assert_true(prompts(sim), more=lambda: measured_prompts(sim, "--cycles", str(ENOUGH // 2)))
+    assert_true(prompts(sim), more=lambda: measured_prompts(sim, *modes, "--cycles", str(ENOUGH // 2)))
 
 
 def test_the_evidence_of_a_latency_is_in_the_console_log(sim: Lab) -> None:

@@ -204,8 +204,9 @@ def test_a_type_without_low_power_modes_refuses_to_suspend() -> None:
     assert "Invalid argument" in linux.command("echo mem > /sys/power/state", prompt)
 
 
-def test_partial_io_ends_in_a_cold_boot_by_its_wake_up_pin() -> None:
-    linux = logged_in("am62xx_lp_sk")
+@pytest.mark.parametrize("board_type", ["am62xx_lp_sk", "am62xx_sk"])
+def test_partial_io_ends_in_a_cold_boot_by_its_wake_up_pin(board_type: str) -> None:
+    linux = logged_in(board_type)
     assert linux.board.computer is not None
     linux.command("ethtool -s mcu_mcan0 wol p", "# ")
     linux.type("poweroff\r")

@@ -80,9 +80,9 @@ def test_the_board_puts_itself_back_when_the_host_stops_while_it_sleeps(
     ("board_type", "plan", "says"),
     [
         ("am62xxsip_sk", DEEP, "has no low-power modes"),
-        ("am62xx_sk", Plan("partial_io", "can"), "has no low-power mode 'partial_io'"),
-        ("am62xx_sk", Plan("standby"), "it has: deep_sleep, mcu_only"),
-        ("am62xx_sk", Plan("deep_sleep", "can"), "has no wake-up source 'can'"),
+        ("am62axx_sk", Plan("partial_io", "can"), "has no low-power mode 'partial_io'"),
+        ("am62xx_sk", Plan("standby"), "it has: deep_sleep, mcu_only, partial_io"),
+        ("am62axx_sk", Plan("deep_sleep", "can"), "has no wake-up source 'can'"),
         ("am62xx_sk", Plan("deep_sleep", "mcu"), "wakes from mcu_only alone"),
         ("am62xx_lp_sk", Plan("partial_io", "uart"), "partial_io is left by the CAN pins"),
     ],
