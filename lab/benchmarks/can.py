@@ -53,7 +53,7 @@ SECTION = Section(
     needs=(
         needs.path(f"/sys/class/net/{INTERFACE}", "CAN controller", "enable it in the device tree and the kernel"),
         needs.tool("cangen", "can-utils"),
-        needs.tool("time"),
+        needs.program_time("-p"),
     ),
     command="cangen can0 -g 0 -n 20000 -L 8",
     fits=_has_can,

@@ -1,4 +1,4 @@
-"""glmark2 on DRM and Wayland, GFXBench, and GLBenchmark 2.5. A display is connected, or its connector is forced on."""
+"""glmark2 on DRM and Wayland, GFXBench, and GLBenchmark 2.5. A preflight wants a display, or a connector forced on."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ SECTIONS = (
         chapter=CHAPTER,
         metrics=("gfxbench.score", "gfxbench.rate"),
         measure=_gfxbench,
-        needs=(_folder("gfxbench", "testfw_app"),),
+        needs=(_folder("gfxbench", "testfw_app"), needs.display()),
         command="testfw_app --gfx egl --gl_api gles -w 1920 -h 1080 -t gl_manhattan_off",
         fits=lambda board: _has_graphics(board) and not _is_am437x(board),
         duration_s=240,
@@ -136,7 +136,7 @@ SECTIONS = (
         metrics=("glmark2.score",),
         measure=_glmark2,
         restore=_weston,
-        needs=(needs.tool("glmark2-es2-drm"), needs.tool("glmark2-es2-wayland")),
+        needs=(needs.tool("glmark2-es2-drm"), needs.tool("glmark2-es2-wayland"), needs.display()),
         command="glmark2-es2-drm; glmark2-es2-wayland --size 1920x1080",
         fits=_has_graphics,
         duration_s=900,
@@ -147,7 +147,7 @@ SECTIONS = (
         chapter=CHAPTER,
         metrics=("glbenchmark.rate",),
         measure=_glbenchmark,
-        needs=(_folder("glbenchmark", "GLBenchmark2"),),
+        needs=(_folder("glbenchmark", "GLBenchmark2"), needs.display()),
         command="GLBenchmark2 -t NUMBER -d ./data",
         fits=_is_am437x,
         duration_s=600,

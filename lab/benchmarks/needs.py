@@ -18,6 +18,32 @@ def tool(name: str, package: str = "") -> Need:
     return Need(f"tool {name}", check)
 
 
+def program_time(option: str) -> Need:
+    """The program `time`, with an option. To a shell like bash `time` is also a keyword, which `command -v` finds."""
+
+    def check(bench: Bench) -> str:
+        if bench.status(f"env time {option} true > /dev/null 2>&1") == 0:
+            return ""
+        return f"the board has no program `time` that knows {option} (the shell's keyword is none); install time"
+
+    return Need("tool time", check)
+
+
+def display() -> Need:
+    """A display that is connected, or whose connector is forced on (`video=` on the kernel's command line)."""
+
+    def check(bench: Bench) -> str:
+        said = bench.run("cat /sys/class/drm/*/status 2> /dev/null", check=False)
+        if b"connected" in said.split():
+            return ""
+        return (
+            "no display is connected (/sys/class/drm/*/status); connect one, or force its connector on with "
+            "video=CONNECTOR:e on the kernel's command line"
+        )
+
+    return Need("display", check)
+
+
 def dd_that_says_its_time() -> Need:
     """A dd that prints how long it took."""
 

@@ -66,7 +66,7 @@ SECTION = Section(
     chapter="CRYPTO Driver",
     metrics=("openssl.throughput", "openssl.cpu_load"),
     measure=_measure,
-    needs=(needs.tool("openssl"), needs.tool("time")),
+    needs=(needs.tool("openssl"), needs.program_time("-v")),
     command="time -v openssl speed -elapsed -evp aes-128-cbc",
     duration_s=260,
 )

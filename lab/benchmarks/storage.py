@@ -181,7 +181,7 @@ SECTIONS = (
         chapter="Linux OSPI Flash Driver",
         metrics=("ospi.raw.throughput",),
         measure=_ospi,
-        needs=(needs.path("/proc/mtd", "MTD", "enable CONFIG_MTD and the flash's driver"), needs.tool("time")),
+        needs=(needs.path("/proc/mtd", "MTD", "enable CONFIG_MTD and the flash's driver"), needs.program_time("-p")),
         command="time -p dd if=/dev/mtdN of=/dev/null bs=52428800 count=1",
         fits=has_medium("ospi"),
         duration_s=5,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 from attrs import evolve
@@ -16,13 +18,18 @@ from lab.benchmarks.sections import ALL, of_chapter, of_number, order
 from lab.benchmarks.site import Site, of_options
 from lab.errors import ConfigurationError, TestTransientError
 from lab.metrics import Flag
+from lab.run.session import Ended
 from lab.run.setup import Setup
 
 SECTIONS = named(ALL)
+TIME = tuple(need for need in SECTIONS["openssl"].needs if need.name == "tool time")
 NFS = "192.168.0.1:/srv /mnt nfs4 rw,addr=192.168.0.1 0 0"
 CRYPTO = "name         : cbc(aes)\ndriver       : cbc-aes-sa2ul\nmodule       : sa2ul\npriority     : 30000\n"
 TRAPS: list[tuple[Need, dict[str, Answer], str]] = [
     (needs.tool("fio"), {"command -v fio": ("", 1)}, "the board has no program fio; install fio"),
+    (needs.display(), {"class/drm": "disconnected\ndisconnected"}, "no display is connected .*; connect one"),
+    (needs.display(), {"class/drm": ("", 1)}, "no display is connected"),
+    (needs.program_time("-v"), {"env time -v": ("", 127)}, "no program `time` that knows -v"),
     (needs.dd_that_says_its_time(), {"^dd ": "1+0 records in\n1+0 records out"}, "install coreutils"),
     (needs.uboot_time(), {"help time": ("Unknown command 'time'", 1)}, "CONFIG_CMD_TIME=y"),
     (needs.scratch("emmc"), {}, "the env names nothing that may be overwritten for emmc"),
@@ -56,6 +63,24 @@ def test_a_trap_is_named_with_its_mend(need: Need, answers: dict[str, Answer], s
     assert re.search(says, found.failed[need.name])
 
 
+def test_the_keyword_of_bash_is_no_program_time(tmp_path: Path) -> None:
+    class Bash(ScriptedHost):
+        def run(self, command: str, timeout_s: float) -> Ended:
+            said = subprocess.run(
+                ["/bin/bash", "-c", command], env={"PATH": str(tmp_path)}, timeout=timeout_s, check=False
+            )
+            return Ended([], said.returncode)
+
+    for program in ("env", "true"):
+        (tmp_path / program).symlink_to(f"/usr/bin/{program}")
+    assert (
+        "no program `time`" in preflight(evolve(SECTIONS["openssl"], needs=TIME), session(Bash())).failed["tool time"]
+    )
+    (tmp_path / "time").write_text("#!/bin/bash\n")
+    (tmp_path / "time").chmod(0o755)
+    assert preflight(evolve(SECTIONS["openssl"], needs=TIME), session(Bash())).failed == {}
+
+
 def test_a_netperf_of_the_tester_that_cannot_limit_its_rate_stops_ingress() -> None:
     tester = ScriptedHost({"netperf -b": "Packet rate control is not compiled in."})
     problem = needs.netperf_options(on_tester=True).check(session(ScriptedHost(), tester))
@@ -75,6 +100,7 @@ def test_a_board_without_any_trap_passes_every_preflight() -> None:
     answers = {
         "eth0/speed": "1000",
         "proc/crypto": CRYPTO.replace("sa2ul", "ce"),
+        "class/drm": "disconnected\nconnected",
         "^dd ": "1 byte copied, 1e-05 s",
         "help time": ("time - run", 1),
     }
@@ -170,4 +196,4 @@ def test_interrupt_pacing_is_put_back_to_what_it_was_also_after_a_failure() -> N
     with pytest.raises(TestTransientError):
         list(SECTIONS["tcp-pacing"].measure(session(host, ScriptedHost())))
     paced = [command for command in host.ran if "ethtool -C" in command]
-    assert paced == ["ethtool -C eth0 rx-usecs 250 tx-usecs 250", "ethtool -C eth0 rx-usecs 16 tx-usecs 8"]
+    assert paced == ["ethtool -C eth0 rx-usecs 250", "ethtool -C eth0 rx-usecs 16"], "transmission is left alone"

@@ -30,6 +30,7 @@ def files(kernel: Kernel) -> dict[str, Callable[[], str]]:
     source = root if kind == "ubifs" else "/dev/root"
     found: dict[str, Callable[[], str]] = {
         "/proc/asound/card0/id": lambda: "AM62xSKEVM\n",
+        "/sys/class/drm/card0-HDMI-A-1/status": lambda: "connected\n",
         "/proc/mtd": lambda: _MTD,
         "/proc/filesystems": lambda: "nodev\tproc\n\text3\n\text2\n\text4\n\tvfat\nnodev\tubifs\n",
         "/proc/mounts": lambda: (
