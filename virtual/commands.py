@@ -16,7 +16,7 @@ from lab.errors import ConfigurationError
 from lab.shown import echo, echo_json, plain
 from virtual import control, kinds, pdudaemon
 from virtual.board import BoardFolder
-from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS
+from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, measuring
 from virtual.images import cache
 from virtual.qemu import cable, recipe
 from virtual.qemu import kind as qemu_kind
@@ -25,7 +25,7 @@ from virtual.sim.environment import DEFAULT_SWITCH_PORT
 from virtual.sim.model import simulated
 from virtual.sim.order import SimOptions, wishes
 from virtual.sim.tester import answer
-from virtual.state import ENV, default_folder, expect, running
+from virtual.state import default_folder, expect, running
 from virtual.wanted import DEFAULT_FIFO_BYTES
 
 IDLE_OFF_S = 600.0  # a board that waits at the U-Boot prompt burns a core
@@ -134,7 +134,7 @@ def up(
     echo(
         f"{board.name} ({board.type}){more} up: console {next(iter(board.uarts.values()))}, pdudaemon {state.pdudaemon}"
     )
-    echo(f"measure it: pytest --lg-env {_env(where, kind, bench_tools)} tests_perf")
+    echo(f"measure it: {measuring(where)}")
 
 
 @app.command()
@@ -214,8 +214,3 @@ def as_tester(
 
 def _folder(given: Path | None) -> Path:
     return given.absolute() if given else default_folder()
-
-
-def _env(where: Path, kind: str, with_tools: bool) -> str:
-    default = kind == "qemu" and not with_tools and where == Path.cwd() / ".lab" / "virtual"
-    return "virtual.yaml" if default else str(where / ENV)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from importlib import resources
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from lab import boards
 from virtual import pdudaemon
 from virtual.board import Place
 from virtual.rails.levels import env_lines
+from virtual.state import ENV
 
 DEFAULT_BOARD = "qemu-1"
 DEFAULT_LATENCY_TIMER_MS = 1.0  # of an FTDI adapter in low-latency mode
+_CHECKOUT = Path(__file__).resolve().parents[1]
 _TYPE = "qemu-virt"
 _TEMPLATE = "!template "
 _DEFAULT_FOLDER = f"{_TEMPLATE}$BASE/../.lab/virtual"
@@ -34,6 +37,15 @@ _TESTER = """\
           command: {command}
 """
 _HEAD = "# The virtual board {board} of the bench in {folder}; written by `lab virtual up`.\n"
+
+
+def measuring(bench: Path) -> str:
+    """The command that measures the first board of a bench, from any folder.
+
+    The `=` matters: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
+    """
+    own = _CHECKOUT / "tests_perf"  # not there in an installation from a wheel
+    return shlex.join(["pytest", f"--lg-env={bench.absolute() / ENV}", str(own if own.is_dir() else own.name)])
 
 
 def default() -> str:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,15 @@ def test_the_environment_in_the_repository_is_the_default_benchs() -> None:
     assert ENV.read_text(encoding="utf-8") == environment.default(), (
         "both come from virtual/qemu/data/env.yaml.in; change that, then write environment.default() to envs/virtual.yaml"
     )
+
+
+def test_the_command_that_measures_a_bench_works_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, env, tests = shlex.split(environment.measuring(Path("a bench")))
+    assert env == f"--lg-env={tmp_path / 'a bench' / 'env.yaml'}"
+    assert Path(tests) == ENV.parents[1] / "tests_perf"
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="/\0\n", exclude_categories=["C"]), min_size=1))
