@@ -53,6 +53,20 @@ def test_only_the_command_line_prints() -> None:
     assert {name(p): lines for p in library if (lines := prints(p.read_text(encoding="utf-8")))} == {}
 
 
+def test_an_option_of_a_program_that_a_text_of_ours_cites_is_one_that_it_has() -> None:
+    cited = re.compile(r"((?:bench|tests)/\w+\.py)((?: --[\w-]+)+)")
+    texts = [p for room in ("lab", "virtual", "docs", "bench") for p in (REPOSITORY / room).rglob("*")]
+    wrong = [
+        f"{name(path)}: {program} {option}"
+        for path in texts
+        if path.suffix in {".toml", ".py", ".md"}
+        for program, options in cited.findall(path.read_text(encoding="utf-8"))
+        for option in options.split()
+        if f'"{option}"' not in (REPOSITORY / program).read_text(encoding="utf-8")
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("document", ["README.md", *sorted(name(p) for p in (REPOSITORY / "docs").rglob("*.md"))])
 def test_a_document_names_only_commands_that_run_has(document: str) -> None:
     text = (REPOSITORY / document).read_text(encoding="utf-8")
