@@ -56,7 +56,7 @@ class SectionBench:
 
 @contextmanager
 def section_bench(
-    tmp_path: Path, board_type: str = "am62xx_sk", *, seed: int = 1, retries: int = 0
+    tmp_path: Path, board_type: str = "am62xx_sk", *, seed: int = 1, retries: int = 0, interface: str = "eth0"
 ) -> Iterator[SectionBench]:
     lab = SimLab(board_type, seed=seed)
     has_emmc = "emmc" in lab.board.model.board.media
@@ -75,7 +75,9 @@ def section_bench(
                 strategy.status = Status.unknown
 
             host = LabgridHost(driver, strategy.board, is_shell=section.where == "linux", lost_hook=lost)
-            return Session(strategy.type, Site(scratch=scratch, crypto_module=module), clock, host, tester)
+            return Session(
+                strategy.type, Site(interface=interface, scratch=scratch, crypto_module=module), clock, host, tester
+            )
 
         begun = store.begin_run(
             KIND, board_type, "sim-1", lab.board.model.release_name, plan={}, provenance={"virtual": True}
