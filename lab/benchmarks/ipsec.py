@@ -23,6 +23,7 @@ ALGORITHMS = ("aes128", "aes192", "aes256", "3des")
 KEY_BYTES = {"aes128": 16, "aes192": 24, "aes256": 32, "3des": 24}
 _CIPHERS = {"aes128": "cbc(aes)", "aes192": "cbc(aes)", "aes256": "cbc(aes)", "3des": "cbc(des3_ede)"}
 _AUTH = "auth-trunc 'hmac(sha1)' 0x" + "5a" * 20 + " 96"
+FLUSH = ("ip xfrm state flush", "ip xfrm policy flush")
 # The AM437x guide's note on its hardware table. Which accelerators it means is not said: all of OMAP's that have both
 # files get them (Linux drivers/crypto/omap-aes.c and omap-sham.c). SA2UL has neither.
 TUNING: Mapping[str, int] = {"queue_len": 300, "fallback": 9}
@@ -92,32 +93,31 @@ def _measure(bench: Bench, engine: str) -> Iterator[Reading]:
         bench.run(f"modprobe {'' if engine == 'hardware' else '-r '}{site.crypto_module}")
     if problem := _wrong_engine(bench, engine):
         raise BoardStableError(problem, failure="wrong_engine")
-    before = _tune(bench) if engine == "hardware" else {}
+    before = _tunable(bench) if engine == "hardware" else {}
     try:
+        for path in before:
+            bench.run(f"echo {TUNING[path.rpartition('/')[2]]} > {path}")
         yield from _algorithms(bench, engine)
     finally:
         for path, value in before.items():
             bench.run(f"echo {value} > {path}", check=False)
 
 
-def _tune(bench: Bench) -> dict[str, str]:
-    """Set the queue and the fallback of the accelerators that have them; what was there before, by file."""
+def _tunable(bench: Bench) -> dict[str, str]:
+    """The queue and the fallback of the accelerators that have them: file -> what it is set to now."""
     said = bench.run(f"grep -H . {' '.join(f'{_TUNED}/{name}' for name in TUNING)} 2> /dev/null", check=False)
-    before = dict(re.findall(r"^(/sys/\S+):(\d+)$", said.decode("utf-8", "replace"), re.MULTILINE))
-    for path in before:
-        bench.run(f"echo {TUNING[path.rpartition('/')[2]]} > {path}")
-    return before
+    return dict(re.findall(r"^(/sys/\S+):(\d+)$", said.decode("utf-8", "replace"), re.MULTILINE))
 
 
 def _algorithms(bench: Bench, engine: str) -> Iterator[Reading]:
     site = bench.site
     for algorithm in ALGORITHMS:
         commands = tunnel(algorithm, site.board, site.tester)
-        if algorithm == "3des" and bench.status(commands[0]) != 0:
-            continue  # newer kernels may be built without DES; what it said is in the log
-        for command in ("ip xfrm state flush", "ip xfrm policy flush", *commands):
+        if algorithm == "3des" and not _takes(bench, commands[0]):
+            continue  # newer kernels may be built without DES; what they said is in the log
+        for command in (*FLUSH, *commands):
             bench.run(command)
-        for command in ("ip xfrm state flush", "ip xfrm policy flush", *_swapped(commands)):
+        for command in (*FLUSH, *_swapped(commands)):
             bench.tester(command)
         bench.tester("iperf -s -D > /dev/null", check=False)
         folder = f"/sys/class/net/{site.interface}/statistics"
@@ -127,6 +127,14 @@ def _algorithms(bench: Bench, engine: str) -> Iterator[Reading]:
             f"mpstat -P ALL {SECONDS - 10} 1; wait; echo packets after $({count}); cat {_OUT}; rm -f {_OUT}"
         )
         yield from bench.read(partial(parse, algorithm=algorithm, engine=engine), command, timeout_s=SECONDS + 120)
+
+
+def _takes(bench: Bench, state: str) -> bool:
+    """Whether both ends' kernels take a state; one that is there already would be refused, whatever its cipher."""
+    for command in FLUSH:
+        bench.run(command)
+        bench.tester(command)
+    return bench.status(state) == 0 and b"refused" not in bench.tester(f"{state} || echo refused", check=False)
 
 
 def _restore(bench: Bench) -> None:

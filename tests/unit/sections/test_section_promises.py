@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import section_outputs
-from attrs import evolve
+from attrs import define, evolve, field
 from scripted_host import Answer, ScriptedHost, session
 from section_bench import section_bench
 
@@ -14,6 +14,7 @@ from lab import boards
 from lab.benchmarks.section import named
 from lab.benchmarks.sections import ALL
 from lab.errors import BoardTransientError, TestTransientError
+from lab.run.session import Ended
 from virtual.sim import figures
 
 SECTIONS = named(ALL)
@@ -31,13 +32,35 @@ def test_ipsec_is_measured_with_every_cipher_of_the_guides(tmp_path: Path) -> No
     assert measured == {"aes128", "aes192", "aes256", "3des"}
 
 
-def test_a_kernel_without_triple_des_is_measured_with_the_other_ciphers() -> None:
+@define
+class Kernel(ScriptedHost):
+    """`ip xfrm` as the kernel has it: a state that is there is not taken again, and one without its cipher never."""
+
+    has_des: bool = True
+    states: set[str] = field(factory=set)
+
+    def run(self, command: str, timeout_s: float) -> Ended:
+        words = command.split()
+        if command == "ip xfrm state flush":
+            self.states.clear()
+        if words[:4] == ["ip", "xfrm", "state", "add"]:
+            name = " ".join(words[4:11])
+            refused = name in self.states or (not self.has_des and "des3_ede" in command)
+            if refused:
+                return Ended(["refused"] if "|| echo refused" in command else [], 0 if "||" in command else 2)
+            self.states.add(name)
+        return super().run(command, timeout_s)
+
+
+@pytest.mark.parametrize(("on_board", "on_tester"), [(True, True), (False, True), (True, False)])
+def test_triple_des_is_measured_where_both_kernels_have_it_and_else_the_other_ciphers_are(
+    *, on_board: bool, on_tester: bool
+) -> None:
     (said,) = [output.text.decode() for output in section_outputs.played() if output.name == "ipsec"]
-    host = ScriptedHost(
-        {"proc/crypto": CE, "des3_ede": ("RTNETLINK answers: Function not implemented", 2), "iperf": said}
-    )
-    found = list(SECTIONS["ipsec-software"].measure(session(host, ScriptedHost())))
-    assert {reading.params["algorithm"] for reading in found} == {"aes128", "aes192", "aes256"}
+    host = Kernel({"proc/crypto": CE, "iperf": said}, has_des=on_board)
+    found = list(SECTIONS["ipsec-software"].measure(session(host, Kernel(has_des=on_tester))))
+    measured = {reading.params["algorithm"] for reading in found}
+    assert measured == {"aes128", "aes192", "aes256"} | ({"3des"} if on_board and on_tester else set())
 
 
 def test_the_queue_and_the_fallback_of_the_accelerator_are_the_guides_and_are_put_back_after_a_failure() -> None:
