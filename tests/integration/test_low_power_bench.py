@@ -133,11 +133,11 @@ def test_a_pulse_on_a_gpio_behind_labgrids_digital_output_wakes_the_board(sim: L
     env = sim.bench.folder / BOARD / "gpio.yaml"
     output = f"HttpDigitalOutput: {{name: WKGPIO, url: 'http://{sim.bench.state.http}/boards/{BOARD}/pins/gpio', "
     output += "body_asserted: 'on', body_deasserted: 'off'}"
-    drivers = "- HttpDigitalOutputDriver: {name: WKGPIO, bindings: {http: WKGPIO}}\n"
-    drivers += "      - WakePinsDriver: {pins: {gpio: WKGPIO}}"
+    driver = "- HttpDigitalOutputDriver: {name: WKGPIO, bindings: {http: WKGPIO}}"
     text = (sim.bench.folder / BOARD / "env.yaml").read_text()
     text = text.replace("    resources:\n", f"    resources:\n      - {output}\n", 1)
-    env.write_text(text.replace("    drivers:\n", f"    drivers:\n      {drivers}\n", 1))
+    text = text.replace("pins: {can: CAN}", "pins: {can: CAN, gpio: WKGPIO}")
+    env.write_text(text.replace("    drivers:\n", f"    drivers:\n      {driver}\n", 1))
     words = ("--lg-env", str(env), "--mode", "deep_sleep", "--wake", "gpio")
     found = measured_prompts(sim, *words, "--cycles", "2")
     for attempt in attempts(sim):
