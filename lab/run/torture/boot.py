@@ -14,6 +14,7 @@ from lab.benchmarks.boot import ENDS, START, BootSample, PowerEdge
 from lab.boards import NORMAL, BoardType
 from lab.console.model import NS_PER_S, Chunk, Event, Gap, LineTiming
 from lab.console.moments import find_moments
+from lab.console.printk import AGREE_APART_NS
 from lab.console.recording import Recording
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Sample
@@ -173,9 +174,13 @@ class GoodBoot:
 
     @property
     def clock_shown_ns(self) -> tuple[int, int] | None:
-        """When kernel's lines first and last showed what time it was; None where that was for less than a second."""
+        """When kernel's lines first and last showed what time it was; None where that was for less than a second.
+
+        One line shows nothing: two have to agree, and they are some way apart.
+        """
         shown = [int(self.tape.t_ns[offset]) for offset in self.pauses]
-        return (shown[0], shown[-1]) if shown and shown[-1] - shown[0] > NS_PER_S else None
+        apart = [t_ns for t_ns in shown if t_ns - shown[0] > 2 * AGREE_APART_NS]
+        return (apart[0], apart[-1]) if apart and apart[-1] - apart[0] > NS_PER_S else None
 
     def pause_after(self, offset: int) -> int:
         """The next offset where the board may have paused: not amid what the kernel said long before."""

@@ -85,7 +85,8 @@ def _again(boot: GoodBoot, start: int, stop: int, what: str) -> Mutated:
     copy = boot.tape.part(start, stop).unmarked()
     ends = np.zeros(len(copy), dtype=np.bool_)
     ends[-1:] = True
-    copy = evolve(copy, t_ns=np.full_like(copy.t_ns, boot.tape.t_ns[stop - 1] + USB_FRAME_NS), ends=ends)
+    frame_ns = min(USB_FRAME_NS, boot.timing.adapter_latency_ns)  # a line without an adapter holds nothing up
+    copy = evolve(copy, t_ns=np.full_like(copy.t_ns, boot.tape.t_ns[stop - 1] + frame_ns), ends=ends)
     tape = joined(boot.tape.part(0, stop).ended(), copy, boot.tape.part(stop))
     return Mutated(events(tape), boot.truth(tape), f"{what} of {stop - start} bytes at {start} handed on twice")
 
