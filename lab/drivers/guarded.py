@@ -9,6 +9,7 @@ a kind of driver begin with its name: `strap_timeout`, `strap_unreachable`, `str
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
@@ -95,12 +96,16 @@ def call(driver: Any, kind: Kind, action: str, work: Callable[[], Result], limit
 
     Raises:
         BoardlabError: as the driver raised it, or, of the kind's classes, what became of the call.
+        KeyboardInterrupt: Ctrl-C, also where the driver made another error of it while it cleaned up.
     """
+    handled = sys.exc_info()[1]
     try:
         return within(_limit(driver, limit_s), work)
     except BoardlabError:
         raise
     except Exception as error:
+        if _interrupted(error, handled):
+            raise KeyboardInterrupt from error
         raise _ours(driver, kind, action, error) from error
 
 
@@ -119,6 +124,15 @@ def described(driver: Any) -> str:
     places = ", ".join(sorted(_places(driver)))
     at = f" on {places}" if places else ""
     return f"{name} ({cls}{at})" if name else f"{cls}{at}"
+
+
+def _interrupted(error: BaseException | None, handled: BaseException | None) -> bool:
+    """Whether an error came while a Ctrl-C of the same call was on its way; `handled` is older than the call."""
+    while error is not None and error is not handled:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__context__
+    return False
 
 
 def _ours(driver: Any, kind: Kind, action: str, error: Exception) -> BoardlabError:

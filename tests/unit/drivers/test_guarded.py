@@ -219,6 +219,34 @@ def hang_in_a_library_that_swallows_every_error() -> None:
     raise RuntimeError("after three tries")
 
 
+def interrupted_in_its_cleanup() -> NoReturn:
+    try:
+        raise KeyboardInterrupt
+    finally:
+        raise AssertionError("step was stopped twice")
+
+
+def test_ctrl_c_that_a_driver_turned_into_another_error_is_ctrl_c() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        guarded.call(Failing(Target("main"), None), STRAP, "set", interrupted_in_its_cleanup, 1.0)
+
+
+def after_ctrl_c(work: Callable[[], NoReturn]) -> None:
+    """What the session's end does: it calls a driver while Ctrl-C is being handled."""
+    try:
+        signal.default_int_handler(signal.SIGINT, None)
+    except KeyboardInterrupt:
+        guarded.call(Failing(Target("main"), None), STRAP, "set", work, 1.0)
+
+
+def test_an_error_while_the_board_is_switched_off_after_ctrl_c_is_told() -> None:
+    def fails() -> NoReturn:
+        raise AssertionError("no answer")
+
+    with pytest.raises(LabStableError, match="no answer"):
+        after_ctrl_c(fails)
+
+
 def assert_goes_on(outer: tuple[float, float]) -> None:
     """The timer set before, pytest-timeout's or none, is as it was, less the time that has gone by."""
     left_s, again_s = signal.getitimer(signal.ITIMER_REAL)
