@@ -87,7 +87,8 @@ class Flow:
         moments: in the order of a healthy boot of this flow. A pattern that is left out is that of the board type's own
             moment of the same name.
         start: the moment that its headline number counts from.
-        shown_by: a moment without which lost characters of another flow would look the same; empty: none is needed.
+        shown_by: a moment without which lost characters of another flow would look the same, and of whose lines each comes
+            once; empty: none is needed.
         unlike: regular expression of lines that it does not have before its `until`; empty: none are known.
         until: a moment.
         reference: where `unlike` is from; empty: from nowhere, it is assumed.

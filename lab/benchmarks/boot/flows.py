@@ -16,7 +16,7 @@ from lab.errors import BoardlabError, BoardTransientError
 
 @define
 class RuledOut:
-    """Takes a boot's lines and moments; knows the flows that have no such lines.
+    """Takes a boot's lines and moments; knows the flows that have no such lines, and those that have shown themselves.
 
     Attributes:
         flows: their names.
@@ -25,12 +25,21 @@ class RuledOut:
     board: BoardType
     flows: set[str] = field(factory=set, init=False)
     _past: set[str] = field(factory=set, init=False)  # moments that came
+    _shown: dict[str, Counter[str]] = field(factory=dict, init=False)  # flow -> the lines that show it
 
     def whole_line(self, line: str) -> None:
         """Take a line."""
         for name, flow in self.board.flows.items():
             if flow.unlike and flow.until not in self._past and re.search(flow.unlike, line):
                 self.flows.add(name)
+            if flow.shown_by and any(m.name == flow.shown_by and re.search(m.regex, line) for m in self.board.markers):
+                self._shown.setdefault(name, Counter())[line.strip()] += 1
+
+    def shown(self, name: str) -> bool:
+        """Whether neither another flow that lost characters would look the same, nor this one that began twice."""
+        if name == NORMAL or not self.board.flows[name].shown_by:
+            return True
+        return max(self._shown.get(name, Counter()).values(), default=0) == 1
 
     def moment(self, moment: MomentLike) -> None:
         """Take note of a moment."""
@@ -46,14 +55,12 @@ class BootFlow:
         start: the moment that its headline number counts from.
         patterns: the flow's moments.
         order: those that came, the first of each name, and the prompt.
-        shown: whether no other flow that lost characters would look the same.
     """
 
     name: str
     start: str
     patterns: Sequence[MomentPattern]
     order: Sequence[MomentLike]
-    shown: bool = True
 
 
 def recognise(
@@ -79,8 +86,7 @@ def recognise(
         try:
             check_foreign(name, patterns, moments, prompt)
             order = in_order(board.name, patterns, moments, prompt)
-            shown = not flow.shown_by or any(moment.name == flow.shown_by for moment in order)
-            return BootFlow(name, flow.start, patterns, order, shown)
+            return BootFlow(name, flow.start, patterns, order)
         except BoardlabError:
             continue
     raise why_not

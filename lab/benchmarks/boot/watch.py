@@ -183,7 +183,7 @@ class BootWatch:
         flags = extra_flags | self._flags()
         flow = recognise(self.board, self.moments, prompt, frozenset(self._ruled_out.flows))
         self.flow = flow.name
-        flags |= frozenset({Flag.FLOW_UNVERIFIED} if not flow.shown else ())
+        flags |= frozenset({Flag.FLOW_UNVERIFIED} if not self._ruled_out.shown(flow.name) else ())
         return boot_samples(flow, self.moments, prompt, self.power, params, cycle, flags)
 
     def _check_first_byte(self, now_ns: int) -> None:
