@@ -46,6 +46,30 @@ def test_the_board_boots_the_medium_that_the_straps_select_and_says_so(bench: Be
         console.until(b"aarch64\r\n" + name + b"\r\n")
 
 
+def test_the_prompt_is_the_last_that_comes_and_asks_the_terminal_nothing(bench: Bench) -> None:
+    """Who waits for a prompt at the end of what came, as tbot does, would wait for ever behind a question."""
+    bench.set_straps(1)
+    begin = len(bench.truth().data)
+    with bench.console() as console:
+        console.drain()
+        assert bench.power("on") == 200
+        console.until(rb"qemu-virt login: ")
+        console.write(b"root\n")
+        for count in range(3):
+            console.until(rb"root@qemu-virt:[^ ]*# ")
+            console.write(b"echo answer $((%d + 1))\n" % count)
+            console.until(b"\r\nanswer %d\r\n" % (count + 1))
+        console.until(rb"root@qemu-virt:[^ ]*# ")
+        console.write(b"sh\n")  # an interactive shell of its own, without the profile's prompt
+        console.until(rb"# ")
+        console.write(b"exit\n")
+        console.until(rb"root@qemu-virt:[^ ]*# ")
+    assert bench.power("off") == 200  # so that nothing is on its way any more
+    session = bench.truth().data[begin:]
+    assert b"\r\nanswer 3\r\n" in session
+    assert b"\x1b[6n" not in session
+
+
 def test_the_truth_log_has_every_byte_of_the_boot_in_time_order(bench: Bench) -> None:
     bench.set_straps(1)
     with bench.console() as console:

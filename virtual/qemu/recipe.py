@@ -10,6 +10,7 @@ from pathlib import Path
 from virtual.images import cache, debian, disk, flash, initramfs, module, tools
 from virtual.images.tree import File, Folder, Link, Tree
 from virtual.qemu import benchtools
+from virtual.qemu.busybox import quiet
 
 SUITE = "bookworm"
 ARCHITECTURE = "arm64"
@@ -128,7 +129,7 @@ def build(folder: Path, sources: Path, programs: Path | None = None) -> None:
         programs: the folder of `virtual.qemu.benchtools`.
     """
     kernel = (sources / "Image").read_bytes()
-    busybox = (sources / "busybox").read_bytes()
+    busybox = quiet((sources / "busybox").read_bytes())
     lpm = _module(MODULE, sources)
     (folder / FIRMWARE).write_bytes(((programs or sources) / FIRMWARE).read_bytes())
     for medium, identity in DISKS.items():
