@@ -20,7 +20,7 @@ from lab.errors import BoardlabError
 from lab.results import Attempt, Store, open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from strategies import BoardStrategy
+from lab.strategies import BoardStrategy
 
 OFF_SILENCE_S = 0.1  # a simulated board is off when it is told so
 MEDIUM = "sd"

@@ -10,7 +10,7 @@ from simlab import SimLab
 from simtarget import strategy_on
 
 from lab.benchmarks.lowpower.result import Suspended
-from strategies import BoardStrategy
+from lab.strategies import BoardStrategy
 from virtual.sim.linux.kernel import Kernel
 from virtual.truth import Truth
 

@@ -16,7 +16,7 @@ from lab.pytest_plugin.hosts import LabgridHost
 from lab.results import Store, open_store
 from lab.run.sectionrun import KIND, SectionRun
 from lab.run.session import Ended, Session
-from strategies import BoardStrategy, Status
+from lab.strategies import BoardStrategy, Status
 from virtual.sim.dice import dice
 from virtual.sim.played.tester import Tester
 

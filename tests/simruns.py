@@ -20,7 +20,7 @@ from lab.results import Attempt as Recorded
 from lab.results import Store, open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from strategies import BoardStrategy
+from lab.strategies import BoardStrategy
 from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
 from virtual.sim.setup import DEFAULT, Setup

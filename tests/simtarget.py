@@ -29,7 +29,7 @@ from lab.console.index import RecordingMeta
 from lab.console.model import Chunk, Event, Gap, Kind
 from lab.console.status import PortInfo, ServerStatus
 from lab.drivers import BootModeDriver, PDUDriver, SideConsoleDriver, StampedConsoleDriver, WakePinsDriver
-from strategies import BoardStrategy
+from lab.strategies import BoardStrategy
 from virtual.sim.trouble import Switching
 
 PDU_TIMEOUT_S = 0.2

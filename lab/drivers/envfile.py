@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ FOLDER = "envs"
 TOP_KEYS = frozenset({"targets", "features", "options", "images", "paths", "tools", "imports"})
 TARGET_KEYS = frozenset({"resources", "drivers", "features", "options"})
 OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
+STRATEGIES = "lab.strategies"
+OLD_STRATEGIES = "strategies"
 
 
 def find(name: str, root: Path) -> Path:
@@ -66,16 +69,18 @@ def problems(path: Path) -> Iterator[str]:
         data = _parse(path)
         for place, keys, known in _levels(data):
             yield from _unknown(path, place, keys, known)
-        own_files = [name for name in data.get("imports") or [] if str(name).endswith(".py")]
-        for name in data.get("imports") or []:
-            _import(path, str(name))
+        imports = [str(name) for name in data.get("imports") or []]
+        for name in imports:
+            _import(path, name)
         for role, target in _targets(path, data):
-            resources = list(_entries(path, f"targets.{role}.resources", target.get("resources"), own_files))
-            drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), own_files))
+            resources = list(_entries(path, f"targets.{role}.resources", target.get("resources"), imports))
+            drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), imports))
             entries = [entry for entry in (*resources, *drivers) if not isinstance(entry, str)]
             wrong = [entry for entry in (*resources, *drivers) if isinstance(entry, str)]
             yield from wrong
-            if not wrong and not own_files:  # what a file of the user's own defines is known to labgrid alone
+            if not wrong and not _own_files(
+                imports
+            ):  # what a file of the user's own defines is known to labgrid alone
                 yield from (
                     f"{path}: {found}"
                     for found in envwiring.problems(
@@ -135,18 +140,16 @@ def _targets(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[st
         yield role, target
 
 
-def _entries(path: Path, place: str, data: object, own_files: Sequence[str]) -> Iterator[Entry | str]:
+def _entries(path: Path, place: str, data: object, imports: Sequence[str]) -> Iterator[Entry | str]:
     """The entries of a list, or what is wrong with them."""
     resources = place.endswith(".resources")
     registered = target_factory.resources if resources else target_factory.drivers
     for where, item in _items(path, place, data or {}):
         if item["cls"] not in registered:
-            if not own_files:
+            if not _own_files(imports):
                 kind = "resource" if resources else "driver"
-                yield (
-                    f"{path}: {where}: no {kind} {item['cls']!r}{_similar(item['cls'], registered)}; "
-                    "labgrid and `imports:` define none"
-                )
+                mend = _mend(imports) if item["cls"] == "BoardStrategy" else _similar(item["cls"], registered)
+                yield f"{path}: {where}: no {kind} {item['cls']!r}{mend}; labgrid and `imports:` define none"
             continue
         cls = registered[item["cls"]]
         arguments = {a.name for a in attr.fields(cls) if a.init} - {"target", "state"}
@@ -200,6 +203,18 @@ def _import(path: Path, name: str) -> None:
         importlib.import_module(name)
     except ImportError as error:
         raise ConfigurationError(f"{path}: imports: {name}: {error}; is it installed in this environment?") from error
+
+
+def _own_files(imports: Sequence[str]) -> list[str]:
+    return [name for name in imports if name.endswith(".py")]
+
+
+def _mend(imports: Sequence[str]) -> str:
+    """Where our strategy would have come from."""
+    if OLD_STRATEGIES not in imports:
+        return f" (add `- {STRATEGIES}` to `imports:`)"
+    taken = ", ".join(getattr(sys.modules.get(OLD_STRATEGIES), "__path__", ["a module"]))
+    return f" (`- {OLD_STRATEGIES}` took {taken}, which is not boardlab's: write `- {STRATEGIES}`)"
 
 
 def _similar(word: str, known: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ class PDUDriver(EdgePowerDriver, PowerResetMixin):
 
     Unlike labgrid's PDUDaemonDriver it never waits for ever, and it keeps when the switching happened (`edge`).
     pdudaemon answers when its PDU driver has answered, but cannot tell the outlet's state: whoever needs the effect
-    verifies it (strategies/boardstrategy.py: a silent console that does not answer).
+    verifies it (lab/strategies/boardstrategy.py: a silent console that does not answer).
 
     Args:
         delay (float): seconds between off and on in `cycle`

@@ -30,7 +30,7 @@ KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
 
 
 class Board(Protocol):
-    """What a run needs of the board (strategies.BoardStrategy)."""
+    """What a run needs of the board (lab.strategies.BoardStrategy)."""
 
     type: BoardType
     board: str

@@ -29,7 +29,7 @@ POWER_TRACE = "power-trace"
 
 
 class Sleeping(Protocol):
-    """What a run needs of the board's low-power modes (strategies.lowpower.LowPower)."""
+    """What a run needs of the board's low-power modes (lab.strategies.lowpower.LowPower)."""
 
     release: str
 
@@ -38,7 +38,7 @@ class Sleeping(Protocol):
 
 
 class Board(Protocol):
-    """What a run needs of the board (strategies.BoardStrategy)."""
+    """What a run needs of the board (lab.strategies.BoardStrategy)."""
 
     type: BoardType
     board: str

@@ -1,6 +1,6 @@
 """Watching a recorded boot again: what a live run would have recorded of it, number or failure.
 
-It is the loop of `strategies.following`, with a clock that steps through the recording and then through silence.
+It is the loop of `lab.strategies.following`, with a clock that steps through the recording and then through silence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lab.console.moments import MomentFinder
 from lab.errors import BoardlabError
 from lab.run.bootrun import compare_clocks
 
-POLL_NS = 50_000_000  # as strategies.following
+POLL_NS = 50_000_000  # as lab.strategies.following
 PLACE_EVENTS = 40  # between two places at which a known boot can be taken up
 ANSWERED_NS = 5_000_000  # after a carriage return; getty takes about so long
 

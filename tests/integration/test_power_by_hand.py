@@ -10,7 +10,7 @@ from pathlib import Path
 from lab.drivers import envfile
 
 ENV = """
-imports: [lab.drivers, strategies]
+imports: [lab.drivers, lab.strategies]
 targets:
   main:
     resources:

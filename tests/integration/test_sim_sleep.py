@@ -8,7 +8,7 @@ from simruns import planned
 
 from lab.benchmarks.lowpower.modes import Plan
 from lab.errors import BoardlabError, ConfigurationError
-from strategies import Status
+from lab.strategies import Status
 
 DEEP, MCU = Plan("deep_sleep", "uart", 1), Plan("mcu_only", "uart", 1)
 

@@ -37,7 +37,7 @@ targets:
       - HttpDigitalOutputDriver: {{name: S0, bindings: {{http: S0}}}}
       - BootModeDriver: {{lines: {{0: S0}}, fixed: {fixed}, timeout: {limit}}}
       - BoardStrategy: {{board_type: qemu-virt, board: scripted-1}}
-imports: [lab.drivers, strategies]
+imports: [lab.drivers, lab.strategies]
 """
 
 

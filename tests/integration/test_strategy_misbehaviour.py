@@ -24,7 +24,7 @@ from lab.console.runtime import socket_path
 from lab.console.spawn import ensure_server
 from lab.drivers import PDUDriver, StampedConsoleDriver
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabStableError, LabTransientError
-from strategies import BoardStrategy, Status
+from lab.strategies import BoardStrategy, Status
 
 
 @pytest.fixture

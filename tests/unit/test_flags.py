@@ -84,7 +84,7 @@ def guarded_kinds() -> list[str]:
 def classes() -> set[str]:
     """Every failure class that the code or a board type can give an attempt."""
     found = {f"hang_{stage}" for stage in ("spl", "uboot", "kernel", "before_login")}
-    for package in ("lab", "strategies", "virtual"):
+    for package in ("lab", "virtual"):
         for path in (TESTS.parent / package).rglob("*.py"):
             source = path.read_text(encoding="utf-8")
             found |= set(re.findall(r"(?i)\bfailure(?:: [\w\[\]]+)?\s*=\s*\"(\w+)\"", source))

@@ -20,12 +20,12 @@ FLOORS = (
     ("lab.console", "lab.results", "lab.benchmarks", "virtual"),
     ("lab.run", "lab.report", "lab.power", "lab.guide", "lab.judge", "exporters"),
     ("lab.drivers", "lab.web"),
-    ("strategies", "lab.farm"),
-    ("lab.pytest_plugin", "lab.cli"),
+    ("lab.strategies", "lab.farm"),
+    ("lab.pytest_plugin", "lab.cli", "strategies"),  # the last is an old name of lab.strategies
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS, start=1) for room in rooms}
 
-LABGRID_ROOMS = {"lab.drivers", "strategies", "lab.pytest_plugin"}
+LABGRID_ROOMS = {"lab.drivers", "lab.strategies", "lab.pytest_plugin"}
 LABGRID_MODULES = {"labgrid", "pexpect"}
 
 
@@ -94,7 +94,7 @@ def offence(home: str, target: str) -> str | None:
     there = room(target)
     if there is None or there == home:
         return None
-    if home == "lab.pytest_plugin" and there == "strategies":
+    if home == "lab.pytest_plugin" and there in {"lab.strategies", "strategies"}:
         return "labgrid brings the strategy to the plugin, which never imports strategies"
     if home == "lab.cli" and FLOOR_OF[there] > FLOOR_OF["lab.boards"]:
         return "the command line names rooms as strings, so that a command starts without loading all of them"
@@ -121,7 +121,7 @@ MADE_UP = {
     "lab/boards/model.py": "from lab import errors\n",
     "lab/console/__init__.py": "from lab.boards import load\nimport lab.metrics\n",
     "lab/drivers/__init__.py": "import labgrid\nfrom lab.console import Moment\n",
-    "strategies/__init__.py": "from labgrid.strategy import Strategy\nfrom lab import drivers\n",
+    "lab/strategies/__init__.py": "from labgrid.strategy import Strategy\nfrom lab import drivers\n",
     "lab/pytest_plugin.py": "from labgrid import Target\nfrom lab.console import Moment\n",
     "lab/cli/__init__.py": 'ROOMS = {"console": "lab.console.commands"}\nfrom lab.errors import BoardlabError\n',
 }
@@ -152,10 +152,11 @@ def test_a_sound_house_has_no_offences(tmp_path: Path) -> None:
         ("lab/boards/model.py", "if TYPE_CHECKING:\n    import lab.console.server\n", "floor 3 is not below floor 2"),
         ("lab/boards/model.py", 'importlib.import_module("lab.console")\n', "floor 3 is not below floor 2"),
         ("lab/console/__init__.py", "import virtual.uart\n", "floor 3 is not below floor 3"),
-        ("lab/drivers/__init__.py", "import strategies\n", "floor 6 is not below floor 5"),
+        ("lab/drivers/__init__.py", "import lab.strategies\n", "floor 6 is not below floor 5"),
         ("lab/console/__init__.py", "import labgrid\n", "may know labgrid"),
         ("lab/console/__init__.py", "def f():\n    from pexpect import fdpexpect\n", "may know labgrid"),
         ("lab/cli/__init__.py", "from labgrid.step import steps\n", "may know labgrid"),
+        ("lab/pytest_plugin.py", "from lab.strategies import BoardStrategy\n", "which never imports strategies"),
         ("lab/pytest_plugin.py", "from strategies import BoardStrategy\n", "which never imports strategies"),
         ("lab/cli/__init__.py", "from lab.console import commands\n", "names rooms as strings"),
         ("lab/attic.py", "", "stands on no floor"),

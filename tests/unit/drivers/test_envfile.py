@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from labgrid.factory import target_factory
 
 from lab.drivers import envfile
 from lab.errors import ConfigurationError
@@ -44,7 +47,7 @@ def test_every_shipped_environment_passes(env: str) -> None:
         ("adapter_latency_ms: 1.0", "adapter_latncy_ms: 1.0", "StampedConsoleDriver: unknown key 'adapter_latncy_ms'"),
         ("- PDUDriver: {}", "- PDUDrvier: {}", "no driver 'PDUDrvier' (did you mean 'PDUDriver'?)"),
         ("- PDUDriver: {}", "- PDUDriver:", "drivers: invalid list item"),
-        ("  - strategies", "  - strategy_room", "imports: strategy_room"),
+        ("  - lab.strategies", "  - strategy_room", "imports: strategy_room"),
         ("targets:", "targets: [", "not YAML"),
         ("board: qemu-1", "board: !template $NOWHERE", "NOWHERE"),
     ],
@@ -121,3 +124,50 @@ def test_a_file_of_another_encoding_is_named_with_the_line(tmp_path: Path) -> No
         ConfigurationError, match=r"bad\.yaml:2: cannot be read: byte 0xfc is no UTF-8; save the file as"
     ):
         envfile.check(path)
+
+
+@pytest.fixture
+def without_our_strategies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not imported them yet."""
+    monkeypatch.delitem(target_factory.drivers, "BoardStrategy")
+    for module in ("lab.strategies", "lab.strategies.boardstrategy", "strategies"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+
+@pytest.mark.usefixtures("without_our_strategies")
+@pytest.mark.parametrize("init", [True, False])
+def test_a_users_own_folder_that_hides_our_old_name_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: bool
+) -> None:
+    (tmp_path / "strategies").mkdir()
+    if init:
+        (tmp_path / "strategies" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *(p for p in sys.path if not (Path(p) / "strategies").is_dir())])
+    path = tmp_path / "old.yaml"
+    path.write_text(VIRTUAL.replace("- lab.strategies", "- strategies"))
+    (problem,) = envfile.problems(path)
+    assert problem == (
+        f"{path}: targets.main.drivers.BoardStrategy: no driver 'BoardStrategy' (`- strategies` took "
+        f"{tmp_path / 'strategies'}, which is not boardlab's: write `- lab.strategies`); labgrid and `imports:` define none"
+    )
+
+
+@pytest.mark.usefixtures("without_our_strategies")
+def test_an_environment_without_our_strategies_is_told_their_name(tmp_path: Path) -> None:
+    path = tmp_path / "bare.yaml"
+    path.write_text(VIRTUAL.replace("  - lab.strategies\n", ""))
+    (problem,) = envfile.problems(path)
+    assert "no driver 'BoardStrategy' (add `- lab.strategies` to `imports:`);" in problem
+
+
+def test_the_old_name_of_our_strategies_works_and_says_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(VIRTUAL.replace("- lab.strategies", "- strategies"))
+    done = subprocess.run(
+        [sys.executable, "-c", "from lab.cli import main; raise SystemExit(main())", "env", "check", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{path}: nothing wrong\n")
+    assert "write `- lab.strategies` under `imports:`" in done.stderr

@@ -10,7 +10,7 @@ from labgrid.resource.remote import RemotePlace
 
 from lab.drivers.coordinator import Coordinator
 from lab.errors import LabStableError, LabTransientError
-from strategies.place import HeldPlaces
+from lab.strategies.place import HeldPlaces
 
 
 class Place(RemotePlace):

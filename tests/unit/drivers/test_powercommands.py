@@ -18,7 +18,7 @@ from lab.drivers.outlets import Outlet
 from lab.drivers.powered import Supply
 
 ENV = """
-imports: [lab.drivers, strategies]
+imports: [lab.drivers, lab.strategies]
 targets:
   main:
     resources:

@@ -13,7 +13,7 @@ from labgrid.factory import target_factory
 from lab.errors import ConfigurationError
 from lab.pytest_plugin import guest
 from lab.pytest_plugin.runs import ITEMS_KEY, chosen
-from strategies import BoardStrategy
+from lab.strategies import BoardStrategy
 
 ROOT = Path(__file__).parents[3]
 SOURCE = pytest.Config.ArgsSource

@@ -11,7 +11,7 @@ from lab.benchmarks.lowpower.modes import Plan
 from lab.benchmarks.lowpower.samples import of_suspend
 from lab.errors import ConfigurationError, LabStableError
 from lab.metrics import Flag
-from strategies import Status
+from lab.strategies import Status
 
 DEEP, MCU = Plan("deep_sleep", "uart", 1), Plan("mcu_only", "uart", 1)
 

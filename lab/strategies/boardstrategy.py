@@ -24,14 +24,14 @@ from lab.drivers.guarded import CONSOLE, POWER, SHELL, STRAP, UBOOT, Kind
 from lab.drivers.prompt import Prompt
 from lab.drivers.switching import switch_of
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
-from strategies import otherinit
-from strategies.activation import activate
-from strategies.following import falls_silent, follow
-from strategies.login import identified, log_in
-from strategies.lowpower import LowPower
-from strategies.outage import power_asked
-from strategies.place import HeldPlaces
-from strategies.status import Status
+from lab.strategies import otherinit
+from lab.strategies.activation import activate
+from lab.strategies.following import falls_silent, follow
+from lab.strategies.login import identified, log_in
+from lab.strategies.lowpower import LowPower
+from lab.strategies.outage import power_asked
+from lab.strategies.place import HeldPlaces
+from lab.strategies.status import Status
 
 OFF_ATTEMPTS = 2
 

@@ -15,7 +15,7 @@ from lab.errors import BoardlabError, BoardTransientError, LabTransientError
 from lab.power.selftest import DEAD_V
 
 if TYPE_CHECKING:
-    from strategies.boardstrategy import BoardStrategy
+    from lab.strategies.boardstrategy import BoardStrategy
 
 _SILENCES: Final = ("silent", "hang_", "hung_resume", "prompt_unanswered")  # a board without power looks like that
 _OTHERS: Final = ("autoboot_missed", "login_failed", "did_not_suspend", "shell_timeout", "uboot_timeout")  # may, too

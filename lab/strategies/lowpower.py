@@ -33,12 +33,12 @@ from lab.drivers import guarded
 from lab.drivers.guarded import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import ConfigurationError
 from lab.power import PhasePower, Range, Sampler
-from strategies import partialio
-from strategies.nap import Nap
-from strategies.status import Status
+from lab.strategies import partialio
+from lab.strategies.nap import Nap
+from lab.strategies.status import Status
 
 if TYPE_CHECKING:
-    from strategies.boardstrategy import BoardStrategy
+    from lab.strategies.boardstrategy import BoardStrategy
 
 KEY = b" "  # harmless at a shell's prompt
 SAFETY_S = 60  # the alarm that wakes a board that the host was to wake, beyond its time asleep

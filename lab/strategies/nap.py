@@ -12,10 +12,10 @@ from lab.benchmarks.lowpower.watch import SuspendWatch
 from lab.console.model import LATE_WINDOW_NS, Chunk, Lateness
 from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError
-from strategies.outage import power_asked
+from lab.strategies.outage import power_asked
 
 if TYPE_CHECKING:
-    from strategies.boardstrategy import BoardStrategy
+    from lab.strategies.boardstrategy import BoardStrategy
 
 POLL_S = 0.05
 

@@ -9,7 +9,7 @@ from lab.drivers.guarded import SHELL
 from lab.errors import BoardTransientError
 
 if TYPE_CHECKING:
-    from strategies.boardstrategy import BoardStrategy
+    from lab.strategies.boardstrategy import BoardStrategy
 
 
 def log_in(board: BoardStrategy) -> None:

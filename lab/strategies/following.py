@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from lab.benchmarks.boot import BootWatch
 from lab.console.model import Chunk, Suspended
 from lab.console.moments import MomentFinder
-from strategies.outage import power_asked
+from lab.strategies.outage import power_asked
 
 if TYPE_CHECKING:
-    from strategies.boardstrategy import BoardStrategy
+    from lab.strategies.boardstrategy import BoardStrategy
 
 DRAIN_S = 5.0  # how long a board that was switched off may go on talking while supplies fall
 POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at

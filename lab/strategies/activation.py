@@ -10,10 +10,10 @@ from pexpect import TIMEOUT
 from lab.drivers import guarded
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, Kind
 from lab.errors import BoardTransientError, LabStableError
-from strategies.outage import power_asked
+from lab.strategies.outage import power_asked
 
 if TYPE_CHECKING:
-    from strategies.boardstrategy import BoardStrategy
+    from lab.strategies.boardstrategy import BoardStrategy
 
 
 def activate(board: BoardStrategy, driver: Any, kind: Kind, late: BoardTransientError | None = None) -> None:

@@ -8,10 +8,10 @@ from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.lowpower.modes import CAN, Plan
 from lab.benchmarks.lowpower.preflight import arm, preflight
 from lab.errors import BoardTransientError
-from strategies.following import follow
+from lab.strategies.following import follow
 
 if TYPE_CHECKING:
-    from strategies.boardstrategy import BoardStrategy
+    from lab.strategies.boardstrategy import BoardStrategy
 
 POLL_S = 0.05
 _DOWN, _REACHED = b"reboot: Power down", b"Entering Partial-IO"
