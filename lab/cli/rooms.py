@@ -38,6 +38,7 @@ ROOMS: Final = (
         more=(
             Room("attach", "lab.console.livecommands", "Open a terminal on a port, through the server."),
             Room("tail", "lab.console.livecommands", "Print what comes from a port, until Ctrl-C."),
+            Room("wait", "lab.console.livecommands", "Wait until somebody can type at a port."),
             Room("replay", "lab.console.recordingcommands", "Find the moments of a recorded boot."),
             Room("show", "lab.console.recordingcommands", "Print a recording, each line with its time."),
             Room(

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from lab.console.livetext import LiveText
-from lab.console.lookup import attached, last_lines
+from lab.console.lookup import attached, awaited_writer, last_lines
 from lab.console.terminal import LINGER_S, TIMEOUT_S, Ending, Terminal
 from lab.errors import ConfigurationError
 from lab.shown import echo, echo_text
@@ -97,6 +97,24 @@ def attach(
     if not seen:
         echo_text(f"error: {until!r} did not come within {timeout:g} s", err=True)
         raise typer.Exit(NOT_SEEN)
+
+
+@app.command()
+def wait(
+    port: Port,
+    *,
+    timeout: Annotated[float, typer.Option(min=0.0, metavar="S", help="Wait so long at most.")] = TIMEOUT_S,
+    runtime: Runtime = None,
+) -> None:
+    """Wait until somebody can type at a port: `attach`, or a measurement. Then a board may be switched on.
+
+    Exit status: 0 somebody can; 3 nobody came in time.
+    """
+    writer = awaited_writer(port, timeout, runtime)
+    if writer is None:
+        echo_text(f"error: nobody has attached to {port} within {timeout:g} s", err=True)
+        raise typer.Exit(NOT_SEEN)
+    echo(f"process {writer} is attached to {port}")
 
 
 def _compiled(until: str) -> re.Pattern[bytes]:

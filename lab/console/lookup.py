@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 from lab.console.client import ConsoleClient
@@ -11,9 +12,10 @@ from lab.console.index import MAX_HEADER_BYTES
 from lab.console.runtime import runtime_dir, socket_path
 from lab.console.spawn import ensure_server
 from lab.console.status import PortInfo
-from lab.errors import LabStableError
+from lab.errors import LabStableError, LabTransientError
 
 _BLOCK = 65536
+_AGAIN_S = 0.05  # between two looks at who is attached
 
 
 def attached(
@@ -39,6 +41,36 @@ def attached(
     except BaseException:
         client.close()
         raise
+
+
+def awaited_writer(wanted: str, timeout_s: float, runtime: Path | None = None) -> int | None:
+    """The process that may write to a port, as soon as there is one; None: nobody came in time.
+
+    Args:
+        wanted: as of `attached`; neither the port nor the server need be there yet.
+
+    Raises:
+        BoardlabError: the server's folder is somebody else's, or it went away meanwhile.
+    """
+    folder = runtime or runtime_dir()
+    end = time.monotonic() + timeout_s
+    while True:
+        writer = _writer(wanted, folder)
+        if writer is not None or time.monotonic() >= end:
+            return writer
+        time.sleep(_AGAIN_S)
+
+
+def _writer(wanted: str, folder: Path) -> int | None:
+    try:
+        client = ConsoleClient(socket_path(folder))
+    except LabTransientError:  # the first who attaches starts it
+        return None
+    with client:
+        ports = client.status().ports
+    device = os.path.realpath(wanted) if "/" in wanted else ""
+    meant = (p for p in ports if wanted in {p.info.name, p.board} or os.path.realpath(p.info.meta.device) == device)
+    return next((port.writer for port in meant if port.writer is not None), None)
 
 
 def last_lines(info: PortInfo, count: int) -> bytes:

@@ -34,6 +34,14 @@ def check(
         raise typer.Exit(2)
 
 
+@app.command()
+def port(env: Annotated[str, typer.Argument(help="the environment; a bare name is looked up in envs/")]) -> None:
+    """Print the path of the board's console, for `lab console attach`."""
+    from lab.drivers.envtarget import console_device  # noqa: PLC0415 - it loads labgrid
+
+    echo(console_device(env))
+
+
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the environments in envs/, with the board that each describes."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 from attrs import define, field, frozen
-from labgrid import Environment
-from labgrid.exceptions import NoDriverFoundError, NoStrategyFoundError
 
-from lab.drivers import envfile, guarded
+from lab.drivers import envtarget, guarded
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, POWER, RAILS
 from lab.drivers.outlets import told
 from lab.drivers.switching import Switch, is_on, switch_of
-from lab.drivers.timelimit import within
-from lab.errors import BoardlabError, ConfigurationError
+from lab.errors import BoardlabError
 from lab.power.selftest import DEAD_V
 
 RAILS_LIMIT_S = 10.0
@@ -99,30 +95,11 @@ def supply_of(env: str) -> Supply:
         ConfigurationError: there is no such environment, something in it is wrong, or it has no power driver.
         LabError: the power switch's resource is not there.
     """
-    path = envfile.find(env, Path.cwd())
-    envfile.check(path)
-    try:
-        target = within(ACTIVATE_LIMIT_S, Environment(str(path)).get_target)  # a RemotePlace asks its coordinator
-        strategy, driver = _parts(target)
-    except BoardlabError:
-        raise
-    except NoDriverFoundError as error:
-        raise ConfigurationError(f"{path}: it has no power driver: add one to the target's drivers") from error
-    except Exception as error:
-        raise ConfigurationError(f"{path}: {getattr(error, 'msg', None) or error}") from error
+    target, strategy, power = envtarget.parts(env, "PowerProtocol", "power", "power")
+    driver = getattr(power, "driver", power)  # a BoardStrategy has made a switch of it already
     board = str(getattr(strategy, "board", ""))
     supply = Supply(board or target.name, switch_of(driver, board), getattr(strategy, "rails", None))
     if (board_type := getattr(strategy, "type", None)) is not None:
         supply.discharge_s = board_type.timeouts.discharge_s
     guarded.call(driver, POWER, "activate", lambda: target.activate(driver), ACTIVATE_LIMIT_S)
     return supply
-
-
-def _parts(target: Any) -> tuple[Any, Any]:
-    """The target's strategy, if it has one, and the power driver that it switches."""
-    try:
-        strategy = target.get_strategy()
-    except NoStrategyFoundError:
-        strategy = None
-    power = getattr(strategy, "power", None) or target.get_driver("PowerProtocol", activate=False)
-    return strategy, getattr(power, "driver", power)  # a BoardStrategy has made a switch of it already

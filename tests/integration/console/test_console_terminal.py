@@ -12,7 +12,7 @@ import pytest
 from attrs import define, field
 from console_bench import DEADLINE_S, Adapter, Bench, read_bytes
 
-from lab.console.lookup import attached, last_lines
+from lab.console.lookup import attached, awaited_writer, last_lines
 from lab.console.terminal import LEAVE, Ending, Terminal
 from lab.errors import LabStableError, LabTransientError
 
@@ -162,6 +162,27 @@ def test_a_name_starts_no_server_and_a_path_does(bench: Bench) -> None:
     client, found = attached(str(bench.adapter().link), bench.runtime)
     with client:
         assert found.meta.speed_bd == 115200
+
+
+def test_who_is_to_type_is_waited_for_before_the_server_and_the_port_are_there(bench: Bench) -> None:
+    adapter = bench.adapter()
+    found: list[int | None] = []
+    waiting = threading.Thread(
+        target=lambda: found.append(awaited_writer(str(adapter.link), DEADLINE_S, bench.runtime))
+    )
+    waiting.start()
+    with bench.client() as client:
+        info = client.open(adapter.link, name="uart0", board="sim-1")
+        client.attach(info.name)
+        for wanted in (str(adapter.link), os.fspath(adapter.link.resolve()), "uart0", "sim-1"):
+            assert awaited_writer(wanted, 0.0, bench.runtime) is None, "a reader cannot type"
+        assert waiting.is_alive()
+        client.attach(info.name, write=True)
+        for wanted in (str(adapter.link), os.fspath(adapter.link.resolve()), "uart0", "sim-1"):
+            assert awaited_writer(wanted, 0.0, bench.runtime) == os.getpid()
+        assert awaited_writer("uart1", 0.0, bench.runtime) is None
+        waiting.join(DEADLINE_S)
+    assert found == [os.getpid()]
 
 
 @pytest.mark.parametrize(
