@@ -18,7 +18,7 @@ from virtual import control, kinds, pdudaemon
 from virtual.board import BoardFolder
 from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, measuring
 from virtual.images import cache
-from virtual.qemu import cable, recipe
+from virtual.qemu import cable, recipe, uboottests
 from virtual.qemu import kind as qemu_kind
 from virtual.sim import commands as sim_commands
 from virtual.sim.environment import DEFAULT_SWITCH_PORT
@@ -183,6 +183,21 @@ def images() -> None:
     """Build the boards' images now (`up` does it when they are missing)."""
     found = recipe.obtain(cache.default_root(), lambda line: echo(line, err=True))
     echo(f"Board images: {found}")
+
+
+@app.command("uboot-tests")
+def uboot_tests(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="where to write them; made when it is missing")],
+) -> None:
+    """Write U-Boot's own tests and its configuration for the QEMU board into DIR (docs: U-Boot's tests)."""
+    root = cache.default_root()
+
+    def report(line: str) -> None:
+        echo(line, err=True)
+
+    packages = recipe.sources(root, report)
+    uboottests.unpack(packages, recipe.SUITE, recipe.ARCHITECTURE, folder, root, report)
+    echo(f"tests: {folder / uboottests.SOURCE / 'test/py'}, --build-dir {folder / uboottests.BUILD}")
 
 
 app.command()(sim_commands.faults)

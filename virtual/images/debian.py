@@ -81,7 +81,9 @@ class AptRoot:
         return {package.name: package for package in packages}
 
     def source(self, name: str) -> Package:
-        """Download the upstream archive of a source package; after `update(sources=True)`."""
+        """Download the upstream archive of a source package, and the distribution's own beside it; after
+        `update(sources=True)`.
+        """
         folder = self._folder / "debs"
         self._apt("apt-get", "source", "--download-only", name, cwd=folder)
         (described,) = folder.glob(f"{name}_*.dsc")

@@ -1,6 +1,5 @@
-"""U-Boot from the upstream archive of its distribution's source package, with more commands than the packaged one has.
-
-The distribution's own patches are not in it.
+"""U-Boot from its distribution's source package: built from the upstream archive alone, with more commands than the packaged
+one has; or unpacked as the packaged one was built, with its configuration.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from virtual.images import tools
 
 _COMPILER = "aarch64-linux-gnu-"
 _UNPACKED = "--strip-components=1"
+_SERIES = Path("debian/patches/series")
 
 
 def build(source: Path, defconfig: str, settings: Sequence[str]) -> bytes:
-    """u-boot.bin of a 64-bit Arm board.
+    """u-boot.bin of a 64-bit Arm board, without the distribution's own patches.
 
     Args:
         source: the archive of the sources. defconfig: of the board, e.g. "qemu_arm64_defconfig".
@@ -43,3 +43,38 @@ def build(source: Path, defconfig: str, settings: Sequence[str]) -> bytes:
             raise LabStableError(f"{source.name} does not know {', '.join(missing)}", failure="image_build")
         tools.run([*make, "u-boot.bin"])
         return (root / "u-boot.bin").read_bytes()
+
+
+def unpack_patched(source: Path, folder: Path) -> None:
+    """Unpack the sources with the distribution's patches, whose archive lies beside theirs, into an empty folder.
+
+    Raises:
+        ConfigurationError: git is not installed, which applies them.
+        LabStableError: there is no such archive, or a patch does not fit.
+    """
+    tools.run(["tar", "--extract", f"--file={source}", f"--directory={folder}", _UNPACKED])
+    found = sorted(source.parent.glob(f"{source.name.partition('_')[0]}_*.debian.tar.*"))
+    if len(found) != 1:
+        raise LabStableError(
+            f"expected one archive of patches beside {source}, got {len(found)}", failure="image_build"
+        )
+    tools.run(["tar", "--extract", f"--file={found[0]}", f"--directory={folder}"])
+    lines = (line.partition("#")[0].split() for line in (folder / _SERIES).read_text().splitlines())
+    patches = [folder / _SERIES.parent / words[0] for words in lines if words]
+    # The folder may lie in somebody's repository, which is none of git's business here.
+    alone = {"GIT_CEILING_DIRECTORIES": str(folder.resolve().parent)}
+    tools.run(["git", "apply", "--whitespace=nowarn", *patches], cwd=folder, env=alone)
+
+
+def configure(root: Path, build: Path, defconfig: str) -> None:
+    """Write the configuration of a board (.config, include/autoconf.mk) into the folder `build`.
+
+    Raises:
+        ConfigurationError: the cross compiler, make, bison or flex is not installed.
+        LabStableError: it cannot be made.
+    """
+    for program in (f"{_COMPILER}gcc", "bison", "flex"):
+        tools.find(program)
+    make: list[str | Path] = ["make", "-s", "-C", root, f"O={build}", f"CROSS_COMPILE={_COMPILER}"]
+    tools.run([*make, defconfig])
+    tools.run([*make, "include/autoconf.mk"])

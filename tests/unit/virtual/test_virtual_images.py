@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from virtual.images import EPOCH, debian, disk, flash, initramfs, tools
+from virtual.images import EPOCH, debian, disk, flash, initramfs, tools, uboot
 from virtual.images.tree import File, Folder, Link, Tree
 from virtual.qemu import recipe
 
@@ -220,3 +220,58 @@ def test_a_file_is_taken_out_of_a_package_and_a_missing_one_is_named(tmp_path: P
     assert (tmp_path / "Image").read_bytes() == b"kernel"
     with pytest.raises(LabTransientError, match=r"has no file etc/none"):
         debian.extract(package, {"etc/none": tmp_path / "none"})
+
+
+PATCH = """\
+--- a/configs/{name}
++++ b/configs/{name}
+@@ -1 +1 @@
+-{old}
++{new}
+"""
+
+
+def source_package(folder: Path, *patches: str) -> Path:
+    """The archives of a source package: upstream's, and the distribution's patches."""
+    upstream, distribution = folder / "u-boot-1" / "configs", folder / "debian" / "patches"
+    for made in (upstream, distribution):
+        made.mkdir(parents=True)
+    (upstream / "evm").write_text("CONFIG_A=y\n")
+    for number, patch in enumerate(patches):
+        (distribution / f"{number}.patch").write_text(patch)
+    names = "".join(f"{number}.patch -p1 # of ours\n" for number in range(len(patches)))
+    (distribution / "series").write_text(f"# in this order\n{names}\n")
+    tools.run(
+        ["tar", "--create", "--gzip", f"--file={folder / 'u-boot_1.orig.tar.gz'}", f"--directory={folder}", "u-boot-1"]
+    )
+    tools.run(
+        [
+            "tar",
+            "--create",
+            "--gzip",
+            f"--file={folder / 'u-boot_1-2.debian.tar.gz'}",
+            f"--directory={folder}",
+            "debian",
+        ]
+    )
+    return folder / "u-boot_1.orig.tar.gz"
+
+
+def unpacked(folder: Path, *patches: str) -> Path:
+    target = folder / "unpacked"
+    target.mkdir()
+    (folder / "package").mkdir()
+    tools.run(["git", "init", "--quiet", folder])  # as in a checkout of ours, whose files these are not
+    uboot.unpack_patched(source_package(folder / "package", *patches), target)
+    return target
+
+
+def test_sources_have_the_distributions_patches_in_their_order(tmp_path: Path) -> None:
+    first = PATCH.format(name="evm", old="CONFIG_A=y", new="CONFIG_B=y")
+    second = PATCH.format(name="evm", old="CONFIG_B=y", new="CONFIG_C=y")
+    assert (unpacked(tmp_path, first, second) / "configs" / "evm").read_text() == "CONFIG_C=y\n"
+
+
+def test_a_patch_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LabStableError, match="patch does not apply"):
+        unpacked(tmp_path, PATCH.format(name="evm", old="CONFIG_X=y", new="CONFIG_Y=y"))
