@@ -9,10 +9,14 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from measuring_lab import running_lab
+from measuring_lab import Lab, running_lab
+
+from lab.console.client import ConsoleClient
+from lab.console.spawn import ensure_server
 
 HOOKS = Path(__file__).parents[2] / "farm" / "uboot-test-hooks"
 BOARD_TYPE = "qemu_arm64"
@@ -30,34 +34,59 @@ PARTS = {  # what is asked for, in this order -> how many pass
 DEADLINE_S = 300
 
 
-def test_u_boots_own_tests_pass(tmp_path: Path) -> None:
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """A board that the hooks find."""
     with running_lab(tmp_path / "bench", "--idle-off", "0") as lab:
         (tmp_path / f"{BOARD_TYPE}.yaml").symlink_to(lab.bench.folder / "env.yaml")
         programs = (HOOKS / "bin", Path(sys.executable).parent, os.environ["PATH"])
         modules = (HOOKS / "py", os.environ.get("PYTHONPATH", ""))
-        environ = {
-            **lab.environ,
+        lab.environ |= {
             "BOARDLAB_ENVS": str(tmp_path),
             "PATH": os.pathsep.join(map(str, programs)),
             "PYTHONPATH": os.pathsep.join(map(str, modules)),
         }
-        subprocess.run(["lab", "virtual", "uboot-tests", tmp_path], env=environ, timeout=DEADLINE_S, check=True)
-        tests = tmp_path / "u-boot" / "test" / "py" / "tests"
-        options = ["-p", "no:cacheprovider", "-p", "boardlab_expected", f"--junitxml={tmp_path}/results.xml"]
-        options += [f"--expected-failures={HOOKS}/expected/{BOARD_TYPE}.toml", f"--result-dir={tmp_path}/result"]
-        board = [f"--board-type={BOARD_TYPE}", f"--build-dir={tmp_path}/build"]
+        yield lab
+
+
+def times_on(lab: Lab) -> int:
+    return [event.state for event in lab.bench.truth().power].count("on")
+
+
+def test_a_board_that_somebody_measures_is_not_reset(lab: Lab) -> None:
+    with ConsoleClient(ensure_server(Path(lab.environ["BOARDLAB_RUNTIME"]))) as measurement:
+        port = measurement.open(lab.bench.board.uarts["uart0"])
+        measurement.attach(port.name, write=True)
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *board, *(tests / part for part in PARTS)],
-            cwd=tmp_path,
-            env=environ,
+            [HOOKS / "bin" / "u-boot-test-reset", BOARD_TYPE, "na"],
+            env=lab.environ,
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,
             check=False,
         )
-        assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
-        power = [event.state for event in lab.bench.truth().power]
+    assert done.returncode == 1
+    assert f"process {os.getpid()} uses {lab.bench.board.uarts['uart0']}" in done.stderr
+    assert times_on(lab) == 0
+
+
+def test_u_boots_own_tests_pass(lab: Lab, tmp_path: Path) -> None:
+    subprocess.run(["lab", "virtual", "uboot-tests", tmp_path], env=lab.environ, timeout=DEADLINE_S, check=True)
+    tests = tmp_path / "u-boot" / "test" / "py" / "tests"
+    options = ["-p", "no:cacheprovider", "-p", "boardlab_expected", f"--junitxml={tmp_path}/results.xml"]
+    options += [f"--expected-failures={HOOKS}/expected/{BOARD_TYPE}.toml", f"--result-dir={tmp_path}/result"]
+    board = [f"--board-type={BOARD_TYPE}", f"--build-dir={tmp_path}/build"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *board, *(tests / part for part in PARTS)],
+        cwd=tmp_path,
+        env=lab.environ,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
     cases = ET.parse(tmp_path / "results.xml").findall(".//testcase")
     passed = [case.get("classname", "").rpartition(".")[2] for case in cases if not len(case)]
     assert {part: passed.count(part.partition(".")[0]) for part in PARTS} == PARTS
-    assert power.count("on") == 2
+    assert times_on(lab) == 2
