@@ -9,7 +9,7 @@ import pytest
 from lab.cli import main
 
 ENV = """
-imports: [lab.drivers, strategies]
+imports: [lab.drivers, lab.strategies]
 targets:
   main:
     resources:
