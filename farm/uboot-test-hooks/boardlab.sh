@@ -21,3 +21,15 @@ environment() {
 console() {
     lab env port "$env" || fail "the console of $env is not there; see above"
 }
+
+# unmeasured PORT SECONDS: waits until somebody is attached to the port who can type; status 1 when nobody came in time.
+# Fails where that is no `lab console attach` but a measurement: its board is left alone.
+unmeasured() {
+    said=$(lab console wait "$1" --timeout "$2" 2>/dev/null) || return 1
+    writer=$(printf '%s\n' "$said" | sed -n 's/^process \([0-9]*\) .*/\1/p')
+    program=$(tr '\0' ' ' <"/proc/$writer/cmdline") || program= # it has ended by now
+    case $program in
+        *" console attach "* | '') ;;
+        *) fail "process $writer uses $1 ($program); a board that somebody measures is left alone. Wait for it, or end it" ;;
+    esac
+}

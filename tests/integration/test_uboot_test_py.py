@@ -49,25 +49,35 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         yield lab
 
 
-def times_on(lab: Lab) -> int:
-    return [event.state for event in lab.bench.truth().power].count("on")
+def powered(lab: Lab) -> list[str]:
+    return [event.state for event in lab.bench.truth().power]
 
 
-def test_a_board_that_somebody_measures_is_not_reset(lab: Lab) -> None:
+def hook(lab: Lab, name: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [HOOKS / "bin" / name, BOARD_TYPE, "na"],
+        env=lab.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
+def test_a_board_that_somebody_measures_is_left_alone(lab: Lab) -> None:
     with ConsoleClient(ensure_server(Path(lab.environ["BOARDLAB_RUNTIME"]))) as measurement:
         port = measurement.open(lab.bench.board.uarts["uart0"])
         measurement.attach(port.name, write=True)
-        done = subprocess.run(
-            [HOOKS / "bin" / "u-boot-test-reset", BOARD_TYPE, "na"],
-            env=lab.environ,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-    assert done.returncode == 1
-    assert f"process {os.getpid()} uses {lab.bench.board.uarts['uart0']}" in done.stderr
-    assert times_on(lab) == 0
+        for name in ("u-boot-test-reset", "u-boot-test-release"):
+            done = hook(lab, name)
+            assert done.returncode == 1
+            assert f"{name}: process {os.getpid()} uses {lab.bench.board.uarts['uart0']}" in done.stderr
+        assert powered(lab) == []
+    done = hook(lab, "u-boot-test-reset", BOARDLAB_CONSOLE_WAIT="0")
+    assert "u-boot-test-reset: nobody listens to " in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert hook(lab, "u-boot-test-release").returncode == 0
+    assert powered(lab)[-2:] == ["on", "off"]
 
 
 def test_u_boots_own_tests_pass(lab: Lab, tmp_path: Path) -> None:
@@ -89,4 +99,4 @@ def test_u_boots_own_tests_pass(lab: Lab, tmp_path: Path) -> None:
     cases = ET.parse(tmp_path / "results.xml").findall(".//testcase")
     passed = [case.get("classname", "").rpartition(".")[2] for case in cases if not len(case)]
     assert {part: passed.count(part.partition(".")[0]) for part in PARTS} == PARTS
-    assert times_on(lab) == 2
+    assert powered(lab).count("on") == 2
