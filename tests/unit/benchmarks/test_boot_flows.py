@@ -228,7 +228,7 @@ def test_an_am437x_loads_from_qspi_by_spi() -> None:
         "SF: Detected mx66l51235l with page size 256 Bytes, erase size 64 KiB, total 64 MiB",
         "Starting kernel ...",
         "[    0.000000] Booting Linux on physical CPU 0x0",
-        "[    0.000000] Kernel command line: console=ttyO0,115200n8 root=/dev/mtdblock4 rootfstype=jffs2",
+        "[    0.000000] Kernel command line: console=ttyO0,115200n8 root=/dev/mtdblock6 rootfstype=jffs2",
         "[    3.000000] VFS: Mounted root (jffs2 filesystem) on device 31:4.",
     ]
     done = booted(said, "am43xx-gpevm", "qspi", "am437x-evm login: ")
