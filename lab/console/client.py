@@ -17,7 +17,7 @@ from lab.console.holders import holders, shared
 from lab.console.model import Chunk, Event, Gap, Kind
 from lab.console.runtime import check_owner
 from lab.console.serialport import is_tty
-from lab.console.status import PortInfo, ServerStatus, port_info, server_status
+from lab.console.status import PortInfo, ServerStatus, of_another_boardlab, port_info, server_status
 from lab.console.wire import (
     CREDENTIALS,
     PROTOCOL,
@@ -107,7 +107,7 @@ class ConsoleClient:
             board: name of the board that hangs on it, for those who look for the board.
 
         Raises:
-            LabStableError: the port is missing, in use, or not permitted.
+            LabStableError: the port is missing, in use, or not permitted; or the server is another boardlab's.
             LabTransientError: somebody else reads it, past the server; or writes to it, with other settings of his own.
             ConfigurationError: not a serial port, or the name is another port's.
         """
@@ -126,6 +126,8 @@ class ConsoleClient:
         try:
             answer = self._ask("open", fields)
         except LabStableError as error:
+            if speed_bd is None and "missing or wrong field: 'speed_bd'" in str(error):
+                raise of_another_boardlab("how to open a port without a speed") from error
             if error.failure != "port_in_use":
                 raise
             who = ", ".join(map(str, holders(path, {self.server_pid}))) or "one that this user cannot see"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from attrs import fields, frozen
+from attrs import NOTHING, fields, frozen
 
 from lab.console.index import RecordingMeta
+from lab.errors import LabStableError
 
 Record = TypeVar("Record")
 
@@ -76,17 +77,34 @@ class ServerStatus:
 
 
 def port_info(answer: Mapping[str, Any]) -> PortInfo:
-    """An open port from the server's answer; what only a newer server says is passed over."""
-    return _record(PortInfo, answer, meta=_record(RecordingMeta, answer["meta"]))
+    """An open port from the server's answer; what only a newer server says is passed over.
+
+    Raises:
+        LabStableError: the server is of an older boardlab, and says less than is needed.
+    """
+    return _record(PortInfo, answer, meta=_record(RecordingMeta, answer.get("meta", {})))
 
 
 def server_status(answer: Mapping[str, Any]) -> ServerStatus:
-    """The server's answer to `status`."""
-    ports = [_record(PortStatus, port, info=port_info(port["info"])) for port in answer["ports"]]
+    """The server's answer to `status`; raises as `port_info`."""
+    ports = [_record(PortStatus, port, info=port_info(port.get("info", {}))) for port in answer.get("ports", [])]
     return _record(ServerStatus, answer, ports=ports)
 
 
+def of_another_boardlab(lacks: str) -> LabStableError:
+    """The error of a server that was started by another boardlab than this one, and goes on running."""
+    return LabStableError(
+        f"the console server that runs was started by another boardlab, and does not know {lacks}: end it with `lab console "
+        "stop` when nothing measures, and the next command starts a fitting one",
+        failure="console_protocol",
+    )
+
+
 def _record(kind: type[Record], answer: Mapping[str, Any], **known: object) -> Record:
-    """Our own server wrote it, so nothing is checked; a converter for these alone takes a tenth of a second to import."""
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    return kind(**{name: answer[name] for name in names if name in answer} | known)
+    """Our own server wrote it, so values are not checked; a converter for these alone takes a tenth of a second to import."""
+    each = fields(kind)  # type: ignore[arg-type]
+    told = {field.name: answer[field.name] for field in each if field.name in answer} | known
+    missing = [repr(field.name) for field in each if field.default is NOTHING and field.name not in told]
+    if missing:
+        raise of_another_boardlab(", ".join(missing))
+    return kind(**told)
