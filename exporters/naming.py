@@ -57,6 +57,7 @@ QUANTITIES: Final = (
     (r"lpm\.(?P<mode>\w+)\.power_rail|power\.rail", "rail_power"),
     (r"lpm\.(?P<mode>\w+)\.power_total|power\.total", "total_power"),
     (r"lpm\.(?P<mode>\w+)\.energy", "phase_energy"),
+    (r"lpm\.(?P<mode>\w+)\.rail_voltage", "rail_voltage"),
     (r"(?:\w+\.)*(?:phase_)?energy", "phase_energy"),
 )
 DETAILED: Final = frozenset({"boot_duration", "resume_latency"})  # have all statistics; the others their average

@@ -41,12 +41,14 @@ class Rail:
         volts: nominal.
         address: I2C address of its current monitor; 0 where no public document says it.
         shunt_mohm: that monitor's shunt, in milliohm; 0 where no public document says it.
+        always_on: whether it stays on in partial I/O, in which all others must be near 0 V.
     """
 
     name: str
     volts: float = field(validator=validators.gt(0.0))
     address: int = field(default=0, validator=validators.in_(range(0x78)))
     shunt_mohm: float = field(default=0.0, validator=validators.ge(0.0))
+    always_on: bool = False
 
 
 @frozen

@@ -50,12 +50,14 @@ class LowPower:
             is "Enabling non-boot CPUs"; the others are for one CPU and for suspend-to-idle.
         wakes: the wake-up sources that the board has, of WAKE_SOURCES.
         blockers: by name.
+        near_0_v: below it a rail is off.
         total_mw: mode -> bounds of the power of all rails in this mode, as evidence that it was reached.
     """
 
     rtc: str = "rtc0"
     asleep_s: float = field(default=3.0, validator=validators.gt(0.0))
     resume_s: float = field(default=15.0, validator=validators.gt(0.0))
+    near_0_v: float = field(default=0.1, validator=validators.gt(0.0))
     resume_start: list[str] = Factory(lambda: ["Enabling non-boot CPUs"])
     wakes: dict[str, WakeSource] = Factory(dict)
     blockers: dict[str, Blocker] = Factory(dict)

@@ -21,6 +21,7 @@ class Resume:
         kernel: the vendor's. first_byte, prompt: the host's.
         rail, total: power while asleep, of one rail and of all.
         energy: of a suspend and resume; None as above.
+        rail_voltage: of the rails that must be off; None where the mode switches none off.
     """
 
     kernel: Metric | None
@@ -29,13 +30,17 @@ class Resume:
     rail: Metric
     total: Metric
     energy: Metric | None
+    rail_voltage: Metric | None = None
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """All of them."""
         return tuple(
             metric
-            for metric in (self.kernel, self.first_byte, self.prompt, self.rail, self.total, self.energy)
+            for metric in (
+                *(self.kernel, self.first_byte, self.prompt),
+                *(self.rail, self.total, self.energy, self.rail_voltage),
+            )
             if metric is not None
         )
 
@@ -78,8 +83,17 @@ def _resume(mode: str) -> Resume:
         resolution=1e-6,
         source="boardlab, docs/low-power.md",
     )
+    rail_voltage = Metric(
+        name=f"lpm.{mode}.rail_voltage",
+        unit="V",
+        better="lower",
+        definition="The highest mean voltage of the supply rails that must be off in this mode: of all that are measured but "
+        "those that stay on by design. Without the wake-up, and while the console is silent.",
+        resolution=1e-3,
+        source='Performance guide, "Partial I/O Data": all voltage rails were measured to be near 0V',
+    )
     if not suspends:
-        return Resume(None, None, prompt, *powers, None)
+        return Resume(None, None, prompt, *powers, None, rail_voltage)
     return Resume(kernel, first_byte, prompt, *powers, energy)
 
 

@@ -141,7 +141,7 @@ class RailPower:
 
     Attributes:
         rail: its name; "total" for all.
-        volts: nominal. mean_v: measured.
+        volts: nominal. mean_v: measured. uncertainty_v: ± of it.
         mean_w: time-weighted. uncertainty_w: ± of it. min_w, max_w: of single samples.
         energy_j: by trapezoids. energy_uncertainty_j: ± of it.
         samples: how many it is made of. expected: how many there should be.
@@ -151,6 +151,7 @@ class RailPower:
     rail: str
     volts: float = 0.0
     mean_v: float | None = None
+    uncertainty_v: float | None = None
     mean_w: float | None = None
     uncertainty_w: float | None = None
     min_w: float | None = None

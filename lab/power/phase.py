@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NORMAL_95: Final = 1.96
 FEWEST: Final = 4  # fewer samples are no mean
+BUS_OFFSET_V: Final = 0.0075  # greatest of a monitor's bus voltage: INA226 data sheet; assumed of the others
 _MISSING: Final = int(Mark.NACK | Mark.STALE)
 Floats = npt.NDArray[np.float64]
 
@@ -120,6 +121,7 @@ def _rail(trace: Trace, number: int, span: Span) -> tuple[RailPower, Samples]:
         rail=channel.rail,
         volts=channel.volts,
         mean_v=float(inside.volts_v.mean()),
+        uncertainty_v=_volts_bound(channel, inside),
         mean_w=mean_w,
         uncertainty_w=_together(parts),
         min_w=float(inside.power_w.min()),
@@ -170,6 +172,14 @@ def _uncertainty(
     )
     steady_w = _norm((parts.lsb_w, parts.sensor_w, parts.shunt_w, parts.noise_w))
     return parts, _norm((steady_w * span.seconds, edge_j))
+
+
+def _volts_bound(channel: Channel, inside: Samples) -> float:
+    """The ± of the mean voltage: one step of the register, the sensor's offset and gain, and what the samples spread."""
+    count, mean_v = len(inside.volts_v), float(inside.volts_v.mean())
+    spread = float(inside.volts_v.std(ddof=1)) if count > 1 else 0.0
+    noise_v = NORMAL_95 * spread / math.sqrt(count)
+    return _norm((channel.bus_lsb_uv * 1e-6, BUS_OFFSET_V, abs(mean_v) * channel.gain, noise_v))
 
 
 def _together(parts: Parts) -> float:

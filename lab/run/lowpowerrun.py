@@ -13,8 +13,9 @@ from attrs import asdict, define, field, frozen
 from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, Plan
+from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
-from lab.benchmarks.lowpower.samples import of_boot, of_suspend, params
+from lab.benchmarks.lowpower.samples import of_boot, of_rails, of_suspend, params
 from lab.boards import BoardType
 from lab.clock import Clock, utc_now
 from lab.console.blame import fairly
@@ -34,6 +35,7 @@ class Sleeping(Protocol):
     release: str
 
     def cycle(self, plan: Plan, trace: Path | None = None) -> Suspended: ...
+    def rails_off(self, plan: Plan, trace: Path) -> Off | None: ...
     def cold_boot(self) -> BootWatch: ...
 
 
@@ -130,12 +132,17 @@ class LowPowerRun:
 
     def _boot(self, plan: Plan, cycle: int) -> Cycle:
         self.board.transition(PARTIAL_IO)
+        end = len(self.board.console.captured())
+        off = self.board.sleeping.rails_off(plan, self._trace)
         watch = self.board.sleeping.cold_boot()
         base = base_of(self.board.console)
+        start = self.board.console.captured().rfind(b"\n", 0, max(0, end - 2)) + 1  # the kernel's last line
         moments = tuple(
             MomentRecord(m.name, m.t_ns, m.uncertainty_ns, m.position - base, m.text) for m in watch.moments
         )
-        return Cycle(of_boot(watch, plan, cycle, self._flags()), None, moments)
+        flags = self._flags()
+        rails = of_rails(off, plan, cycle, flags, (base + start, base + end))
+        return Cycle([*of_boot(watch, plan, cycle, flags), *rails], None, moments)
 
     def _moments(self, done: Suspended) -> tuple[MomentRecord, ...]:
         base = base_of(self.board.console)

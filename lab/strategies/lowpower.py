@@ -24,6 +24,7 @@ from lab.benchmarks.lowpower.modes import (
 )
 from lab.benchmarks.lowpower.power import asleep_ns, cycle_ns
 from lab.benchmarks.lowpower.preflight import Found, arm, preflight, stats, write
+from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeEdge
@@ -154,6 +155,18 @@ class LowPower:
         self.board.status = Status.linux
         self.board.lives = True
         return result
+
+    def rails_off(self, plan: Plan, trace: Path) -> Off | None:
+        """What the rails of a board in partial I/O read for `plan.sleep_s`; None where nobody measures them.
+
+        Raises:
+            BoardlabError: one that must be off is up, the board woke, or the rails cannot be sampled.
+        """
+        try:
+            return partialio.rails_off(self.board, plan, trace)
+        except BaseException:
+            self.board.status = Status.unknown
+            raise
 
     def cold_boot(self) -> BootWatch:
         """Wake the board out of partial I/O: a boot to the login prompt. Its status is `unknown` then: nobody logged in.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.lowpower.modes import CAN, Plan
 from lab.benchmarks.lowpower.preflight import arm, preflight
+from lab.benchmarks.lowpower.rails import Off, off
+from lab.drivers.guarded import RAILS
 from lab.errors import BoardTransientError
+from lab.power import Range
 from lab.strategies.following import follow
 
 if TYPE_CHECKING:
@@ -47,6 +51,33 @@ def enter(board: BoardStrategy, plan: Plan) -> None:
             "up to SDK 11.2 only the overlay k3-am62x-sk-lpm-wkup-sources does that",
             failure="wrong_sleep_mode",
         )
+
+
+def rails_off(board: BoardStrategy, plan: Plan, trace: Path) -> Off | None:
+    """What the rails read for `plan.sleep_s`; None where nobody measures them.
+
+    Raises:
+        BoardTransientError: one that must be off is up; or the board came back by itself.
+        LabError: the rails cannot be sampled.
+    """
+    if board.rails is None:
+        return None
+    board.activate(board.rails, RAILS)
+    clock, console = board.power.clock, board.console
+    heard = len(console.captured())
+    with board.rails.sampling(trace, Range.ACTIVE) as sampler:
+        start_ns = clock.now_ns()
+        while clock.now_ns() < start_ns + plan.sleep_s * 10**9:
+            console.poll(POLL_S)
+        end_ns = clock.now_ns()
+        rails = sampler.trace(end_ns).phase(start_ns, end_ns).rails
+    if len(console.captured()) > heard:
+        raise BoardTransientError(
+            "the board left partial I/O by itself: its console spoke before the host woke it. Look at the CAN pins: what drives "
+            "them?",
+            failure="early_wake",
+        )
+    return off(rails, board.type)
 
 
 def cold_boot(board: BoardStrategy) -> BootWatch:

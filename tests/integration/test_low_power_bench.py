@@ -152,11 +152,11 @@ def test_partial_io_is_measured_by_its_cold_boot(sim: Lab) -> None:
     done = session(sim, "--mode", "partial_io", "--cycles", "1", board=board)
     assert done.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
     (attempt,) = attempts(sim)
-    (sample,) = attempt.samples
-    assert (sample.metric, sample.params) == (
-        "lpm.partial_io.resume_wake_to_prompt",
-        {"mode": "partial_io", "wake": "can"},
-    )
+    sample, rails = attempt.samples
+    wanted = {"mode": "partial_io", "wake": "can"}
+    assert (sample.metric, sample.params) == ("lpm.partial_io.resume_wake_to_prompt", wanted)
+    assert (rails.metric, rails.params, rails.flags) == ("lpm.partial_io.rail_voltage", wanted, {"simulated"})
+    assert rails.value <= rails.uncertainty < 0.1
     edge_ns = next(m.t_ns for m in attempt.moments if m.name == "spl")
     prompts = truth_of(sim, board).find(rb"-evm login: ")  # of boots, and of answers at them
     prompt_ns = next(t_ns for t_ns in prompts if t_ns > edge_ns)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.lowpower.kernellog import END
 from lab.benchmarks.lowpower.modes import PARTIAL_IO, Plan
+from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.metrics import Flag, Metric, Sample
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE
@@ -73,6 +74,21 @@ def of_boot(watch: BootWatch, plan: Plan, cycle: int, flags: frozenset[Flag]) ->
     flags = flags.union(*(number.sample.flags for number in numbers if number.metric is not BOOT_STAGE))
     reading = Sample(whole.sample.value * 1e3, whole.sample.uncertainty * 1e3, cycle, flags)
     return [BootSample(RESUMES[PARTIAL_IO].prompt, params(plan), reading, 0, whole.log_end)]
+
+
+def of_rails(
+    off: Off | None, plan: Plan, cycle: int, flags: frozenset[Flag], said: tuple[int, int]
+) -> list[BootSample]:
+    """The highest of the rails that must be off; none where they were not measured.
+
+    Args:
+        said: the window of the console's stream in which the kernel said that it enters the mode.
+    """
+    metric = RESUMES[PARTIAL_IO].rail_voltage
+    if off is None or metric is None:
+        return []
+    reading = Sample(off.volts, off.uncertainty_v, cycle, flags | off.flags)
+    return [BootSample(metric, params(plan), reading, *said)]
 
 
 def params(plan: Plan) -> dict[str, str]:

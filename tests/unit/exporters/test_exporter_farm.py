@@ -133,6 +133,7 @@ def test_no_two_metrics_have_the_same_series() -> None:
         ("lpm.standby.power_total", "total_power", {"mode": "standby"}),
         ("boot.phase_energy", "phase_energy", {}),
         ("lpm.deep_sleep.energy", "phase_energy", {"mode": "deep_sleep"}),
+        ("lpm.partial_io.rail_voltage", "rail_voltage", {"mode": "partial_io"}),
         ("lmbench.bw_mem", "lmbench_bw_mem", {}),
     ],
 )

@@ -1,0 +1,137 @@
+"""A low-power run of partial I/O on a simulated board in virtual time, with rails that are off, and with one that is not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import attr
+import pytest
+from attrs import frozen
+from labgrid.driver import Driver
+from labgrid.factory import target_factory
+from napping import Napper, napper
+from railbench import RailBench
+from simtarget import SimClock
+
+from lab.errors import BoardTransientError, LabTransientError
+from lab.power import PhasePower, Range, Trace
+from lab.results import Attempt, Store, open_store
+from lab.run.lowpowerrun import KIND, LowPowerRun
+from lab.run.progress import Progress
+
+BOARD, MODE = "am62xx_lp_sk", "partial_io"
+PLAN = {"cycles": 1, "modes": [MODE], "wake": "can", "sleep_s": 1, "medium": "sd"}
+
+
+@frozen
+class PlayedSampler:
+    """Gives what the rails of a `RailBench` read, whenever it was."""
+
+    path: Path
+    bench: RailBench
+
+    def trace(self, _until_ns: int) -> PlayedSampler:
+        return self
+
+    def phase(self, _start_ns: int, _end_ns: int) -> PhasePower:
+        ((_, start_ns, end_ns),) = self.bench.record(self.path, Range.ACTIVE, (MODE, 0.5))
+        return Trace.open(self.path).phase(start_ns, end_ns)
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class PlayedRails(Driver):
+    """PlayedRails - a RailsDriver without a process and a wire"""
+
+    bench: RailBench = attr.ib(factory=lambda: RailBench(BOARD))
+
+    @contextlib.contextmanager
+    def sampling(self, trace: Path, _wanted: Range) -> Iterator[PlayedSampler]:
+        yield PlayedSampler(trace, self.bench)
+
+    def volts(self) -> dict[str, float]:
+        return {}
+
+
+@pytest.fixture
+def board() -> Iterator[Napper]:
+    with napper(BOARD) as board:
+        board.strategy.rails = PlayedRails(board.strategy.target, None)
+        yield board
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "results.db")) as store:
+        yield store
+
+
+def measured(board: Napper, store: Store, retries: int = 0) -> list[Attempt]:
+    """The attempts of a run of one cycle."""
+    release = board.strategy.sleeping.release
+    run = store.begin_run(KIND, BOARD, "sim-1", release, plan=PLAN, provenance={})
+    clock = SimClock(board.lab)
+    low_power_run = LowPowerRun(
+        store, run, board.strategy, Progress(lambda _line: None, clock, 1), clock, board.strategy.sleep, retries
+    )
+    with contextlib.suppress(BoardTransientError, LabTransientError):
+        low_power_run.measure(MODE)
+    return list(store.attempts(run.id))
+
+
+def test_the_voltage_of_the_rails_is_stored_beside_the_boot(board: Napper, store: Store) -> None:
+    (attempt,) = measured(board, store)
+    assert attempt.outcome == "ok", attempt.message
+    prompt, voltage = attempt.samples
+    assert (prompt.metric, voltage.metric) == ("lpm.partial_io.resume_wake_to_prompt", "lpm.partial_io.rail_voltage")
+    assert voltage.value <= voltage.uncertainty < 0.1
+    log = store.artifacts.read(attempt.artifact("console-log").sha256)  # type: ignore[union-attr]
+    assert b"Entering Partial-IO" in log[voltage.log_start : voltage.log_end]
+    assert log[voltage.log_start : voltage.log_end].count(b"\n") == 1
+    assert attempt.artifact("power-trace") is not None
+
+
+def test_a_rail_that_stays_up_is_a_failed_attempt_without_a_number_and_the_next_one_begins_with_power(
+    board: Napper, store: Store
+) -> None:
+    load = board.strategy.rails.bench.rails.load
+    load.levels = {**load.levels, MODE: {"vdd_core": 0.01}}
+    attempts = measured(board, store, retries=1)
+    assert [(each.outcome, each.fault, each.transient, list(each.samples)) for each in attempts] == [
+        ("rails_up", "board", True, [])
+    ] * 2
+    assert "vdd_core 0.7" in attempts[0].message
+    assert board.lab.board.cycle == 2, "it was power-cycled"
+
+
+def test_a_board_that_comes_back_by_itself_is_no_sleeping_board(board: Napper, store: Store) -> None:
+    rails = board.strategy.rails
+    played = rails.sampling
+
+    @contextlib.contextmanager
+    def woken(trace: Path, wanted: Range) -> Iterator[PlayedSampler]:
+        board.lab.board.receive("can", b"\x01", board.lab.now_ns)
+        with played(trace, wanted) as sampler:
+            yield sampler
+
+    rails.sampling = woken
+    (attempt,) = measured(board, store)
+    assert (attempt.outcome, attempt.fault, list(attempt.samples)) == ("early_wake", "board", [])
+
+
+def test_somebody_else_who_reads_the_console_is_to_blame_and_not_the_board(board: Napper, store: Store) -> None:
+    """`fairly` of a low-power run: it asks the console who else reads, whatever failed in its cycle."""
+
+    def failing(*_arguments: object) -> None:
+        raise BoardTransientError("it did not go to sleep", failure="did_not_suspend")
+
+    def blamed(error: BoardTransientError) -> LabTransientError:
+        return LabTransientError(f"pid 7 reads it too: {error}", failure="console_shared")
+
+    board.strategy.rails.sampling = failing
+    board.strategy.console.blamed = blamed
+    (attempt,) = measured(board, store)
+    assert (attempt.outcome, attempt.fault) == ("console_shared", "lab")
+    assert attempt.message == "pid 7 reads it too: it did not go to sleep"
