@@ -155,7 +155,8 @@ def test_partial_io_is_measured_by_its_cold_boot(sim: Lab) -> None:
     sample, rails = attempt.samples
     wanted = {"mode": "partial_io", "wake": "can"}
     assert (sample.metric, sample.params) == ("lpm.partial_io.resume_wake_to_prompt", wanted)
-    assert (rails.metric, rails.params, rails.flags) == ("lpm.partial_io.rail_voltage", wanted, {"simulated"})
+    assert (rails.metric, rails.params) == ("lpm.partial_io.rail_voltage", wanted)
+    assert rails.flags - {"power_gap"} == {"simulated"}, "a busy host may leave a gap"
     assert rails.value <= rails.uncertainty < 0.1
     edge_ns = next(m.t_ns for m in attempt.moments if m.name == "spl")
     prompts = truth_of(sim, board).find(rb"-evm login: ")  # of boots, and of answers at them
