@@ -66,7 +66,7 @@ class Order:
             fifo_bytes=self.fifo_bytes,
             tcp_port=self.tcp_port,
         )
-        return [sys.executable, "-m", "virtual.bench", *wanted.words()]
+        return [sys.executable, "-P", "-m", "virtual.bench", *wanted.words()]
 
 
 def up(order: Order, report: Callable[[str], None]) -> BenchState:

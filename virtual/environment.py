@@ -8,7 +8,7 @@ import shlex
 from importlib import resources
 from pathlib import Path
 
-from lab import boards
+from lab import boards, shipped
 from virtual import pdudaemon
 from virtual.board import Place
 from virtual.rails.levels import env_lines
@@ -16,7 +16,6 @@ from virtual.state import ENV
 
 DEFAULT_BOARD = "qemu-1"
 DEFAULT_LATENCY_TIMER_MS = 1.0  # of an FTDI adapter in low-latency mode
-_CHECKOUT = Path(__file__).resolve().parents[1]
 _TYPE = "qemu-virt"
 _TEMPLATE = "!template "
 _DEFAULT_FOLDER = f"{_TEMPLATE}$BASE/../.lab/virtual"
@@ -44,8 +43,8 @@ def measuring(bench: Path) -> str:
 
     The `=` matters: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
     """
-    own = _CHECKOUT / "tests_perf"  # not there in an installation from a wheel
-    return shlex.join(["pytest", f"--lg-env={bench.absolute() / ENV}", str(own if own.is_dir() else own.name)])
+    tests = shipped.tests(Path.cwd())
+    return shlex.join([shipped.program("pytest"), f"--lg-env={bench.absolute() / ENV}", str(tests)])
 
 
 def default() -> str:

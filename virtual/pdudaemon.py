@@ -8,9 +8,12 @@ import json
 import logging
 import os
 import secrets
+import shlex
 import shutil
+import sys
 from pathlib import Path
 
+from lab import shipped
 from lab.errors import ConfigurationError, LabStableError
 from virtual.gate import Gate, House
 from virtual.guard import LOOPBACK
@@ -27,22 +30,39 @@ _STEADY_S = 30.0  # a pdudaemon that lived so long starts again at the head of _
 _log = logging.getLogger(__name__)
 
 
+def home() -> Path:
+    """The environment of its own that pdudaemon has: its pyserial would overwrite labgrid's in ours.
+
+    In a checkout `./run setup` fills it; elsewhere it is inside the environment that boardlab is installed in.
+    """
+    checkout = shipped.checkout()
+    return checkout / ".cache" / "pdudaemon" if checkout else Path(sys.prefix) / "pdudaemon"
+
+
+def installing() -> str:
+    """The command that fills `home()`, with uv where that is at hand. It builds nothing: neither compiler nor headers are needed."""
+    uv, where = shutil.which("uv"), str(home())
+    make = [uv, "venv"] if uv else [sys.executable, "-m", "venv"]
+    fill = [uv, "pip", "install", "--python", where] if uv else [f"{where}/bin/python", "-m", "pip", "install"]
+    wanted = str(shipped.folder(shipped.FARM) / "pdudaemon" / "requirements.txt")
+    return f"{shlex.join([*make, where])} && {shlex.join([*fill, '--no-deps', '-r', wanted])}"
+
+
 def find() -> Path:
-    """The pdudaemon program: $BOARDLAB_PDUDAEMON where that is set, else the environment that `./run setup` makes,
-    else on PATH.
+    """The pdudaemon program: $BOARDLAB_PDUDAEMON where that is set, else the one in `home()`, else on PATH.
 
     Raises:
         ConfigurationError: it is not there.
     """
     named = os.environ.get(VARIABLE)
-    checkout = Path(__file__).parents[1] / ".cache" / "pdudaemon" / "bin" / "pdudaemon"
-    for candidate in (named,) if named else (checkout, shutil.which("pdudaemon")):
+    own = home() / "bin" / "pdudaemon"
+    for candidate in (named,) if named else (own, shutil.which("pdudaemon")):
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
-    where = f"${VARIABLE} says {named}, which is no program" if named else f"{checkout} is no program"
+    where = f"${VARIABLE} says {named}, which is no program" if named else f"{own} is no program"
     raise ConfigurationError(
-        f"pdudaemon is not installed ({where}). `./run setup` installs it into an environment of its own; or "
-        f"`python3 -m venv DIR && DIR/bin/pip install 'pdudaemon>=1.1.1'` and {VARIABLE}=DIR/bin/pdudaemon"
+        f"pdudaemon is not installed ({where}). This installs it into an environment of its own: {installing()}"
+        + (f" && unset {VARIABLE}" if named else "")
     )
 
 

@@ -29,6 +29,7 @@ class Room:
 
 
 ROOMS: Final = (
+    Room("init", "lab.farm.init", "Write a lab's folder: an environment per board type, tests_perf, farm.yaml."),
     Room("boards", "lab.boards.commands", "The board types that boardlab knows."),
     Room("env", "lab.drivers.commands", "labgrid environments: which there are, and what is wrong with them."),
     Room(

@@ -31,7 +31,7 @@ def ensure_server(runtime: Path | None = None) -> Path:
     if _answers(address):
         return address
     log = log_path(folder)
-    command = [sys.executable, "-m", "lab.console.server", "--runtime", str(folder), "--detach"]
+    command = [sys.executable, "-P", "-m", "lab.console.server", "--runtime", str(folder), "--detach"]
     with log.open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd="/", start_new_session=True

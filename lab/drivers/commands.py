@@ -48,7 +48,9 @@ def list_(as_json: AsJson = False) -> None:
     folder = Path.cwd() / envfile.FOLDER
     rows = [{"env": path.name, **_board(path)} for path in sorted(folder.glob("*.yaml"))]
     if not rows:
-        raise ConfigurationError(f"{folder}: no environments; run this where the folder envs/ is")
+        raise ConfigurationError(
+            f"{folder}: no environments; run this where the folder envs/ is, or let `lab init` write one"
+        )
     if as_json:
         echo_json(rows)
         return

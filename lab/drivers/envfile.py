@@ -17,12 +17,12 @@ from labgrid.factory import target_factory
 from labgrid.resource import Resource
 from labgrid.util.yaml import load
 
-from lab import yamlfile
+from lab import shipped, yamlfile
 from lab.drivers import envwiring
 from lab.drivers.envwiring import Entry
 from lab.errors import ConfigurationError
 
-FOLDER = "envs"
+FOLDER = shipped.ENVS
 TOP_KEYS = frozenset({"targets", "features", "options", "images", "paths", "tools", "imports"})
 TARGET_KEYS = frozenset({"resources", "drivers", "features", "options"})
 OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
@@ -46,7 +46,11 @@ def find(name: str, root: Path) -> Path:
     there = sorted(path.name for path in (root / FOLDER).glob("*.yaml"))
     raise ConfigurationError(
         f"no environment {name!r}: looked for {', '.join(map(str, candidates))}"
-        + (f". In {root / FOLDER} there are: {', '.join(there)}" if there else f". {root} has no folder {FOLDER}/")
+        + (
+            f". In {root / FOLDER} there are: {', '.join(there)}"
+            if there
+            else f". `lab init {root}` writes a lab's folder with environments"
+        )
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lab import shipped
 from lab.drivers import envfile
 from lab.errors import BoardlabError
 from lab.farm import suites
@@ -30,7 +31,7 @@ def check(file: File) -> None:
     echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
     echo(
         f"BEWARE: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
-        f"lets only {farm.user} reach it: farm/nftables/boardlab-pdudaemon.nft, see docs/farm.md"
+        f"lets only {farm.user} reach it: {shipped.folder(shipped.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm.md"
     )
 
 
@@ -48,6 +49,12 @@ def units(
         echo(str(path))
 
 
+@app.command()
+def files() -> None:
+    """Print the folder with what a lab host installs: Prometheus, Alertmanager, Grafana, nftables, pdudaemon."""
+    echo(str(shipped.folder(shipped.FARM)))
+
+
 def problems(farm: Farm) -> list[str]:
     """What a schedule names and is not there, or is another board's."""
     folder = Path(farm.directory)
@@ -55,7 +62,7 @@ def problems(farm: Farm) -> list[str]:
     for schedule in farm.schedules:
         try:
             for suite in suites.expand(schedule.suites):
-                suites.files(folder / "tests_perf", suite)
+                suites.files(shipped.tests(folder), suite)
             path = envfile.find(schedule.env, folder)
             board = envfile.arguments_of(path, "BoardStrategy").get("board")
         except BoardlabError as error:

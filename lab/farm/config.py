@@ -10,10 +10,11 @@ import cattrs
 from attrs import Factory, field, frozen, validators
 from cattrs.v import format_exception
 
-from lab import yamlfile
+from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
 from lab.redaction import redacted
 
+_EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -118,7 +119,7 @@ class Farm:
     """A lab host.
 
     Attributes:
-        user: who runs the services. directory: a folder with `envs/` and `tests_perf/`, where runs are started.
+        user: who runs the services. directory: where runs are started: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
         program: the command `lab`. database: as `--db`. state, runtime: names of folders under /var/lib and /run.
         coordinator: labgrid's, host:port; empty: there is none.
     """
@@ -148,9 +149,9 @@ def load(path: Path) -> Farm:
     Raises:
         ConfigurationError: it cannot be read, or has an unknown key or a wrong value.
     """
-    data = yamlfile.load(path, "start from farm/farm.yaml") or {}
+    data = yamlfile.load(path, f"`lab init` writes one, as {_EXAMPLE}") or {}
     if not isinstance(data, dict):
-        raise ConfigurationError(f"{path}: expected keys and values, as in farm/farm.yaml; got {type(data).__name__}")
+        raise ConfigurationError(f"{path}: expected keys and values, as in {_EXAMPLE}; got {type(data).__name__}")
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(str, _text)
     try:

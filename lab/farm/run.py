@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lab import shipped
 from lab.drivers import envfile
 from lab.errors import ConfigurationError
 from lab.farm import holder, suites
@@ -55,7 +56,12 @@ def run(
             min=0.0, max=LONGEST_WAIT_S, metavar="S", help="How long to wait for a board that another job has."
         ),
     ] = 0.0,
-    tests: Annotated[Path, typer.Option(metavar="DIR", help="The folder with the suites.")] = Path("tests_perf"),
+    tests: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The folder with the suites [default: tests_perf here, else boardlab's own]."
+        ),
+    ] = None,
     db: Annotated[
         str | None, typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else yours).")
     ] = None,
@@ -63,7 +69,7 @@ def run(
     """Measure a board, and keep others from measuring it meanwhile."""
     log_to(sys.stderr)
     folder = Path.cwd()
-    place = Place(folder, (folder / tests).absolute(), db)
+    place = Place(folder, (folder / tests).absolute() if tests else shipped.tests(folder), db)
     if resume is not None and go_on:
         raise ConfigurationError("--resume names the job, --continue looks for it: give one of them")
     with open_store(db) as store:
@@ -102,7 +108,9 @@ def _begin(
 ) -> Job:
     if env is None:
         there = ", ".join(sorted(path.name for path in (place.folder / envfile.FOLDER).glob("*.yaml")))
-        raise ConfigurationError(f"which board? Give --env NAME or $LAB_ENV; in {envfile.FOLDER}/ there are: {there}")
+        raise ConfigurationError(
+            f"which board? Give --env NAME or $LAB_ENV; in {envfile.FOLDER}/ there are: {there or 'none (`lab init` writes them)'}"
+        )
     wanted = suites.expand(suite.split(","))
     for name in wanted:
         suites.files(place.tests, name)
@@ -110,7 +118,9 @@ def _begin(
     envfile.check(path)
     strategy = envfile.arguments_of(path, "BoardStrategy")
     if not strategy:
-        raise ConfigurationError(f"{path} has no BoardStrategy, so nothing names its board; see envs/ for examples")
+        raise ConfigurationError(
+            f"{path} has no BoardStrategy, so nothing names its board; see {shipped.folder(shipped.ENVS)} for examples"
+        )
     order = Order(str(strategy["board_type"]), str(strategy["board"]), wanted, str(path), release, cycles)
     unfinished = book.unfinished(order) if go_on else None
     return book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)

@@ -157,7 +157,8 @@ class Runner:
 
     def _command(self, job: Job, suite: str) -> list[str]:
         # When this process is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
-        words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+        # -P: as the program `pytest`, which takes no module from the folder that it is started in.
+        words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider"]
         # With `=`: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
         words += [f"--lg-env={job.env}", *map(str, suites.files(self.place.tests, suite))]
         unfinished = self._unfinished(job)

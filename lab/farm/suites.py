@@ -44,6 +44,6 @@ def files(tests: Path, name: str) -> tuple[Path, ...]:
     known = (
         f"there are: {', '.join(['guide', *sorted(suites)])}"
         if suites
-        else f"{tests} has none; start this where it is"
+        else f"{tests} has none; name their folder with --tests"
     )
     raise ConfigurationError(f"no suite {name!r}; {known}")

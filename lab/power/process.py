@@ -75,7 +75,16 @@ def sampling(config: PowerConfig, trace_path: Path, wanted: Range = Range.ACTIVE
         LabTransientError: the sampler could not start, or ended on the way; what it has sampled is in the trace.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "lab.power.sampler", "--trace", str(trace_path.absolute()), "--range", wanted.value],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "lab.power.sampler",
+            "--trace",
+            str(trace_path.absolute()),
+            "--range",
+            wanted.value,
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
+from lab import shipped
 from lab.boards import BoardType
 from lab.clock import MonotonicRaw
 from lab.drivers import envfile
@@ -113,8 +114,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A run that is resumed goes on with what it measures; the tests of other kinds of runs are left out."""
     if STRATEGY_KEY not in config.stash:
-        why = f", and the main target of {config.option.lg_env} has no {guest.STRATEGY}: add one to its drivers (envs/ has "
-        refuse(config, items, f"{why}examples), or leave this test out")
+        why = f", and the main target of {config.option.lg_env} has no {guest.STRATEGY}: add one to its drivers ("
+        refuse(config, items, f"{why}{shipped.folder(shipped.ENVS)} has examples), or leave this test out")
         return
     if config.option.resume is None:
         return

@@ -10,12 +10,11 @@ from typing import Any, Final
 import pytest
 from labgrid.factory import target_factory
 
+from lab import shipped
 from lab.errors import ConfigurationError
 from lab.redaction import redacted
 
 STRATEGY: Final = "BoardStrategy"
-TESTS: Final = "tests_perf"
-_CHECKOUT: Final = Path(__file__).resolve().parents[2]
 
 
 def has_board(env: Any) -> bool:
@@ -47,16 +46,14 @@ def choose_tests(config: pytest.Config) -> None:
     if config.args_source is not pytest.Config.ArgsSource.INVOCATION_DIR:
         return
     folder = config.invocation_params.dir
-    for place in (folder, *([_CHECKOUT] if folder.is_relative_to(_CHECKOUT) else [])):
-        if (place / TESTS).is_dir():
-            config.args = [str(place / TESTS)]
-            return
+    checkout, tests = shipped.checkout(), shipped.tests(folder)
+    if tests.is_relative_to(folder) or (checkout and folder.is_relative_to(checkout)):
+        config.args = [str(tests)]
 
 
 def where_tests_are(config: pytest.Config) -> str:
     """For a session that was told no tests and has found none: how to name them."""
-    own = _CHECKOUT / TESTS
-    words = ["pytest", f"--lg-env={Path(config.option.lg_env).absolute()}", str(own if own.is_dir() else TESTS)]
+    words = ["pytest", f"--lg-env={Path(config.option.lg_env).absolute()}", str(shipped.folder(shipped.TESTS))]
     return f"no tests here. Name their folder: {shlex.join(words)}"
 
 

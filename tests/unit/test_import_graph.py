@@ -15,7 +15,7 @@ PACKAGES = ("lab", "strategies", "virtual", "exporters")
 
 # A room imports only from lower floors, and from itself.
 FLOORS = (
-    ("lab", "lab.clock", "lab.errors", "lab.redaction", "lab.shown"),
+    ("lab", "lab.clock", "lab.errors", "lab.redaction", "lab.shipped", "lab.shown"),
     ("lab.boards", "lab.metrics", "lab.statusfiles", "lab.yamlfile"),
     ("lab.console", "lab.results", "lab.benchmarks", "virtual"),
     ("lab.run", "lab.report", "lab.power", "lab.guide", "lab.judge", "exporters"),

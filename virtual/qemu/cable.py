@@ -61,7 +61,7 @@ class Cable:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
-            command = [*_NAMESPACE, sys.executable, "-m", __name__, str(theirs.fileno())]
+            command = [*_NAMESPACE, sys.executable, "-P", "-m", __name__, str(theirs.fileno())]
             child = Child(command, folder.qemu_log, pass_fds=(theirs.fileno(),))
         log = folder.qemu_log
         loop, readable = asyncio.get_running_loop(), asyncio.Event()

@@ -36,6 +36,6 @@ def test_an_unknown_suite_is_refused_with_those_that_there_are(suite: str) -> No
         suites.files(TESTS_PERF, suite)
 
 
-def test_a_folder_without_suites_says_where_to_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="has none; start this where it is"):
+def test_a_folder_without_suites_says_how_to_name_another(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="has none; name their folder with --tests"):
         suites.files(tmp_path, "boot")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from lab import shipped
 from lab.errors import ConfigurationError
 from virtual import pdudaemon
 
@@ -18,5 +20,22 @@ def test_the_program_that_a_person_names_is_taken(tmp_path: Path, monkeypatch: p
 
 def test_a_wrong_name_is_refused_instead_of_taking_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pdudaemon.VARIABLE, str(tmp_path / "none"))
-    with pytest.raises(ConfigurationError, match=r"none, which is no program.*\./run setup"):
+    with pytest.raises(
+        ConfigurationError, match=r"none, which is no program.* --no-deps -r .* && unset BOARDLAB_PDUDAEMON"
+    ):
         pdudaemon.find()
+
+
+def test_where_there_is_no_uv_the_command_is_pythons_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(pdudaemon, "home", lambda: tmp_path / "a folder")
+    where, wanted = f"'{tmp_path}/a folder", shipped.folder(shipped.FARM) / "pdudaemon" / "requirements.txt"
+    assert wanted.is_file()
+    assert pdudaemon.installing() == (
+        f"{sys.executable} -m venv {where}' && {where}/bin/python' -m pip install --no-deps -r {wanted}"
+    )
+
+
+def test_in_a_wheel_it_is_inside_the_environment_of_boardlab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "checkout", lambda: None)
+    assert pdudaemon.home() == Path(sys.prefix) / "pdudaemon"

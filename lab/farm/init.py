@@ -1,0 +1,85 @@
+"""`lab init`: a folder for a lab, with what a person edits."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from lab import shipped
+from lab.errors import ConfigurationError
+from lab.farm import labfolder
+from lab.farm.labfolder import Env
+from lab.shown import echo
+from virtual import pdudaemon
+
+DEFAULT_TYPE: Final = "am62xx_sk"
+_QEMU: Final = "qemu-virt"
+
+app = typer.Typer(help="Write a lab's folder: an environment per board type, tests_perf, farm.yaml.")
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; made where it is not there.")],
+    *,
+    board_type: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TYPE[,TYPE]", help=f"Of the lab's boards; `lab boards` lists them [default: {DEFAULT_TYPE}]."
+        ),
+    ] = None,
+    sim: Annotated[bool, typer.Option("--sim", help="Also environments of simulated boards of these types.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PART", help=f"Write only this part: {', '.join(labfolder.PARTS)}; repeatable."),
+    ] = None,
+) -> None:
+    """Write a lab's folder, and say what to edit and to run. No file that is there is changed."""
+    types = [name for given in board_type or [DEFAULT_TYPE] for name in given.split(",")]
+    parts = only or list(labfolder.PARTS)
+    for part in parts:
+        if part not in labfolder.PARTS:
+            raise ConfigurationError(f"--only {part}: there are: {', '.join(labfolder.PARTS)}")
+    envs = labfolder.chosen(types, sim=sim)
+    where = folder.absolute()
+    made = labfolder.contents(where, envs, parts)
+    new = labfolder.write(where, made)
+    if not new:
+        echo(f"{folder}: all is there already")
+        return
+    echo(f"{folder}: wrote {', '.join(_listed(new))}")
+    if shipped.ENVS in parts:
+        echo("", "Next:", *(f"  {line}" for line in _next_steps(where, envs)))
+
+
+def _listed(new: Sequence[str]) -> list[str]:
+    tests = [name for name in new if name.startswith(f"{shipped.TESTS}/")]
+    rest = [name for name in new if name not in tests]
+    return [*rest, *([f"{shipped.TESTS} ({len(tests)} files)"] if tests else [])]
+
+
+def _next_steps(folder: Path, envs: Sequence[Env]) -> list[str]:
+    lab, pytest = shipped.program("lab"), shipped.program("pytest")
+    lines = [] if folder == Path.cwd() else [shlex.join(["cd", str(folder)])]
+    try:
+        pdudaemon.find()
+    except ConfigurationError:
+        lines += [f"{pdudaemon.installing()}    # pdudaemon switches the power"]
+    for env in envs:
+        name = env.path.name
+        measure = f"{shlex.quote(pytest)} --lg-env {name} {shipped.TESTS}/test_boot.py --cycles 1"
+        if env.simulated:
+            kind = "" if env.board_type == _QEMU else f" sim --type {env.board_type}"
+            lines += [f"{shlex.quote(lab)} virtual up{kind} && {measure}"]
+        else:
+            numbers = ", ".join(map(str, env.lab_lines()))
+            lines += [f"edit {shipped.ENVS}/{name}, lines {numbers} (marked LAB), then:"]
+            lines += [f"  {shlex.quote(lab)} env check {name} && {measure}"]
+    lines += [
+        f"edit {labfolder.FARM_FILE} for runs on a timer, then: {shlex.quote(lab)} farm check {labfolder.FARM_FILE}"
+    ]
+    return [*lines, f"the documents are in {shipped.folder(shipped.DOCS)}"]

@@ -1,0 +1,196 @@
+"""A lab's folder, as `lab init` writes it: an environment per board type, the suite, farm.yaml."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from importlib.resources import files as resources_of
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+from attrs import frozen
+
+from lab import shipped
+from lab.drivers import envfile
+from lab.errors import ConfigurationError, LabStableError
+from virtual import pdudaemon
+
+SIMULATED: Final = "sim-"  # how the names of simulated boards' environments begin
+FARM_FILE: Final = "farm.yaml"
+PARTS: Final = (shipped.ENVS, shipped.TESTS, shipped.FARM)
+_LAB_LINE: Final = re.compile(r"# LAB\b")
+_PLAIN: Final = re.compile(r"[\w./][\w./+-]*")
+
+
+@frozen
+class Env:
+    """An environment that comes with boardlab.
+
+    Attributes:
+        simulated: by `lab virtual up`; the board of such an env needs no edits.
+        adapter: the ID_PATH of its console's USB adapter, as the file has it; empty where it has none.
+    """
+
+    path: Path
+    board_type: str
+    board: str
+    simulated: bool
+    adapter: str
+
+    def lab_lines(self) -> list[int]:
+        """The lines that a lab edits, from 1."""
+        lines = self.path.read_text(encoding="utf-8").splitlines()
+        return [number for number, line in enumerate(lines, start=1) if _LAB_LINE.search(line)]
+
+
+def shipped_envs() -> list[Env]:
+    """All that come with boardlab, by name."""
+    return [_env(path) for path in sorted(shipped.folder(shipped.ENVS).glob("*.yaml"))]
+
+
+def chosen(names: Iterable[str], *, sim: bool) -> list[Env]:
+    """The environments of some board types.
+
+    Args:
+        sim: also those of their simulated boards.
+
+    Raises:
+        ConfigurationError: there is none of a type.
+    """
+    there = shipped_envs()
+    types = sorted({env.board_type for env in there})
+    found: dict[Path, Env] = {}
+    for name in names:
+        if name not in types:
+            raise ConfigurationError(
+                f"--board-type {name}: no environment of that type; there are: {', '.join(types)}"
+            )
+        found |= {
+            env.path: env
+            for env in there
+            if env.board_type == name and (sim or not env.path.name.startswith(SIMULATED))
+        }
+    return list(found.values())
+
+
+def contents(folder: Path, envs: Sequence[Env], parts: Iterable[str]) -> dict[str, str]:
+    """Name -> text of the files of a lab's folder.
+
+    Args:
+        folder: its absolute path. envs: at least one. parts: of PARTS.
+    """
+    made: dict[str, str] = {}
+    if shipped.ENVS in parts:
+        made |= {f"{shipped.ENVS}/{env.path.name}": env.path.read_text(encoding="utf-8") for env in envs}
+    if shipped.TESTS in parts:
+        tests = shipped.folder(shipped.TESTS)
+        made |= {
+            f"{shipped.TESTS}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(tests.glob("*.py"))
+        }
+        made[f"{shipped.TESTS}/README.md"] = _template("tests_perf.md", version=version("boardlab"))
+    if shipped.FARM in parts:
+        made[FARM_FILE] = _farm(folder, envs)
+    return made
+
+
+def write(folder: Path, made: Mapping[str, str]) -> list[str]:
+    """Write files into a folder, and return the names of those that were not there yet; all of them or none.
+
+    Raises:
+        ConfigurationError: one of them is there, and says something else.
+        LabStableError: one cannot be written.
+    """
+    paths = {name: folder / name for name in made}
+    taken = [
+        str(path)
+        for name, path in paths.items()
+        if path.is_symlink() or (path.exists() and not _says(path, made[name]))
+    ]
+    if taken:
+        raise ConfigurationError(
+            f"nothing was written, since there is already: {', '.join(taken)}. Move that away, choose another folder, or "
+            "write a part with --only"
+        )
+    new: list[Path] = []
+    folders: list[Path] = []
+    try:
+        for name, path in paths.items():
+            if path.exists():
+                continue
+            _make_folder(path.parent, folders)
+            with path.open("x", encoding="utf-8") as file:
+                new.append(path)
+                file.write(made[name])
+    except OSError as error:
+        for path in new:
+            path.unlink(missing_ok=True)
+        for place in reversed(folders):
+            with suppress(OSError):
+                place.rmdir()
+        raise LabStableError(
+            f"{error.filename}: {error.strerror}; nothing was written. Choose another folder"
+        ) from error
+    return [name for name, path in paths.items() if path in new]
+
+
+def _make_folder(folder: Path, made: list[Path]) -> None:
+    for place in (*reversed(folder.parents), folder):
+        if not place.exists():
+            place.mkdir()
+            made.append(place)
+
+
+def _says(path: Path, text: str) -> bool:
+    try:
+        return path.is_file() and path.read_bytes() == text.encode()
+    except OSError:
+        return False
+
+
+def _env(path: Path) -> Env:
+    strategy = envfile.arguments_of(path, "BoardStrategy")
+    switch = envfile.arguments_of(path, "PDUDaemonPort", "resources")
+    match: dict[str, Any] = envfile.arguments_of(path, "USBSerialPort", "resources").get("match", {})
+    return Env(
+        path,
+        str(strategy["board_type"]),
+        str(strategy["board"]),
+        switch.get("pdu") == pdudaemon.PDU,
+        str(match.get("@ID_PATH", "")),
+    )
+
+
+def _farm(folder: Path, envs: Sequence[Env]) -> str:
+    """The example that comes with boardlab, with this folder's paths and boards; its comments stay."""
+    text = (shipped.folder(shipped.FARM) / FARM_FILE).read_text(encoding="utf-8")
+    head = text.partition("usb:\n")[0].replace(f"{shipped.FARM}/{FARM_FILE}", FARM_FILE)
+    lab = Path(sys.executable).with_name("lab")
+    values = {"directory": folder, "program": lab, "  program": pdudaemon.home() / "bin" / "pdudaemon"}
+    lines = [
+        f"{key}: {_scalar(values[key])}" if (key := line.partition(": ")[0]) in values else line
+        for line in head.splitlines()
+    ]
+    adapters = [env for env in envs if env.adapter]
+    if adapters:
+        lines += ["usb:                    # LAB: id_path as in the environments"]
+        lines += [f"  - {{name: {e.board} console, id_path: '{e.adapter}', kind: adapter}}" for e in adapters]
+    lines += ["schedules:"]
+    for env in [env for env in envs if not env.simulated] or envs:
+        name = f"nightly-{env.board.replace('_', '-')}"
+        lines += [f"  - {{name: {name}, env: {env.path.name}, board: {env.board}, every: day, at: '02:00'}}"]
+    return "\n".join(lines) + "\n"
+
+
+def _scalar(path: Path) -> str:
+    return str(path) if _PLAIN.fullmatch(str(path)) else json.dumps(str(path), ensure_ascii=False)
+
+
+def _template(name: str, **values: object) -> str:
+    text = (resources_of("lab.farm") / "templates" / f"{name}.j2").read_text(encoding="utf-8")
+    template = jinja2.Template(text, undefined=jinja2.StrictUndefined, autoescape=False)  # Markdown, not HTML
+    return str(template.render(**values)) + "\n"

@@ -1,0 +1,73 @@
+"""What comes with boardlab beside its programs is found, here and in a wheel."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from lab import shipped
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_checkout_has_them_at_its_top() -> None:
+    assert shipped.checkout() == ROOT
+    for name in (shipped.ENVS, shipped.TESTS, shipped.FARM, shipped.DOCS):
+        assert shipped.folder(name) == ROOT / name
+        assert shipped.folder(name).is_dir()
+
+
+def test_a_wheel_has_them_in_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "_IN_WHEEL", tmp_path)
+    assert shipped.checkout() is None
+    assert shipped.folder(shipped.ENVS) == tmp_path / "envs"
+
+
+def test_the_wheel_is_filled_as_they_are_looked_for() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][
+        "wheel"
+    ]
+    names = {shipped.ENVS, shipped.TESTS, shipped.FARM, shipped.DOCS}
+    assert wheel["sources"] == {name: f"lab/lab_folder/{name}" for name in names}
+    assert set(wheel["only-include"]) == names | set(wheel["packages"])
+
+
+def test_the_suite_is_a_labs_own_or_ours(tmp_path: Path) -> None:
+    assert shipped.tests(tmp_path) == ROOT / "tests_perf"
+    (tmp_path / "tests_perf").mkdir()
+    assert shipped.tests(tmp_path) == tmp_path / "tests_perf"
+
+
+def test_a_program_has_its_path_where_its_name_means_none_or_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Path(sys.executable).with_name("pytest")
+    monkeypatch.setenv("PATH", str(ours.parent))
+    assert shipped.program("pytest") == "pytest"
+    (tmp_path / "pytest").write_text("#!/bin/sh\n")
+    (tmp_path / "pytest").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{ours.parent}")
+    assert shipped.program("pytest") == str(ours)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert shipped.program("pytest") == str(ours)
+
+
+def test_pip_installs_of_pdudaemon_what_uv_locked_and_nothing_that_must_be_built() -> None:
+    folder = ROOT / "farm" / "pdudaemon"
+    locked = {
+        (package["name"], package["version"]): {
+            file["hash"] for file in [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
+        }
+        for package in tomllib.loads((folder / "uv.lock").read_text(encoding="utf-8"))["package"]
+        if package["name"] not in {"systemd-python", "boardlab-pdudaemon"}
+    }
+    text = re.sub(r"^#.*\n", "", (folder / "requirements.txt").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    required = {
+        (name, version): set(re.findall(r"--hash=(\S+)", rest))
+        for name, version, rest in re.findall(r"^([\w-]+)==([\w.]+)((?:.*\\\n)*.*)", text, re.MULTILINE)
+    }
+    assert required == locked, "make requirements.txt anew; its head has the command"
