@@ -14,6 +14,7 @@ ENVS: Final = "envs"
 TESTS: Final = "tests_perf"
 FARM: Final = "farm"
 DOCS: Final = "docs"
+BENCH_PDU: Final = "bench"  # the power switch of virtual boards, as their environments spell it
 _PACKAGE: Final = Path(__file__).resolve().parent
 _IN_WHEEL: Final = _PACKAGE / "lab_folder"
 

@@ -22,7 +22,7 @@ from virtual.process import Child
 
 VARIABLE = "BOARDLAB_PDUDAEMON"
 DEFAULT_PORT = 16421
-PDU = "bench"  # the power switch's name, as environments spell it
+PDU = shipped.BENCH_PDU
 _READY_S = 20.0
 _POLL_S = 0.05
 _RESTART_S = (0.0, 1.0, 5.0)  # before a restart: the first at once, later ones slower

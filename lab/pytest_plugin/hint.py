@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab import boards
-from virtual.pdudaemon import PDU
+from lab import boards, shipped
 
 
 def hint(env: Any) -> str:
@@ -16,7 +15,7 @@ def hint(env: Any) -> str:
     """
     main = env.config.get_targets().get("main") or {}
     name = _entry(main.get("drivers"), "BoardStrategy").get("board_type")
-    if name not in boards.names() or _entry(main.get("resources"), "PDUDaemonPort").get("pdu") != PDU:
+    if name not in boards.names() or _entry(main.get("resources"), "PDUDaemonPort").get("pdu") != shipped.BENCH_PDU:
         return ""
     words = "" if boards.load(name).virtual else f" sim --type {name}"
     return f" (is the virtual board up? start it with: lab virtual up{words})"

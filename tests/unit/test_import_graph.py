@@ -27,6 +27,9 @@ FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS, start=1) for roo
 
 LABGRID_ROOMS = {"lab.drivers", "lab.strategies", "lab.pytest_plugin"}
 LABGRID_MODULES = {"labgrid", "pexpect"}
+_BROUGHT = "labgrid brings the strategy to the plugin, which never imports strategies"
+_HIDDEN = "a user's conftest may put a folder of that name before ours"
+NEVER_BY_THE_PLUGIN = {"lab.strategies": _BROUGHT, "strategies": _BROUGHT, "virtual": _HIDDEN, "exporters": _HIDDEN}
 
 
 @frozen
@@ -94,8 +97,8 @@ def offence(home: str, target: str) -> str | None:
     there = room(target)
     if there is None or there == home:
         return None
-    if home == "lab.pytest_plugin" and there in {"lab.strategies", "strategies"}:
-        return "labgrid brings the strategy to the plugin, which never imports strategies"
+    if home == "lab.pytest_plugin" and there in NEVER_BY_THE_PLUGIN:
+        return NEVER_BY_THE_PLUGIN[there]
     if home == "lab.cli" and FLOOR_OF[there] > FLOOR_OF["lab.boards"]:
         return "the command line names rooms as strings, so that a command starts without loading all of them"
     if FLOOR_OF[there] >= FLOOR_OF[home]:
@@ -158,6 +161,7 @@ def test_a_sound_house_has_no_offences(tmp_path: Path) -> None:
         ("lab/cli/__init__.py", "from labgrid.step import steps\n", "may know labgrid"),
         ("lab/pytest_plugin.py", "from lab.strategies import BoardStrategy\n", "which never imports strategies"),
         ("lab/pytest_plugin.py", "from strategies import BoardStrategy\n", "which never imports strategies"),
+        ("lab/pytest_plugin.py", "from virtual import bench\n", "may put a folder of that name before ours"),
         ("lab/cli/__init__.py", "from lab.console import commands\n", "names rooms as strings"),
         ("lab/attic.py", "", "stands on no floor"),
     ],

@@ -1,0 +1,156 @@
+"""boardlab from its wheel alone: an empty environment, an empty folder, a simulated board that is measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+from uv import find_uv_bin
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 120
+SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
+UP = ("virtual", "up", "sim", "--type", "am62xx_sk", "--haste", "0.05", "--pdu-port", "0", "--switch-port", "0")
+# What this session's own environment says; nothing of it shall help the wheel.
+OURS = ("PYTHONPATH", "VIRTUAL_ENV", "BOARDLAB_", "LAB_", "UV_FROZEN", "UV_PROJECT", "PYTEST_", "COVERAGE_")
+
+Done = subprocess.CompletedProcess[str]
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**{name: value for name, value in os.environ.items() if not name.startswith(OURS)}, **more}
+
+
+def from_cache_or_network(*words: str | Path, cwd: Path = ROOT) -> None:
+    """Run a command in which uv takes what it needs from its cache, and only where that lacks something from the network."""
+    said = []
+    for offline in ("1", "0"):
+        env = environment(UV_OFFLINE=offline, PATH=f"{Path(find_uv_bin()).parent}:{os.environ['PATH']}")
+        done = subprocess.run(
+            words, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=2 * LIMIT_S
+        )
+        if done.returncode == 0:
+            return
+        said.append(done.stderr)
+    pytest.fail("\n".join(said))
+
+
+@frozen
+class Host:
+    """A host with the wheel in an environment that nobody has activated, and nothing else of boardlab.
+
+    Attributes:
+        lab: the folder that `lab init` has written there.
+    """
+
+    root: Path
+    lab: Path
+
+    def program(self, name: str) -> Path:
+        return self.root / "venv" / "bin" / name
+
+    def run(self, *words: str | Path, cwd: Path | None = None, path: str = SYSTEM) -> Done:
+        env = environment(
+            BOARDLAB_RUNTIME=str(self.root / "runtime"),
+            LAB_DB=f"sqlite:///{self.root / 'results.db'}",
+            PATH=path,
+        )
+        return subprocess.run(
+            [*map(str, words)],
+            env=env,
+            cwd=cwd or self.lab,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+
+    def lab_command(self, *words: str, cwd: Path | None = None) -> Done:
+        return self.run(self.program("lab"), *words, cwd=cwd)
+
+    def runs(self) -> list[tuple[str, str]]:
+        listed = self.lab_command("results", "list", "--json")
+        return [(run["kind"], run["status"]) for run in json.loads(listed.stdout)]
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    root = tmp_path_factory.mktemp("host")
+    uv, venv, wanted = find_uv_bin(), root / "venv", root / "locked.txt"
+    from_cache_or_network(uv, "build", "--wheel", "--quiet", "--out-dir", root / "dist")
+    from_cache_or_network(uv, "export", "-q", "--frozen", "--no-default-groups", "--no-emit-project", "-o", wanted)
+    from_cache_or_network(uv, "venv", "--quiet", "--python", sys.executable, venv)
+    (wheel,) = (root / "dist").glob("*.whl")
+    from_cache_or_network(uv, "pip", "install", "--quiet", "--python", venv, "-r", wanted, wheel)
+    host = Host(root, root / "my lab")
+    made = host.lab_command("init", str(host.lab), "--sim", cwd=root)
+    assert made.returncode == 0, made.stderr
+    for name in ("strategies", "virtual", "lab"):  # a user's own, which a conftest puts before all others
+        (host.lab / name).mkdir()
+        (host.lab / name / "__init__.py").touch()
+    (host.lab / "conftest.py").touch()
+    yield host
+    host.lab_command("virtual", "down")
+    host.lab_command("console", "stop")
+
+
+@pytest.fixture(scope="module")
+def measuring(host: Host) -> list[str]:
+    """What `lab virtual up` says how to measure its board, once pdudaemon was installed as it has said."""
+    refused = host.run(host.program("lab"), *UP, path=f"{Path(find_uv_bin()).parent}:{SYSTEM}")
+    assert refused.returncode == 2
+    assert "pdudaemon is not installed" in refused.stderr
+    command = refused.stderr.partition("environment of its own: ")[2]
+    assert f"{host.root}/venv/lib/" in command
+    from_cache_or_network("sh", "-c", command, cwd=host.root)
+    up = host.lab_command(*UP)
+    assert up.returncode == 0, up.stderr
+    return shlex.split(up.stdout.partition("measure it: ")[2])
+
+
+def test_an_empty_environment_and_an_empty_folder_measure_a_board(host: Host, measuring: list[str]) -> None:
+    assert measuring == [
+        str(host.program("pytest")),
+        f"--lg-env={host.lab}/.lab/virtual/env.yaml",
+        f"{host.lab}/tests_perf",
+    ]
+    chapter = ("--strict-markers", "-m", 'chapter(name="Boot-time Measurement")')
+    measured = host.run(*measuring, *chapter, "--cycles", "1", "--medium", "sd", cwd=host.root)
+    assert measured.returncode == 0, measured.stdout + measured.stderr
+    assert "boot time, run 1: completed" in measured.stdout
+    assert host.runs() == [("boot", "completed")]
+    assert "am62xx_sk-1" in host.lab_command("results", "list").stdout
+    ours = host.lab_command("run", "--env", f"{host.lab}/.lab/virtual/env.yaml", "--cycles", "1", cwd=host.root)
+    assert ours.returncode == 0, ours.stdout + ours.stderr
+    assert "lab_folder/tests_perf/test_boot.py" in ours.stdout
+    assert host.runs() == [("boot", "completed")] * 2
+
+
+def test_a_users_own_folder_that_hides_the_old_name_of_our_strategies_is_named(host: Host) -> None:
+    env = host.lab / "old.yaml"
+    env.write_text((host.lab / "envs" / "sim-am62x.yaml").read_text().replace("- lab.strategies", "- strategies"))
+    done = host.run(host.program("pytest"), "--lg-env", "old.yaml")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    (line,) = done.stderr.strip().splitlines()
+    assert f"`- strategies` took {host.lab}/strategies, which is not boardlab's: write `- lab.strategies`" in line
+
+
+def test_what_a_lab_host_installs_is_there(host: Host) -> None:
+    checked = host.lab_command("farm", "check", "farm.yaml")
+    farm = Path(host.lab_command("farm", "files").stdout.strip())
+    assert farm.is_relative_to(host.root / "venv")
+    for path in (
+        "prometheus/rules/alerts.yml",
+        "grafana/dashboards/boardlab-boot.json",
+        "alertmanager/alertmanager.yml",
+    ):
+        assert (farm / path).read_text() == (ROOT / "farm" / path).read_text()
+    assert "directory: " in checked.stderr, "a blank in the folder's name is refused by systemd's units"
