@@ -60,8 +60,9 @@ def find() -> Path:
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
     where = f"${VARIABLE} says {named}, which is no program" if named else f"{own} is no program"
+    how = "`./run setup` installs it, or this command" if shipped.checkout() else "This command installs it"
     raise ConfigurationError(
-        f"pdudaemon is not installed ({where}). This installs it into an environment of its own: {installing()}"
+        f"pdudaemon is not installed ({where}). {how}, into an environment of its own: {installing()}"
         + (f" && unset {VARIABLE}" if named else "")
     )
 
