@@ -22,7 +22,7 @@ from pathlib import Path
 from stamps_compare import print_table
 from stamps_line import boot_text
 
-from lab.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw
 from virtual.line import BITS_PER_BYTE
 from virtual.pacer import Pacer
 from virtual.truth import TruthLog

@@ -1,6 +1,6 @@
 """Does boardlab keep its promise when everything around it fails? Havoc on simulated boards, then the counts and the truth.
 
-    uv run python bench/chaos.py [--minutes 60] [--boards 8] [--seed 1] [--cycles 6] [--haste 0.1] [--pace 3] [--verbose]
+    uv run python bench/chaos.py [--minutes 60] [--boards 8] [--seed 1] [--cycles 6] [--time-scale 0.1] [--pace 3] [--verbose]
 
 Every board of a bench is measured again and again, half of them by `pytest`, the others by `lab run`. Meanwhile pytest,
 `lab run`, console server, pdudaemon and the bench are killed (SIGKILL) or stand still for 0.1 to 5 s (SIGSTOP), adapters
@@ -92,7 +92,7 @@ def main() -> int:
     parser.add_argument("--boards", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cycles", type=int, default=6, help="of a run")
-    parser.add_argument("--haste", type=float, default=0.1, help="as of `lab virtual up sim`")
+    parser.add_argument("--time-scale", type=float, default=0.1, help="as of `lab virtual up sim`")
     parser.add_argument("--pace", type=float, default=3.0, help="seconds between two strikes, on average")
     parser.add_argument("--verbose", action="store_true", help="tell of every strike")
     options = parser.parse_args()
@@ -101,7 +101,7 @@ def main() -> int:
     print(f"seed {options.seed}: {options.minutes:g} minutes on {options.boards} boards", flush=True)
     home = Path(tempfile.mkdtemp(prefix="chaos-", dir="/tmp"))
     say = print_now if options.verbose else lambda _line: None
-    lab = ChaosLab(home, options.boards, options.haste, options.seed)
+    lab = ChaosLab(home, options.boards, options.time_scale, options.seed)
     report = Report()
     try:
         suffer(lab, report, options, say)

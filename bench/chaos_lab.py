@@ -19,7 +19,7 @@ from attrs import define, field, frozen
 from chaos_disk import Disk
 from chaos_switch import Switch
 
-from lab.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw
 from lab.results import open_store
 from virtual.ports import LOOPBACK, free_port
 from virtual.state import BenchState, running
@@ -60,7 +60,7 @@ class ChaosLab:
 
     home: Path
     count: int
-    haste: float
+    time_scale: float
     seed: int
     recordings: Disk = field(init=False)
     results: Disk = field(init=False)
@@ -251,7 +251,7 @@ class ChaosLab:
     def _up(self) -> subprocess.Popen[bytes]:
         pdu, switch = self._ports
         words: Sequence[str | Path] = (
-            *("--type", BOARD_TYPE, "--count", str(self.count), "--haste", str(self.haste)),
+            *("--type", BOARD_TYPE, "--count", str(self.count), "--time-scale", str(self.time_scale)),
             *("--seed", str(self.seed), "--dir", self.bench),
             *("--pdu-port", str(pdu), "--switch-port", str(switch)),
         )

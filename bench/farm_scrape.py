@@ -23,7 +23,7 @@ import psutil
 import requests
 from attrs import frozen
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 from farm_store import AT, fill
 

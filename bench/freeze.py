@@ -115,7 +115,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=500)
     parser.add_argument("--boards", type=int, default=6, help="how many boot at once")
-    parser.add_argument("--haste", type=float, default=0.15, help="factor on what a board waits for besides its UART")
+    parser.add_argument(
+        "--time-scale", type=float, default=0.15, help="factor on what a board waits for besides its UART"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the first round; the others count on")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--slack-ms", type=float, default=0.0, help="so far outside its ± a number is just beside it")
@@ -124,7 +126,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whatever ends it, it leaves nothing behind
     samples: list[Sample] = []
     board_type = boards.load(BOARD_TYPE)
-    with freeze_lab(options.boards, BOARD_TYPE, options.haste, options.seed) as lab:
+    with freeze_lab(options.boards, BOARD_TYPE, options.time_scale, options.seed) as lab:
         seed = options.seed
         while len(samples) < options.samples:
             plan = draw(seed, options.kinds, options.boards)

@@ -20,10 +20,10 @@ from attrs import define, field, frozen
 from freeze_judge import Number
 from shim.frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim
 
-from lab.clock import MonotonicRaw
 from lab.console import Chunk, ConsoleClient
-from lab.console.runtime import socket_path
 from lab.errors import LabTransientError
+from lab.host.clock import MonotonicRaw
+from lab.host.runtime import socket_path
 from virtual.state import BenchState, BoardState, expect
 
 LAB = Path(sys.executable).with_name("lab")
@@ -228,11 +228,11 @@ class FreezeLab:
 
 
 @contextlib.contextmanager
-def freeze_lab(boards: int, board_type: str, haste: float, seed: int) -> Iterator[FreezeLab]:
+def freeze_lab(boards: int, board_type: str, time_scale: float, seed: int) -> Iterator[FreezeLab]:
     """A lab with these boards; everything of it ends with the context."""
     folder = Path(tempfile.mkdtemp(prefix="freeze-"))
     bench = folder / "bench"
-    words = ["--type", board_type, "--count", str(boards), "--haste", str(haste), "--seed", str(seed)]
+    words = ["--type", board_type, "--count", str(boards), "--time-scale", str(time_scale), "--seed", str(seed)]
     words += ["--pdu-port", "0", "--switch-port", "0", "--dir", str(bench)]
     shim = Shim(folder)
     sessions: list[Session] = []

@@ -15,8 +15,8 @@ from pathlib import Path
 from attrs import evolve
 from labgrid.environment import Environment
 
-from lab.clock import MonotonicRaw
 from lab.errors import BoardlabError
+from lab.host.clock import MonotonicRaw
 from lab.results import Attempt, Store, open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress

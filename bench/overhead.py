@@ -29,7 +29,7 @@ from labgrid.resource import PDUDaemonPort, RawSerialPort
 from labgrid.strategy import UBootStrategy
 
 from lab import boards
-from lab.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw
 from lab.results import open_store
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress

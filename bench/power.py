@@ -29,9 +29,9 @@ import psutil
 from attrs import asdict, frozen
 from power_witness import LATE_NS, witness
 
-from lab.clock import MonotonicRaw
-from lab.drivers.railscommands import config_of
-from lab.power import Range, Sampler, Trace, sampling
+from lab.cli.rails import config_of
+from lab.host.clock import MonotonicRaw
+from lab.rails import Range, Sampler, Trace, sampling
 from virtual.state import expect
 
 LAB = Path(sys.executable).with_name("lab")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from lab.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw
 
 INTERVAL_NS = 250_000
 LATE_NS = 60_000

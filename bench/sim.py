@@ -1,6 +1,6 @@
 """Boot times of many simulated boards at once: within their ± of the truth? Beside labgrid and grabserial.
 
-    uv run python bench/sim.py [--boards 16 64] [--cycles 20] [--haste 0.1] [--peers boardlab labgrid grabserial]
+    uv run python bench/sim.py [--boards 16 64] [--cycles 20] [--time-scale 0.1] [--peers boardlab labgrid grabserial]
 
 Brings up a bench with `lab virtual up sim`, and lets each peer in turn read all of its consoles while every board is
 power-cycled at its own pace. What a peer says is compared with the boards' truth logs:
@@ -11,7 +11,7 @@ power-cycled at its own pace. What a peer says is compared with the boards' trut
 
 grabserial stamps the first character of a marker's line, and is compared with that. The boards have the first core for
 themselves, below everything that the kernel wants to do there, since real boards need no processor of the host. The
-peers have the other cores and SCHED_FIFO 10 where that is permitted. `--haste` shortens what a board waits for besides
+peers have the other cores and SCHED_FIFO 10 where that is permitted. `--time-scale` shortens what a board waits for besides
 its UART: at 0.1 a boot takes some four seconds, and the lines are five times as busy as at 1.
 """
 
@@ -32,7 +32,7 @@ from attrs import frozen
 from stamps_compare import prepare, print_table, share, share_of_core, spread, truth_ns, watch
 from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
 
-from lab.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw
 from virtual.state import BenchState, expect
 from virtual.truth import Truth, read_truth
 
@@ -86,14 +86,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--boards", type=int, nargs="+", default=[16, 64], help="how many at once")
     parser.add_argument("--cycles", type=int, default=20, help="of each board, for each peer")
-    parser.add_argument("--haste", type=float, default=0.1)
+    parser.add_argument("--time-scale", type=float, default=0.1)
     parser.add_argument("--board-type", default="am62xx_sk", help="one of the K3 boards")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     options = parser.parse_args()
     core = prepare()
     rows = []
     for boards in options.boards:
-        with bench(options.board_type, boards, options.haste, core) as (folder, state):
+        with bench(options.board_type, boards, options.time_scale, core) as (folder, state):
             report_idle(folder, state, core)
             for name in options.peers:
                 rows.append(measure(name, folder, state, options.cycles, core))
@@ -104,7 +104,7 @@ def main() -> int:
 
 
 @contextmanager
-def bench(board_type: str, boards: int, haste: float, core: int) -> Iterator[tuple[Path, BenchState]]:
+def bench(board_type: str, boards: int, time_scale: float, core: int) -> Iterator[tuple[Path, BenchState]]:
     """A bench with these boards, on its core; taken down at the end."""
     home = Path(tempfile.mkdtemp(prefix="sim-"))
     folder = home / "bench"
@@ -113,8 +113,8 @@ def bench(board_type: str, boards: int, haste: float, core: int) -> Iterator[tup
         board_type,
         "--count",
         str(boards),
-        "--haste",
-        str(haste),
+        "--time-scale",
+        str(time_scale),
         "--pdu-port",
         "0",
         "--switch-port",

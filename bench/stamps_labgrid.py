@@ -9,7 +9,7 @@ from labgrid import Target
 from labgrid.driver import SerialDriver
 from labgrid.resource import RawSerialPort
 
-from lab.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw
 
 TIMEOUT_S = 30.0
 

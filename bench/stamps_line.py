@@ -13,7 +13,7 @@ import random
 import sys
 from pathlib import Path
 
-from lab.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw
 from virtual.pacer import Pacer
 from virtual.truth import TruthLog
 from virtual.uart import UartAdapter

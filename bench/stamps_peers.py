@@ -16,8 +16,8 @@ from pathlib import Path
 from attrs import define, field, frozen
 
 from lab.boards import MomentPattern
-from lab.clock import MonotonicRaw
 from lab.console import ConsoleClient, Event, PortInfo, ensure_server, find_moments
+from lab.host.clock import MonotonicRaw
 
 BENCH = Path(__file__).resolve().parent
 GRABSERIAL = BENCH / "peers" / ".venv" / "bin" / "grabserial"

@@ -25,7 +25,7 @@ from pathlib import Path
 from attrs import frozen
 from sqlalchemy import create_engine, text
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 from postgresql_cluster import cluster
 from recorded_run import START, boot

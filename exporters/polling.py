@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from lab.clock import Clock, utc_now
 from lab.errors import BoardlabError
+from lab.host.clock import Clock, utc_now
 
 OVERDUE: Final = 3  # a source that gave nothing for so many intervals hangs
 LEAST_PATIENCE_S: Final = 60.0  # but not before so many seconds

@@ -11,9 +11,9 @@ from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Ev
 from lab.errors import ConfigurationError
 from lab.shown import plain
 
-MOST_BYTES: Final = 1024 * 1024
-MOST_LEVELS: Final = 64  # the deepest of ours has 8; PyYAML calls itself once a level, labgrid again
-MOST_NODES: Final = 100_000  # with every alias written out
+MAX_BYTES: Final = 1024 * 1024
+MAX_LEVELS: Final = 64  # the deepest of ours has 8; PyYAML calls itself once a level, labgrid again
+MAX_NODES: Final = 100_000  # with every alias written out
 
 
 def text_of(path: Path, mend: str = "mend it") -> str:
@@ -29,8 +29,8 @@ def text_of(path: Path, mend: str = "mend it") -> str:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; {mend}") from error
-    if len(data) > MOST_BYTES:
-        raise ConfigurationError(f"{path}: {len(data)} bytes; at most {MOST_BYTES} are read. Is it the right file?")
+    if len(data) > MAX_BYTES:
+        raise ConfigurationError(f"{path}: {len(data)} bytes; at most {MAX_BYTES} are read. Is it the right file?")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -88,13 +88,13 @@ def _check(path: Path, text: str) -> None:
             anchor, before = open_.pop()
             if anchor:
                 sizes[anchor] = nodes - before
-        if len(open_) > MOST_LEVELS:
+        if len(open_) > MAX_LEVELS:
             raise ConfigurationError(
-                f"{path}:{_line(event)}: more than {MOST_LEVELS} levels deep; is it the right file?"
+                f"{path}:{_line(event)}: more than {MAX_LEVELS} levels deep; is it the right file?"
             )
-        if nodes > MOST_NODES:
+        if nodes > MAX_NODES:
             raise ConfigurationError(
-                f"{path}:{_line(event)}: more than {MOST_NODES} entries, with its aliases (*name) written out; is it the "
+                f"{path}:{_line(event)}: more than {MAX_NODES} entries, with its aliases (*name) written out; is it the "
                 "right file?"
             )
 

@@ -1,6 +1,6 @@
 """The old name of `lab.strategies`, for environments that say `imports: - strategies`. The next release has it no more.
 
-A user's own folder `strategies` hides it; see `lab.drivers.envfile`.
+A user's own folder `strategies` hides it; see `lab.env.envfile`.
 """
 
 import warnings

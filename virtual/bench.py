@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab import boards
-from lab.clock import Clock, MonotonicRaw
 from lab.errors import BoardlabError, LabError
-from virtual import kinds, panel, straps, tasmota, wanted
+from lab.host.clock import Clock, MonotonicRaw
+from virtual import benchconfig, kinds, panel, straps, tasmota
+from virtual.benchconfig import BenchConfig
 from virtual.board import BoardFolder, Place, Power
 from virtual.http import Answer, Request, serve
 from virtual.outlet import Outlet
@@ -31,7 +32,6 @@ from virtual.state import ENV, BenchState, BoardState, hold, publish, withdraw
 from virtual.tcp import TcpUart
 from virtual.truth import TruthLog
 from virtual.uart import UartAdapter
-from virtual.wanted import Wanted
 
 STATUS_PATH = "/status"
 EXIT_TWICE = 3
@@ -42,14 +42,14 @@ _log = logging.getLogger(__name__)
 class Bench:
     """All outlets of the bench, and the power switch in front of them."""
 
-    def __init__(self, wanted: Wanted, clock: Clock) -> None:
-        self.wanted = wanted
+    def __init__(self, config: BenchConfig, clock: Clock) -> None:
+        self.config = config
         self._clock = clock
         self._pacer = Pacer(clock, asyncio.get_running_loop())
         self._truths: list[TruthLog] = []
         self._tcp: list[TcpUart] = []
         self.rails: list[BoardRails] = []
-        self.outlets = [self._outlet(name, type_name) for name, type_name in wanted.boards]
+        self.outlets = [self._outlet(name, type_name) for name, type_name in config.boards]
         self.states = [
             BoardState(
                 name=name,
@@ -63,7 +63,7 @@ class Bench:
                 automation=rails.automation,
             )
             for number, ((name, type_name), outlet, rails) in enumerate(
-                zip(wanted.boards, self.outlets, self.rails, strict=True), 1
+                zip(config.boards, self.outlets, self.rails, strict=True), 1
             )
         ]
 
@@ -98,7 +98,7 @@ class Bench:
         """
         for rails, outlet in zip(self.rails, self.outlets, strict=True):
             await rails.start(outlet)
-        port = self.wanted.tcp_port
+        port = self.config.tcp_port
         if port is None:
             return
         for state, outlet in zip(self.states, self.outlets, strict=True):
@@ -124,7 +124,7 @@ class Bench:
 
     def _outlet(self, name: str, type_name: str) -> Outlet:
         board_type = boards.load(type_name)
-        folder = BoardFolder(self.wanted.folder / name)
+        folder = BoardFolder(self.config.folder / name)
         truth = self._log(folder.truth_log, board_type.console.speed_bd)
         adapters = {
             uart.name: UartAdapter(
@@ -132,8 +132,8 @@ class Bench:
                 self._pacer,
                 truth if uart is board_type.console else self._log(folder.truth_of(uart.name), uart.speed_bd),
                 speed_bd=uart.speed_bd,
-                fifo_bytes=self.wanted.fifo_bytes,
-                latency_timer_ms=self.wanted.latency_timer_ms,
+                fifo_bytes=self.config.fifo_bytes,
+                latency_timer_ms=self.config.latency_timer_ms,
             )
             for uart in board_type.uarts
         }
@@ -147,7 +147,7 @@ class Bench:
             truth,
             self._clock,
             boot_mode_bits=board_type.boot_mode_bits,
-            idle_off_s=self.wanted.idle_off_s,
+            idle_off_s=self.config.idle_off_s,
         )
 
     def _log(self, path: Path, speed_bd: int) -> TruthLog:
@@ -173,7 +173,7 @@ class Bench:
         }
 
 
-async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
+async def run(config: BenchConfig, ready: Callable[[BenchState], None]) -> None:
     """Run a bench until SIGTERM or SIGINT.
 
     Raises:
@@ -184,13 +184,13 @@ async def run(wanted: Wanted, ready: Callable[[BenchState], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with contextlib.AsyncExitStack() as stack:
-        bench = Bench(wanted, MonotonicRaw())
+        bench = Bench(config, MonotonicRaw())
         stack.push_async_callback(bench.close)
         await bench.listen()
-        server = await serve(wanted.switch_port, bench.answer)
+        server = await serve(config.switch_port, bench.answer)
         stack.callback(server.close)
         switch = "{}:{}".format(*server.sockets[0].getsockname()[:2])
-        daemon = PduDaemon(wanted.folder, find(), wanted.pdu_port, switch, len(bench.outlets))
+        daemon = PduDaemon(config.folder, find(), config.pdu_port, switch, len(bench.outlets))
         await daemon.start()
         stack.push_async_callback(daemon.stop)
         _prefer_real_time()
@@ -214,22 +214,22 @@ def _allow_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _announce(wanted: Wanted, state: BenchState) -> None:
+def _announce(config: BenchConfig, state: BenchState) -> None:
     """Write each board's environment into its folder, the first one's into the bench's too, and tell of the bench."""
     for board in state.boards:
-        folder = BoardFolder(wanted.folder / board.name)
-        place = Place(folder, board.outlet, state.pdudaemon, state.http, wanted.latency_timer_ms)
+        folder = BoardFolder(config.folder / board.name)
+        place = Place(folder, board.outlet, state.pdudaemon, state.http, config.latency_timer_ms)
         text = kinds.load(board.type).environment(place)
         (folder.path / ENV).write_text(text, encoding="utf-8")
         if board.outlet == 1:
-            (wanted.folder / ENV).write_text(text, encoding="utf-8")
-    publish(wanted.folder, state)
+            (config.folder / ENV).write_text(text, encoding="utf-8")
+    publish(config.folder, state)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bench as a process of its own; returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asked = wanted.read(arguments)
+    asked = benchconfig.read(arguments)
     os.umask(0o077)  # what the bench writes is its user's: the name of the power switch, sockets, what boards said
     _allow_open_files()
     lock = hold(asked.folder, LOCK_PATIENCE_S)

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from attrs import frozen
 
-from lab.clock import Clock
+from lab.host.clock import Clock
 from virtual.rails.sensors import RailTrouble
 from virtual.uart import UartAdapter
 

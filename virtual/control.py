@@ -19,9 +19,9 @@ from lab import boards
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from virtual import pdudaemon, ports
 from virtual.bench import STATUS_PATH
+from virtual.benchconfig import BenchConfig
 from virtual.board import BoardFolder, BoardKind
 from virtual.state import LOG, BenchState, hold, require_private, running, withdraw
-from virtual.wanted import Wanted
 
 START_S = 60.0
 LAST_PORT = 65535
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @frozen
-class Wish:
+class BoardSpec:
     """A board that the bench shall have."""
 
     name: str
@@ -44,7 +44,7 @@ class Order:
     """What `up` is asked for; see its options."""
 
     folder: Path
-    boards: tuple[Wish, ...]
+    boards: tuple[BoardSpec, ...]
     switch_port: int
     pdu_port: int
     idle_off_s: float
@@ -56,7 +56,7 @@ class Order:
 
     def command(self, pdu_port: int) -> list[str]:
         """What starts the bench, with its pdudaemon on this port."""
-        wanted = Wanted(
+        config = BenchConfig(
             folder=self.folder,
             boards=tuple((board.name, board.board_type) for board in self.boards),
             switch_port=self.switch_port,
@@ -66,7 +66,7 @@ class Order:
             fifo_bytes=self.fifo_bytes,
             tcp_port=self.tcp_port,
         )
-        return [sys.executable, "-P", "-m", "virtual.bench", *wanted.words()]
+        return [sys.executable, "-P", "-m", "virtual.bench", *config.words()]
 
 
 def up(order: Order, report: Callable[[str], None]) -> BenchState:

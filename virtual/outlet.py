@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from lab.clock import Clock
 from lab.errors import LabError, LabStableError
+from lab.host.clock import Clock
 from virtual import straps
 from virtual.board import Backend, BoardFolder, Power
 from virtual.truth import TruthLog

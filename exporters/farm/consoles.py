@@ -9,8 +9,8 @@ from prometheus_client import Metric
 
 from exporters.farm.build import Row, counter, gauge
 from lab.console.client import ConsoleClient
-from lab.console.runtime import socket_path
 from lab.console.status import PortStatus, ServerStatus
+from lab.host.runtime import socket_path
 
 OPEN = "open"
 

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from prometheus_client import Metric
 
 from exporters.farm.build import gauge
-from lab.clock import utc_now
+from lab.host.clock import utc_now
 from lab.results.jobs import LEASE_S
 from lab.results.watch import JobHead, Watcher
 

@@ -9,9 +9,9 @@ from attrs import frozen
 from prometheus_client import Metric
 
 from exporters.farm.build import counter, gauge
-from lab import statusfiles
 from lab.errors import LabTransientError
-from lab.statusfiles import OutletStatus
+from lab.host import statusfiles
+from lab.host.statusfiles import OutletStatus
 
 TIMEOUT_S = 5.0
 

@@ -39,7 +39,7 @@ class Places:
     """The places of a coordinator.
 
     Attributes:
-        ask: the coordinator's state, or a BoardlabError (lab.drivers.coordinator; this room does not know labgrid).
+        ask: the coordinator's state, or a BoardlabError (exporters.farm.coordinator).
     """
 
     ask: Callable[[], CoordinatorState]

@@ -1,4 +1,4 @@
-"""Rail sensors, as the sampler tells (lab.statusfiles.RailStatus). Where nobody samples there is nothing."""
+"""Rail sensors, as the sampler tells (lab.host.statusfiles.RailStatus). Where nobody samples there is nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from attrs import frozen
 from prometheus_client import Metric
 
 from exporters.farm.build import counter, gauge
-from lab import statusfiles
-from lab.statusfiles import RailStatus
+from lab.host import statusfiles
+from lab.host.statusfiles import RailStatus
 
 
 @frozen

@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 from lab.errors import BoardTransientError
 
 TOLERANCE = 0.005  # of the rate that is found
-MOST_TRIALS = 60
+MAX_TRIALS = 60
 _WIDE = 2.0  # a bracket whose ends are farther apart is halved on a logarithmic scale
 
 
@@ -67,9 +67,9 @@ class _Search:
 
     def holds(self, rate: float, *, is_long: bool = False) -> bool:
         is_long = is_long or self.only_long
-        if len(self.trials) >= MOST_TRIALS:
+        if len(self.trials) >= MAX_TRIALS:
             raise BoardTransientError(
-                f"no stable rate without loss after {MOST_TRIALS} trials, between {self.passed[-1]:g} and {self.failed:g}: "
+                f"no stable rate without loss after {MAX_TRIALS} trials, between {self.passed[-1]:g} and {self.failed:g}: "
                 "something else than the load loses packets. Look at the link (ethtool -S) and at what else runs",
                 failure="search_unstable",
             )

@@ -1,4 +1,4 @@
-"""The entry point: one command, lazy rooms, errors as one line and an honest exit code.
+"""The entry point: one command, lazy command groups, errors as one line and an honest exit code.
 
 Exit codes: 0 done · 1 the board, the lab or the test failed · 2 a wrong option, argument, file or URL ·
 130 interrupted by Ctrl-C.
@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from lab.cli.rooms import ROOMS, Room, add_rooms, words
+from lab.cli.groups import COMMAND_GROUPS, CommandGroup, add_groups, words
 from lab.errors import BoardlabError, ConfigurationError
 from lab.shown import echo, echo_text
 
@@ -22,19 +22,19 @@ USAGE: Final = 2
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
 
-def main(arguments: Sequence[str] | None = None, rooms: Sequence[Room] = ROOMS) -> int:
+def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] = COMMAND_GROUPS) -> int:
     """Run `lab`; returns the exit code.
 
     Args:
         arguments: the words after `lab`; None: this process's.
-        rooms: what `lab` consists of.
+        groups: what `lab` consists of.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no "±" is no reason to fail
     try:
-        build(words(given), rooms)(args=given, prog_name="lab")
+        build(words(given), groups)(args=given, prog_name="lab")
     except BoardlabError as error:
         echo_text(f"error: {error}".replace("\n", "\n  "), err=True)  # its further lines look like nothing else
         return USAGE if isinstance(error, ConfigurationError) else FAULT
@@ -45,8 +45,8 @@ def main(arguments: Sequence[str] | None = None, rooms: Sequence[Room] = ROOMS) 
     return 0
 
 
-def build(arguments: Sequence[str], rooms: Sequence[Room]) -> typer.Typer:
-    """The command with the room that the arguments name loaded."""
+def build(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> typer.Typer:
+    """The command with the group that the arguments name loaded."""
     app = typer.Typer(
         name="lab",
         help="The performance lab for boards. Measure with: pytest --lg-env am62x.yaml",
@@ -55,7 +55,7 @@ def build(arguments: Sequence[str], rooms: Sequence[Room]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    add_rooms(app, rooms, arguments)
+    add_groups(app, groups, arguments)
     return app
 
 
@@ -73,4 +73,4 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """The options before a room's name."""
+    """The options before a group's name."""

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from lab.console.moments import MomentFinder, find_moments
     from lab.console.printk import PrintkFit, fit_printk
     from lab.console.recording import Recording, encode
-    from lab.console.runtime import runtime_dir
     from lab.console.spawn import ensure_server
     from lab.console.status import PortInfo, PortStatus, ServerStatus
     from lab.console.writer import RecordingWriter
+    from lab.host.runtime import runtime_dir
 
 __all__ = [
     "Chunk",

@@ -15,7 +15,6 @@ from typing import Self
 
 from lab.console.holders import holders, shared
 from lab.console.model import Chunk, Event, Gap, Kind
-from lab.console.runtime import check_owner
 from lab.console.serialport import is_tty
 from lab.console.status import PortInfo, ServerStatus, of_another_boardlab, port_info, server_status
 from lab.console.wire import (
@@ -29,6 +28,7 @@ from lab.console.wire import (
     raise_refusal,
 )
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
+from lab.host.runtime import check_owner
 
 ANSWER_TIMEOUT_S = 5.0  # opening a USB adapter takes some ten milliseconds; the rest is for a host under load
 WRITE_BYTES = 16384  # of one WRITE frame; well below what the server queues for a port

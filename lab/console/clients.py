@@ -15,7 +15,7 @@ from lab.console.wire import Frame, FrameType, Message, encode_message, refusal
 from lab.errors import LabStableError, LabTransientError
 
 BEATS_OF_PATIENCE = 100  # five seconds for a client to say who it is, and to read why it is sent away
-MOST_CLIENTS = 1024
+MAX_CLIENTS = 1024
 _LOGGED_BYTES = 200  # of a frame that we fail at
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Clients:
         self._connections: dict[int, Connection] = {}
         self._attached: dict[int, Port] = {}  # by the connection's file descriptor
         self._patience: dict[int, int] = {}  # beats that are left to connections that are new or closing
-        self._most = min(MOST_CLIENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._most = min(MAX_CLIENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._full = False
         address.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

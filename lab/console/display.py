@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.console.model import NS_PER_S, Gap, Kind
+from lab.console.model import Gap, Kind
 from lab.console.printk import PrintkFit
 from lab.console.recording import Recording
 from lab.console.replay import Replay
 from lab.console.status import PortStatus, ServerStatus
 from lab.console.text import stamped_lines
+from lab.host.clock import NS_PER_S
 from lab.shown import plain_bytes, table
 
 _NS_PER_MS = 1e6

@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 
 from lab.console.model import LATE_WINDOW_NS, Chunk, Lateness, LineTiming
 
-SETTLED_NS = 20_000_000  # two bytes of the probe (lab.console.canary); a waiting byte is handed on in microseconds
+SETTLED_NS = 20_000_000  # two bytes of the probe (lab.console.ttylatency); a waiting byte is handed on in microseconds
 
 
 @frozen

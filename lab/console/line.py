@@ -9,11 +9,11 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from lab.clock import utc_now
 from lab.console.index import RecordingMeta
-from lab.console.scheduling import Scheduling
 from lab.console.serialport import SerialPort, close_port, is_pty, line_errors, open_port, set_speed
 from lab.errors import BoardlabError, LabTransientError
+from lab.host.clock import utc_now
+from lab.host.scheduling import Scheduling
 
 DEFAULT_SPEED_BD = 115200  # of a port that nobody has opened yet, where nobody says
 _CONFIGURED = "; latency as configured"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from lab.console.client import ConsoleClient
 from lab.console.index import MAX_HEADER_BYTES
-from lab.console.runtime import runtime_dir, socket_path
 from lab.console.spawn import ensure_server
 from lab.console.status import PortInfo
 from lab.errors import LabStableError, LabTransientError
+from lab.host.runtime import runtime_dir, socket_path
 
 _BLOCK = 65536
 _AGAIN_S = 0.05  # between two looks at who is attached

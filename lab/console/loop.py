@@ -15,24 +15,24 @@ import select
 from collections import deque
 from pathlib import Path
 
-from lab.clock import Clock, utc_now
 from lab.console import operations
-from lab.console.canary import Canary
 from lab.console.clients import Clients
 from lab.console.connection import Connection
-from lab.console.courier import Courier
-from lab.console.idle import IdleStates
 from lab.console.line import PortRequest
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.port import Port
 from lab.console.ports import Ports
-from lab.console.runtime import log_path, recordings_dir, socket_path
-from lab.console.scheduling import EVIDENCE_NS, Heartbeat, RunQueue, raise_priority, stood_still_ns
-from lab.console.shelf import Shelf
+from lab.console.readerqueue import ReaderQueue
+from lab.console.recordingstore import RecordingStore
 from lab.console.status import ServerStatus
-from lab.console.suspend import SuspendMonitor, wall_monitor
+from lab.console.ttylatency import TtyLatencyProbe
 from lab.console.wire import Frame, FrameType, Message, refusal
 from lab.errors import BoardlabError, LabStableError
+from lab.host.clock import Clock, utc_now
+from lab.host.clockmonitor import ClockMonitor, wall_monitor
+from lab.host.cpuidle import IdleStates
+from lab.host.runtime import log_path, recordings_dir, socket_path
+from lab.host.scheduling import EVIDENCE_NS, Heartbeat, RunQueue, raise_priority, stood_still_ns
 
 READ_BYTES = 4096  # N_TTY_BUF_SIZE of the kernel: a tty never has more for one read
 BACKLOG_CHUNKS = 64  # more are published before the next look, so that memory stays bounded
@@ -54,8 +54,8 @@ class ConsoleServer:
         self._scheduling = raise_priority()
         self._started = utc_now().isoformat(timespec="seconds")
         self._epoll = select.epoll()
-        self._courier = Courier()
-        self.ports = Ports(self._epoll, Shelf(recordings_dir(runtime)), clock, self._scheduling, self._courier)
+        self._queue = ReaderQueue()
+        self.ports = Ports(self._epoll, RecordingStore(recordings_dir(runtime)), clock, self._scheduling, self._queue)
         self._clients = Clients(socket_path(runtime), self._epoll, self._answer)
         self._backlog: deque[tuple[Port, int, bytes]] = deque()
         self._failed: list[tuple[Port, int]] = []
@@ -63,13 +63,13 @@ class ConsoleServer:
         self._stopping = False
         self._beats = 0
         self._run_queue = RunQueue()
-        self._suspends = SuspendMonitor(clock)
+        self._suspends = ClockMonitor(clock)
         self._wall = wall_monitor(clock)
         self._idle_states = IdleStates()
         self._heartbeat = Heartbeat()
-        self._canary = Canary()
+        self._probe = TtyLatencyProbe()
         self._epoll.register(self._heartbeat.fd, select.EPOLLIN)
-        self._epoll.register(self._canary.fd, select.EPOLLIN)
+        self._epoll.register(self._probe.fd, select.EPOLLIN)
         _log.info("pid %d serves %s, %s", os.getpid(), socket_path(runtime), self._scheduling.text)
 
     def run(self) -> None:
@@ -78,12 +78,12 @@ class ConsoleServer:
         gc.freeze()
         gc.disable()  # a collection in the loop would be a late stamp
         now, poll, backlog = self._clock.now_ns, self._epoll.poll, self._backlog
-        courier, canary = self._courier, self._canary
+        queue, probe = self._queue, self._probe
         looked_ns = now()
         while not self._stopping:
             asked_ns = now()
-            canary_s = canary.timeout_s(asked_ns)
-            patience_s = 0 if backlog else _sooner(canary_s, courier.timeout_s(asked_ns))
+            probe_s = probe.timeout_s(asked_ns)
+            patience_s = 0 if backlog else _sooner(probe_s, queue.timeout_s(asked_ns))
             events = poll(patience_s)
             busy_ns, looked_ns = asked_ns - looked_ns, now()
             slept_ns = looked_ns - asked_ns
@@ -91,9 +91,9 @@ class ConsoleServer:
                 self._handle(events, looked_ns, busy_ns, slept_ns, patience_s)
             else:  # who is stopped while it sleeps wakes up from that alone
                 self._keep_evidence(looked_ns, stood_still_ns(slept_ns, patience_s, 0))
-            if canary_s is not None:
-                canary.send(looked_ns)
-            if not courier.deliver(looked_ns) and backlog:
+            if probe_s is not None:
+                probe.send(looked_ns)
+            if not queue.deliver(looked_ns) and backlog:
                 self._publish()
             while len(backlog) > BACKLOG_CHUNKS:
                 self._publish()
@@ -147,10 +147,10 @@ class ConsoleServer:
         stamping_ns = done_ns - looked_ns  # between a read and its stamp this process may have stood still
         beats = any(fd == self._heartbeat.fd for fd, _ in rest)
         beat_ns = self._heartbeat.beat() if beats else 0
-        canary_ns = self._canary.late_ns(looked_ns)
+        probe_ns = self._probe.late_ns(looked_ns)
         still_ns = stood_still_ns(slept_ns, patience_s, beat_ns)
         waited_ns = self._run_queue.waited_ns()
-        self._keep_evidence(done_ns, max(busy_ns, stamping_ns, beat_ns, still_ns, canary_ns, waited_ns))
+        self._keep_evidence(done_ns, max(busy_ns, stamping_ns, beat_ns, still_ns, probe_ns, waited_ns))
         wall_ns = self._wall.missing_ns() if beats else 0
         missing_ns = self._suspends.missing_ns() or wall_ns
         if missing_ns:
@@ -198,8 +198,8 @@ class ConsoleServer:
         """Do what an event asks for that is not a port's to be read."""
         if fd == self._heartbeat.fd:
             self._keep_house()
-        elif fd == self._canary.fd:
-            self._canary.arrived()
+        elif fd == self._probe.fd:
+            self._probe.arrived()
         elif (port := self.ports.by_fd.get(fd)) is not None:
             port.line.flush()
         else:
@@ -208,7 +208,7 @@ class ConsoleServer:
     def _keep_house(self) -> None:
         """What is done at a heartbeat."""
         self._beats += 1
-        self._canary.send(self._clock.now_ns())
+        self._probe.send(self._clock.now_ns())
         self._clients.beat()
         self._idle_states.forbid(any(port.writer is not None for port in self.ports))
         if self._beats % BEATS_PER_REOPEN == 0:
@@ -216,7 +216,7 @@ class ConsoleServer:
 
     def _publish(self) -> None:
         port, t_ns, data = self._backlog.popleft()
-        self._canary.bytes_came(t_ns)
+        self._probe.bytes_came(t_ns)
         near = self._late.t_ns and t_ns - self._late.t_ns <= LATE_WINDOW_NS
         port.publish(t_ns, data, self._late if near else None)
 
@@ -249,7 +249,7 @@ class ConsoleServer:
             self.ports.close(port)
         self._idle_states.forbid(False)
         self._heartbeat.close()
-        self._canary.close()
+        self._probe.close()
         self._epoll.close()
         _log.info("pid %d ended", os.getpid())
 

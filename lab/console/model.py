@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from attrs import field, frozen, validators
 
+from lab.host.clock import NS_PER_S
+
 BITS_PER_BYTE = 10  # 8N1: one start bit, eight data bits, one stop bit
 USB_PACKET_BYTES = (
     64  # of a full-speed adapter (USB 2.0, 5.8.3); a faster one does not fill its larger ones at a console
 )
 RX_TIMEOUT_BYTES = 4  # a 16550 hands over a partly filled FIFO after four characters of silence (PC16550D data sheet)
-NS_PER_S = 1_000_000_000
 LATE_WINDOW_NS = NS_PER_S  # evidence of lateness counts for stamps so long after it: a busy host stays busy
 
 
@@ -100,7 +101,7 @@ class LineTiming:
         speed_bd: baud rate of the line.
         adapter_latency_ns: how long the adapter may hold a byte back (an FTDI adapter: its latency timer).
         fifo_bytes: how many bytes the receiving UART collects before it hands them over; 1 where it does not.
-        scheduling_ns: how late the reading process usually is at most, see `lab.console.scheduling`.
+        scheduling_ns: how late the reading process usually is at most, see `lab.host.scheduling`.
     """
 
     speed_bd: int = field(validator=validators.gt(0))

@@ -14,7 +14,7 @@ from lab.console.lateness import SETTLED_NS, DelayTracker
 from lab.console.model import Chunk, Event, Gap, Lateness, LineTiming
 
 EARLY_NS = 5_000_000  # an adapter hands on its bytes some milliseconds later or sooner
-MOST_EPISODES = 8  # of one boot; more, and the line is as fast as that
+MAX_EPISODES = 8  # of one boot; more, and the line is as fast as that
 
 
 def missing_ns(events: Iterable[Event], timing: LineTiming) -> int:
@@ -37,4 +37,4 @@ def missing_ns(events: Iterable[Event], timing: LineTiming) -> int:
                 tracker.take_evidence(event)
             case Gap():
                 tracker.forget()
-    return sum(episodes) if len(episodes) <= MOST_EPISODES else 0
+    return sum(episodes) if len(episodes) <= MAX_EPISODES else 0

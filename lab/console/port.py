@@ -7,16 +7,16 @@ import os
 
 from attrs import define
 
-from lab.clock import Clock, utc_now
 from lab.console.connection import Connection
-from lab.console.courier import Courier
 from lab.console.index import RecordingMeta
 from lab.console.line import Line
-from lab.console.model import NS_PER_S, Chunk, Event, Gap, Kind, Lateness, Suspended
-from lab.console.shelf import Shelf
+from lab.console.model import Chunk, Event, Gap, Kind, Lateness, Suspended
+from lab.console.readerqueue import ReaderQueue
+from lab.console.recordingstore import RecordingStore
 from lab.console.status import PortInfo, PortStatus
 from lab.console.wire import encode_event
 from lab.errors import LabStableError, LabTransientError
+from lab.host.clock import NS_PER_S, Clock, utc_now
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,9 @@ class Port:
         board: name of the board that hangs on it, where somebody said so.
     """
 
-    def __init__(self, line: Line, meta: RecordingMeta, shelf: Shelf, clock: Clock, courier: Courier) -> None:
+    def __init__(
+        self, line: Line, meta: RecordingMeta, store: RecordingStore, clock: Clock, queue: ReaderQueue
+    ) -> None:
         """Begin, or continue, the recording.
 
         Raises:
@@ -54,12 +56,12 @@ class Port:
         self.writer: Connection | None = None
         self._writer_since = ""
         self._readers: list[Connection] = []
-        self._shelf = shelf
+        self._store = store
         self._clock = clock
-        self._courier = courier
+        self._queue = queue
         self._tally = Tally()
         self._late_told_ns = -1
-        self._recording = shelf.open(meta)
+        self._recording = store.open(meta)
         if self._recording.size_bytes:
             self._emit(Gap(clock.now_ns(), self._recording.position, Kind.BACK))
 
@@ -80,7 +82,7 @@ class Port:
             raise self._busy(self.writer)
         self.line.change(meta.speed_bd)
         try:
-            self._recording = self._shelf.change(self._recording, meta)
+            self._recording = self._store.change(self._recording, meta)
         except LabStableError:
             self.line.change(before.speed_bd)
             raise
@@ -181,10 +183,10 @@ class Port:
         frame = encode_event(event)
         for reader in self._readers:
             if reader.record(frame):
-                self._courier.enlist(reader)
+                self._queue.enlist(reader)
             else:
                 self._drop(reader, event.t_ns)
-        self._recording = self._shelf.turn(self._recording)
+        self._recording = self._store.rotate(self._recording)
 
     def _drop(self, reader: Connection, t_ns: int) -> None:
         _log.warning("%s: pid %d reads too slowly and is dropped", self.meta.name, reader.pid)

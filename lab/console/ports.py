@@ -7,14 +7,14 @@ import select
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.clock import Clock
-from lab.console.courier import Courier
 from lab.console.line import Line, PortRequest
 from lab.console.port import Port
-from lab.console.scheduling import Scheduling
+from lab.console.readerqueue import ReaderQueue
+from lab.console.recordingstore import RecordingStore
 from lab.console.serialport import open_port, speed_of
-from lab.console.shelf import Shelf
 from lab.errors import ConfigurationError, LabStableError
+from lab.host.clock import Clock
+from lab.host.scheduling import Scheduling
 
 _log = logging.getLogger(__name__)
 
@@ -27,16 +27,16 @@ class Ports:
     """
 
     def __init__(
-        self, epoll: select.epoll, shelf: Shelf, clock: Clock, scheduling: Scheduling, courier: Courier
+        self, epoll: select.epoll, store: RecordingStore, clock: Clock, scheduling: Scheduling, queue: ReaderQueue
     ) -> None:
         """No port is open yet."""
         self.by_fd: dict[int, Port] = {}
         self._by_name: dict[str, Port] = {}
         self._epoll = epoll
-        self._shelf = shelf
+        self._store = store
         self._clock = clock
         self._scheduling = scheduling
-        self._courier = courier
+        self._queue = queue
         self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def __iter__(self) -> Iterator[Port]:
@@ -108,7 +108,7 @@ class Ports:
         line = Line(request, serial, self._epoll)
         try:
             meta = request.meta(serial, self._scheduling, self._boot_id)
-            port = Port(line, meta, self._shelf, self._clock, self._courier)
+            port = Port(line, meta, self._store, self._clock, self._queue)
         except BaseException:
             line.close()  # else epoll would report for ever what nobody reads
             raise

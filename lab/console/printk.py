@@ -19,8 +19,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import define, field, frozen
 
-from lab.console.model import LATE_WINDOW_NS, NS_PER_S, Event, Lateness, LineTiming
+from lab.console.model import LATE_WINDOW_NS, Event, Lateness, LineTiming
 from lab.console.text import StampedLine, stamped_lines
+from lab.host.clock import NS_PER_S
 
 MIN_LINES = 20
 MAX_WAIT_NS = 10_000_000  # some lines' length at 115200 Bd, and far more than two crystals drift in a boot

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from lab.clock import MonotonicRaw
 from lab.console.loop import ConsoleServer
-from lab.console.runtime import EXIT_TWICE, lock_path, log_path, prepare, runtime_dir
 from lab.errors import BoardlabError, LabStableError
+from lab.host.clock import MonotonicRaw
+from lab.host.runtime import EXIT_TWICE, lock_path, log_path, prepare, runtime_dir
 from lab.shown import PlainFormatter, plain_text
 
 TWICE = "console_server_twice"

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from lab.console.client import ConsoleClient
-from lab.console.runtime import EXIT_TWICE, log_path, prepare, runtime_dir, socket_path
 from lab.errors import LabStableError, LabTransientError
+from lab.host.runtime import EXIT_TWICE, log_path, prepare, runtime_dir, socket_path
 
 START_TIMEOUT_S = 20.0  # a Python start on a loaded host
 RETRY_S = 0.02

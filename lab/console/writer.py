@@ -22,9 +22,10 @@ from lab.console.index import (
     pack,
     parse_header,
 )
-from lab.console.model import NS_PER_S, Chunk, Event, Gap, Kind
+from lab.console.model import Chunk, Event, Gap, Kind
 from lab.console.recording import paths, whole_records
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
+from lab.host.clock import NS_PER_S
 
 RETRY_NS = NS_PER_S  # how often a broken recording looks whether there is space again
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC

@@ -3,11 +3,11 @@
 from lab.drivers.automationdrivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver
 from lab.drivers.bootmodedriver import BootModeDriver
 from lab.drivers.commandoutputdriver import CommandOutputDriver
-from lab.drivers.pdudriver import PDUDriver
 from lab.drivers.railsdriver import RailsDriver
 from lab.drivers.railsensors import RailSensors
 from lab.drivers.sideconsoledriver import SideConsoleDriver
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
+from lab.drivers.stampedpdudaemondriver import StampedPDUDaemonDriver
 from lab.drivers.testerdriver import TesterDriver
 from lab.drivers.wakepinsdriver import WakePinsDriver
 
@@ -17,11 +17,11 @@ __all__ = [
     "AutomationPowerDriver",
     "BootModeDriver",
     "CommandOutputDriver",
-    "PDUDriver",
     "RailSensors",
     "RailsDriver",
     "SideConsoleDriver",
     "StampedConsoleDriver",
+    "StampedPDUDaemonDriver",
     "TesterDriver",
     "WakePinsDriver",
 ]

@@ -16,7 +16,7 @@ from lab.drivers.guarded import POWER_LIMIT_S, STRAP
 from lab.drivers.outlets import Outlet
 from lab.drivers.switching import EdgePowerDriver
 from lab.errors import ConfigurationError, LabTransientError
-from lab.power.automation import AutomationInterface
+from lab.rails.automation import AutomationInterface
 
 _SETTINGS = re.compile(r"Sysboot settings: 0x([0-9A-F]{2})([0-9A-F]{2})([0-9A-F]{2})")
 _EXPANDER_BITS = 24  # TCA6424A
@@ -48,7 +48,7 @@ def _opened(port: AutomationPort) -> AutomationInterface:
 class AutomationPowerDriver(EdgePowerDriver, ResetProtocol):
     """AutomationPowerDriver - switches a board through TI's Automation Interface
 
-    Like `PDUDriver` it keeps when the switching happened (`edge`); the interface cannot tell the board's state.
+    Like `StampedPDUDaemonDriver` it keeps when the switching happened (`edge`); the interface cannot tell the board's state.
 
     Args:
         delay (float): seconds between off and on in `cycle`

@@ -32,7 +32,7 @@ from lab.shown import plain
 SWITCH_LIMIT_S: Final = (
     10.0  # of a digital output: a relay moves in milliseconds, an HTTP server needs some of a second
 )
-POWER_LIMIT_S: Final = 30.0  # as PDUDriver's: a PDU behind SNMP with its retries
+POWER_LIMIT_S: Final = 30.0  # as StampedPDUDaemonDriver's: a PDU behind SNMP with its retries
 PERSON_LIMIT_S: Final = 600.0  # where the driver asks a person to do it
 ACTIVATE_LIMIT_S: Final = 60.0  # resources are waited for, ssh connects
 GRACE_S: Final = 10.0  # beyond a limit that the driver itself was given

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 from attrs import frozen
 from labgrid.resource import Resource
 
-from lab import statusfiles
-from lab.console.runtime import runtime_dir
+from lab.host import statusfiles
+from lab.host.runtime import runtime_dir
+from lab.host.statusfiles import OutletStatus
 from lab.redaction import redacted
-from lab.statusfiles import OutletStatus
 
 PDUDAEMON_PORT = 16421
 _NAMES = ("pdu", "model", "path")  # of a resource: what a person calls the switch

@@ -10,9 +10,9 @@ from labgrid.driver import Driver
 from labgrid.exceptions import NoStrategyFoundError
 from labgrid.factory import target_factory
 
-from lab.clock import MonotonicRaw
 from lab.errors import ConfigurationError
-from lab.power import PowerConfig, Range, Sampler, live, sampling
+from lab.host.clock import MonotonicRaw
+from lab.rails import RailsConfig, Range, Sampler, live, sampling
 
 GLANCE_S = 1.0  # the slowest backend reads each rail once
 
@@ -28,7 +28,7 @@ class RailsDriver(Driver):
     bindings = {"sensors": "RailSensors"}
 
     @property
-    def config(self) -> PowerConfig:
+    def config(self) -> RailsConfig:
         """How the rails are wired.
 
         Raises:
@@ -40,19 +40,19 @@ class RailsDriver(Driver):
             raise ConfigurationError(
                 "RailsDriver: add a BoardStrategy to the target; it says which board this is"
             ) from error
-        config: PowerConfig = self.sensors.config(strategy.board, strategy.board_type)
+        config: RailsConfig = self.sensors.config(strategy.board, strategy.board_type)
         return config
 
     @Driver.check_active
     def sampling(self, trace: Path, wanted: Range = Range.ACTIVE) -> AbstractContextManager[Sampler]:
-        """See `lab.power.sampling`."""
+        """See `lab.rails.sampling`."""
         return sampling(self.config, trace, wanted)
 
     def volts(self, seconds: float = GLANCE_S) -> dict[str, float]:
         """What each rail reads now, without those whose sensor does not answer; nothing is kept.
 
         Raises:
-            ConfigurationError, LabError: as of `lab.power.live.watch`.
+            ConfigurationError, LabError: as of `lab.rails.live.watch`.
         """
         views = live.watch(self.config, Range.ACTIVE, MonotonicRaw(), seconds)
         try:

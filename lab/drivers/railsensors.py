@@ -10,7 +10,7 @@ from labgrid.resource import Resource
 
 from lab import boards
 from lab.errors import ConfigurationError
-from lab.power import PowerConfig, from_env
+from lab.rails import RailsConfig, from_env
 
 
 def _rails(_instance: object, _attribute: object, rails: object) -> None:
@@ -18,7 +18,7 @@ def _rails(_instance: object, _attribute: object, rails: object) -> None:
         isinstance(name, str) and isinstance(each, (dict, type(None))) for name, each in rails.items()
     ):
         raise ConfigurationError(
-            "RailSensors: rails: expected `NAME: {address: 0x40, shunt_mohm: 2.0}` for each rail; docs/power.md has the keys"
+            "RailSensors: rails: expected `NAME: {address: 0x40, shunt_mohm: 2.0}` for each rail; docs/rails.md has the keys"
         )
 
 
@@ -42,7 +42,7 @@ class RailSensors(Resource):
     bus_khz: int = attr.ib(default=400, validator=attr.validators.instance_of(int))
     dut: str = attr.ib(default="", validator=attr.validators.instance_of(str))
 
-    def config(self, board: str, board_type: str) -> PowerConfig:
+    def config(self, board: str, board_type: str) -> RailsConfig:
         """The wiring of this board's rails.
 
         Raises:

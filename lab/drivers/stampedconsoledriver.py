@@ -15,10 +15,10 @@ from pexpect import TIMEOUT
 from lab.console.blame import blamed
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Event, Gap, Kind
-from lab.console.runtime import runtime_dir, server_pid
 from lab.console.spawn import ensure_server
 from lab.console.status import PortInfo, PortStatus
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.host.runtime import runtime_dir, server_pid
 
 RETURN_S = 3.0  # how long an adapter that went away is waited for: a USB device is found again within a second or two
 

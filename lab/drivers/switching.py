@@ -13,10 +13,10 @@ from labgrid.protocol import PowerProtocol
 from labgrid.step import step
 
 from lab.benchmarks.boot import PowerEdge
-from lab.clock import Clock, MonotonicRaw, utc_now
 from lab.drivers import guarded
 from lab.drivers.guarded import POWER, POWER_LIMIT_S
 from lab.drivers.outlets import Outlet, outlet_of, tell
+from lab.host.clock import Clock, MonotonicRaw, utc_now
 
 
 class Switch(Protocol):

@@ -12,10 +12,10 @@ from labgrid.protocol import DigitalOutputProtocol
 from labgrid.step import step
 
 from lab.boards import WAKE_SOURCES
-from lab.clock import Clock, MonotonicRaw
 from lab.drivers import guarded
 from lab.drivers.guarded import SWITCH_LIMIT_S, WAKE_PIN
 from lab.errors import ConfigurationError
+from lab.host.clock import Clock, MonotonicRaw
 
 
 def _pins(_instance: object, _attribute: object, pins: object) -> None:

@@ -82,7 +82,7 @@ class Schedule:
     """A run on a timer.
 
     Attributes:
-        env: of the board. board: as the env names it. suite: what is measured, e.g. "boot" or "boot,power".
+        env: of the board. board: as the env names it. suite: what is measured, e.g. "boot" or "boot,low_power".
         every: "day" or "week". at: time of day. day: of the week, for `every: week`.
         spread_s: starts up to so much later, so that boards of many hosts do not start at once.
     """

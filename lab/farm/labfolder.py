@@ -16,7 +16,7 @@ import jinja2
 from attrs import frozen
 
 from lab import shipped
-from lab.drivers import envfile
+from lab.env import envfile
 from lab.errors import ConfigurationError, LabStableError
 from virtual import pdudaemon
 

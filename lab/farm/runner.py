@@ -22,7 +22,7 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, LabStableError
 from lab.farm import suites
-from lab.results.jobs import HEARTBEAT_S, Job, JobBook, JobState
+from lab.results.jobs import HEARTBEAT_S, Job, JobQueue, JobState
 from lab.results.location import DATABASE_VARIABLE
 
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
@@ -55,7 +55,7 @@ class Runner:
         say: tells a person a line.
     """
 
-    book: JobBook
+    book: JobQueue
     place: Place
     say: Callable[[str], None]
     heartbeat_s: float = HEARTBEAT_S

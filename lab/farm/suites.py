@@ -8,22 +8,28 @@ from typing import Final
 
 from lab.errors import ConfigurationError
 
-GUIDE: Final = ("boot", "power", "sections")  # in this order: the boots begin, since they need no settled board
+GUIDE: Final = ("boot", "low_power", "sections")  # in this order: the boots begin, since they need no settled board
 SECTIONS: Final = "sections"
-_RUNS_OF_THEIR_OWN: Final = {"boot": "boot", "power": "low_power"}  # suite -> its file, and the kind of its runs
+_RUNS_OF_THEIR_OWN: Final = ("boot", "low_power")  # each has a file and a kind of runs of its name
+_OLD_NAMES: Final = {"power": "low_power"}  # of farm.yaml files and jobs of earlier releases
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
     """The suites of an order, once each: `guide` stands for everything that a performance guide has."""
     found: dict[str, None] = {}
     for name in names:
-        found.update(dict.fromkeys(GUIDE if name == "guide" else (name,)))
+        found.update(dict.fromkeys(GUIDE if name == "guide" else (current(name),)))
     return tuple(found)
+
+
+def current(name: str) -> str:
+    """What a suite is called today; `power`, the old name of `low_power`, is understood for one more release."""
+    return _OLD_NAMES.get(name, name)
 
 
 def kind(name: str) -> str:
     """The kind of a suite's runs in the store."""
-    return _RUNS_OF_THEIR_OWN.get(name, SECTIONS)
+    return current(name) if current(name) in _RUNS_OF_THEIR_OWN else SECTIONS
 
 
 def files(tests: Path, name: str) -> tuple[Path, ...]:
@@ -34,13 +40,13 @@ def files(tests: Path, name: str) -> tuple[Path, ...]:
     """
     there = {path.stem.removeprefix("test_"): path for path in sorted(tests.glob("test_*.py"))}
     suites: dict[str, tuple[Path, ...]] = {
-        suite: (there.pop(file),) for suite, file in _RUNS_OF_THEIR_OWN.items() if file in there
+        suite: (there.pop(suite),) for suite in _RUNS_OF_THEIR_OWN if suite in there
     }
     suites |= {chapter: (path,) for chapter, path in there.items()}
     if there:
         suites[SECTIONS] = tuple(there.values())
-    if name in suites:
-        return suites[name]
+    if current(name) in suites:
+        return suites[current(name)]
     known = (
         f"there are: {', '.join(['guide', *sorted(suites)])}"
         if suites

@@ -17,11 +17,11 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab import shipped
 from lab.boards import BoardType
-from lab.clock import MonotonicRaw
-from lab.drivers import envfile
 from lab.drivers.guarded import ACTIVATE_LIMIT_S
 from lab.drivers.timelimit import within
+from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
+from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import guest, resuming
 from lab.pytest_plugin.asking import asker
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
@@ -40,14 +40,14 @@ from lab.pytest_plugin.runs import (
 )
 from lab.results import open_store
 from lab.run.bootrun import BootRun
-from lab.run.plans import MOST_CYCLES, MOST_SLEEP_S
+from lab.run.plans import MAX_CYCLES, MAX_SLEEP_S
 from lab.run.progress import Progress
 from lab.shown import plain_text
 
 RUN_KEY = MeasurerKey()
 LIMITS: Final = {
-    "cycles": (1, MOST_CYCLES),
-    "sleep": (1, MOST_SLEEP_S),
+    "cycles": (1, MAX_CYCLES),
+    "sleep": (1, MAX_SLEEP_S),
     "retries": (0, 1000),
     "resume": (1, 2**31 - 1),  # of the databases' integers
 }

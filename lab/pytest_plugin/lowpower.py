@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, Plan, check_plan
-from lab.clock import MonotonicRaw
 from lab.errors import BoardlabError, ConfigurationError
+from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import resuming
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
 from lab.pytest_plugin.runs import (

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
-from lab.clock import MonotonicRaw
 from lab.errors import BoardlabError
+from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import guest, resuming
 from lab.results import Run, Store
 from lab.results.format import summary_lines

@@ -14,11 +14,11 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 from lab.benchmarks import site
 from lab.benchmarks.section import Section
 from lab.benchmarks.sections import of_chapter, order
-from lab.clock import MonotonicRaw
 from lab.console.blame import fairly
 from lab.drivers import guarded
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, TESTER
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin.hosts import LabgridHost
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
 from lab.results import Run

@@ -14,15 +14,15 @@ from attrs import field, frozen
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from lab.clock import utc_now
 from lab.errors import ConfigurationError, LabStableError
+from lab.host.clock import utc_now
 from lab.results.models import JobRow, RunRow
 from lab.results.store import Store
 
 LEASE_S: Final = 60.0  # without a sign of life; then another job may take the board
 HEARTBEAT_S: Final = 10.0
 JobState = Literal["queued", "running", "completed", "failed", "interrupted", "refused"]
-Gone = Callable[[str], bool | None]  # whether a holder has died; None: it cannot be told from here
+HasDied = Callable[[str], bool | None]  # whether a holder has died; None: it cannot be told from here
 
 
 @frozen
@@ -31,7 +31,7 @@ class Job:
 
     Attributes:
         suites: what it measures, in this order; the first `done` of them are measured.
-        holder: which process waits or measures, see lab.farm.holder.
+        holder: which process waits or measures, see lab.host.process.
         after_run: the suite that is being measured has a run with a higher id than this.
     """
 
@@ -63,17 +63,17 @@ class Order:
 
 
 @frozen
-class JobBook:
+class JobQueue:
     """The jobs of a store.
 
     Attributes:
         holder: who asks; its own jobs are those that it may change.
-        gone: tells whether another holder has died.
+        has_died: tells whether another holder has died.
     """
 
     store: Store
     holder: str
-    gone: Gone
+    has_died: HasDied
     now: Callable[[], dt.datetime] = field(default=utc_now)
 
     def enqueue(self, order: Order) -> Job:
@@ -233,7 +233,7 @@ class JobBook:
             return session.scalars(wanted.order_by(RunRow.id).limit(1)).one_or_none()
 
     def _dead(self, row: JobRow) -> bool:
-        gone = self.gone(row.holder)
+        gone = self.has_died(row.holder)
         if gone is None:
             return (self.now() - row.heartbeat_at).total_seconds() > LEASE_S
         return gone

@@ -128,7 +128,7 @@ class AttemptRecord:
 
     def __attrs_post_init__(self) -> None:
         if self.started_at.tzinfo is None:
-            raise TestStableError("started_at needs a time zone; take it from lab.clock.utc_now")
+            raise TestStableError("started_at needs a time zone; take it from lab.host.clock.utc_now")
         if self.ok and self.fault is not None:
             raise TestStableError(f"an attempt that is ok is nobody's fault, got {self.fault!r}")
         if not self.ok and self.fault not in _FAULTS:

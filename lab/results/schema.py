@@ -1,33 +1,16 @@
-"""Which schema a database has. One that is not up to date is migrated, and only then is Alembic loaded."""
+"""Which schema a database has, and which this program knows."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, inspect, text
 
 from lab.errors import LabTransientError
-from lab.results.engine import reader
 from lab.results.location import Location
 
 VERSION_TABLE: Final = "boardlab_schema"
 NEWEST: Final = "0002_jobs"  # the last of lab/results/migrations
-
-
-def upgrade(engine: Engine, location: Location) -> None:
-    """Create or migrate the tables; nothing where they are up to date.
-
-    Safe when several programs open a new database at once: one migrates, the others wait for it.
-
-    Raises:
-        ConfigurationError: the database belongs to a newer boardlab, or to something else.
-    """
-    with reader(engine).connect() as connection:
-        if revision(connection) == NEWEST:
-            return
-    from lab.results import migrating  # noqa: PLC0415 - a fifth of what a command takes that only reads
-
-    migrating.upgrade(engine, location)
 
 
 def require(connection: Connection, wanted: str, location: Location) -> None:

@@ -17,8 +17,8 @@ from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.samples import of_boot, of_rails, of_suspend, params
 from lab.boards import BoardType
-from lab.clock import Clock, utc_now
 from lab.console.blame import fairly
+from lab.host.clock import Clock, utc_now
 from lab.metrics import Flag, Sample
 from lab.metrics.lowpower import RESUMES
 from lab.results import ArtifactRef, AttemptRecord, MomentRecord, Run, Store
@@ -29,7 +29,7 @@ KIND = "low_power"
 POWER_TRACE = "power-trace"
 
 
-class Sleeping(Protocol):
+class LowPowerBoard(Protocol):
     """What a run needs of the board's low-power modes (lab.strategies.lowpower.LowPower)."""
 
     release: str
@@ -45,7 +45,7 @@ class Board(Protocol):
     type: BoardType
     board: str
     console: Console
-    sleeping: Sleeping
+    low_power: LowPowerBoard
 
     def select_medium(self, medium: str) -> None: ...
     def transition(self, status: str) -> None: ...
@@ -98,7 +98,7 @@ class LowPowerRun:
             BoardlabError: a cycle could not be measured within its retries; earlier ones are in the store.
         """
         self.board.select_medium(str(self.run.plan["medium"]))
-        self.board.sleeping.release = self.run.release
+        self.board.low_power.release = self.run.release
         cycles, plan = int(self.run.plan["cycles"]), self.plan(mode)
 
         def one(cycle: int, _number: int) -> Cycle:
@@ -125,7 +125,7 @@ class LowPowerRun:
             run_cycles(self.pending(mode), one, record, retries=self.retries, sleep=self.sleep)
 
     def _suspend(self, plan: Plan, cycle: int) -> Cycle:
-        done = self.board.sleeping.cycle(plan, self._trace)
+        done = self.board.low_power.cycle(plan, self._trace)
         console = self.board.console
         samples = of_suspend(done, cycle, self._flags(), console.captured(), base_of(console))
         return Cycle(samples, done, self._moments(done))
@@ -133,8 +133,8 @@ class LowPowerRun:
     def _boot(self, plan: Plan, cycle: int) -> Cycle:
         self.board.transition(PARTIAL_IO)
         end = len(self.board.console.captured())
-        off = self.board.sleeping.rails_off(plan, self._trace)
-        watch = self.board.sleeping.cold_boot()
+        off = self.board.low_power.rails_off(plan, self._trace)
+        watch = self.board.low_power.cold_boot()
         base = base_of(self.board.console)
         start = self.board.console.captured().rfind(b"\n", 0, max(0, end - 2)) + 1  # the kernel's last line
         moments = tuple(

@@ -10,8 +10,8 @@ from attrs import frozen
 from lab.errors import ConfigurationError
 from lab.results import Run
 
-MOST_CYCLES: Final = 100_000  # a year of boots
-MOST_SLEEP_S: Final = 24 * 3600
+MAX_CYCLES: Final = 100_000  # a year of boots
+MAX_SLEEP_S: Final = 24 * 3600
 
 
 @frozen
@@ -31,7 +31,7 @@ def _names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) and name for name in value)
 
 
-_CYCLES: Final = _number(MOST_CYCLES)
+_CYCLES: Final = _number(MAX_CYCLES)
 _NAMES: Final = _Value("a list of names", _names)
 _NAME: Final = _Value("a name", lambda value: isinstance(value, str) and bool(value))
 _FLAG: Final = _Value("true or false", lambda value: isinstance(value, bool), required=False)
@@ -41,7 +41,7 @@ _KINDS: Final[Mapping[str, Mapping[str, _Value]]] = {
         "cycles": _CYCLES,
         "modes": _NAMES,
         "wake": _NAME,
-        "sleep_s": _number(MOST_SLEEP_S),
+        "sleep_s": _number(MAX_SLEEP_S),
         "medium": _NAME,
         "energy": _FLAG,
     },

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from attrs import define, field
 
-from lab.clock import Clock
 from lab.errors import BoardlabError
+from lab.host.clock import Clock
 from lab.metrics import Sample, Summary, summarise
 
 

@@ -11,9 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from lab.boards import BoardType
-from lab.clock import Clock
 from lab.console.serialport import is_pty
 from lab.errors import ConfigurationError
+from lab.host.clock import Clock
 
 _BLOCK = 1 << 20
 

@@ -11,8 +11,8 @@ from attrs import define, field
 
 from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.benchmarks.section import Preflight, Reading, Section, preflight
-from lab.clock import Clock, utc_now
 from lab.errors import BoardlabError, TestStableError
+from lab.host.clock import Clock, utc_now
 from lab.metrics import Flag, by_name
 from lab.results import AttemptRecord, Run, SampleRecord, Store
 from lab.results.records import CONSOLE_LOG

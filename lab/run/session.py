@@ -10,8 +10,8 @@ from attrs import define, evolve, field, frozen
 from lab.benchmarks.section import Parser, Reading
 from lab.benchmarks.site import Site
 from lab.boards import BoardType
-from lab.clock import Clock
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
+from lab.host.clock import Clock
 
 
 @frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from labgrid.exceptions import NoResourceFoundError
 from pexpect import TIMEOUT
@@ -10,13 +10,11 @@ from pexpect import TIMEOUT
 from lab.drivers import guarded
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, Kind
 from lab.errors import BoardTransientError, LabStableError
+from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.outage import power_asked
 
-if TYPE_CHECKING:
-    from lab.strategies.boardstrategy import BoardStrategy
 
-
-def activate(board: BoardStrategy, driver: Any, kind: Kind, late: BoardTransientError | None = None) -> None:
+def activate(board: DrivenBoard, driver: Any, kind: Kind, late: BoardTransientError | None = None) -> None:
     """Activate one of the target's drivers, and what it is bound to.
 
     Args:

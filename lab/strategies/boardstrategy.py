@@ -16,7 +16,6 @@ from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.identity import BoardIdentity
 from lab.benchmarks.lowpower.modes import Plan
 from lab.boards import BoardType
-from lab.clock import utc_now
 from lab.console.blame import fairly
 from lab.console.model import LineTiming
 from lab.drivers import guarded
@@ -24,6 +23,7 @@ from lab.drivers.guarded import CONSOLE, POWER, SHELL, STRAP, UBOOT, Kind
 from lab.drivers.prompt import Prompt
 from lab.drivers.switching import switch_of
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
+from lab.host.clock import utc_now
 from lab.strategies import otherinit
 from lab.strategies.activation import activate
 from lab.strategies.following import falls_silent, follow
@@ -48,7 +48,7 @@ class BoardStrategy(Strategy):
         medium (str): what it boots from unless told otherwise; default the first of the board type
         wake (str): what wakes it from a low-power state, of lab.boards.WAKE_SOURCES; default "uart"; "can" for partial I/O
 
-    Beside `off`, `bootloader` and `linux` its states are the low-power modes of its type; `sleeping` does more with them.
+    Beside `off`, `bootloader` and `linux` its states are the low-power modes of its type; `low_power` does more with them.
 
     It can be used again after a failure: nothing is remembered but that the state is unknown.
 
@@ -83,7 +83,7 @@ class BoardStrategy(Strategy):
         self.lives = False
         self.on_at = 0.0
         self._off_verified = False
-        self.sleeping = LowPower(self)
+        self.low_power = LowPower(self)
         self.places = HeldPlaces(self.target)
         self.medium = self.medium or next(iter(self.type.media))
         self.select_medium(self.medium)
@@ -170,7 +170,7 @@ class BoardStrategy(Strategy):
             LabStableError: the board is still there after the second try (a stuck relay, a second supply).
         """
         self.status = Status.unknown
-        self.sleeping.forget()
+        self.low_power.forget()
         for driver in (self.uboot, self.shell):
             if driver is not None:
                 guarded.deactivate(driver, CONSOLE)
@@ -246,15 +246,15 @@ class BoardStrategy(Strategy):
 
     def _asleep(self, mode: str) -> None:
         wake = self.wake or ("can" if mode == Status.partial_io.name else "uart")
-        self.sleeping.enter(Plan(mode, wake))
+        self.low_power.enter(Plan(mode, wake))
 
     def _linux(self) -> None:
         self._bound("shell", "ShellDriver")
         if self.status is Status.partial_io:
-            self.sleeping.cold_boot()
+            self.low_power.cold_boot()
         elif self.status.asleep:
-            self.sleeping.wake()
-            self.sleeping.finish()
+            self.low_power.wake()
+            self.low_power.finish()
             return
         else:
             self.boot()

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lab.benchmarks.boot import BootWatch
 from lab.console.model import Chunk, Suspended
 from lab.console.moments import MomentFinder
+from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.outage import power_asked
-
-if TYPE_CHECKING:
-    from lab.strategies.boardstrategy import BoardStrategy
 
 DRAIN_S = 5.0  # how long a board that was switched off may go on talking while supplies fall
 POLL_S = 0.05  # longest wait for bytes before the boot's time limits are looked at
 
 
-def follow(board: BoardStrategy, watch: BootWatch, taken: int | None = None, *, woken: bool = False) -> None:
+def follow(board: DrivenBoard, watch: BootWatch, taken: int | None = None, *, woken: bool = False) -> None:
     """Feed a boot to its watch until its prompt is certain.
 
     Args:
@@ -54,7 +50,7 @@ def follow(board: BoardStrategy, watch: BootWatch, taken: int | None = None, *, 
     board.lives = True
 
 
-def falls_silent(board: BoardStrategy) -> bool:
+def falls_silent(board: DrivenBoard) -> bool:
     """Whether a board that was switched off says nothing any more."""
     clock = board.power.clock
     deadline_ns = clock.now_ns() + round(DRAIN_S * 1e9)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lab.benchmarks.identity import BoardIdentity, check_board, identify
 from lab.drivers.guarded import SHELL
 from lab.errors import BoardTransientError
-
-if TYPE_CHECKING:
-    from lab.strategies.boardstrategy import BoardStrategy
+from lab.strategies.drivenboard import DrivenBoard
 
 
-def log_in(board: BoardStrategy) -> None:
+def log_in(board: DrivenBoard) -> None:
     """Activate the ShellDriver of a board that waits at its login prompt.
 
     Raises:
@@ -27,7 +23,7 @@ def log_in(board: BoardStrategy) -> None:
     board.activate(shell, SHELL, BoardTransientError(failed, failure="login_failed"))
 
 
-def identified(board: BoardStrategy) -> BoardIdentity:
+def identified(board: DrivenBoard) -> BoardIdentity:
     """Ask a board that somebody is logged in to which one it is.
 
     Raises:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
@@ -33,13 +32,12 @@ from lab.console.moments import MomentFinder
 from lab.drivers import guarded
 from lab.drivers.guarded import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import ConfigurationError
-from lab.power import PhasePower, Range, Sampler
+from lab.rails import PhasePower, Range, Sampler
+from lab.rails.phase import cut
 from lab.strategies import partialio
-from lab.strategies.nap import Nap
+from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.status import Status
-
-if TYPE_CHECKING:
-    from lab.strategies.boardstrategy import BoardStrategy
+from lab.strategies.suspendmonitor import SuspendMonitor
 
 KEY = b" "  # harmless at a shell's prompt
 SAFETY_S = 60  # the alarm that wakes a board that the host was to wake, beyond its time asleep
@@ -57,9 +55,9 @@ class LowPower:
         release: the name of the software's release; how a mode is selected depends on it.
     """
 
-    board: BoardStrategy
+    board: DrivenBoard
     release: str = ""
-    _nap: Nap | None = field(default=None, init=False)
+    _monitor: SuspendMonitor | None = field(default=None, init=False)
     _sampler: Sampler | None = field(default=None, init=False)
     _preflown: dict[str, tuple[Found, Release | None]] = field(factory=dict, init=False)
     _script: list[str] = field(factory=list, init=False)  # that the board has
@@ -102,9 +100,9 @@ class LowPower:
         if plan.mode == PARTIAL_IO:
             partialio.enter(self.board, plan)
         else:
-            self._nap = nap = self._sent(plan, alarm_s)
-            while plan.wake != RTC and not nap.watch.asleep(self._now_ns()):
-                nap.step()
+            self._monitor = monitor = self._sent(plan, alarm_s)
+            while plan.wake != RTC and not monitor.watch.asleep(self._now_ns()):
+                monitor.step()
         if plan.wake != RTC:
             self.board.status = Status[plan.mode]
 
@@ -115,9 +113,9 @@ class LowPower:
             ConfigurationError: it does not sleep.
             LabError: the key or the pin could not be pressed.
         """
-        nap, timing = self._sleeping(), self.board.timing()
+        monitor, timing = self._suspending(), self.board.timing()
         self.board.status = Status.unknown
-        source = nap.watch.plan.wake
+        source = monitor.watch.plan.wake
         if source in {UART, MCU}:
             requested_ns = self._now_ns()
             if source == UART:
@@ -129,9 +127,9 @@ class LowPower:
             acknowledged_ns = self._now_ns() + out_ns
         else:
             requested_ns, acknowledged_ns = self.board.wake_pins.press(source)
-        nap.watch.edge = WakeEdge(source, requested_ns, acknowledged_ns)
-        nap.finders.append(MomentFinder(ANY_BYTE, timing))
-        return nap.watch.edge
+        monitor.watch.edge = WakeEdge(source, requested_ns, acknowledged_ns)
+        monitor.finders.append(MomentFinder(ANY_BYTE, timing))
+        return monitor.watch.edge
 
     def finish(self) -> Suspended:
         """Wait until the board is back, and judge the suspend; its status is `linux` then.
@@ -139,19 +137,19 @@ class LowPower:
         Raises:
             BoardTransientError: it hangs, woke early, did not suspend or reached another mode.
         """
-        nap = self._sleeping()
-        while not nap.watch.done:
-            nap.step()
-        self._nap = None
-        nap.drain()
-        nap.settle_edge()
+        monitor = self._suspending()
+        while not monitor.watch.done:
+            monitor.step()
+        self._monitor = None
+        monitor.drain()
+        monitor.settle_edge()
         shell, mcu = self.board.linux, self.board.mcu
         dmesg = shell.run("dmesg")[0]
         mcu_text = mcu.take() if mcu is not None else None
-        power = self._power(asleep_ns(nap.watch))
-        energy = self._power(cycle_ns(nap.watch)) if nap.watch.plan.energy else None
-        observed = Observed(nap.found, nap.before, stats(shell), dmesg, mcu_text, power, energy)
-        result = judge(nap.watch, observed)
+        power = self._power(asleep_ns(monitor.watch))
+        energy = self._power(cycle_ns(monitor.watch)) if monitor.watch.plan.energy else None
+        observed = Observed(monitor.found, monitor.before, stats(shell), dmesg, mcu_text, power, energy)
+        result = judge(monitor.watch, observed)
         self.board.status = Status.linux
         self.board.lives = True
         return result
@@ -180,11 +178,11 @@ class LowPower:
 
     def forget(self) -> None:
         """The board was switched off: nothing that was found in it holds any more."""
-        self._nap = None
+        self._monitor = None
         self._preflown.clear()
         self._script = []
 
-    def _sent(self, plan: Plan, alarm_s: int) -> Nap:
+    def _sent(self, plan: Plan, alarm_s: int) -> SuspendMonitor:
         """Arm, select and send the command that suspends the board."""
         shell, type_, console = self.board.linux, self.board.type, self.board.console
         found, release = self._preflight(plan)
@@ -212,7 +210,7 @@ class LowPower:
         watch = SuspendWatch(type_, plan, self._now_ns(), alarm_s)
         finders = [MomentFinder(MOMENTS, self.board.timing())]
         console.sendline(f"sh {FILE}")
-        return Nap(self.board, watch, finders, found, before, taken)
+        return SuspendMonitor(self.board, watch, finders, found, before, taken)
 
     def _preflight(self, plan: Plan) -> tuple[Found, Release | None]:
         """Once per boot and mode: nothing of it changes while the board sleeps and wakes."""
@@ -238,7 +236,7 @@ class LowPower:
                 self._sampler = None
 
     def _power(self, span: tuple[int, int] | None) -> PhasePower | None:
-        return self._sampler.trace(span[1]).phase(*span) if self._sampler is not None and span is not None else None
+        return cut(self._sampler.trace(span[1]), *span) if self._sampler is not None and span is not None else None
 
     def _check_wiring(self, plan: Plan) -> None:
         if plan.wake == MCU and self.board.mcu is None:
@@ -254,16 +252,16 @@ class LowPower:
                 )
             self.board.activate(pins, WAKE_PIN)
 
-    def _sleeping(self) -> Nap:
-        if self._nap is None:
+    def _suspending(self) -> SuspendMonitor:
+        if self._monitor is None:
             raise ConfigurationError("the board does not sleep: enter a low-power mode first")
-        return self._nap
+        return self._monitor
 
     def _wait_asleep(self, seconds: float) -> None:
         """Until that long after the command; at least until the board was seen to sleep, which `enter` has waited for."""
-        nap = self._sleeping()
-        while self._now_ns() < nap.watch.sent_ns + round(seconds * 1e9):
-            nap.step()
+        monitor = self._suspending()
+        while self._now_ns() < monitor.watch.sent_ns + round(seconds * 1e9):
+            monitor.step()
 
     def _now_ns(self) -> int:
         now_ns: int = self.board.power.clock.now_ns()

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from lab.drivers import guarded
 from lab.drivers.guarded import RAILS
 from lab.drivers.outlets import told
 from lab.drivers.switching import is_on
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
-from lab.power.selftest import DEAD_V
-
-if TYPE_CHECKING:
-    from lab.strategies.boardstrategy import BoardStrategy
+from lab.rails.selftest import DEAD_V
+from lab.strategies.drivenboard import DrivenBoard
 
 _SILENCES: Final = ("silent", "hang_", "hung_resume", "prompt_unanswered")  # a board without power looks like that
 _OTHERS: Final = ("autoboot_missed", "login_failed", "did_not_suspend", "shell_timeout", "uboot_timeout")  # may, too
@@ -23,7 +21,7 @@ _RAILS_LIMIT_S: Final = 10.0
 
 
 @contextmanager
-def power_asked(board: BoardStrategy, *, rails: bool = True) -> Iterator[None]:
+def power_asked(board: DrivenBoard, *, rails: bool = True) -> Iterator[None]:
     """Whatever in this block waits for the board: where it fell silent, find out whether it has lost its power.
 
     A silence that nobody can explain names power among its causes.
@@ -52,7 +50,7 @@ def power_asked(board: BoardStrategy, *, rails: bool = True) -> Iterator[None]:
         raise BoardTransientError(f"{error}. Or its power was cut: {doubts[0]}", failure=error.failure) from error
 
 
-def _lost(board: BoardStrategy, doubts: list[str], *, rails: bool) -> str:
+def _lost(board: DrivenBoard, doubts: list[str], *, rails: bool) -> str:
     """Who says that it has no power; empty: nobody does. `doubts` are why that is not certain; none: it has power."""
     if rails:
         volts = _volts(board)
@@ -77,7 +75,7 @@ def _lost(board: BoardStrategy, doubts: list[str], *, rails: bool) -> str:
     return ""
 
 
-def _volts(board: BoardStrategy) -> dict[str, float]:
+def _volts(board: DrivenBoard) -> dict[str, float]:
     """What the rails read now; none where that is not known."""
     try:
         volts: dict[str, float] = guarded.call(board.rails, RAILS, "read", board.rails.volts, _RAILS_LIMIT_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.lowpower.modes import CAN, Plan
@@ -11,17 +10,16 @@ from lab.benchmarks.lowpower.preflight import arm, preflight
 from lab.benchmarks.lowpower.rails import Off, off
 from lab.drivers.guarded import RAILS
 from lab.errors import BoardTransientError
-from lab.power import Range
+from lab.rails import Range
+from lab.rails.phase import cut
+from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.following import follow
-
-if TYPE_CHECKING:
-    from lab.strategies.boardstrategy import BoardStrategy
 
 POLL_S = 0.05
 _DOWN, _REACHED = b"reboot: Power down", b"Entering Partial-IO"
 
 
-def enter(board: BoardStrategy, plan: Plan) -> None:
+def enter(board: DrivenBoard, plan: Plan) -> None:
     """`poweroff` with an armed CAN pin; the kernel says whether it understood.
 
     Raises:
@@ -53,7 +51,7 @@ def enter(board: BoardStrategy, plan: Plan) -> None:
         )
 
 
-def rails_off(board: BoardStrategy, plan: Plan, trace: Path) -> Off | None:
+def rails_off(board: DrivenBoard, plan: Plan, trace: Path) -> Off | None:
     """What the rails read for `plan.sleep_s`; None where nobody measures them.
 
     Raises:
@@ -70,7 +68,7 @@ def rails_off(board: BoardStrategy, plan: Plan, trace: Path) -> Off | None:
         while clock.now_ns() < start_ns + plan.sleep_s * 10**9:
             console.poll(POLL_S)
         end_ns = clock.now_ns()
-        rails = sampler.trace(end_ns).phase(start_ns, end_ns).rails
+        rails = cut(sampler.trace(end_ns), start_ns, end_ns).rails
     if len(console.captured()) > heard:
         raise BoardTransientError(
             "the board left partial I/O by itself: its console spoke before the host woke it. Look at the CAN pins: what drives "
@@ -80,7 +78,7 @@ def rails_off(board: BoardStrategy, plan: Plan, trace: Path) -> Off | None:
     return off(rails, board.type)
 
 
-def cold_boot(board: BoardStrategy) -> BootWatch:
+def cold_boot(board: DrivenBoard) -> BootWatch:
     """Wake a board out of partial I/O, which is a boot to the login prompt.
 
     Raises:

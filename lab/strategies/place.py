@@ -35,7 +35,7 @@ class HeldPlaces:
                 self._check(manager.url, manager.session.get_place(resource.name).name)
 
     def _check(self, address: str, name: str) -> None:
-        from lab.drivers.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
+        from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
 
         try:
             now = Coordinator(address).holder(name)

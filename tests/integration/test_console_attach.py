@@ -11,7 +11,7 @@ import tty
 from pathlib import Path
 
 from lab.console.client import ConsoleClient
-from lab.console.runtime import socket_path
+from lab.host.runtime import socket_path
 
 LAB = Path(sys.executable).with_name("lab")
 

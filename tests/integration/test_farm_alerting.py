@@ -26,7 +26,7 @@ PASSWORD = "the-password-of-a-test"  # noqa: S105
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    words = ("sim", "--type", "am62xx_sk", "--haste", "0.05")
+    words = ("sim", "--type", "am62xx_sk", "--time-scale", "0.05")
     with running_lab(tmp_path_factory.mktemp("farm"), *words) as lab:
         yield lab
 

@@ -9,9 +9,9 @@ import pytest
 from coordinator import client, running, running_coordinator
 from prometheus_server import until
 
+from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import Places
 from exporters.farm.usb import RealUdev, Usb, UsbDevice
-from lab.drivers.coordinator import Coordinator
 from lab.errors import LabTransientError
 from virtual.ports import free_port
 

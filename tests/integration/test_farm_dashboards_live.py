@@ -19,11 +19,10 @@ from measuring_lab import running_lab
 from prometheus_server import Prometheus, program, prometheus, until
 from virtual_bench import wait_for_listener
 
-from lab import statusfiles
-from lab.farm import holder
+from lab.host import process, statusfiles
+from lab.host.statusfiles import RailStatus
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.jobs import JobBook, Order
-from lab.statusfiles import RailStatus
+from lab.results.jobs import JobQueue, Order
 from virtual.ports import free_port
 
 PROGRAMS = Path(sys.executable).parent
@@ -56,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     folder = tmp_path_factory.mktemp("live")
     coordinator, exporter = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with (
-        running_lab(folder / "lab", "sim", "--type", TYPE, "--haste", "0.05") as lab,
+        running_lab(folder / "lab", "sim", "--type", TYPE, "--time-scale", "0.05") as lab,
         (folder / "coordinator.log").open("wb") as log,
         subprocess.Popen(
             [PROGRAMS / "labgrid-coordinator", "-l", coordinator], cwd=folder, stdout=log, stderr=log
@@ -82,7 +81,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
                 record(store, "10.00", boots, "boot")
                 record(store, "10.00", numbers(1.0), "suite")
                 record(store, "11.01", numbers(1.2), "suite")
-                jobs = JobBook(store, holder.me(), holder.gone)
+                jobs = JobQueue(store, process.identity(), process.has_died)
                 jobs.start(jobs.enqueue(Order(TYPE, BOARD, ("boot",), env, "", None)).id)
             status = RailStatus(BOARD, "VDD_CORE", 1000.0, 5000, 1, 1000.0)
             statusfiles.write(runtime / statusfiles.RAILS, "rail", status)

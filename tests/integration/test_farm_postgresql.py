@@ -14,7 +14,7 @@ from exporters.exposition import ResultsSource
 from exporters.results import ResultsReader
 from lab.errors import LabTransientError
 from lab.results import open_store
-from lab.results.jobs import JobBook, Order
+from lab.results.jobs import JobQueue, Order
 from lab.results.watch import watch
 
 ORDER = Order("am62xx_sk", "b1", ("boot",), "env", "", None)
@@ -36,7 +36,7 @@ def test_of_many_jobs_that_start_at_once_one_gets_the_board(server: Cluster) -> 
     def work(number: int) -> None:
         try:
             with open_store(server.url) as store:
-                book = JobBook(store, f"process {number}", lambda _: False)
+                book = JobQueue(store, f"process {number}", lambda _: False)
                 job = book.enqueue(ORDER)
                 ids.append(job.id)
                 gate.wait()

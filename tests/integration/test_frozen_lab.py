@@ -15,8 +15,8 @@ from measuring_lab import ROOT, Lab, running_lab
 from virtual_bench import DEADLINE_S
 
 from lab.console import ConsoleClient, Recording
-from lab.console.runtime import recordings_dir, socket_path
 from lab.errors import ConfigurationError
+from lab.host.runtime import recordings_dir, socket_path
 from lab.results import Attempt, open_store
 
 SAMPLES = 96  # two rounds of each kind of freeze, of six boards; the whole bench takes 500
@@ -67,7 +67,7 @@ def attempts(lab: Lab) -> list[Attempt]:
 def test_a_session_whose_console_server_is_stopped_measures_the_truth_or_says_that_it_cannot(
     tmp_path: Path, marker: bytes
 ) -> None:
-    with running_lab(tmp_path, "sim", "--type", "am62xx_sk", "--haste", "0.15") as lab:
+    with running_lab(tmp_path, "sim", "--type", "am62xx_sk", "--time-scale", "0.15") as lab:
         env = lab.bench.folder / BOARD / "env.yaml"
         session = lab.pytest("--lg-env", str(env), "--cycles", "1", "--medium", "sd")
         deadline = time.monotonic() + DEADLINE_S

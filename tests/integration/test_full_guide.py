@@ -84,14 +84,14 @@ def test_every_other_type_of_board_measures_all_its_sections_too(tmp_path: Path,
         done = [attempt.params["section"] for attempt in bench.store.attempts(bench.run.run.id) if attempt.ok]
         assert done == [section.name for section in fitting]
         first_port = {row for row in measured_rows.kept()[board_type] if ("port", "icssg") not in row[1]}
-        assert measured_rows.measured(bench) == first_port, "python tests/measured_rows.py writes the rows"
+        assert measured_rows.measured(bench) == first_port, "python tools/measured_rows.py writes the rows"
 
 
 def test_the_rows_that_are_compared_with_the_guides_are_those_that_are_measured(
     full: SectionBench, tmp_path: Path
 ) -> None:
     kept = measured_rows.kept()
-    assert measured_rows.measured(full) == kept["am62xx_sk"], "python tests/measured_rows.py writes the rows"
+    assert measured_rows.measured(full) == kept["am62xx_sk"], "python tools/measured_rows.py writes the rows"
     assert measured_rows.second_port(tmp_path, "am654x-evm") <= kept["am654x-evm"]
 
 

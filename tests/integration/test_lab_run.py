@@ -24,7 +24,7 @@ BUSY = 75
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    words = ("sim", "--type", "am62xx_sk", "--count", "2", "--haste", HASTE)
+    words = ("sim", "--type", "am62xx_sk", "--count", "2", "--time-scale", HASTE)
     with running_lab(tmp_path_factory.mktemp("run"), *words) as lab:
         yield lab
 

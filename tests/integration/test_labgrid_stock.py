@@ -54,7 +54,7 @@ def test_command(target):
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    words = ("sim", "--type", "am62xx_sk", "--haste", "0.05", "--tcp-port", "0")
+    words = ("sim", "--type", "am62xx_sk", "--time-scale", "0.05", "--tcp-port", "0")
     with running_lab(tmp_path_factory.mktemp("sim"), *words) as lab:
         yield lab
 

@@ -26,7 +26,7 @@ KERNEL, PROMPT = "lpm.deep_sleep.resume_kernel", "lpm.deep_sleep.resume_wake_to_
 
 @pytest.fixture(scope="module")
 def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    words = ("sim", "--type", "am62xx_sk", "--type", "am62xx_lp_sk", "--type", "am62xxsip_sk", "--haste", "0.05")
+    words = ("sim", "--type", "am62xx_sk", "--type", "am62xx_lp_sk", "--type", "am62xxsip_sk", "--time-scale", "0.05")
     with running_lab(tmp_path_factory.mktemp("sim"), *words) as lab:
         yield lab
 
@@ -215,15 +215,15 @@ def test_qemu_really_sleeps_in_two_modes_that_differ_and_wakes_by_its_uart_and_i
         strategy.transition("linux")
         for name, value in {"deep_kernel_ms": 300, "deep_firmware_ms": 100, "shallow_kernel_ms": 1}.items():
             strategy.shell.run_check(f"echo {value} > {settings}/{name}")
-        deep = strategy.sleeping.cycle(Plan("deep_sleep", "uart", 1))
+        deep = strategy.low_power.cycle(Plan("deep_sleep", "uart", 1))
         assert (deep.log.variant, deep.unverified) == ("deep", "")
         assert deep.kernel_ms[0] >= 300
         assert sum(deep.since_edge_ms(deep.answer)) >= 400, "the firmware's share is in the host's latency"
-        shallow = strategy.sleeping.cycle(Plan("standby", "uart", 1))
+        shallow = strategy.low_power.cycle(Plan("standby", "uart", 1))
         assert (shallow.log.variant, shallow.unverified) == ("shallow", "")
         assert shallow.kernel_ms[0] < deep.kernel_ms[0]
-        assert strategy.sleeping.cycle(Plan("s2idle", "rtc", 3)).log.start_text == "PM: resume from suspend-to-idle"
-        assert strategy.sleeping.cycle(Plan("deep_sleep", "rtc", 3)).edge is None
+        assert strategy.low_power.cycle(Plan("s2idle", "rtc", 3)).log.start_text == "PM: resume from suspend-to-idle"
+        assert strategy.low_power.cycle(Plan("deep_sleep", "rtc", 3)).edge is None
         assert strategy.shell.run_check("cat /sys/class/tty/ttyAMA0/console") == ["Y"]
         assert strategy.shell.run_check("cat /sys/power/suspend_stats/success") == ["4"]
         strategy.transition("deep_sleep")

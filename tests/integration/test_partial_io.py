@@ -16,7 +16,8 @@ from railbench import RailBench
 from simtarget import SimClock
 
 from lab.errors import BoardTransientError, LabTransientError
-from lab.power import PhasePower, Range, Trace
+from lab.rails import PhasePower, Range, Trace
+from lab.rails.phase import cut
 from lab.results import Attempt, Store, open_store
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
@@ -37,7 +38,7 @@ class PlayedSampler:
 
     def phase(self, _start_ns: int, _end_ns: int) -> PhasePower:
         ((_, start_ns, end_ns),) = self.bench.record(self.path, Range.ACTIVE, (MODE, 0.5))
-        return Trace.open(self.path).phase(start_ns, end_ns)
+        return cut(Trace.open(self.path), start_ns, end_ns)
 
 
 @target_factory.reg_driver
@@ -70,7 +71,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def measured(board: Napper, store: Store, retries: int = 0) -> list[Attempt]:
     """The attempts of a run of one cycle."""
-    release = board.strategy.sleeping.release
+    release = board.strategy.low_power.release
     run = store.begin_run(KIND, BOARD, "sim-1", release, plan=PLAN, provenance={})
     clock = SimClock(board.lab)
     low_power_run = LowPowerRun(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lab.drivers import envfile
+from lab.env import envfile
 
 ENV = """
 imports: [lab.drivers, lab.strategies]

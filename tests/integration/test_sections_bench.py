@@ -12,7 +12,7 @@ from measuring_lab import ROOT
 from virtual_bench import lab_virtual
 
 from lab.console.client import ConsoleClient
-from lab.console.runtime import socket_path
+from lab.host.runtime import socket_path
 from lab.metrics import Flag
 from lab.results import open_store
 from lab.run.sectionrun import KIND
@@ -36,7 +36,7 @@ def test_sections_of_linux_u_boot_and_the_tester_are_measured_and_what_is_not_al
 ) -> None:
     bench = tmp_path / "bench"
     ports = ("--pdu-port", "0", "--switch-port", "0")
-    up = lab_virtual("up", "sim", "--type", "am62xx_sk", "--haste", HASTE, "--dir", bench, *ports)
+    up = lab_virtual("up", "sim", "--type", "am62xx_sk", "--time-scale", HASTE, "--dir", bench, *ports)
     assert up.returncode == 0, up.stderr
     try:
         first = measure(bench, environment, "-k", "stream or usb-device or uboot-emmc")

@@ -13,7 +13,7 @@ from measuring_lab import ROOT
 from virtual_bench import Bench, all_end, lab_virtual, running_bench, watched
 
 from lab.console.client import ConsoleClient
-from lab.console.runtime import socket_path
+from lab.host.runtime import socket_path
 from lab.metrics import Flag
 from lab.results import open_store
 from lab.results.logs import console_log

@@ -31,7 +31,7 @@ BOARD = "am62xx_sk-1"
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("sim")
-    words = ("up", "sim", "--type", "am62xx_sk", "--type", "am43xx-gpevm", "--count", "2", "--haste", HASTE)
+    words = ("up", "sim", "--type", "am62xx_sk", "--type", "am43xx-gpevm", "--count", "2", "--time-scale", HASTE)
     with running_lab(folder, *words[1:]) as lab:
         yield lab
 
@@ -144,7 +144,7 @@ def _usual_limit_of_open_files() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_usual_limit_of_open_files")
 def test_sixty_four_boards_come_up_with_environments_a_pdu_outlet_and_tcp_ports_each(tmp_path: Path) -> None:
-    words = ("--type", "am62xx_sk", "--count", "64", "--haste", HASTE, "--tcp-port", "0")
+    words = ("--type", "am62xx_sk", "--count", "64", "--time-scale", HASTE, "--tcp-port", "0")
     with running_bench(tmp_path / "bench", "sim", *words) as bench:
         boards = bench.state.boards
         assert [board.outlet for board in boards] == list(range(1, 65))
@@ -169,7 +169,9 @@ def test_sixty_four_boards_come_up_with_environments_a_pdu_outlet_and_tcp_ports_
 
 
 def test_another_user_reaches_neither_power_nor_consoles(tmp_path: Path) -> None:
-    with running_bench(tmp_path / "bench", "sim", "--type", "am62xx_sk", "--haste", HASTE, "--tcp-port", "0") as bench:
+    with running_bench(
+        tmp_path / "bench", "sim", "--type", "am62xx_sk", "--time-scale", HASTE, "--tcp-port", "0"
+    ) as bench:
         daemon = listening_ports(bench.child("pdudaemon.conf"))
         assert len(daemon) == 1
         ours = listening_ports(bench.state.pid)
@@ -212,7 +214,7 @@ def test_a_wrong_order_is_refused_in_one_line(lab: Lab, words: tuple[str, ...], 
         (("--type", "am62"), "no board type 'am62'"),
         (("--release", "1.0"), "has no release '1.0'"),
         (("--count", "0"), "'--count'"),
-        (("--haste", "0"), "--haste"),
+        (("--time-scale", "0"), "--time-scale"),
         (("--scenario", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
         (("--fifo-bytes", "0"), "'--fifo-bytes'"),
         (("--tcp-port", "70000"), "--tcp-port"),
@@ -229,6 +231,6 @@ def test_up_refuses_wrong_options_before_anything_starts(tmp_path: Path, words: 
 def test_a_scenario_plays_on_the_bench(tmp_path: Path) -> None:
     scenario = tmp_path / "monday.yaml"
     scenario.write_text("boards:\n  'am62*':\n    - {fault: kernel_panic, cycles: 2}\n")
-    with running_lab(tmp_path / "lab", "sim", "--haste", HASTE, "--scenario", str(scenario)) as lab:
+    with running_lab(tmp_path / "lab", "sim", "--time-scale", HASTE, "--scenario", str(scenario)) as lab:
         attempts = measured(lab, "--cycles", "2", "--medium", "sd")
     assert [(attempt.cycle, attempt.outcome) for attempt in attempts] == [(1, "ok"), (2, "kernel_panic"), (2, "ok")]

@@ -18,7 +18,7 @@ def test_at_least_95_percent_of_the_latencies_are_within_their_uncertainty() -> 
     kernel, prompt = [], []
     for seed in SEEDS:
         with napper(seed=seed, adapter_latency_ns=ADAPTER_NS) as board:
-            done = [board.strategy.sleeping.cycle(PLANS[cycle % len(PLANS)]) for cycle in range(CYCLES // len(SEEDS))]
+            done = [board.strategy.low_power.cycle(PLANS[cycle % len(PLANS)]) for cycle in range(CYCLES // len(SEEDS))]
             true = board.wakeups()
         kernel += [kernel_error(one, woken) for one, woken in zip(done, true, strict=True)]
         prompt += [prompt_error(one, woken) for one, woken in zip(done, true, strict=True)]

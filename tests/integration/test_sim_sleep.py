@@ -15,7 +15,7 @@ DEEP, MCU = Plan("deep_sleep", "uart", 1), Plan("mcu_only", "uart", 1)
 
 def test_an_alarm_of_the_rtc_gives_the_kernels_latency_alone() -> None:
     with napper() as board:
-        done = board.strategy.sleeping.cycle(Plan("deep_sleep", "rtc", 5))
+        done = board.strategy.low_power.cycle(Plan("deep_sleep", "rtc", 5))
         assert done.edge is None
         assert kernel_error(done, board.wakeups()[0]) <= 1
         assert done.log.wake_source == "0x50"
@@ -25,7 +25,7 @@ def test_an_alarm_of_the_rtc_gives_the_kernels_latency_alone() -> None:
 @pytest.mark.parametrize("release", ["09.02", "10.00", "11.01"])
 def test_mcu_only_is_selected_as_each_release_wants_it_and_again_before_each_suspend(release: str) -> None:
     with napper(release=release) as board:
-        modes = [board.strategy.sleeping.cycle(plan).log.mode for plan in (MCU, DEEP, MCU)]
+        modes = [board.strategy.low_power.cycle(plan).log.mode for plan in (MCU, DEEP, MCU)]
         assert modes[1] == "deep_sleep"
         assert board.lab.said("mcu").count("Suspend request to MCU-only mode received") == 2
         assert is_put_back(board)
@@ -33,7 +33,7 @@ def test_mcu_only_is_selected_as_each_release_wants_it_and_again_before_each_sus
 
 def test_where_nothing_names_the_mode_the_result_says_what_was_missing() -> None:
     with napper(release="09.02", mcu=False) as board:  # its kernel says nothing of the mode
-        missing = board.strategy.sleeping.cycle(MCU).unverified
+        missing = board.strategy.low_power.cycle(MCU).unverified
         assert "the kernel's lines: they fit several modes" in missing
         assert "the MCU's UART: the env has no SideConsoleDriver" in missing
         assert "the power of the rails: no rails are measured" in missing
@@ -41,9 +41,9 @@ def test_where_nothing_names_the_mode_the_result_says_what_was_missing() -> None
 
 def test_a_release_that_is_not_on_the_board_is_refused() -> None:
     with napper(release="10.00") as board:
-        board.strategy.sleeping.release = "11.01"
+        board.strategy.low_power.release = "11.01"
         with pytest.raises(ConfigurationError, match=r"has a kernel 6\.12.*the board runs 6\.6"):
-            board.strategy.sleeping.cycle(MCU)
+            board.strategy.low_power.cycle(MCU)
 
 
 def test_partial_io_is_left_by_a_cold_boot() -> None:
@@ -71,10 +71,10 @@ def test_a_failed_suspend_has_its_class_and_the_next_cycle_begins_with_power(
     with napper() as board:
         board.lab.board.troubles_for = lambda cycle: [planned(fault).fault(cycle)] if cycle == 1 else []
         with pytest.raises(BoardlabError) as raised:
-            board.strategy.sleeping.cycle(plan)
+            board.strategy.low_power.cycle(plan)
         assert (raised.value.failure, raised.value.fault, raised.value.transient) == (failure, "board", True)
         assert says in str(raised.value)
         assert board.strategy.status is Status.unknown
-        board.strategy.sleeping.cycle(plan)
+        board.strategy.low_power.cycle(plan)
         assert board.lab.board.cycle == 2
         assert is_put_back(board)

@@ -17,7 +17,7 @@ from scripted_board import ScriptedBoard
 from strapserver import StrapServer, nobody, strap_server
 
 from lab.console.client import ConsoleClient
-from lab.console.runtime import socket_path
+from lab.host.runtime import socket_path
 from lab.results import Attempt, open_store
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ targets:
       - RawSerialPort: {{port: {port}, speed: 115200}}
       - HttpDigitalOutput: {{name: S0, url: {straps}/bit0, body_asserted: 'on', body_deasserted: 'off'}}
     drivers:
-      - PDUDriver: {{}}
+      - StampedPDUDaemonDriver: {{}}
       - StampedConsoleDriver: {{adapter_latency_ms: 1.0}}
       - HttpDigitalOutputDriver: {{name: S0, bindings: {{http: S0}}}}
       - BootModeDriver: {{lines: {{0: S0}}, fixed: {fixed}, timeout: {limit}}}

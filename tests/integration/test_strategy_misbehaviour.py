@@ -20,10 +20,10 @@ from scripted_board import HEALTHY, ScriptedBoard
 from lab.benchmarks.boot import BootWatch
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk
-from lab.console.runtime import socket_path
 from lab.console.spawn import ensure_server
-from lab.drivers import PDUDriver, StampedConsoleDriver
+from lab.drivers import StampedConsoleDriver, StampedPDUDaemonDriver
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabStableError, LabTransientError
+from lab.host.runtime import socket_path
 from lab.strategies import BoardStrategy, Status
 
 
@@ -48,7 +48,7 @@ def sut(board: ScriptedBoard, runtime: Path) -> Iterator[BoardStrategy]:
     target = Target("main")
     PDUDaemonPort(target, None, host=board.power_address, pdu="bench", index=1)
     RawSerialPort(target, None, port=board.port)
-    PDUDriver(target, None)
+    StampedPDUDaemonDriver(target, None)
     StampedConsoleDriver(target, None, runtime=str(runtime))
     strategy = BoardStrategy(target, None, board_type="qemu-virt", board="scripted-1")
     limits = evolve(strategy.type.timeouts, first_byte_s=0.5, hang_silence_s=0.5, off_silence_s=0.1, discharge_s=0.0)

@@ -17,7 +17,7 @@ from uv import find_uv_bin
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120
 SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
-UP = ("virtual", "up", "sim", "--type", "am62xx_sk", "--haste", "0.05", "--pdu-port", "0", "--switch-port", "0")
+UP = ("virtual", "up", "sim", "--type", "am62xx_sk", "--time-scale", "0.05", "--pdu-port", "0", "--switch-port", "0")
 # What this session's own environment says; nothing of it shall help the wheel.
 OURS = ("PYTHONPATH", "VIRTUAL_ENV", "BOARDLAB_", "LAB_", "UV_FROZEN", "UV_PROJECT", "PYTEST_", "COVERAGE_")
 

@@ -33,14 +33,14 @@ from lab.boards import (
     load_file,
 )
 from lab.boards.model import REFERENCED
-from lab.cli.rooms import ROOMS
+from lab.cli import virtual as virtual_commands
+from lab.cli.groups import COMMAND_GROUPS
 from lab.console import operations
 from lab.console.index import RecordingMeta
 from lab.console.model import Chunk, Kind, Lateness
 from lab.console.recording import encode
 from lab.console.wire import FrameType
 from lab.metrics import Flag
-from virtual import commands as virtual_commands
 from virtual.sim.faults.scenario import read as read_scenario
 from virtual.sim.model import simulated
 from virtual.sim.uboot.help import TEXTS
@@ -93,7 +93,7 @@ def test_the_page_explains_every_key_of_a_board_type(record: type) -> None:
 
 def test_the_page_lists_the_patterns_without_a_source() -> None:
     (listed,) = re.findall(re.escape(pattern_table.HEAD) + r"((?:\|.*\n)*)", ADDING_A_BOARD)
-    assert listed.splitlines() == list(pattern_table.lines()), "python tests/pattern_table.py prints it"
+    assert listed.splitlines() == list(pattern_table.lines()), "python tools/pattern_table.py prints it"
 
 
 def test_the_page_names_every_pattern_that_a_table_gives_the_reference_of() -> None:
@@ -154,7 +154,7 @@ def test_the_page_on_the_console_has_every_operation_of_the_server() -> None:
 def commands() -> set[str]:
     """Every command of `lab`, as `lab ROOM` or `lab ROOM COMMAND`."""
     found = set()
-    for room in ROOMS:
+    for room in COMMAND_GROUPS:
         modules = [import_module(name) for name in {room.module, *(each.module for each in room.more)}]
         registered = [command for module in modules for command in module.app.registered_commands]
         names = [command.name or command.callback.__name__.replace("_", "-") for command in registered]

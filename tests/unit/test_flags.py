@@ -17,7 +17,7 @@ TESTS = Path(__file__).resolve().parents[1]
 DOCS = TESTS.parent / "docs"
 WORDS = set(re.findall(r"Meaning\(\s*\"(\w+)\"", Path(failures.__file__).read_text(encoding="utf-8")))
 
-# A fault's name (tests/integration/test_sim_faults.py and unit/power/test_rail_faults.py prove what each carries), or FILE::TEST.
+# A fault's name (tests/integration/test_sim_faults.py and unit/rails/test_rail_faults.py prove what each carries), or FILE::TEST.
 SHOWN_BY = {
     Flag.MEDIUM_UNVERIFIED: "unit/benchmarks/test_boot.py::"
     "test_a_medium_that_one_source_named_or_the_root_file_system_did_not_is_flagged",
@@ -33,11 +33,11 @@ SHOWN_BY = {
     Flag.KERNEL_ERRORS: "mmc_errors",
     Flag.UNCERTAIN: "unit/benchmarks/test_boot_prompt.py::"
     "test_a_board_that_is_heard_before_the_switch_has_answered_got_its_power_before_that",
-    Flag.POWER_GAP: "unit/power/test_power_trace.py::test_missing_samples_are_a_gap",
+    Flag.POWER_GAP: "unit/rails/test_rails_trace.py::test_missing_samples_are_a_gap",
     Flag.POWER_NACK: "sensor_nack",
     Flag.POWER_STUCK: "sensor_stuck",
     Flag.POWER_IMPLAUSIBLE: "wrong_shunt",
-    Flag.POWER_FEW_SAMPLES: "unit/power/test_power_trace.py::"
+    Flag.POWER_FEW_SAMPLES: "unit/rails/test_rails_trace.py::"
     "test_a_phase_without_samples_has_no_value_and_neither_has_the_total",
     Flag.SENSOR_RESET: "sensor_reset",
     Flag.GOVERNOR: "unit/sections/test_section_preflights.py::"

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from lab.clock import Clock
+from lab.host.clock import Clock
 from virtual.rails.levels import BOOT, BUSY, DEEP_SLEEP, IDLE, MCU_ONLY, OFF
 
 LOOK_S: Final = 0.05

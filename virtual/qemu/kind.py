@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lab.clock import Clock
 from lab.errors import LabStableError
+from lab.host.clock import Clock
 from virtual import environment
 from virtual.board import Backend, BoardFolder, Place
 from virtual.images import cache, tools

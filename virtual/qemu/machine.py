@@ -9,8 +9,8 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from lab.clock import Clock
 from lab.errors import BoardlabError, LabStableError, LabTransientError
+from lab.host.clock import Clock
 from virtual.board import BoardFolder
 from virtual.process import Child
 from virtual.qemu import recipe

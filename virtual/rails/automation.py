@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, Protocol
 
-from lab.clock import Clock
 from lab.errors import LabError
+from lab.host.clock import Clock
 from virtual import straps
 from virtual.rails.sensors import Rails
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
-from lab.clock import Clock
+from lab.host.clock import Clock
 
 _LENGTH: Final = struct.Struct("<H")
 _MESSAGE: Final = struct.Struct("<BBH")

@@ -12,7 +12,7 @@ import socket
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
-from lab.clock import Clock
+from lab.host.clock import Clock
 from virtual import guard
 from virtual.rails.ina231 import BUS, CONFIG, SHUNT
 from virtual.rails.sensors import Rails

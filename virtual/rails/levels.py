@@ -63,7 +63,7 @@ def env_lines(board: BoardType) -> list[str]:
     most = {rail: watts * _MOST for rail, watts in levels(board, "")[IDLE].items()}
     lines = [
         f"{rail.rail}: {{address: {rail.address:#x}, shunt_mohm: {rail.shunt_mohm}, tolerance: 0.0, offset_uv: 0.0, "
-        f"most_w: {most[rail.rail]:.3g}}}"
+        f"max_w: {most[rail.rail]:.3g}}}"
         for rail in wired(board)
     ]
     return lines + [f"{rail}: {{shared_with: {feeder}}}" for rail, feeder in shared_rails(board).items()]

@@ -15,7 +15,7 @@ from virtual.sim.dice import dice
 
 
 class RailTrouble(Protocol):
-    """What a fault can do to sensors; see `virtual.sim.trouble.Trouble`."""
+    """What a fault can do to sensors; see `virtual.sim.faulthooks.FaultHooks`."""
 
     def nacks(self, rail: str) -> bool:
         """Whether the sensor of a rail does not acknowledge now."""

@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 from lab.boards import BoardType
-from lab.clock import Clock
+from lab.host.clock import Clock
 from virtual.board import Backend, BoardFolder
 from virtual.outlet import Outlet
 from virtual.rails import i2cserver

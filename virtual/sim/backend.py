@@ -6,17 +6,17 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
-from lab.clock import Clock
 from lab.errors import LabTransientError
+from lab.host.clock import Clock
 from virtual.rails import levels
 from virtual.sim.board import SimBoard
 from virtual.sim.config import SimConfig
+from virtual.sim.faulthooks import FaultHooks, Switching
 from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
 from virtual.sim.linux.sleep import CAN_PIN, GPIO_PIN
 from virtual.sim.model import model
 from virtual.sim.setup import check
-from virtual.sim.trouble import Switching, Trouble
 from virtual.uart import UartAdapter
 
 _HANG_S = 60.0  # longer than anybody waits for a PDU
@@ -58,7 +58,9 @@ class SimBackend:
         check(config.setup, made)
         console = adapters[made.board.console.name]
         self._pacer, self._truth = console.pacer, console.truth
-        self.board = SimBoard(made, adapters, config.seed, config.haste, config.setup, troubles_for=self._faults_for)
+        self.board = SimBoard(
+            made, adapters, config.seed, config.time_scale, config.setup, troubles_for=self._faults_for
+        )
         self._plans = [plan.read(words, config.seed) for words in config.faults]
         self.release, self.seed = made.release_name, config.seed
         self._cleared = asyncio.Event()
@@ -92,7 +94,7 @@ class SimBackend:
         self._pacer.update(self)
         await self._answer(switching)
 
-    def troubles(self) -> Sequence[Trouble]:
+    def troubles(self) -> Sequence[FaultHooks]:
         """See `Backend`."""
         return self.board.troubles
 

@@ -8,11 +8,11 @@ from attrs import define, evolve, field
 
 from virtual.sim.boot import life
 from virtual.sim.computer import Computer
+from virtual.sim.faulthooks import FaultHooks, Switching
 from virtual.sim.machine import Machine, Port
 from virtual.sim.model import Model
 from virtual.sim.setup import DEFAULT, Setup
 from virtual.sim.storage import Storage
-from virtual.sim.trouble import Switching, Trouble
 
 
 def _nothing() -> None: ...
@@ -21,7 +21,7 @@ def _nothing() -> None: ...
 def _no_note(_text: str) -> None: ...
 
 
-def _no_trouble(_cycle: int) -> Sequence[Trouble]:
+def _no_trouble(_cycle: int) -> Sequence[FaultHooks]:
     return ()
 
 
@@ -34,7 +34,7 @@ class SimBoard:
 
     Attributes:
         ports: the UARTs' transmitters, by name.
-        haste: factor on all waiting but that for the UARTs; 1 is the real board's pace.
+        time_scale: factor on all waiting but that for the UARTs; 1 is the real board's pace.
         setup: how it was set up.
         troubles_for: the faults of a power cycle, asked at each power on.
         dark_hook: called when the board loses its power: what its UARTs have not sent is gone.
@@ -46,9 +46,9 @@ class SimBoard:
     model: Model
     ports: Mapping[str, Port]
     seed: int = 0
-    haste: float = 1.0
+    time_scale: float = 1.0
     setup: Setup = DEFAULT
-    troubles_for: Callable[[int], Sequence[Trouble]] = _no_trouble
+    troubles_for: Callable[[int], Sequence[FaultHooks]] = _no_trouble
     dark_hook: Callable[[], None] = _nothing
     died_hook: Callable[[], None] = _nothing
     note_hook: Callable[[str], None] = _no_note
@@ -56,7 +56,7 @@ class SimBoard:
     computer: Computer | None = field(default=None, init=False)
     storage: Storage = field(factory=Storage, init=False)
     _machine: Machine = field(init=False)
-    _troubles: list[Trouble] = field(factory=list, init=False)
+    _troubles: list[FaultHooks] = field(factory=list, init=False)
     _dies_ns: int | None = field(default=None, init=False)
     _begins: tuple[int, int] | None = field(default=None, init=False)  # when the relay closes, and the straps
     _died: bool = field(default=False, init=False)
@@ -77,11 +77,11 @@ class SimBoard:
         return "off" if self.computer is None else self.computer.stage
 
     @property
-    def troubles(self) -> Sequence[Trouble]:
+    def troubles(self) -> Sequence[FaultHooks]:
         """The faults at work."""
         return tuple(self._troubles)
 
-    def add_trouble(self, trouble: Trouble) -> None:
+    def add_trouble(self, trouble: FaultHooks) -> None:
         """A fault sets in now, until the next power on."""
         self._troubles.append(trouble)
         beside = trouble.beside(self.computer) if self.computer is not None else None
@@ -126,7 +126,7 @@ class SimBoard:
             seed=self.seed,
             cycle=self.cycle,
             straps=straps,
-            haste=self.haste,
+            time_scale=self.time_scale,
             troubles=self._troubles,
             note=self.note_hook,
             setup=setup,

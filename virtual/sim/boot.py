@@ -18,6 +18,7 @@ from virtual.sim.program import (
 )
 from virtual.sim.setup import FALCON, SBL
 from virtual.sim.uboot.kernel import StartKernelError
+from virtual.sim.uboot.table import COMMANDS
 from virtual.sim.uboot.uboot import UBoot
 
 # What a ROM without a medium prints on its UART, in two public logs of AM62x boards: hexadecimal digits that name the
@@ -85,7 +86,7 @@ def _loaders(computer: Computer) -> Program[str]:
         yield from _play(computer, "tfa", durations.tfa_ns, "tfa", "a53")
     while True:
         try:
-            yield from UBoot(computer).run()
+            yield from UBoot(computer, COMMANDS).run()
         except WarmRestartError:
             computer.machine.forget_input()
         except StartKernelError as start:

@@ -15,7 +15,6 @@ from virtual.sim.program import CpuResetError, Pause, Program, Say
 from virtual.sim.setup import DEFAULT, Setup
 from virtual.sim.storage import Storage
 from virtual.sim.timing import Durations, draw
-from virtual.sim.trouble import Trouble
 
 PIECE_BYTES = 32  # what a process hands to the tty at once; the kernel's own lines may come between two of them
 
@@ -32,6 +31,26 @@ class KernelLog(Protocol):
         ...
 
 
+class Hooks(Protocol):
+    """What a fault at work may change of a running computer (`virtual.sim.faulthooks.FaultHooks`)."""
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """The board has come to this point."""
+        ...
+
+    def medium(self, medium: str, computer: Computer) -> str:
+        """The medium that the ROM finds; empty: none."""
+        ...
+
+    def root(self, medium: str, computer: Computer) -> str:
+        """The medium whose root file system the kernel mounts."""
+        ...
+
+    def printk(self, line: str) -> str:
+        """What the kernel's console prints for a line of its log; empty: nothing."""
+        ...
+
+
 @define(eq=False)
 class Computer:
     """One power cycle of a board.
@@ -39,7 +58,7 @@ class Computer:
     Attributes:
         straps: the boot-mode pins as the ROM reads them.
         cycle: number of this power on, from 1.
-        haste: factor on all waiting but that for the UARTs; 1 is the real board's pace.
+        time_scale: factor on all waiting but that for the UARTs; 1 is the real board's pace.
         troubles: the faults at work in this cycle.
         main: the task of the board's own program.
         kernel: the log of the kernel that runs, or ran last.
@@ -63,8 +82,8 @@ class Computer:
     seed: int
     cycle: int
     straps: int
-    haste: float
-    troubles: Sequence[Trouble]
+    time_scale: float
+    troubles: Sequence[Hooks]
     note: Callable[[str], None]
     setup: Setup = DEFAULT
     main: Task | None = field(default=None, init=False)
@@ -138,13 +157,13 @@ class Computer:
             yield from trouble.at(point, self)
 
     def pause(self, ns: float) -> Program[None]:
-        """Work that long, as far as haste allows."""
+        """Work that long, as far as time_scale allows."""
         self.spare(ns)
-        yield Pause(round(ns * self.haste))
+        yield Pause(round(ns * self.time_scale))
 
     def spare(self, ns: float) -> None:
-        """Work of that length was shortened by haste."""
-        self.spared_ns += round(ns) - round(ns * self.haste)
+        """Work of that length was shortened by time_scale."""
+        self.spared_ns += round(ns) - round(ns * self.time_scale)
 
     def say(self, text: str, uart: str | None = None) -> Program[None]:
         """Print, with a carriage return before each line feed; waits until the UART has taken it."""

@@ -21,14 +21,14 @@ class SimConfig:
     Attributes:
         release: of its board type; empty: the newest.
         seed: of all its chance. Two boards with the same seed do the same.
-        haste: factor on all waiting but that for the UARTs, above 0; 1 is the real board's pace.
+        time_scale: factor on all waiting but that for the UARTs, above 0; 1 is the real board's pace.
         faults: planned ones, as `virtual.sim.faults.plan` writes them.
         flow, stock: see `virtual.sim.setup.Setup`.
     """
 
     release: str = ""
     seed: int = 0
-    haste: float = field(default=1.0, validator=[validators.gt(0.0), validators.le(10.0)])
+    time_scale: float = field(default=1.0, validator=[validators.gt(0.0), validators.le(10.0)])
     faults: tuple[dict[str, str], ...] = ()
     flow: str = field(default=NORMAL, validator=validators.in_(FLOWS))
     stock: bool = False

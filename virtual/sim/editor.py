@@ -84,7 +84,7 @@ def interruptible_pause(computer: Computer, ns: float) -> Program[None]:
     Raises:
         InterruptedCommandError: ctrl-C.
     """
-    due_ns = computer.now_ns + round(ns * computer.haste)
+    due_ns = computer.now_ns + round(ns * computer.time_scale)
     while computer.now_ns < due_ns:
         typed = yield from hear(computer, due_ns - computer.now_ns)
         if typed is not None and typed.byte == INTERRUPT:

@@ -1,6 +1,6 @@
 """What the benchmarks of a simulated board say: the figures that the guide of its release published, with noise.
 
-`data/figures` holds them, one file for each board type and release; `tests/guide_figures.py` makes them from the guides'
+`data/figures` holds them, one file for each board type and release; `tools/guide_figures.py` makes them from the guides'
 tables. What no guide has for a board is taken from its nearest relative in the file, or made up.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lab import boards
-from lab.clock import Clock
+from lab.host.clock import Clock
 from virtual import straps
 from virtual.board import Backend, BoardFolder, Place
 from virtual.sim import config, environment

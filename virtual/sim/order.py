@@ -8,7 +8,7 @@ from pathlib import Path
 from attrs import frozen
 
 from lab.errors import ConfigurationError
-from virtual.control import Wish
+from virtual.control import BoardSpec
 from virtual.sim.config import SimConfig
 from virtual.sim.faults import scenario
 from virtual.sim.kind import SimKind
@@ -34,13 +34,13 @@ class SimOptions:
     count: int
     release: str
     seed: int
-    haste: float
+    time_scale: float
     scenario: Path | None = None
     flow: str = NORMAL
     stock: bool = False
 
 
-def wishes(options: SimOptions) -> tuple[Wish, ...]:
+def board_specs(options: SimOptions) -> tuple[BoardSpec, ...]:
     """The boards: `TYPE-1`, `TYPE-2` and so on for each type.
 
     Raises:
@@ -51,7 +51,7 @@ def wishes(options: SimOptions) -> tuple[Wish, ...]:
         raise ConfigurationError(f"--count {options.count}: 1 to {MOST} boards in all")
     if options.flow not in FLOWS:
         raise ConfigurationError(f"--flow {options.flow!r}: there are: {', '.join(FLOWS)}")
-    found: list[Wish] = []
+    found: list[BoardSpec] = []
     plans = scenario.read(options.scenario) if options.scenario else None
     for board_type in types:
         # A wrong type, release or flow is named before anything starts:
@@ -59,7 +59,7 @@ def wishes(options: SimOptions) -> tuple[Wish, ...]:
         for number in range(1, options.count + 1):
             name = f"{board_type}-{number}"
             told = _config(options, name, len(found), plans)
-            found.append(Wish(name, board_type, SimKind(board_type, told)))
+            found.append(BoardSpec(name, board_type, SimKind(board_type, told)))
     return tuple(found)
 
 
@@ -67,6 +67,6 @@ def _config(options: SimOptions, name: str, index: int, plans: scenario.Scenario
     faults = plans.of(name) if plans else ()
     seed = options.seed + index
     try:
-        return SimConfig(options.release, seed, options.haste, faults, options.flow, options.stock)
+        return SimConfig(options.release, seed, options.time_scale, faults, options.flow, options.stock)
     except ValueError as error:
-        raise ConfigurationError(f"--haste {options.haste}: above 0 and at most 10") from error
+        raise ConfigurationError(f"--time-scale {options.time_scale}: above 0 and at most 10") from error

@@ -2,7 +2,7 @@
 
 A line of a template is `WEIGHT KIND TEXT`: the share of the stage's work before the line, `u` for what firmware or a
 process prints or `k` for the kernel's log, and the text. `@POINT` is a point at which faults take hold
-(`virtual.sim.trouble`). Templates are Jinja2's, filled with `Model.facts`.
+(`virtual.sim.faulthooks`). Templates are Jinja2's, filled with `Model.facts`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def play(computer: Computer, lines: Sequence[Line], total_ns: int, log: KernelLo
     than its own printing takes as long as that. When something holds it up, all that follows comes later by as much.
     """
     speed_bd = computer.machine.speed_bd[computer.console]
-    work_ns = max(0, total_ns - printed_ns(lines, speed_bd)) * computer.haste
+    work_ns = max(0, total_ns - printed_ns(lines, speed_bd)) * computer.time_scale
     weights = list(accumulate(line.weight for line in lines))
     whole = weights[-1] if lines and weights[-1] else 1.0
     start_ns, before_ns = computer.now_ns, 0
@@ -77,7 +77,7 @@ def play(computer: Computer, lines: Sequence[Line], total_ns: int, log: KernelLo
 
 
 def wait_until(computer: Computer, due_ns: int) -> Program[None]:
-    """Do nothing until then; haste does not apply."""
+    """Do nothing until then; time_scale does not apply."""
     if due_ns > computer.now_ns:
         yield Pause(due_ns - computer.now_ns)
 

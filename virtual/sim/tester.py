@@ -10,7 +10,7 @@ import typer
 
 from virtual.sim.dice import dice
 from virtual.sim.model import model
-from virtual.sim.played.tester import Tester
+from virtual.sim.sample_outputs.tester import Tester
 
 
 def answer(command: str, board_type: str, release: str, seed: int | None) -> NoReturn:

@@ -15,7 +15,7 @@ ALARM_NS: Final = (
 
 
 class RailPower(Protocol):
-    """What this package needs of lab.power.RailPower."""
+    """What this package needs of lab.rails.RailPower."""
 
     @property
     def rail(self) -> str: ...
@@ -32,7 +32,7 @@ class RailPower(Protocol):
 
 
 class Power(Protocol):
-    """What this package needs of lab.power.PhasePower."""
+    """What this package needs of lab.rails.PhasePower."""
 
     @property
     def start_ns(self) -> int: ...

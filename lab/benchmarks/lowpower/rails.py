@@ -13,7 +13,7 @@ from lab.metrics import Flag
 
 
 class RailVolts(Protocol):
-    """What this module needs of lab.power.RailPower."""
+    """What this module needs of lab.rails.RailPower."""
 
     @property
     def rail(self) -> str: ...

@@ -15,10 +15,11 @@ from attrs import field, frozen
 from lab.benchmarks.boot import ENDS
 from lab.benchmarks.consoletext import garbage
 from lab.boards import BoardType
-from lab.console.model import NS_PER_S, Chunk, LineTiming
+from lab.console.model import Chunk, LineTiming
 from lab.errors import ConfigurationError
+from lab.host.clock import NS_PER_S
 
-MOST_BYTES: Final = 5_000_000  # a boot prints some 50 kB
+MAX_BYTES: Final = 5_000_000  # a boot prints some 50 kB
 GARBAGE_SHARE: Final = 0.3  # of bytes that no console prints, as in a live boot
 NUL_SHARE: Final = 0.01  # a UART that is switched on sends one
 LINE_NS: Final = 20_000_000  # from a line to the next, made up
@@ -105,13 +106,13 @@ def _content(path: Path) -> bytes:
         if path.exists() and not path.is_file():
             raise ConfigurationError(f"{path}: no file")
         with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+            data = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(f"{path}: cannot be read: {reason}") from error
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise ConfigurationError(
-            f"{path}: larger than {MOST_BYTES // 1_000_000} MB, and a boot prints some 50 kB: cut one boot out of it"
+            f"{path}: larger than {MAX_BYTES // 1_000_000} MB, and a boot prints some 50 kB: cut one boot out of it"
         )
     return data
 

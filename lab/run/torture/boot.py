@@ -12,11 +12,12 @@ from attrs import evolve, field, frozen
 
 from lab.benchmarks.boot import ENDS, START, BootSample, PowerEdge
 from lab.boards import NORMAL, BoardType
-from lab.console.model import NS_PER_S, Chunk, Event, Gap, LineTiming
+from lab.console.model import Chunk, Event, Gap, LineTiming
 from lab.console.moments import find_moments
 from lab.console.printk import AGREE_APART_NS
 from lab.console.recording import Recording
 from lab.errors import ConfigurationError
+from lab.host.clock import NS_PER_S
 from lab.metrics import Flag, Sample
 from lab.metrics.catalogue import HEADLINES
 from lab.run.rewatch import Answer, Rewatched, rewatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from lab.console.model import NS_PER_S
+from lab.host.clock import NS_PER_S
 from lab.run.torture.boot import POWER, GoodBoot, Mutated
 from lab.run.torture.tape import Tape, events, joined, queued, shuffled, typed
 

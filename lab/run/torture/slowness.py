@@ -12,7 +12,8 @@ from random import Random
 import numpy as np
 from attrs import evolve
 
-from lab.console.model import NS_PER_S, Suspended
+from lab.console.model import Suspended
+from lab.host.clock import NS_PER_S
 from lab.run.torture.boot import GoodBoot, Mutated
 from lab.run.torture.tape import events, held
 

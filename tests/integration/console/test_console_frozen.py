@@ -18,8 +18,8 @@ from console_bench import DEADLINE_S, Adapter, Bench, wait_for
 from frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim
 
 from lab.boards import MomentPattern
-from lab.clock import MonotonicRaw
 from lab.console import Chunk, ConsoleClient, Event, Moment, Suspended, find_moments
+from lab.host.clock import MonotonicRaw
 
 BYTE_NS = 1_000_000_000 // 11_520
 PROMPT = b"\r\nboard login: "

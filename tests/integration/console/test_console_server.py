@@ -9,9 +9,9 @@ import pytest
 from console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, Bench, read_bytes, wait_for
 
 from lab import boards
-from lab.clock import MonotonicRaw
 from lab.console import MomentFinder, find_moments
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
+from lab.host.clock import MonotonicRaw
 
 
 def test_bytes_arrive_stamped_in_order_and_are_recorded(bench: Bench) -> None:

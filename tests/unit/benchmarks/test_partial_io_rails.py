@@ -15,7 +15,8 @@ from lab.benchmarks.lowpower.samples import of_rails
 from lab.boards import BoardType
 from lab.errors import BoardTransientError
 from lab.metrics import Flag
-from lab.power import PhasePower, Range, Trace
+from lab.rails import PhasePower, Range, Trace
+from lab.rails.phase import cut
 from virtual.sim.faults.rails import SensorNack
 
 LP = boards.load("am62xx_lp_sk")
@@ -26,7 +27,7 @@ def rails(path: Path, bench: RailBench | None = None) -> PhasePower:
     """A board that goes from idle to partial I/O."""
     bench = bench or RailBench(LP.name)
     *_, (_, start_ns, end_ns) = bench.record(path, Range.ACTIVE, ("idle", 0.3), ("settled", 0.1), (PARTIAL_IO, 0.5))
-    return Trace.open(path).phase(start_ns, end_ns)
+    return cut(Trace.open(path), start_ns, end_ns)
 
 
 def with_rail_up(rail: str) -> RailBench:

@@ -1,4 +1,4 @@
-"""`lab`: lazy rooms, one line for an error, an honest exit code."""
+"""`lab`: lazy command groups, one line for an error, an honest exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 
 from lab import boards
 from lab.cli import main
-from lab.cli.rooms import ROOMS, Room, words
+from lab.cli.groups import COMMAND_GROUPS, CommandGroup, words
 from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, LabStableError, TestStableError
 
 FAILING = """
@@ -35,11 +35,11 @@ def unicode() -> None:
 
 
 @pytest.fixture
-def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Room, ...]:
-    """A house with a room whose commands fail."""
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[CommandGroup, ...]:
+    """A group whose commands fail."""
     (tmp_path / "failing_commands.py").write_text(FAILING)
     monkeypatch.syspath_prepend(str(tmp_path))
-    return (Room("room", "failing_commands", "A room that fails."),)
+    return (CommandGroup("group", "failing_commands", "A group that fails."),)
 
 
 def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -58,19 +58,21 @@ def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_an_error_is_one_line_and_says_whose_fault_it_is_by_the_exit_code(
-    rooms: tuple[Room, ...], capsys: pytest.CaptureFixture[str], error: type[Exception], code: int
+    groups: tuple[CommandGroup, ...], capsys: pytest.CaptureFixture[str], error: type[Exception], code: int
 ) -> None:
-    assert main(["room", "fail", error.__name__], rooms) == code
+    assert main(["group", "fail", error.__name__], groups) == code
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "error: it is broken; mend it\n")
 
 
-def test_ctrl_c_ends_quietly_as_shells_expect(rooms: tuple[Room, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["room", "fail", "interrupt"], rooms) == 130
+def test_ctrl_c_ends_quietly_as_shells_expect(
+    groups: tuple[CommandGroup, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["group", "fail", "interrupt"], groups) == 130
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_help_names_every_room_and_loads_none() -> None:
+def test_help_names_every_group_and_loads_none() -> None:
     program = (
         "import sys\n"
         "from lab.cli import main\n"
@@ -80,8 +82,8 @@ def test_help_names_every_room_and_loads_none() -> None:
     )
     answer = python(program)
     assert answer.returncode == 0, answer.stderr
-    for room in ROOMS:
-        assert f" {room.name} " in answer.stdout
+    for group in COMMAND_GROUPS:
+        assert f" {group.name} " in answer.stdout
 
 
 def test_a_terminal_on_a_port_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_a_terminal_on_a_port_loads_nothing_that_it_does_not_need(tmp_path: Path
 
 
 def test_commands_of_other_modules_are_listed_and_there() -> None:
-    (console,) = [room for room in ROOMS if room.name == "console"]
+    (console,) = [group for group in COMMAND_GROUPS if group.name == "console"]
     apps = [importlib.import_module(module).app for module in {each.module for each in console.more}]
     there = {each.name or each.callback.__name__ for app in apps for each in app.registered_commands}
     assert {each.name for each in console.more} == there
@@ -108,17 +110,17 @@ def test_commands_of_other_modules_are_listed_and_there() -> None:
     assert "Usage: lab console replay " in one
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
-def test_every_room_has_commands(room: Room) -> None:
-    app = importlib.import_module(room.module).app
+@pytest.mark.parametrize("group", COMMAND_GROUPS, ids=lambda group: group.name)
+def test_every_group_has_commands(group: CommandGroup) -> None:
+    app = importlib.import_module(group.module).app
     assert isinstance(app, typer.Typer)
     assert app.registered_commands or app.registered_groups
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
-def test_every_room_explains_itself(room: Room, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([room.name, "--help"]) == 0
-    assert f"Usage: lab {room.name} " in capsys.readouterr().out
+@pytest.mark.parametrize("group", COMMAND_GROUPS, ids=lambda group: group.name)
+def test_every_group_explains_itself(group: CommandGroup, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([group.name, "--help"]) == 0
+    assert f"Usage: lab {group.name} " in capsys.readouterr().out
 
 
 def test_version_is_the_distributions(capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,7 +137,7 @@ def test_a_wrong_word_is_a_usage_error(arguments: list[str], capsys: pytest.Capt
     assert "Traceback" not in said.err
 
 
-def test_a_misspelt_room_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_group_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resutls"]) == 2
     assert "Did you mean 'results'?" in capsys.readouterr().err
 
@@ -163,12 +165,14 @@ def test_a_reader_that_goes_away_early_is_no_error(tmp_path: Path) -> None:
     process.stderr.close()
 
 
-def test_a_terminal_without_these_letters_gets_what_it_can_show(rooms: tuple[Room, ...], tmp_path: Path) -> None:
+def test_a_terminal_without_these_letters_gets_what_it_can_show(
+    groups: tuple[CommandGroup, ...], tmp_path: Path
+) -> None:
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from lab.cli import main\n"
-        "from lab.cli.rooms import Room\n"
-        "sys.exit(main(['room', 'unicode'], [Room('room', 'failing_commands', '')]))\n"
+        "from lab.cli.groups import CommandGroup\n"
+        "sys.exit(main(['group', 'unicode'], [CommandGroup('group', 'failing_commands', '')]))\n"
     )
     answer = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)],

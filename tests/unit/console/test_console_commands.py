@@ -11,8 +11,8 @@ from console_bench import BOOT, BOOT_MOMENTS, kernel_log, paced
 from typer.testing import CliRunner, Result
 
 from lab import boards
+from lab.cli.console_recordings import app
 from lab.console import Chunk, Gap, Kind, Lateness, LineTiming, RecordingMeta, encode, find_moments
-from lab.console.recordingcommands import app
 from lab.errors import ConfigurationError
 
 META = RecordingMeta("uart0", "/dev/ttyUSB0", 115200, adapter_latency_ns=1_000_000, scheduling_ns=200_000)

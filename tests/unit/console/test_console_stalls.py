@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lab.boards import MomentPattern
 from lab.console import Chunk, Event, Lateness, LineTiming, find_moments
 from lab.console.lateness import DelayTracker
-from lab.console.suspend import WALL_SLEW_LIMIT, WALL_TOLERANCE_NS, SuspendMonitor
+from lab.host.clockmonitor import WALL_SLEW_LIMIT, WALL_TOLERANCE_NS, ClockMonitor
 
 S, MS = 1_000_000_000, 1_000_000
 TIMING = LineTiming(speed_bd=115200, adapter_latency_ns=1_000_000, fifo_bytes=1, scheduling_ns=200_000)
@@ -129,7 +129,7 @@ class Clocks:
 @given(st.lists(st.integers(1, 2 * S), max_size=50), st.sampled_from([-500, 0, 500]))
 def test_slewing_is_no_suspend(steps: list[int], ppm: int) -> None:
     clocks = Clocks()
-    monitor = SuspendMonitor(clocks, clocks.other)
+    monitor = ClockMonitor(clocks, clocks.other)
     for step in steps:
         clocks.run(step, other_ns=step + step * ppm // 1_000_000)
         assert monitor.missing_ns() == 0
@@ -137,7 +137,7 @@ def test_slewing_is_no_suspend(steps: list[int], ppm: int) -> None:
 
 def test_a_suspend_is_as_long_as_the_other_clock_says() -> None:
     clocks = Clocks()
-    monitor = SuspendMonitor(clocks, clocks.other)
+    monitor = ClockMonitor(clocks, clocks.other)
     clocks.run(50 * MS)
     clocks.run(10 * MS, other_ns=4 * S + 10 * MS)
     assert monitor.missing_ns() == 4 * S
@@ -146,7 +146,7 @@ def test_a_suspend_is_as_long_as_the_other_clock_says() -> None:
 
 def test_a_clock_that_stands_still_is_noticed_however_often_it_is_looked_at() -> None:
     clocks = Clocks()
-    monitor = SuspendMonitor(clocks, clocks.other)
+    monitor = ClockMonitor(clocks, clocks.other)
     missing = 0
     for _ in range(2000):
         clocks.run(0, other_ns=MS // 2)
@@ -156,7 +156,7 @@ def test_a_clock_that_stands_still_is_noticed_however_often_it_is_looked_at() ->
 
 def test_a_clock_that_jumps_ahead_is_noticed() -> None:
     clocks = Clocks()
-    monitor = SuspendMonitor(clocks, clocks.other)
+    monitor = ClockMonitor(clocks, clocks.other)
     clocks.run(3 * S, other_ns=MS)
     assert monitor.missing_ns() == -3 * S + MS
 
@@ -164,7 +164,7 @@ def test_a_clock_that_jumps_ahead_is_noticed() -> None:
 @given(st.lists(st.integers(1, 200 * MS), max_size=50), st.sampled_from([-83_333, -500, 0, 500, 83_333]))
 def test_a_wall_clock_that_is_slewed_is_no_pause(steps: list[int], ppm: int) -> None:
     clocks = Clocks()
-    monitor = SuspendMonitor(clocks, clocks.other, WALL_TOLERANCE_NS, WALL_SLEW_LIMIT, compared_ns=0)
+    monitor = ClockMonitor(clocks, clocks.other, WALL_TOLERANCE_NS, WALL_SLEW_LIMIT, compared_ns=0)
     for step in steps:
         clocks.run(step, other_ns=step + step * ppm // 1_000_000)
         assert monitor.missing_ns() == 0
@@ -172,7 +172,7 @@ def test_a_wall_clock_that_is_slewed_is_no_pause(steps: list[int], ppm: int) -> 
 
 def test_a_wall_clock_that_is_set_is_noticed_at_the_next_look() -> None:
     clocks = Clocks()
-    monitor = SuspendMonitor(clocks, clocks.other, WALL_TOLERANCE_NS, WALL_SLEW_LIMIT, compared_ns=0)
+    monitor = ClockMonitor(clocks, clocks.other, WALL_TOLERANCE_NS, WALL_SLEW_LIMIT, compared_ns=0)
     clocks.run(50 * MS)
     assert monitor.missing_ns() == 0
     clocks.run(50 * MS, other_ns=150 * MS)

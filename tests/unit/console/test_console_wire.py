@@ -43,7 +43,7 @@ def pair() -> Iterator[tuple[Connection, socket.socket]]:
 
 
 def send(connection: Connection, event: Event) -> bool:
-    """One record, as the courier delivers it."""
+    """One record, as the queue delivers it."""
     if not connection.record(encode_event(event)):
         return False
     if not connection.blocked:

@@ -10,7 +10,7 @@ from labgrid.driver import ExternalPowerDriver, NetworkPowerDriver, PDUDaemonDri
 from labgrid.resource import NetworkPowerPort, PDUDaemonPort
 
 from exporters.farm.outlets import Outlets
-from lab.drivers import PDUDriver
+from lab.drivers import StampedPDUDaemonDriver
 from lab.drivers.outlets import Outlet, outlet_of, tell, told
 from lab.drivers.switching import switch_of
 
@@ -24,7 +24,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def through(host: str) -> Outlet:
     target = Target("main")
     PDUDaemonPort(target, None, host=host, pdu="rack 1", index=3)
-    return PDUDriver(target, None).outlet
+    return StampedPDUDaemonDriver(target, None).outlet
 
 
 def test_outlets_of_the_same_name_at_two_pdudaemons_are_two(runtime: Path) -> None:

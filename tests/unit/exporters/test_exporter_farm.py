@@ -21,12 +21,12 @@ from exporters.farm.places import Places
 from exporters.farm.usb import Usb, UsbDevice
 from exporters.labels import clean, label_name
 from exporters.naming import BASE_UNITS, name_of, quantity_of
-from lab import statusfiles
 from lab.errors import LabTransientError
+from lab.host import statusfiles
+from lab.host.statusfiles import OutletStatus
 from lab.metrics import Metric
 from lab.metrics.catalogue import ALL
 from lab.metrics.published import published
-from lab.statusfiles import OutletStatus
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "farm" / "prometheus" / "rules"

@@ -16,8 +16,8 @@ from scraped import scrape
 from exporters.polling import Poller
 from exporters.server import Server
 from exporters.webconfig import WebConfig, check_address, load
-from lab.clock import MonotonicRaw
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
+from lab.host.clock import MonotonicRaw
 
 PASSWORD = "correct horse"  # noqa: S105
 

@@ -8,7 +8,7 @@ import pytest
 
 from lab import shipped
 from lab.cli import main
-from lab.drivers import envfile
+from lab.env import envfile
 from lab.farm import labfolder
 from virtual.environment import measuring
 

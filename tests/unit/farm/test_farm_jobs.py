@@ -14,12 +14,12 @@ import pytest
 from exporters.farm.jobs import Due, Jobs
 from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import holder
+from lab.host import process
 from lab.results import Store, open_store
-from lab.results.jobs import LEASE_S, Job, JobBook, Order
+from lab.results.jobs import LEASE_S, Job, JobQueue, Order
 from lab.results.watch import watch
 
-ORDER = Order("am62xx_sk", "b1", ("boot", "power"), "envs/am62x.yaml", "11.01", 20)
+ORDER = Order("am62xx_sk", "b1", ("boot", "low_power"), "envs/am62x.yaml", "11.01", 20)
 START = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)
 
 
@@ -47,12 +47,12 @@ def wall() -> Wall:
     return Wall()
 
 
-def book(store: Store, wall: Wall, name: str, *, dead: set[str] | None = None) -> JobBook:
+def book(store: Store, wall: Wall, name: str, *, dead: set[str] | None = None) -> JobQueue:
     """The book as the process `name` has it, on a host that knows who of `dead` has died, or on another (None)."""
-    return JobBook(store, name, lambda who: None if dead is None else who in dead, wall)
+    return JobQueue(store, name, lambda who: None if dead is None else who in dead, wall)
 
 
-def started(jobs: JobBook, order: Order = ORDER) -> Job:
+def started(jobs: JobQueue, order: Order = ORDER) -> Job:
     job = jobs.start(jobs.enqueue(order).id)
     assert job is not None
     return job
@@ -138,7 +138,7 @@ def test_a_job_goes_on_with_its_suite_and_that_suites_run(store: Store, wall: Wa
     power = store.begin_run("low_power", "am62xx_sk", "b1", "11.01", plan={}, provenance={}).id
     after = book(store, wall, "two", dead={"one"})
     again = after.take_up(job.id)
-    assert again.suites[again.done] == "power"
+    assert again.suites[again.done] == "low_power"
     assert after.unfinished_run(again, "low_power") == power
 
 
@@ -176,10 +176,10 @@ def run_of(store: Store, kind: str = "boot", release: str = "11.01") -> int:
     "later", ["refused", "interrupted while it waited", "failed before its run", "dead in the queue"]
 )
 def test_continue_finds_the_killed_job_behind_later_ones_that_measured_nothing(store: Store, later: str) -> None:
-    one = JobBook(store, "one", lambda who: who in {"one", "dead"})
+    one = JobQueue(store, "one", lambda who: who in {"one", "dead"})
     killed = started(one)
     run = run_of(store)
-    two = JobBook(store, "dead" if later == "dead in the queue" else "two", one.gone)
+    two = JobQueue(store, "dead" if later == "dead in the queue" else "two", one.has_died)
     for _ in range(3):
         job = two.enqueue(ORDER)
         if later == "refused":
@@ -189,7 +189,7 @@ def test_continue_finds_the_killed_job_behind_later_ones_that_measured_nothing(s
         elif later == "failed before its run":
             assert two.start(job.id) is not None
             two.finish(job.id, "failed")
-    timer = JobBook(store, "three", one.gone)
+    timer = JobQueue(store, "three", one.has_died)
     found = timer.unfinished(ORDER)
     assert found is not None
     assert found.id == killed.id
@@ -199,20 +199,20 @@ def test_continue_finds_the_killed_job_behind_later_ones_that_measured_nothing(s
 
 
 def test_continue_does_not_go_back_behind_a_job_that_measured(store: Store) -> None:
-    one = JobBook(store, "one", lambda who: who == "one")
+    one = JobQueue(store, "one", lambda who: who == "one")
     started(one)
-    two = JobBook(store, "two", one.gone)
+    two = JobQueue(store, "two", one.has_died)
     job = started(two)
     store.finish_run(run_of(store), "completed")
     two.finish(job.id, "completed")
-    assert JobBook(store, "three", one.gone).unfinished(ORDER) is None
+    assert JobQueue(store, "three", one.has_died).unfinished(ORDER) is None
 
 
 def test_a_job_that_is_taken_up_goes_on_with_its_own_run_whoever_measured_since(store: Store) -> None:
-    one = JobBook(store, "one", lambda who: who == "one")
+    one = JobQueue(store, "one", lambda who: who == "one")
     killed = started(one)
     run = run_of(store)
-    two = JobBook(store, "two", one.gone)
+    two = JobQueue(store, "two", one.has_died)
     waiting = two.enqueue(Order("am62xx_sk", "b1", ("sections",), ORDER.env, "11.02", None))
     other = two.start(waiting.id)
     assert other is not None
@@ -222,7 +222,7 @@ def test_a_job_that_is_taken_up_goes_on_with_its_own_run_whoever_measured_since(
     store.finish_run(run_of(store, "sections", "11.02"), "failed")
     store.finish_run(run_of(store, "boot", "11.02"), "failed")
     two.finish(other.id, "failed")
-    timer = JobBook(store, "three", one.gone)
+    timer = JobQueue(store, "three", one.has_died)
     assert timer.unfinished_run(timer.take_up(killed.id), "boot") == run
 
 
@@ -244,18 +244,18 @@ def test_the_metrics_tell_waiting_running_and_stuck_jobs_apart(store: Store, wal
 
 
 def test_a_holder_is_gone_when_its_process_is_or_its_host_was_booted_again(tmp_path: Path) -> None:
-    mine = holder.me()
-    assert holder.gone(mine) is False
+    mine = process.identity()
+    assert process.has_died(mine) is False
     with subprocess.Popen(["sleep", "60"]) as child:
         host, boot, _, _ = mine.rsplit("/", 3)
         start = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19]
         its = f"{host}/{boot}/{child.pid}/{start}"
-        assert holder.gone(its) is False
+        assert process.has_died(its) is False
         child.kill()
-    assert holder.gone(its) is True
-    assert holder.gone(mine.replace(boot, "another-boot")) is True
-    assert holder.gone(f"{host}/{boot}/{os.getpid()}/1") is True, "the number was given to another process"
-    assert holder.gone(f"elsewhere/{boot}/1/1") is None
+    assert process.has_died(its) is True
+    assert process.has_died(mine.replace(boot, "another-boot")) is True
+    assert process.has_died(f"{host}/{boot}/{os.getpid()}/1") is True, "the number was given to another process"
+    assert process.has_died(f"elsewhere/{boot}/1/1") is None
 
 
 @pytest.mark.parametrize(
@@ -263,14 +263,14 @@ def test_a_holder_is_gone_when_its_process_is_or_its_host_was_booted_again(tmp_p
     [
         (("--release", "11.02"), "--release 11.02 (it has 11.01)"),
         (("--cycles", "3"), "--cycles 3 (it has 20)"),
-        (("--suite", "sections"), "--suite sections (it has boot,power)"),
+        (("--suite", "sections"), "--suite sections (it has boot,low_power)"),
         (("--resume", "99999999999999999999"), "--resume"),
     ],
 )
 def test_a_job_that_is_resumed_has_one_order(
     store: Store, options: tuple[str, str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one = JobBook(store, "one", lambda _who: True)
+    one = JobQueue(store, "one", lambda _who: True)
     job = started(one)
     one.finish(job.id, "interrupted")
     assert main(["run", "--resume", str(job.id), *options, "--db", store.url]) == 2

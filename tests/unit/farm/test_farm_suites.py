@@ -22,15 +22,21 @@ def test_the_guide_is_every_file_once() -> None:
 
 
 def test_a_suite_is_ordered_once_however_often_it_is_named() -> None:
-    assert suites.expand(["power", "guide", "boot", "crypto"]) == ("power", "boot", "sections", "crypto")
+    assert suites.expand(["low_power", "guide", "boot", "crypto"]) == ("low_power", "boot", "sections", "crypto")
 
 
-def test_a_chapter_has_the_name_of_its_file_and_power_is_low_power() -> None:
+def test_a_chapter_has_the_name_of_its_file() -> None:
     assert names("crypto") == {"test_crypto.py"}
+    assert names("low_power") == {"test_low_power.py"}
+
+
+def test_the_old_name_of_low_power_still_works() -> None:
+    assert suites.expand(["boot", "power"]) == ("boot", "low_power")
     assert names("power") == {"test_low_power.py"}
+    assert suites.kind("power") == "low_power"
 
 
-@pytest.mark.parametrize("suite", ["low_power", "", "../test_boot", "guide "])
+@pytest.mark.parametrize("suite", ["powers", "", "../test_boot", "guide "])
 def test_an_unknown_suite_is_refused_with_those_that_there_are(suite: str) -> None:
     with pytest.raises(ConfigurationError, match=r"there are: guide, alsa, boot, .*sections"):
         suites.files(TESTS_PERF, suite)

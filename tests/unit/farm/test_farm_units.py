@@ -11,8 +11,8 @@ import attrs
 import pytest
 from typer.testing import CliRunner
 
+from lab.cli import farm as commands
 from lab.errors import ConfigurationError
-from lab.farm import commands
 from lab.farm.config import Exporter, Farm, PduDaemon, Schedule, UsbEntry, load
 from lab.farm.units import units, write
 

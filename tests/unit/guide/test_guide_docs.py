@@ -11,8 +11,8 @@ import pytest
 from test_guide_family import FINDINGS
 
 from lab.cli import main
+from lab.cli.guide import app
 from lab.guide import catalogue, rulebook
-from lab.guide.commands import app
 from lab.guide.model import Kind
 from lab.guide.rulebook import Rule
 from lab.guide.verdicts import Verdict

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy.exc import SQLAlchemyError
 
 from lab.cli import main
-from lab.clock import utc_now
 from lab.errors import BoardlabError, LabStableError
+from lab.host.clock import utc_now
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, Store, open_store
 from lab.results.watch import watch
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.clock import MonotonicRaw
 from lab.errors import BoardStableError, BoardTransientError
+from lab.host.clock import MonotonicRaw
 from lab.run.progress import Progress
 
 

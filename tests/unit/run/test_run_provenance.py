@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab import boards
-from lab.clock import MonotonicRaw
 from lab.errors import ConfigurationError
+from lab.host.clock import MonotonicRaw
 from lab.run.provenance import collect
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.benchmarks.rfc2544 import MOST_TRIALS, Throughput, search
+from lab.benchmarks.rfc2544 import MAX_TRIALS, Throughput, search
 from lab.errors import BoardTransientError
 
 LINE_PPS = 1_488_095.0  # frames of 64 bytes at 1 Gbit/s
@@ -84,7 +84,7 @@ def test_a_link_that_loses_at_any_rate_is_an_error_that_says_where_to_look() -> 
 
 
 def test_losses_that_do_not_depend_on_the_rate_end_the_search_or_are_said() -> None:
-    with pytest.raises(BoardTransientError, match=f"after {MOST_TRIALS} trials"):
+    with pytest.raises(BoardTransientError, match=f"after {MAX_TRIALS} trials"):
         search(lambda _rate, is_long: 0.001 if is_long else 0.0, lowest=100.0, highest=LINE_PPS, step=STEP)
     dice = random.Random(7)
     assert any(is_doubtful(link(200_000, dice, background=0.2)) for _ in range(20))

@@ -16,7 +16,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md").read_tex
 def test_the_table_lists_every_table_of_the_five_guides_with_its_section_parser_and_metrics(tmp_path: Path) -> None:
     shown = PAGE.partition("<!-- table -->\n")[2].partition("<!-- end of table -->")[0].strip()
     made = benchmark_table.HEAD + "\n".join(benchmark_table.lines(guide_family.family(tmp_path)))
-    assert shown == made, "python tests/benchmark_table.py prints it"
+    assert shown == made, "python tools/benchmark_table.py prints it"
 
 
 def test_every_table_of_the_five_guides_has_somebody_who_measures_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from section_outputs import recorded
 from lab.benchmarks import ethernet, realtime
 from lab.benchmarks.section import Section
 from lab.benchmarks.site import Site
-from lab.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store
 from lab.run.sectionrun import KIND, SectionRun

@@ -11,9 +11,9 @@ from scripted_host import Answer, ScriptedHost, sessions
 
 from lab.benchmarks.lmbench import bw_pipe
 from lab.benchmarks.section import Bench, Reading, Section
-from lab.clock import MonotonicRaw
 from lab.console.blame import fairly
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestStableError
+from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store
 from lab.results.logs import console_log

@@ -21,7 +21,7 @@ OPENSSL = named(ALL)["openssl"]
 def test_the_played_figures_are_those_of_the_five_guides(tmp_path: Path) -> None:
     for name, content in guide_figures.files(guide_family.family(tmp_path)).items():
         assert (figures.FOLDER / name).read_text(encoding="utf-8") == content, (
-            f"python tests/guide_figures.py writes {name}"
+            f"python tools/guide_figures.py writes {name}"
         )
 
 

@@ -135,7 +135,7 @@ def test_each_cycle_of_a_board_is_drawn_anew() -> None:
 
 
 def test_haste_shortens_the_work_but_not_the_uart() -> None:
-    slow, quick = booted(), booted(haste=0.05)
+    slow, quick = booted(), booted(time_scale=0.05)
     assert quick.said() == slow.said() or len(quick.said()) == pytest.approx(len(slow.said()), rel=0.01)
     took_s = [(lab.now_ns - 1000 * S) / S for lab in (slow, quick)]
     line_s = len(quick.said()) * 10 / 115200

@@ -19,7 +19,7 @@ DEEP, MCU = Plan("deep_sleep", "uart", 1), Plan("mcu_only", "uart", 1)
 @pytest.mark.parametrize("plan", [DEEP, Plan("mcu_only", "mcu", 1)], ids=str)
 def test_both_latencies_are_the_true_ones_and_the_board_is_left_as_it_was(plan: Plan) -> None:
     with napper(adapter_latency_ns=1_000_000) as board:
-        done = board.strategy.sleeping.cycle(plan)
+        done = board.strategy.low_power.cycle(plan)
         (true,) = board.wakeups()
         assert kernel_error(done, true) <= 1
         assert prompt_error(done, true) <= 1
@@ -34,7 +34,7 @@ def test_both_latencies_are_the_true_ones_and_the_board_is_left_as_it_was(plan: 
 @pytest.mark.parametrize(("release", "flags"), [("09.02", {Flag.MODE_UNVERIFIED}), ("11.01", set())])
 def test_numbers_of_a_mode_that_nobody_named_say_so(release: str, flags: set[Flag]) -> None:
     with napper(release=release, mcu=False) as board:  # before 11.01 the kernel says nothing of the mode
-        done = board.strategy.sleeping.cycle(Plan("mcu_only", "rtc", 5))
+        done = board.strategy.low_power.cycle(Plan("mcu_only", "rtc", 5))
         samples = of_suspend(done, 1, frozenset(), board.strategy.console.captured(), 0)
         assert samples
         assert all(each.sample.flags == flags for each in samples)
@@ -66,13 +66,13 @@ def test_the_board_puts_itself_back_when_the_host_stops_while_it_sleeps(
         pin = board.strategy.target.get_driver("SimPinDriver", name="gpio")
         pin.interruption = interruption
         with pytest.raises(seen):
-            board.strategy.sleeping.cycle(plan)
+            board.strategy.low_power.cycle(plan)
         assert board.strategy.status is Status.unknown
         assert not board.kernel.console_attached, "it sleeps, and nobody is there to wake it"
         board.lab.run_for(90 * S)
         assert is_put_back(board)
         pin.interruption = None
-        board.strategy.sleeping.cycle(plan)
+        board.strategy.low_power.cycle(plan)
         assert board.lab.board.cycle == 2, "the next transition power-cycles"
 
 
@@ -90,12 +90,12 @@ def test_the_board_puts_itself_back_when_the_host_stops_while_it_sleeps(
 def test_what_a_board_cannot_do_is_refused_before_it_is_touched(board_type: str, plan: Plan, says: str) -> None:
     with napper(board_type) as board:
         with pytest.raises(ConfigurationError, match=says):
-            board.strategy.sleeping.cycle(plan)
+            board.strategy.low_power.cycle(plan)
         assert board.lab.board.cycle == 0
 
 
 def test_a_wake_up_source_that_is_not_wired_is_refused_before_the_board_is_touched() -> None:
     with napper(mcu=False) as board:
         with pytest.raises(ConfigurationError, match="add a SideConsoleDriver"):
-            board.strategy.sleeping.cycle(Plan("mcu_only", "mcu"))
+            board.strategy.low_power.cycle(Plan("mcu_only", "mcu"))
         assert board.lab.board.cycle == 0

@@ -13,7 +13,7 @@ from lab.errors import ConfigurationError
 from virtual.sim import config
 from virtual.sim.config import SimConfig
 from virtual.sim.model import model
-from virtual.sim.order import SimOptions, wishes
+from virtual.sim.order import SimOptions, board_specs
 from virtual.sim.setup import Setup, check
 from virtual.sim.trueboots import true_boots
 from virtual.truth import Truth
@@ -120,9 +120,9 @@ def test_flows_are_for_boards_with_tf_a() -> None:
         check(Setup(flow="sbl"), model("am43xx-gpevm"))
     check(Setup(flow="sbl"), model("am654x-evm"))
     with pytest.raises(ConfigurationError, match="has no TF-A"):
-        wishes(SimOptions(["am43xx-gpevm"], 1, "", 0, 1.0, flow="falcon"))
+        board_specs(SimOptions(["am43xx-gpevm"], 1, "", 0, 1.0, flow="falcon"))
     with pytest.raises(ConfigurationError, match="there are: normal, falcon, sbl"):
-        wishes(SimOptions([], 1, "", 0, 1.0, flow="eagle"))
+        board_specs(SimOptions([], 1, "", 0, 1.0, flow="eagle"))
 
 
 def test_a_board_of_a_bench_keeps_how_it_was_set_up(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from simlab import S, SimLab
 PROMPT = "=> "
 
 
-def stopped(release: str | None = None, haste: float = 1.0) -> SimLab:
+def stopped(release: str | None = None, time_scale: float = 1.0) -> SimLab:
     """A board at U-Boot's prompt."""
-    lab = SimLab(release=release, haste=haste)
+    lab = SimLab(release=release, time_scale=time_scale)
     lab.on()
     lab.run_until("stop autoboot:")
     lab.type(" ")
@@ -113,7 +113,7 @@ def test_transfers_take_as_long_as_the_guide_says(
 
 
 def test_a_hasty_board_says_the_time_that_the_real_one_takes() -> None:
-    answer = stopped(haste=0.1).command("mmc dev 0; time mmc read ${loadaddr} 0x0 0x10000", PROMPT)
+    answer = stopped(time_scale=0.1).command("mmc dev 0; time mmc read ${loadaddr} 0x0 0x10000", PROMPT)
     seconds = float(re.search(r"time: (\d+\.\d+) seconds", answer)[1])  # type: ignore[index]
     assert (32 << 10) / seconds == pytest.approx(171560.21, rel=0.03)
 

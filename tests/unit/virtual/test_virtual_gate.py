@@ -93,7 +93,9 @@ def test_where_pdudaemon_is_gone_nothing_is_answered(monkeypatch: pytest.MonkeyP
 
     async def body(gate: Gate, address: str, _asked: list[str]) -> None:
         gate.house = House(ports.free_port(), "")
-        with pytest.raises(requests.ConnectionError):  # as from a pdudaemon that does not run; PDUDriver tries again
+        with pytest.raises(
+            requests.ConnectionError
+        ):  # as from a pdudaemon that does not run; StampedPDUDaemonDriver tries again
             await asyncio.to_thread(get, address, NAMED)
 
     with_gate(body)

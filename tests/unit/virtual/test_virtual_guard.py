@@ -14,7 +14,7 @@ import pytest
 import strangers
 
 from lab import boards
-from lab.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw
 from virtual import guard, http
 from virtual.gate import Gate, House
 from virtual.guard import Owner

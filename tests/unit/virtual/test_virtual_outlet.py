@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
-from lab.clock import MonotonicRaw
 from lab.errors import LabStableError, LabTransientError
+from lab.host.clock import MonotonicRaw
 from virtual import straps
 from virtual.board import BoardFolder, Power
 from virtual.outlet import Outlet

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from lab.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw
 from virtual.pacer import Pacer
 from virtual.qemu.serial import Serial
 from virtual.truth import Truth, TruthLog, read_truth

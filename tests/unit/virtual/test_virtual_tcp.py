@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.clock import MonotonicRaw
 from lab.errors import LabStableError
+from lab.host.clock import MonotonicRaw
 from virtual.pacer import Pacer
 from virtual.tcp import TcpUart
 from virtual.truth import TruthLog

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from lab.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw
 from virtual.pacer import Pacer
 from virtual.truth import Truth, TruthLog, read_truth
 from virtual.uart import UartAdapter

@@ -24,7 +24,7 @@ class AdapterLost(Fault):
     seconds: float = field(default=1.5, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == self.at_point:
             computer.machine.unplug(computer.console)
             computer.machine.spawn(self._back(computer))

@@ -26,7 +26,7 @@ class _Logged(Fault):
     level: ClassVar[int] = _ERROR
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         yield from computer.printk(*self.lines.get(point, ()), level=self.level)
 
 
@@ -80,7 +80,7 @@ class FsckRepairs(Fault):
     outcome: ClassVar[Outcome] = _ERRORS
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`; e2fsck/journal.c, e2fsck/super.c, e2fsck/unix.c, as systemd-fsck@.service puts it on the console."""
+        """See `FaultHooks`; e2fsck/journal.c, e2fsck/super.c, e2fsck/unix.c, as systemd-fsck@.service puts it on the console."""
         if point == "user.middle":
             for text in (
                 "recovering journal",
@@ -100,7 +100,7 @@ class UnitFailed(Fault):
     colour: bool = field(default=True)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`; systemd, src/core/job.c (job_emit_done_message), with the colours of a terminal that has some."""
+        """See `FaultHooks`; systemd, src/core/job.c (job_emit_done_message), with the colours of a terminal that has some."""
         if point == "user.middle":
             red, bold, plain = ("\x1b[0;1;31m", "\x1b[0;1;39m", "\x1b[0m") if self.colour else ("", "", "")
             unit = "Network Time Synchronization"

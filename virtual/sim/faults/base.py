@@ -11,8 +11,8 @@ import attrs
 from attrs import define, field, frozen, validators
 
 from lab.errors import ConfigurationError
+from virtual.sim.faulthooks import POINTS, FaultHooks
 from virtual.sim.program import NS_PER_MS, Hear, Pause, Program
-from virtual.sim.trouble import POINTS, Trouble
 
 if TYPE_CHECKING:
     from virtual.sim.computer import Computer
@@ -50,7 +50,7 @@ class Outcome:
 
 
 @define(kw_only=True, eq=False)
-class Fault(Trouble):
+class Fault(FaultHooks):
     """A fault for one power cycle.
 
     Attributes:
@@ -138,7 +138,7 @@ class Hang(Fault):
     where: ClassVar[str]
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == self.where:
             yield from for_ever()
 
@@ -157,7 +157,7 @@ class AfterPrompt(Fault):
     _struck: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         yield from ()
         if point == "login.prompt" and not self._struck:
             self._struck = True

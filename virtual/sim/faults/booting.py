@@ -51,7 +51,7 @@ class WatchdogReset(Fault):
     _left: int = field(default=1, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == self.at_point and self._left:
             self._left -= 1
             yield Pause(0)
@@ -66,7 +66,7 @@ class UbootAbort(Fault):
     _left: int = field(default=1, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "kernel.start" and self._left:
             self._left -= 1
             yield from computer.say('"Synchronous Abort" handler, esr 0x96000046, far 0x81000000\n')
@@ -83,7 +83,7 @@ class WrongMedium(Fault):
     outcome: ClassVar[Outcome] = Outcome(("wrong_medium",), "lab", transient=True)
 
     def medium(self, medium: str, computer: Computer) -> str:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         others = [name for name in computer.model.board.media if name != medium]
         return self.dice.choice(others) if medium else medium
 
@@ -95,11 +95,11 @@ class RomOverUart(Fault):
     name, outcome = "rom_over_uart", _board("rom_no_medium")
 
     def setup(self, setup: Setup) -> Setup:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return evolve(setup, rom_talks=True)
 
     def medium(self, medium: str, computer: Computer) -> str:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return ""
 
 
@@ -110,7 +110,7 @@ class NoBootDevice(Fault):
     name, outcome = "no_boot_device", _board("no_boot_device")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "spl.load":
             yield from computer.say("spl: mmc init failed with error: -110\n")
             yield from computer.say("SPL: failed to boot from all boot devices\n")
@@ -126,7 +126,7 @@ class CorruptedMedium(Fault):
     retries: int = field(default=4, validator=validators.ge(1))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point != "init":
             return
         for _ in range(self.retries):
@@ -145,7 +145,7 @@ class MediumFallback(Fault):
     outcome: ClassVar[Outcome] = Outcome(("wrong_medium",), "lab", transient=True)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "spl.load" and computer.cycle != self._done:
             self._done = computer.cycle
             other = next(name for name in computer.model.board.media if name != computer.medium)
@@ -164,7 +164,7 @@ class KeyNoise(Fault):
     outcome: ClassVar[Outcome] = _board("stopped_at_uboot")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "uboot.autoboot":
             computer.machine.unread(computer.console, b"\xff")
             yield Pause(0)
@@ -179,10 +179,10 @@ class AutobootMissed(Fault):
     _deaf: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         self._deaf = point in {"uboot.autoboot", "uboot.load"}
         yield from ()
 
     def to_board(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return b"" if self._deaf else data

@@ -88,7 +88,7 @@ class KernelPanic(Fault):
     at_point: str = field(default="kernel.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == self.at_point:
             yield from computer.printk(*_PANIC, level=0)
             yield from for_ever()
@@ -102,7 +102,7 @@ class Oops(Fault):
     outcome: ClassVar[Outcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "kernel.middle":
             yield from computer.printk(*_OOPS, level=1)
 
@@ -125,7 +125,7 @@ class ExternalAbort(Fault):
     outcome: ClassVar[Outcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "kernel.middle":
             yield from computer.printk(*_EXTERNAL_ABORT, level=1)
 
@@ -138,7 +138,7 @@ class ArmAbort(Fault):
     outcome: ClassVar[Outcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "user.middle":
             yield from computer.printk(*_ARM_ABORT, level=1)
 
@@ -151,7 +151,7 @@ class SError(Fault):
     outcome: ClassVar[Outcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "user.middle":
             yield from computer.printk(*_SERROR, level=2)
             yield from for_ever()
@@ -166,7 +166,7 @@ class SoftLockup(Fault):
     seconds: float = field(default=26.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "kernel.middle":
             yield from computer.pause(self.seconds * NS_PER_S)
             yield from computer.printk(*_SOFT_LOCKUP, level=0)

@@ -41,7 +41,7 @@ class Dropped(Fault):
     share: float = field(default=0.002, validator=share)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return bytes(byte for byte in data if self.dice.random() >= self.share)
 
 
@@ -57,7 +57,7 @@ class LinesLost(Fault):
     _seen: int = field(default=0, init=False)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if not data.startswith(b"["):
             return data
         self._seen += 1
@@ -78,7 +78,7 @@ class Duplicated(Fault):
     share: float = field(default=0.002, validator=share)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return b"".join(bytes([byte] * (2 if self.dice.random() < self.share else 1)) for byte in data)
 
 
@@ -91,7 +91,7 @@ class Garbled(Fault):
     share: float = field(default=0.002, validator=share)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return bytes(
             byte ^ (1 << self.dice.randrange(8)) if self.dice.random() < self.share else byte for byte in data
         )
@@ -105,7 +105,7 @@ class WrongBaud(Fault):
     outcome: ClassVar[Outcome] = _UNREADABLE
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return bytes(self.dice.choice((0x00, 0x80, 0xF8, 0xFE, 0xE6, 0x9E, 0x66, 0x78)) for _ in data)
 
 
@@ -117,7 +117,7 @@ class NulStorm(Fault):
     outcome: ClassVar[Outcome] = _UNREADABLE
 
     def beside(self, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return self._storm(computer)
 
     def _storm(self, computer: Computer) -> Program[None]:
@@ -126,7 +126,7 @@ class NulStorm(Fault):
             yield Pause(NS_PER_MS)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return bytes(len(data))
 
 
@@ -139,7 +139,7 @@ class Flood(Fault):
     bytes_per_s: int = field(default=1_000_000, validator=validators.ge(1000))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point != "kernel.middle":
             return
         speed_bd = computer.machine.speed_bd[computer.console]
@@ -160,7 +160,7 @@ class SilentConsole(Fault):
     outcome: ClassVar[Outcome] = Outcome(("silent",), "board", transient=True)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return b""
 
 
@@ -173,12 +173,12 @@ class PromptInterleaved(Fault):
     _armed: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         self._armed = self._armed or point == "login"
         yield from ()
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         head, found, tail = data.partition(b"login: ")
         if not (self._armed and found):
             return data
@@ -197,12 +197,12 @@ class PromptSplit(Fault):
     _computer: Computer | None = field(default=None, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         self._computer = computer if point == "login" else None
         yield from ()
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         head, found, tail = data.partition(b"login: ")
         if self._computer is None or not found:
             return data
@@ -226,12 +226,12 @@ class InputLost(Fault):
     _active: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         self._active = self._active or point == self.from_point
         yield from ()
 
     def to_board(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if not self._active:
             return data
         return bytes(byte for byte in data if self.dice.random() >= self.share)

@@ -35,7 +35,7 @@ class EnvironmentEchoed(Fault):
     outcome: ClassVar[Outcome] = Outcome()
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point != "uboot.countdown":
             return
         model = computer.model
@@ -58,7 +58,7 @@ class TerminalQuery(Fault):
     outcome: ClassVar[Outcome] = Outcome()
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "uboot.countdown":
             yield from computer.say(_SIZE_QUERY)
         elif point == "login":
@@ -73,7 +73,7 @@ class PromptInLog(Fault):
     outcome: ClassVar[Outcome] = Outcome()
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "user.middle":
             prompt = f"{computer.model.identity.hostname} login: "
             yield from computer.printk(f"systemd[1]: serial-getty.slice: expecting '{prompt}' on the console")
@@ -89,7 +89,7 @@ class PromptInIssue(Fault):
     pause_ms: float = field(default=400.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "login":
             yield from computer.say(f"{computer.model.identity.hostname} login: \n")
             yield Pause(round(self.pause_ms * NS_PER_MS))  # agetty's \O asks the resolver (agetty(8))
@@ -104,7 +104,7 @@ class PromptWithText(Fault):
     outcome: ClassVar[Outcome] = Outcome(may_carry=(_REPEATED,))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "user.middle":
             yield from computer.say(f"{computer.model.identity.hostname} login: session opened for root\n")
 
@@ -128,7 +128,7 @@ class PrintkCaller(Fault):
     outcome: ClassVar[Outcome] = Outcome()
 
     def printk(self, line: str) -> str:
-        """See `Trouble`; kernel/printk/printk.c, print_caller: the task, or the processor in an interrupt."""
+        """See `FaultHooks`; kernel/printk/printk.c, print_caller: the task, or the processor in an interrupt."""
         found = _STAMP.match(line)
         if found is None:
             return line
@@ -144,7 +144,7 @@ class PrintkDated(Fault):
     outcome: ClassVar[Outcome] = Outcome()
 
     def printk(self, line: str) -> str:
-        """See `Trouble`; the form is that of rsyslog's RSYSLOG_FileFormat, which writes RFC 3339."""
+        """See `FaultHooks`; the form is that of rsyslog's RSYSLOG_FileFormat, which writes RFC 3339."""
         found = _STAMP.match(line)
         if found is None:
             return line

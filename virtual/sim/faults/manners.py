@@ -25,7 +25,7 @@ class QuietKernel(Fault):
     outcome: ClassVar[Outcome] = Outcome()
 
     def setup(self, setup: Setup) -> Setup:
-        """See `Trouble`; Documentation/admin-guide/kernel-parameters.txt, and systemd(1) on show_status."""
+        """See `FaultHooks`; Documentation/admin-guide/kernel-parameters.txt, and systemd(1) on show_status."""
         return setup.with_variables(optargs="quiet")
 
 
@@ -37,7 +37,7 @@ class AutobootKeyed(Fault):
     outcome: ClassVar[Outcome] = Outcome()
 
     def setup(self, setup: Setup) -> Setup:
-        """See `Trouble`; public logs of AM335x and AM62x boards with U-Boot 2017.05 and later."""
+        """See `FaultHooks`; public logs of AM335x and AM62x boards with U-Boot 2017.05 and later."""
         return evolve(setup, keyed=True)
 
 
@@ -49,7 +49,7 @@ class SilentBl31(Fault):
     outcome: ClassVar[Outcome] = Outcome()
 
     def setup(self, setup: Setup) -> Setup:
-        """See `Trouble`; TF-A's LOG_LEVEL below that of notices."""
+        """See `FaultHooks`; TF-A's LOG_LEVEL below that of notices."""
         return evolve(setup, bl31_silent=True)
 
 
@@ -61,7 +61,7 @@ class TeeTalks(Fault):
     outcome: ClassVar[Outcome] = Outcome()
 
     def setup(self, setup: Setup) -> Setup:
-        """See `Trouble`; a public log of the SK-AM62 with SDK 11.0 and a debug build."""
+        """See `FaultHooks`; a public log of the SK-AM62 with SDK 11.0 and a debug build."""
         return evolve(setup, tee_talks=True)
 
 
@@ -74,7 +74,7 @@ class SplRebuilt(Fault):
     built: str = field(default="Jun 25 2025 - 09:02:11 +0000")
 
     def setup(self, setup: Setup) -> Setup:
-        """See `Trouble`; public logs of the SK-AM62 with SDK 8.5 and of boards with 10.0 have two stamps; this one is made up."""
+        """See `FaultHooks`; public logs of the SK-AM62 with SDK 8.5 and of boards with 10.0 have two stamps; this one is made up."""
         return evolve(setup, spl_built=self.built)
 
 
@@ -86,7 +86,7 @@ class ClockRates(Fault):
     outcome: ClassVar[Outcome] = Outcome()
 
     def setup(self, setup: Setup) -> Setup:
-        """See `Trouble`; a description of logs with SDK 11.2, whose other lines are assumed to be those of 11.1."""
+        """See `FaultHooks`; a description of logs with SDK 11.2, whose other lines are assumed to be those of 11.1."""
         return evolve(setup, clocks_said=True)
 
 
@@ -98,7 +98,7 @@ class ExtlinuxBoot(Fault):
     outcome: ClassVar[Outcome] = Outcome()
 
     def setup(self, setup: Setup) -> Setup:
-        """See `Trouble`; public logs of boards with U-Boot 2018 to 2020, and of Fedora's and Debian's images."""
+        """See `FaultHooks`; public logs of boards with U-Boot 2018 to 2020, and of Fedora's and Debian's images."""
         return evolve(setup, extlinux=True)
 
 
@@ -111,7 +111,7 @@ class NoCardPresent(Fault):
     _said: int = field(default=0, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`; drivers/mmc/mmc.c (mmc_start_init), public logs of AM62A and AM62P boards."""
+        """See `FaultHooks`; drivers/mmc/mmc.c (mmc_start_init), public logs of AM62A and AM62P boards."""
         if point == ("uboot.countdown", "uboot.load", "")[self._said]:
             self._said += 1
             yield from computer.say("MMC: no card present\n")
@@ -126,12 +126,12 @@ class ErratumI2331(Fault):
     _left: int = field(default=1, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`; U-Boot, arch/arm/mach-k3/am642_init.c, and public logs of AM64x boards."""
+        """See `FaultHooks`; U-Boot, arch/arm/mach-k3/am642_init.c, and public logs of AM64x boards."""
         if point == "spl.start" and self._left:
             self._left -= 1
             yield from computer.say("Resetting on cold boot to workaround ErrataID:i2331\n")
             yield from computer.say("Please resend tiboot3.bin in case of UART/DFU boot\nresetting ...\n")
-            yield Pause(round(20 * NS_PER_MS * computer.haste))  # assumed
+            yield Pause(round(20 * NS_PER_MS * computer.time_scale))  # assumed
             raise CpuResetError
 
 
@@ -143,7 +143,7 @@ class ResumeWithSpl(Fault):
     outcome: ClassVar[Outcome] = Outcome(trial="suspend")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`; a description of logs of the J784S4; which of SPL's lines come is assumed."""
+        """See `FaultHooks`; a description of logs of the J784S4; which of SPL's lines come is assumed."""
         if point == "resume.start":
             facts = computer.model.facts()
             yield from computer.say(f"\nU-Boot SPL {facts['r5_uboot']}\nSYSFW ABI: {computer.model.release.sysfw}\n")
@@ -157,7 +157,7 @@ class _Later(Fault):
     _struck: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         yield from ()
         if point == "login.prompt" and not self._struck:
             self._struck = True

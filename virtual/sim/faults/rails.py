@@ -23,7 +23,7 @@ class SensorNack(Fault):
     share: float = field(default=0.05, validator=share)
 
     def nacks(self, rail: str) -> bool:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return rail == self.rail and self.dice.random() < self.share
 
 
@@ -36,7 +36,7 @@ class SensorStuck(Fault):
     rail: str = "vdd_core"
 
     def sticks(self, rail: str) -> bool:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return rail == self.rail
 
 
@@ -50,7 +50,7 @@ class WrongShunt(Fault):
     factor: float = field(default=5.0, validator=validators.gt(0.0))
 
     def shunt_factor(self, rail: str) -> float:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return self.factor if rail == self.rail else 1.0
 
 
@@ -64,7 +64,7 @@ class SwappedRails(Fault):
     other: str = "vdda_1v8"
 
     def soldered_to(self, rail: str) -> str:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return {self.rail: self.other, self.other: self.rail}.get(rail, rail)
 
 
@@ -78,7 +78,7 @@ class SensorReset(Fault):
     _lost: bool = field(default=False, init=False)
 
     def loses_power(self, rail: str) -> bool:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         loses = rail == self.rail and not self._lost
         self._lost = self._lost or loses
         return loses

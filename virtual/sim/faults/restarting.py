@@ -53,7 +53,7 @@ class Kexec(_Once):
     at_point: str = field(default="user.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if self._strikes(self.at_point, point):
             # kernel/kexec_core.c (kernel_kexec), arch/arm64/kernel/machine_kexec.c
             yield from computer.printk("kexec_core: Starting new kernel", level=0)
@@ -70,13 +70,13 @@ class ClockRestarted(_Once):
     at_point: str = field(default="user.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         yield from ()
         if self._strikes(self.at_point, point):
             raise KexecError
 
     def printk(self, line: str) -> str:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return "" if self._struck and line.startswith(_CLOCK_STANDS) else line
 
 
@@ -89,13 +89,13 @@ class WatchdogUnreadable(_Once):
     at_point: str = field(default="user.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         yield from ()
         if self._strikes(self.at_point, point):
             raise CpuResetError
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return self._without_banners(data)
 
 
@@ -108,17 +108,17 @@ class CountdownReset(_Once):
     after_ms: float = field(default=500.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         yield from ()
         if self._strikes("uboot.autoboot", point):
             computer.machine.spawn(self._later(computer))
 
     def _later(self, computer: Computer) -> Program[None]:
-        yield Pause(round(self.after_ms * NS_PER_MS * computer.haste))
+        yield Pause(round(self.after_ms * NS_PER_MS * computer.time_scale))
         computer.reset()
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return self._without_banners(data)
 
 
@@ -130,7 +130,7 @@ class WarmRestart(_Once):
     outcome: ClassVar[Outcome] = _RESET
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         yield from ()
         if self._strikes("uboot.countdown", point):
             raise WarmRestartError
@@ -143,5 +143,5 @@ class WarmRestartUnreadable(WarmRestart):
     name: ClassVar[str] = "warm_restart_unreadable"
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return self._without_banners(data)

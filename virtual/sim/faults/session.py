@@ -21,7 +21,7 @@ class LoginRefused(Fault):
     outcome: ClassVar[Outcome] = Outcome(("login_failed",), "board", transient=True, trial="login")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "login.password":
             computer.locked = True
         yield from ()
@@ -36,7 +36,7 @@ class ShellSlow(Fault):
     seconds: float = field(default=2.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "shell.command":
             yield Pause(round(self.seconds * NS_PER_S))
 
@@ -50,7 +50,7 @@ class ClockJump(Fault):
     seconds: float = field(default=1730.0)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "user.middle":
             computer.wall_jump_s += self.seconds
             yield from computer.say("[  OK  ] System clock was changed by the time server.\n")
@@ -66,7 +66,7 @@ class ClockStopped(Fault):
     seconds: float = field(default=0.8, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == self.at_point and computer.kernel is not None:
             halted_ns = round(self.seconds * NS_PER_S)
             yield Pause(halted_ns)

@@ -25,7 +25,7 @@ class SuspendRefused(Fault):
     outcome: ClassVar[Outcome] = _board("suspend_refused")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "suspend.enter":
             computer.sleep = ""
         yield from ()
@@ -40,7 +40,7 @@ class EarlyWake(Fault):
     seconds: float = field(default=0.5, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "suspend.asleep":
             computer.wakes_in_ns = round(self.seconds * NS_PER_S)
         yield from ()
@@ -54,7 +54,7 @@ class HungResume(Fault):
     outcome: ClassVar[Outcome] = _board("hung_resume")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "resume":
             yield from for_ever()
 
@@ -67,7 +67,7 @@ class ModeRefused(Fault):
     outcome: ClassVar[Outcome] = _board("wrong_sleep_mode")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if point == "suspend.enter":
             modes = [mode for mode in ("deep_sleep", "mcu_only") if mode != computer.sleep]
             computer.sleep = modes[0]

@@ -25,7 +25,7 @@ class RootElsewhere(Fault):
     outcome: ClassVar[Outcome] = Outcome(("mixed_boot",), "lab", transient=True)
 
     def root(self, medium: str, computer: Computer) -> str:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return next(name for name in computer.model.board.media if name != medium)
 
 
@@ -37,7 +37,7 @@ class StockEnvironment(Fault):
     outcome: ClassVar[Outcome] = Outcome(("mixed_boot",), "lab", transient=True, medium="emmc")
 
     def setup(self, setup: Setup) -> Setup:
-        """See `Trouble`; U-Boot, board/ti/am62x/am62x.env: `mmcdev=1`, whatever the straps."""
+        """See `FaultHooks`; U-Boot, board/ti/am62x/am62x.env: `mmcdev=1`, whatever the straps."""
         return evolve(setup, stock=True)
 
 
@@ -50,7 +50,7 @@ class OtherSoftware(Fault):
     what: str = field(default="kernel", validator=validators.in_(("kernel", "uboot")))
 
     def software(self, release: Release) -> Release:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         if self.what == "kernel":
             return evolve(release, kernel=f"{release.kernel}-dirty")
         version, _, built = release.uboot.partition(" (")

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from attrs import define, field, validators
 
+from virtual.sim.faulthooks import Switching
 from virtual.sim.faults.base import Fault, Hang, Outcome
 from virtual.sim.program import NS_PER_S
-from virtual.sim.trouble import Switching
 
 
 @define(kw_only=True, eq=False)
@@ -19,7 +19,7 @@ class NoPower(Fault):
     outcome: ClassVar[Outcome] = Outcome(("silent",), "board", transient=True)
 
     def stays_off(self) -> bool:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return True
 
 
@@ -31,7 +31,7 @@ class StuckRelay(Fault):
     outcome: ClassVar[Outcome] = Outcome(("power_off_ineffective",), "lab", transient=False, trial="off")
 
     def stays_on_ns(self) -> int | None:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return None
 
 
@@ -44,7 +44,7 @@ class SlowDischarge(Fault):
     seconds: float = field(default=30.0, validator=validators.ge(0.0))
 
     def stays_on_ns(self) -> int | None:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return round(self.seconds * NS_PER_S)
 
 
@@ -60,11 +60,11 @@ class LateRelay(Hang):
     seconds: float = field(default=3.0, validator=validators.ge(0.0))
 
     def stays_on_ns(self) -> int | None:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return round(self.seconds * NS_PER_S)
 
     def relay_lag_ns(self) -> int:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return round(self.seconds * NS_PER_S)
 
 
@@ -77,7 +77,7 @@ class _Pdu(Fault):
     _struck: int = field(default=0, init=False)
 
     def switching(self, command: str) -> Switching:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         self._struck += 1
         return self.does_instead if self._struck <= self.times else Switching.OBEY
 
@@ -117,5 +117,5 @@ class PduLies(Fault):
     outcome: ClassVar[Outcome] = Outcome(("silent",), "board", transient=True)
 
     def switching(self, command: str) -> Switching:
-        """See `Trouble`."""
+        """See `FaultHooks`."""
         return Switching.LIE if command == "on" else Switching.OBEY

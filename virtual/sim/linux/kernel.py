@@ -140,7 +140,7 @@ class Kernel:
         else:
             yield from self._silent_start(early)
         worked_ns = planned.entry_ns + planned.early_ns
-        printed_ns = computer.now_ns - start_ns - round(worked_ns * computer.haste)
+        printed_ns = computer.now_ns - start_ns - round(worked_ns * computer.time_scale)
         late = script.load(f"{computer.model.family.profile}-kernel", **self.facts())
         yield from script.play(computer, late, planned.kernel_ns - worked_ns - printed_ns, self)
 
@@ -190,14 +190,14 @@ class Kernel:
         firmware says meanwhile does not wait."""
         computer, early_ns = self.computer, self.computer.durations.early_ns
         weights = list(accumulate(line.weight for line in lines))
-        due_ns = [round(early_ns * computer.haste * weight / weights[-1]) for weight in weights]
+        due_ns = [round(early_ns * computer.time_scale * weight / weights[-1]) for weight in weights]
         self.start_clock()
         for line, at_ns in zip(lines, due_ns, strict=True):
             if not line.kernel and not line.point:
                 yield from script.wait_until(computer, max(computer.now_ns, (self._zero_ns or 0) + at_ns))
                 yield from computer.say(line.text + "\n")
         yield from script.wait_until(
-            computer, max(computer.now_ns, (self._zero_ns or 0) + round(early_ns * computer.haste))
+            computer, max(computer.now_ns, (self._zero_ns or 0) + round(early_ns * computer.time_scale))
         )
         computer.spare(early_ns)
         self._held = None

@@ -10,8 +10,8 @@ from attrs import frozen
 from virtual.sim.linux.kernel import Kernel
 from virtual.sim.linux.sleep import Sleeper
 from virtual.sim.model import mac_address, serial_number
-from virtual.sim.played import image
 from virtual.sim.program import NS_PER_S, Program
+from virtual.sim.sample_outputs import image
 
 Write: TypeAlias = Callable[[str], Program[str]]
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from virtual.sim.linux.tool import Tool, complain, say
+from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.tool import complain, say
 from virtual.sim.program import NS_PER_MS, CpuResetError, Program
 from virtual.sim.sh.interpreter import Interpreter, Streams
-
-if TYPE_CHECKING:
-    from virtual.sim.linux.session import Session
 
 _STOPPING = (
     "Stopped target Multi-User System",

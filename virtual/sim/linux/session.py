@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from virtual.sim.editor import EndOfInputError, read_line
-from virtual.sim.linux import files, power, system, text
-from virtual.sim.linux.files import Files
+from virtual.sim.linux.files import Files, normalise
 from virtual.sim.linux.kernel import Kernel
-from virtual.sim.linux.tool import Tool
-from virtual.sim.played import crypto, extras, media, memory, network, processor, storage
 from virtual.sim.program import Program
 from virtual.sim.sh.interpreter import (
     ExitError,
@@ -21,14 +19,9 @@ from virtual.sim.sh.interpreter import (
 )
 from virtual.sim.sh.words import IncompleteError
 
-_PLAYED = (crypto, extras, media, memory, network, processor, storage)
-_TOOLS: Mapping[str, Tool] = {
-    **text.TOOLS,
-    **files.TOOLS,
-    **system.TOOLS,
-    **power.TOOLS,
-    **{name: tool for module in _PLAYED for name, tool in module.TOOLS.items()},
-}
+# A command gets the session, its words, its streams and its shell, and returns its status.
+Tool: TypeAlias = Callable[["Session", Sequence[str], Streams, Interpreter], Program[int]]
+
 _NAME = "-sh"
 
 
@@ -36,14 +29,16 @@ class Session:
     """A login shell on the console. It is the host of its own commands.
 
     Args:
+        tools: its commands by name (`virtual.sim.linux.table.TOOLS`).
         prompt: instead of the usual one with host and folder.
     """
 
-    def __init__(self, kernel: Kernel, files_: Files, user: str, prompt: str = "") -> None:
+    def __init__(self, kernel: Kernel, files: Files, user: str, tools: Mapping[str, Tool], prompt: str = "") -> None:
         self.kernel = kernel
+        self._tools = tools
         self.computer = kernel.computer
         self.user = user
-        self.files = files_
+        self.files = files
         self.folder = "/home/root" if user == "root" else f"/home/{user}"
         self._prompt_text = prompt
         variables = {"HOME": self.folder, "USER": user, "PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PWD": self.folder}
@@ -84,13 +79,11 @@ class Session:
 
     def path(self, name: str) -> str:
         """A name as an absolute path."""
-        return files.normalise(
-            name.replace("~", self.shell.variable("HOME"), 1) if name[:1] == "~" else name, self.folder
-        )
+        return normalise(name.replace("~", self.shell.variable("HOME"), 1) if name[:1] == "~" else name, self.folder)
 
     def runner(self, name: str) -> Runner | None:
         """The command of that name."""
-        tool = _TOOLS.get(name.rsplit("/", 1)[-1])
+        tool = self._tools.get(name.rsplit("/", 1)[-1])
         if tool is None:
             return None
         return lambda arguments, streams, shell: tool(self, arguments, streams, shell)

@@ -97,7 +97,7 @@ class Sleeper:
         kernel.hold_clock_for(computer.now_ns - asleep_ns)
         published = computer.model.release.published.resume_ms
         work_ms = published.get(mode, _DEFAULT_RESUME_MS[mode]) * _SPREAD.draw(kernel.dice)
-        computer.enter("resume", round(work_ms * computer.haste * NS_PER_MS))
+        computer.enter("resume", round(work_ms * computer.time_scale * NS_PER_MS))
         yield from self._up(mode, woken_by, work_ms)
         kernel.suspend_stats["success"] += 1
         kernel.settings["qos"] = "0"  # the device manager forgets the constraint

@@ -5,14 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from virtual.sim.linux.tool import Tool, complain, say, wait
+from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.tool import complain, say, wait
 from virtual.sim.program import NS_PER_S, Program
 from virtual.sim.sh.interpreter import ExitError, Interpreter, Streams, execute_line
-
-if TYPE_CHECKING:
-    from virtual.sim.linux.session import Session
 
 
 def _uname(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:

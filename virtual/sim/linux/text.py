@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from virtual.sim.linux.tool import Tool, complain, inputs, say
+from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.tool import complain, inputs, say
 from virtual.sim.program import Program
 from virtual.sim.sh.interpreter import Interpreter, Streams
-
-if TYPE_CHECKING:
-    from virtual.sim.linux.session import Session
 
 
 def _echo(_session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
 
 from virtual.sim.editor import INTERRUPT
+from virtual.sim.linux.session import Session
 from virtual.sim.program import Hear, Program
-from virtual.sim.sh.interpreter import Interpreter, InterruptedCommandError, Streams
-
-if TYPE_CHECKING:
-    from virtual.sim.linux.session import Session
-
-Tool: TypeAlias = Callable[["Session", Sequence[str], Streams, Interpreter], Program[int]]
+from virtual.sim.sh.interpreter import InterruptedCommandError, Streams
 
 
 def say(streams: Streams, text: str) -> Program[None]:
@@ -47,7 +42,7 @@ def wait(session: Session, ns: float) -> Program[None]:
         InterruptedCommandError: ctrl-C.
     """
     computer = session.computer
-    due_ns = computer.now_ns + round(ns * computer.haste)
+    due_ns = computer.now_ns + round(ns * computer.time_scale)
     ahead: list[int] = []
     while computer.now_ns < due_ns:
         typed = yield Hear((computer.console,), due_ns - computer.now_ns)

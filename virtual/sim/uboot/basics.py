@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping, Sequence
 
 from virtual.sim.editor import interruptible_pause
 from virtual.sim.program import NS_PER_MS, NS_PER_S, CpuResetError, Program
 from virtual.sim.sh.interpreter import Streams
+from virtual.sim.uboot.uboot import Command, UBoot
 
-if TYPE_CHECKING:
-    from virtual.sim.uboot.uboot import UBoot
-
-Command: TypeAlias = Callable[["UBoot", Sequence[str], Streams], Program[int]]
 FAILED, USAGE = 1, 1
 RAM_BASE = 0x8000_0000
 DEVSTAT = 0x4300_0030  # CTRLMMR_MAIN_DEVSTAT of the AM62x: the boot-mode pins as latched

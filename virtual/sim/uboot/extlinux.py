@@ -4,19 +4,16 @@ the file's sizes and label are made up."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from virtual.sim.linux.root import device_on
 from virtual.sim.program import Program
 from virtual.sim.sh.interpreter import Streams
 from virtual.sim.storage import Content
 from virtual.sim.uboot import kernel
-from virtual.sim.uboot.basics import FAILED, USAGE, Command, is_number, line, number
+from virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
 from virtual.sim.uboot.mmc import find, media_of, present
 from virtual.sim.uboot.transfer import speed, transfer
-
-if TYPE_CHECKING:
-    from virtual.sim.uboot.uboot import UBoot
+from virtual.sim.uboot.uboot import Command, UBoot
 
 _LABEL = "arago"
 _MENU = Content("extlinux.conf", 214)

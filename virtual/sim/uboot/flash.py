@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from virtual.sim.program import NS_PER_MS, Program
 from virtual.sim.sh.interpreter import Streams
 from virtual.sim.storage import Content
-from virtual.sim.uboot.basics import FAILED, USAGE, Command, is_number, line, number
+from virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
 from virtual.sim.uboot.transfer import MIB, transfer
-
-if TYPE_CHECKING:
-    from virtual.sim.uboot.uboot import UBoot
+from virtual.sim.uboot.uboot import Command, UBoot
 
 FLASH_MIB = 64
 _ERASE_MIB_S = 1.6

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from virtual.sim.program import NS_PER_MS, Drain, Program
 from virtual.sim.sh.interpreter import Streams
-from virtual.sim.uboot.basics import FAILED, USAGE, Command, is_number, line, number
-
-if TYPE_CHECKING:
-    from virtual.sim.uboot.uboot import UBoot
+from virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
+from virtual.sim.uboot.uboot import Command, UBoot
 
 
 class StartKernelError(Exception):

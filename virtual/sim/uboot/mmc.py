@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from virtual.sim.program import NS_PER_MS, Program
 from virtual.sim.sh.interpreter import Streams
 from virtual.sim.storage import BLOCK_BYTES, DISK_IDS, Content
-from virtual.sim.uboot.basics import FAILED, USAGE, Command, is_number, line, number
+from virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
 from virtual.sim.uboot.transfer import speed, transfer
-
-if TYPE_CHECKING:
-    from virtual.sim.uboot.uboot import UBoot
+from virtual.sim.uboot.uboot import Command, UBoot
 
 _UENV = b"# This file is imported by U-Boot on its way to the kernel.\nuenvcmd=echo Already setup.\n"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from virtual.sim import script
 from virtual.sim.computer import Computer
@@ -11,17 +12,12 @@ from virtual.sim.program import NS_PER_MS, NS_PER_S, Program
 from virtual.sim.sh.interpreter import Interpreter, InterruptedCommandError, Runner, Streams, execute_line
 from virtual.sim.sh.words import IncompleteError
 from virtual.sim.storage import Content
-from virtual.sim.uboot import basics, environment, extlinux, flash, kernel, mmc
+from virtual.sim.uboot import environment
 
 PROMPT = "=> "
 _POLL_NS = 10 * NS_PER_MS  # common/autoboot.c looks for a key this often
-_COMMANDS: Mapping[str, basics.Command] = {
-    **basics.COMMANDS,
-    **mmc.COMMANDS,
-    **flash.COMMANDS,
-    **kernel.COMMANDS,
-    **extlinux.COMMANDS,
-}
+# A command gets U-Boot, its words and its streams, and returns its status.
+Command: TypeAlias = Callable[["UBoot", Sequence[str], Streams], Program[int]]
 
 
 class UBoot:
@@ -34,8 +30,10 @@ class UBoot:
         flash_probed: `sf probe` was run.
     """
 
-    def __init__(self, computer: Computer) -> None:
+    def __init__(self, computer: Computer, commands: Mapping[str, Command]) -> None:
+        """`commands`: by name (`virtual.sim.uboot.table.COMMANDS`)."""
         self.computer = computer
+        self._commands = commands
         defaults = self.defaults()
         saved = computer.storage.medium(computer.medium).environment
         self.shell = Interpreter(self, variables=dict(defaults if saved is None else {**defaults, **saved}))
@@ -88,7 +86,7 @@ class UBoot:
             yield from self.computer.say("\b\b\b 0 ")
         while left > 0 and not pressed:
             left -= 1
-            due_ns = self.computer.now_ns + round(NS_PER_S * self.computer.haste)
+            due_ns = self.computer.now_ns + round(NS_PER_S * self.computer.time_scale)
             while self.computer.now_ns < due_ns and not pressed:
                 if (yield from hear(self.computer, due_ns - self.computer.now_ns)) is not None:
                     pressed = True
@@ -100,7 +98,7 @@ class UBoot:
     def _keyed(self, seconds: int) -> Program[bool]:
         """The same where only a space stops it: nothing is counted (common/autoboot.c, CONFIG_AUTOBOOT_KEYED)."""
         yield from self.computer.say(f"Press SPACE to abort autoboot in {seconds} seconds\n")
-        due_ns = self.computer.now_ns + round(seconds * NS_PER_S * self.computer.haste)
+        due_ns = self.computer.now_ns + round(seconds * NS_PER_S * self.computer.time_scale)
         while self.computer.now_ns < due_ns:
             typed = yield from hear(self.computer, due_ns - self.computer.now_ns)
             if typed is not None and typed.byte == ord(" "):
@@ -135,10 +133,10 @@ class UBoot:
 
     def runner(self, name: str) -> Runner | None:
         """U-Boot's command of that name; unique beginnings do as well."""
-        names = [name] if name in _COMMANDS else [known for known in _COMMANDS if known.startswith(name)]
+        names = [name] if name in self._commands else [known for known in self._commands if known.startswith(name)]
         if len(names) != 1:
             return None
-        command = _COMMANDS[names[0]]
+        command = self._commands[names[0]]
         return lambda arguments, streams, _shell: command(self, arguments, streams)
 
     def unknown(self, name: str) -> str:

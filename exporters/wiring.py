@@ -1,0 +1,91 @@
+"""What a lab host is asked for its metrics, each by a poller of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from attrs import frozen
+from prometheus_client import CollectorRegistry, Metric
+
+from exporters.exposition import Exposition, ResultsSource, Staleness
+from exporters.farm.consoles import Consoles
+from exporters.farm.disks import Disks
+from exporters.farm.jobs import Due, Jobs
+from exporters.farm.outlets import Outlets, PduDaemon
+from exporters.farm.places import Places
+from exporters.farm.rails import Rails
+from exporters.farm.usb import RealUdev, Usb, UsbDevice
+from exporters.page import Page
+from exporters.polling import FreshMetrics, Health, Poller
+from exporters.results import ResultsReader
+from lab.host.clock import Clock
+from lab.results.watch import Watcher
+
+
+@frozen
+class Watched:
+    """What there is on a host beside its results, consoles, outlets, rails and disks.
+
+    Attributes:
+        due: what is to be measured, and how often. pdudaemon, coordinator: where they listen; empty: there is none.
+        usb: the devices that must be plugged in.
+    """
+
+    due: Sequence[Due] = ()
+    pdudaemon: str = ""
+    coordinator: str = ""
+    usb: Sequence[UsbDevice] = ()
+
+
+@frozen
+class Sources:
+    """Everything that is asked, each by a poller of its own."""
+
+    results: Poller[Page]
+    live: list[Poller[list[Metric]]]
+
+    def start(self) -> None:
+        """Ask."""
+        self.results.start()
+        for poller in self.live:
+            poller.start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self.results.stop()
+        for poller in self.live:
+            poller.stop()
+
+    def exposition(self) -> Exposition:
+        """What is served."""
+        registry = CollectorRegistry(auto_describe=False)
+        Staleness(registry, self.results)
+        Health(registry, (self.results, *self.live))
+        FreshMetrics(registry, self.live)
+        return Exposition(self.results, registry)
+
+
+def sources(watcher: Watcher, runtime: Path, watched: Watched, interval_s: float, clock: Clock) -> Sources:
+    """What a lab host has to be asked."""
+    folders = {"artifacts": watcher.location.artifacts.parent, "recordings": runtime.parent}
+    if watcher.location.path is not None:
+        folders["results"] = watcher.location.path.parent
+    live: dict[str, Callable[[], list[Metric]]] = {
+        "jobs": Jobs(watcher, list(watched.due)).read,
+        "console": Consoles(runtime).read,
+        "outlets": Outlets(runtime).read,
+        "rails": Rails(runtime).read,
+        "disks": Disks(folders).read,
+    }
+    if watched.pdudaemon:
+        live["pdudaemon"] = PduDaemon(watched.pdudaemon).read
+    if watched.coordinator:
+        from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes memory that most hosts save
+
+        live["coordinator"] = Places(Coordinator(watched.coordinator).state).read
+    if watched.usb:
+        live["usb"] = Usb(list(watched.usb), RealUdev()).read
+    pollers = [Poller(name, read, interval_s, clock) for name, read in live.items()]
+    results = Poller("results", ResultsSource(ResultsReader(watcher)).read, interval_s, clock)
+    return Sources(results, pollers)

@@ -1,0 +1,59 @@
+"""`lab console status`, `serve` and `stop`: the console server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from attrs import asdict
+
+from lab.console import display
+from lab.console.client import ConsoleClient
+from lab.console.server import serve as serve_here
+from lab.errors import LabTransientError
+from lab.host.runtime import prepare, runtime_dir, socket_path
+from lab.shown import echo, echo_json
+
+app = typer.Typer(help="Serial consoles: server, live view, recordings and their replay.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+Runtime = Annotated[
+    Path | None,
+    typer.Option("--runtime", metavar="DIR", help="The server's folder (default: $BOARDLAB_RUNTIME, else yours)."),
+]
+
+
+@app.command()
+def status(*, as_json: Json = False, runtime: Runtime = None) -> None:
+    """Show the server and its ports."""
+    with _connect(runtime) as client:
+        state = client.status()
+    if as_json:
+        echo_json(asdict(state))
+    else:
+        echo(*display.status_lines(state))
+
+
+@app.command()
+def serve(*, runtime: Runtime = None) -> None:
+    """Run the server here, until Ctrl-C. Measuring starts one by itself when it finds none."""
+    folder = prepare(runtime or runtime_dir())
+    serve_here(folder, ready=lambda: echo(f"serving {socket_path(folder)}"))
+
+
+@app.command()
+def stop(*, runtime: Runtime = None) -> None:
+    """End the server; its recordings stay."""
+    try:
+        client = _connect(runtime)
+    except LabTransientError:
+        echo("no console server runs")
+        return
+    with client:
+        client.stop()
+    echo("stopped")
+
+
+def _connect(runtime: Path | None) -> ConsoleClient:
+    return ConsoleClient(socket_path(runtime or runtime_dir()))

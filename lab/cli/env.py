@@ -1,0 +1,67 @@
+"""`lab env`: the environments of a lab, and what is wrong with them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.env import envfile
+from lab.errors import ConfigurationError
+from lab.shown import echo, echo_json
+
+app = typer.Typer(help="labgrid environments: which there are, and what is wrong with them.", no_args_is_help=True)
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+@app.command()
+def check(
+    file: Annotated[str, typer.Argument(help="the environment; a bare name is looked up in envs/")],
+    as_json: AsJson = False,
+) -> None:
+    """Find what labgrid swallows or answers with a traceback: unknown keys, wrong types, ambiguous or missing wiring."""
+    path = envfile.find(file, Path.cwd())
+    found = list(envfile.problems(path))
+    if as_json:
+        echo_json({"file": str(path), "problems": found})
+    else:
+        for problem in found:
+            echo(problem)
+        echo(f"{path}: {len(found)} problem{'s' * (len(found) != 1)}" if found else f"{path}: nothing wrong")
+    if found:
+        raise typer.Exit(2)
+
+
+@app.command()
+def port(env: Annotated[str, typer.Argument(help="the environment; a bare name is looked up in envs/")]) -> None:
+    """Print the path of the board's console, for `lab console attach`."""
+    from lab.env.target import console_device  # noqa: PLC0415 - it loads labgrid
+
+    echo(console_device(env))
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """List the environments in envs/, with the board that each describes."""
+    folder = Path.cwd() / envfile.FOLDER
+    rows = [{"env": path.name, **_board(path)} for path in sorted(folder.glob("*.yaml"))]
+    if not rows:
+        raise ConfigurationError(
+            f"{folder}: no environments; run this where the folder envs/ is, or let `lab init` write one"
+        )
+    if as_json:
+        echo_json(rows)
+        return
+    width = max(len(row["env"]) for row in rows)
+    for row in rows:
+        echo(f"{row['env']:{width}}  {row['board_type']:15} {row['board']}")
+
+
+def _board(path: Path) -> dict[str, str]:
+    """The board and its type, as the strategy names them; empty where it cannot be read."""
+    with contextlib.suppress(ConfigurationError):
+        strategy = envfile.arguments_of(path, "BoardStrategy")
+        return {name: str(strategy.get(name, "")) for name in ("board_type", "board")}
+    return {"board_type": "", "board": ""}

@@ -1,0 +1,96 @@
+"""`lab exporter`: the results and the farm for Prometheus, as one long-running process."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from exporters.farm.jobs import Due
+from exporters.farm.usb import UsbDevice
+from exporters.server import Server
+from exporters.webconfig import check_address, load
+from exporters.wiring import Watched, sources
+from lab.errors import ConfigurationError
+from lab.farm import config, suites
+from lab.farm.config import Farm
+from lab.host.clock import MonotonicRaw
+from lab.host.runtime import runtime_dir
+from lab.results.watch import watch
+from lab.shown import echo, log_to
+
+DEFAULT_LISTEN: Final = "127.0.0.1:9870"
+SWITCH_S: Final = 0.0005  # a scrape must not wait for threads that render or read: a tenth of Python's own interval
+
+app = typer.Typer(help="Results and farm for Prometheus.", no_args_is_help=False)
+
+
+def watched(farm: Farm | None) -> Watched:
+    """What a farm.yaml names; nothing without one."""
+    if farm is None:
+        return Watched()
+    due = [
+        Due(schedule.board, suites.kind(suite), schedule.interval_s)
+        for schedule in farm.schedules
+        for suite in suites.expand(schedule.suites)
+    ]
+    usb = [UsbDevice(device.name, device.kind, device.id_path) for device in farm.usb]
+    return Watched(due, farm.pdudaemon.address, farm.coordinator, usb)
+
+
+@app.command()
+def exporter(
+    *,
+    db: Annotated[
+        str | None,
+        typer.Option("--db", metavar="URL", help="The results (default: farm.yaml's, $LAB_DB, else yours)."),
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(metavar="ADDRESS:PORT", help=f"Where to listen [default: {DEFAULT_LISTEN}].")
+    ] = None,
+    web_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TLS and users, as Prometheus' exporter toolkit has it.")
+    ] = None,
+    farm: Annotated[Path | None, typer.Option(metavar="FILE", help="farm.yaml: what else to watch.")] = None,
+    runtime: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The console server's folder (default: as `lab console`).")
+    ] = None,
+    interval: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks.")] = 15.0,
+) -> None:
+    """Serve results and farm to Prometheus until SIGTERM or Ctrl-C."""
+    host_config = config.load(farm) if farm else None
+    from_farm = host_config.exporter if host_config else config.Exporter()
+    config_file = web_config or (Path(from_farm.web_config) if from_farm.web_config else None)
+    protection = load(config_file) if config_file else None
+    host, port = address(listen or from_farm.listen)
+    check_address(host, protection)
+    log_to(sys.stderr)
+    database = db or (host_config.database if host_config else None)
+    asked = sources(watch(database), runtime or runtime_dir(), watched(host_config), interval, MonotonicRaw())
+    server = Server(host, port, asked.exposition(), protection)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: server.shutdown())
+    sys.setswitchinterval(SWITCH_S)
+    asked.start()
+    echo(f"serving {server.url}")
+    try:
+        server.serve_forever()
+        echo("ending")
+    finally:
+        server.close()
+        asked.stop()
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of 127.0.0.1:9870 or [::1]:9870.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(f"--listen {text}: expected ADDRESS:PORT, e.g. {DEFAULT_LISTEN} or [::1]:9870")
+    return host.removeprefix("[").removesuffix("]"), int(port)

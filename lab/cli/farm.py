@@ -1,0 +1,73 @@
+"""`lab farm`: a lab host's configuration, checked, and made into systemd units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab import shipped
+from lab.env import envfile
+from lab.errors import BoardlabError
+from lab.farm import suites
+from lab.farm import units as unit_files
+from lab.farm.config import Farm, load
+from lab.shown import echo
+
+app = typer.Typer(help="A lab host: farm.yaml, checked, and made into systemd units.", no_args_is_help=True)
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The host's farm.yaml.")]
+
+
+@app.command()
+def check(file: File) -> None:
+    """Find what is wrong with a farm.yaml: its own values, and environments and suites that it names."""
+    farm = load(file)
+    found = problems(farm)
+    for problem in found:
+        echo(f"{file}: {problem}")
+    if found:
+        raise typer.Exit(2)
+    echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
+    echo(
+        f"BEWARE: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
+        f"lets only {farm.user} reach it: {shipped.folder(shipped.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm.md"
+    )
+
+
+@app.command()
+def units(
+    file: File,
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write them.")] = Path(),
+    installed: Annotated[
+        Path, typer.Option("--farm", metavar="FILE", help="Where the host keeps its farm.yaml.")
+    ] = Path("/etc/boardlab/farm.yaml"),
+) -> None:
+    """Write the systemd units of a farm.yaml; then: systemctl daemon-reload, and enable them."""
+    for path in unit_files.write(unit_files.units(load(file), str(installed)), output):
+        echo(str(path))
+
+
+@app.command()
+def files() -> None:
+    """Print the folder with what a lab host installs: Prometheus, Alertmanager, Grafana, nftables, pdudaemon."""
+    echo(str(shipped.folder(shipped.FARM)))
+
+
+def problems(farm: Farm) -> list[str]:
+    """What a schedule names and is not there, or is another board's."""
+    folder = Path(farm.directory)
+    found = []
+    for schedule in farm.schedules:
+        try:
+            for suite in suites.expand(schedule.suites):
+                suites.files(shipped.tests(folder), suite)
+            path = envfile.find(schedule.env, folder)
+            board = envfile.arguments_of(path, "BoardStrategy").get("board")
+        except BoardlabError as error:
+            found.append(f"schedules: {schedule.name}: {error}")
+            continue
+        if board != schedule.board:
+            found.append(f"schedules: {schedule.name}: {schedule.env} is of board {board!r}, not {schedule.board!r}")
+    return found

@@ -1,0 +1,114 @@
+"""The words after `lab` and the modules of their commands, which are named, not imported: only the one asked for is loaded."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Final
+
+import typer
+from attrs import frozen
+
+
+@frozen
+class CommandGroup:
+    """A word after `lab`.
+
+    Attributes:
+        module: holds a `typer.Typer` called `app`. Where that has one command, `lab NAME` is this command.
+        help: one line, what `lab --help` says; the same as the module's own.
+        more: further commands of this word from other modules, each of which is loaded only when its command is asked for.
+    """
+
+    name: str
+    module: str
+    help: str
+    more: tuple[CommandGroup, ...] = ()
+
+
+COMMAND_GROUPS: Final = (
+    CommandGroup(
+        "init", "lab.cli.init", "Write a lab's folder: an environment per board type, tests_perf, farm.yaml."
+    ),
+    CommandGroup("boards", "lab.cli.boards", "The board types that boardlab knows."),
+    CommandGroup("env", "lab.cli.env", "labgrid environments: which there are, and what is wrong with them."),
+    CommandGroup(
+        "console",
+        "lab.cli.console",
+        "Serial consoles: server, live view, recordings and their replay.",
+        more=(
+            CommandGroup("attach", "lab.cli.console_live", "Open a terminal on a port, through the server."),
+            CommandGroup("tail", "lab.cli.console_live", "Print what comes from a port, until Ctrl-C."),
+            CommandGroup("wait", "lab.cli.console_live", "Wait until somebody can type at a port."),
+            CommandGroup("replay", "lab.cli.console_recordings", "Find the moments of a recorded boot."),
+            CommandGroup("show", "lab.cli.console_recordings", "Print a recording, each line with its time."),
+            CommandGroup(
+                "check", "lab.cli.console_check", "Which moments and evidence does a board type find in a bare log?"
+            ),
+            CommandGroup(
+                "torture", "lab.cli.console_torture", "Does any mutation of a good boot give a wrong number?"
+            ),
+        ),
+    ),
+    CommandGroup("power", "lab.cli.power", "Switch a board on or off, and ask whether it has power."),
+    CommandGroup("rails", "lab.cli.rails", "Supply rails: sample them, watch them, test their sensors."),
+    CommandGroup("results", "lab.cli.results", "What was measured, and the evidence behind each number."),
+    CommandGroup("guide", "lab.cli.guide", "Performance guides: read, check, compare, write."),
+    CommandGroup("report", "lab.cli.report", "Write a run as one HTML page that needs no network."),
+    CommandGroup("run", "lab.cli.run", "Measure a board: one job at a time, resumable after any interruption."),
+    CommandGroup("farm", "lab.cli.farm", "A lab host: farm.yaml, checked, and made into systemd units."),
+    CommandGroup("exporter", "lab.cli.exporter", "Results and farm for Prometheus."),
+    CommandGroup(
+        "virtual",
+        "lab.cli.virtual",
+        "Virtual boards, powered and wired like real ones: QEMU with real software, and simulated ones by the dozen.",
+    ),
+)
+
+
+def add_groups(app: typer.Typer, groups: Sequence[CommandGroup], arguments: Sequence[str]) -> None:
+    """Give `app` all groups; the one that the arguments begin with is loaded, the others are only named."""
+    for group in groups:
+        if arguments[:1] != [group.name]:
+            app.command(group.name, help=group.help)(_named_only)
+            continue
+        commands = _loaded(group, arguments[1:2])
+        if len(commands.registered_commands) == 1 and not commands.registered_groups:
+            app.add_typer(commands)  # without a name: its one command becomes ours
+        else:
+            app.add_typer(commands, name=group.name)
+
+
+def _loaded(group: CommandGroup, asked: Sequence[str]) -> typer.Typer:
+    """A group's commands. Where one of `more` is asked for, only its module; else the group's own, and the others by name."""
+    if not group.more:
+        return _app(group)
+    joined = typer.Typer(help=group.help, no_args_is_help=True)
+    found = next((each for each in group.more if asked == [each.name]), group)
+    joined.add_typer(_app(found))  # without a name: its commands become ours
+    for each in group.more if found is group else ():
+        joined.command(each.name, help=each.help)(_named_only)
+    return joined
+
+
+def _app(group: CommandGroup) -> typer.Typer:
+    collects = gc.isenabled()
+    gc.disable()  # what modules make while they load is no garbage; looking through it takes a tenth of the time
+    try:
+        app: typer.Typer = import_module(group.module).app
+    finally:
+        if collects:
+            gc.enable()
+    return app
+
+
+def words(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The words after `lab`: the arguments, or what a shell wants to have completed."""
+    line = environ.get("_TYPER_COMPLETE_ARGS") or environ.get("COMP_WORDS")
+    return line.split()[1:] if line and "_LAB_COMPLETE" in environ else list(arguments)
+
+
+def _named_only() -> None:
+    """Stands for a group's commands in `lab --help`."""

@@ -1,0 +1,237 @@
+"""`lab guide …`: read, check, compare, import and write performance guides."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lab.errors import ConfigurationError
+from lab.guide import compare as comparing
+from lab.guide import export, reading, rulebook, show, trend
+from lab.guide import sheet as sheets
+from lab.guide.rulebook import Severity
+from lab.guide.sheet import Sheet
+from lab.host.clock import utc_now
+from lab.shown import echo, echo_json, echo_text
+
+app = typer.Typer(help="Performance guides: read, check, compare, write.", no_args_is_help=True)
+
+_Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Guides, as RST or as rendered text.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--db", metavar="URL", help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else yours)."
+    ),
+]
+_All = Annotated[bool, typer.Option("--all", help="Show everything, not only the first of each kind.")]
+
+
+@app.command()
+def read(
+    files: _Files,
+    as_json: _Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one cell a line.")] = False,
+) -> None:
+    """Read guides and print what they hold, cell by cell.
+
+    With --json one file gives one object and several give a list.
+    """
+    read_sheets, errors = _read(files)
+    if as_json:
+        objects = [export.guide(sheet) for sheet in read_sheets]
+        _print_json(objects[0] if len(files) == 1 and objects else objects)
+    elif as_csv:
+        echo_text(export.to_csv(read_sheets), end="")
+    else:
+        for sheet in read_sheets:
+            _print(show.guide(sheet))
+    _finish(read_sheets, errors)
+
+
+@app.command()
+def check(
+    files: _Files,
+    against: Annotated[Path | None, typer.Option(help="An older guide of the same boards.")] = None,
+    as_json: _Json = False,
+    show_all: _All = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if there is an error.")] = False,
+) -> None:
+    """Find what is wrong in guides, and say what is right where that can be known."""
+    older = sheets.of_guide(reading.read(against)) if against else None
+    read_sheets, errors = _read(files)
+    found = [finding for sheet in read_sheets for finding in rulebook.run(sheet, older)]
+    if as_json:
+        _print_json(export.findings(found))
+    else:
+        _print(show.findings(found, show_all=show_all))
+    _finish(read_sheets, errors)
+    if exit_code and any(finding.severity is Severity.ERROR for finding in found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    old: Annotated[str, typer.Argument(help="The older guide: a file, or a release in the store.")],
+    new: Annotated[str, typer.Argument(help="The newer guide: a file, or a release in the store.")],
+    *,
+    board: Annotated[str | None, typer.Option(help="Only this board, as the headers spell it.")] = None,
+    db: Database = None,
+    as_json: _Json = False,
+    show_all: _All = False,
+) -> None:
+    """Say what moved between two guides, in which direction, and whether that means anything."""
+    both = [_guide(old, db), _guide(new, db)]
+    known = sorted({b for sheet in both for b in sheet.guide.boards})
+    if board is not None and board not in known:
+        raise ConfigurationError(f"no table is of board {board!r}; the guides have: {', '.join(known)}")
+    found = comparing.compare(both[0], both[1], board)
+    if as_json:
+        _print_json(export.comparison(found))
+    else:
+        _print(show.comparison(found, show_all=show_all))
+    _finish(both, [])
+
+
+def _guide(name: str, db: str | None) -> Sheet:
+    """The guide in a file, or of a release in the store."""
+    path = Path(name)
+    if path.is_file() or path.suffix in {".rst", ".txt"} or len(path.parts) > 1:
+        return sheets.of_guide(reading.read(path))
+    from lab.guide import stored  # noqa: PLC0415 - the database takes a while to import
+
+    with stored.open_existing(db) as store:
+        return stored.sheet(store, name)
+
+
+@app.command("trend")
+def trend_command(
+    metric: Annotated[str, typer.Argument(help="A metric of boardlab, e.g. boot.time; `read --json` names them.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE…]", help="Guides; without any: the store.")
+    ] = None,
+    *,
+    board: Annotated[str, typer.Option(help="The board, as the headers spell it.")],
+    only: Annotated[
+        list[str] | None, typer.Option("--param", help="Only series with this parameter, NAME=VALUE.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Also draw the series into this file.")] = None,
+    db: Database = None,
+    as_json: _Json = False,
+) -> None:
+    """Show a metric of one board over several releases, of guides or of the store."""
+    wanted = dict(_parameter(text) for text in only or [])
+    read_sheets, errors = _read(files or [])
+    if files:
+        found = trend.of_guides(read_sheets, metric, board, wanted)
+    else:
+        from lab.guide import stored  # noqa: PLC0415 - the database takes a while to import
+
+        with stored.open_existing(db) as store:
+            releases = [stored.release(store, name, [board]) for name in stored.releases(store, board)]
+        found = trend.of_releases(releases, metric, board, wanted)
+    if as_json:
+        _print_json(export.trends(found))
+    else:
+        _print(show.trend(found))
+    if svg is not None:
+        from lab.guide import plot  # noqa: PLC0415 - matplotlib takes a second to import
+
+        plot.trends(found, svg)
+    _finish(read_sheets, errors)
+
+
+@app.command("import")
+def import_command(
+    file: Annotated[Path, typer.Argument(help="A guide.")],
+    *,
+    release: Annotated[str, typer.Option(help="The release that its numbers are of, e.g. 11.01.")],
+    board: Annotated[str | None, typer.Option(help="Whose numbers the tables without a board are.")] = None,
+    db: Database = None,
+) -> None:
+    """Put a guide's numbers into the store as published measurements, with the file as their evidence."""
+    from lab.guide import importing  # noqa: PLC0415 - the database takes a while to import
+    from lab.results.store import open_store  # noqa: PLC0415
+
+    with open_store(db) as store:
+        for done in importing.import_guide(store, file, release, board, utc_now()):
+            what = f"{done.samples} number{'s' * (done.samples != 1)}" if done.is_new else "imported already"
+            echo(f"run {done.run_id}: {done.board}, release {release}: {what}")
+        if done.unattributed:
+            echo(f"{file}: {done.unattributed} cells of short rows belong to no board and were left out", err=True)
+        if done.nameless:
+            echo(
+                f"{file}: {done.nameless} cells of tables without a board were left out; say whose they are with --board",
+                err=True,
+            )
+
+
+class Format(enum.StrEnum):
+    """What `write` writes."""
+
+    RST = "rst"
+    HTML = "html"
+
+
+@app.command()
+def write(
+    *,
+    release: Annotated[str, typer.Option(help="A release in the store.")],
+    board: Annotated[
+        list[str] | None, typer.Option(help="A board; may be repeated. Default: all with numbers.")
+    ] = None,
+    form: Annotated[Format | None, typer.Option("--format", help="Default: both.")] = None,
+    view: Annotated[
+        str, typer.Option(help="corrected: as each metric is defined; vendor: as the vendor's guides form it.")
+    ] = "corrected",
+    folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where the files go.")] = Path(),
+    db: Database = None,
+) -> None:
+    """Write the performance guide of a release from the store, as RST and as one HTML file."""
+    from lab.guide import stored, writing  # noqa: PLC0415 - the database and matplotlib take a while to import
+
+    with stored.open_existing(db) as store:
+        if view not in list(writing.View):
+            raise ConfigurationError(f"--view {view}: there are: {', '.join(writing.View)}")
+        forms = [form] if form else list(Format)
+        for path in writing.write(store, release, board or [], folder, forms, writing.View(view)):
+            echo(str(path))
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigurationError(f"--param {text}: expected NAME=VALUE, e.g. --param size=1mb")
+    return name, value
+
+
+def _read(files: Iterable[Path]) -> tuple[list[Sheet], list[ConfigurationError]]:
+    """Every guide that can be read, and why the others cannot."""
+    found, errors = [], []
+    for path in files:
+        try:
+            found.append(sheets.of_guide(reading.read(path)))
+        except ConfigurationError as error:
+            errors.append(error)
+    return found, errors
+
+
+def _finish(read_sheets: Sequence[Sheet], errors: Sequence[ConfigurationError]) -> None:
+    """Say what was not read."""
+    for sheet in read_sheets:
+        for part in sheet.guide.unread:
+            echo(f"{sheet.guide.path}:{part.line}: not read: {part.reason}", err=True)
+    if errors:
+        raise ConfigurationError("; ".join(str(error) for error in errors))
+
+
+def _print(lines: Iterable[str]) -> None:
+    echo(*lines)
+
+
+def _print_json(value: Any) -> None:
+    echo_json(value, indent=1)

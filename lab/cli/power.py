@@ -1,0 +1,111 @@
+"""`lab power`: switch a board on or off, and ask whether it has power."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from attrs import asdict
+
+from lab.env.powered import Powered, supply_of
+from lab.errors import LabTransientError
+from lab.shown import echo, echo_json
+
+app = typer.Typer(help="Switch a board on or off, and ask whether it has power.", no_args_is_help=True)
+
+Env = Annotated[str, typer.Argument(metavar="ENV", help="the environment; a bare name is looked up in envs/")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+@app.command()
+def on(env: Env, *, as_json: AsJson = False) -> None:
+    """Switch a board on, and say what shows that it has power."""
+    supply = supply_of(env)
+    supply.switch.on()
+    _verified(supply.settled(on=True), on=True, as_json=as_json)
+
+
+@app.command()
+def off(env: Env, *, as_json: AsJson = False) -> None:
+    """Switch a board off, and say what shows that it has no power. A measurement of it fails (`power_lost`)."""
+    supply = supply_of(env)
+    supply.switch.off()
+    _verified(supply.settled(on=False), on=False, as_json=as_json)
+
+
+@app.command()
+def cycle(
+    env: Env,
+    *,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.0, max=3600.0, help="between off and on [default: as the board type says]")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Switch a board off and on again, and say what shows that it has power."""
+    supply = supply_of(env)
+    supply.switch.off()
+    time.sleep(supply.discharge_s if seconds is None else seconds)
+    supply.switch.on()
+    _verified(supply.settled(on=True), on=True, as_json=as_json)
+
+
+@app.command()
+def status(env: Env, *, as_json: AsJson = False) -> None:
+    """Ask whether a board has power. Nothing is switched."""
+    found = supply_of(env).look()
+    if as_json:
+        echo_json(asdict(found))
+        return
+    last = f"{found.told} at {datetime.fromtimestamp(found.told_at, UTC):%F %T} UTC" if found.told else "nothing"
+    echo(
+        f"{found.board}: {_word(found.on)}",
+        f"outlet:     {_outlet(found)}",
+        f"switch:     {found.switch_says}",
+        f"rails:      {_rails(found) or 'not known'}",
+        f"last told:  {last}",
+    )
+
+
+def _verified(found: Powered, *, on: bool, as_json: bool) -> None:
+    """Say what a switching has come to.
+
+    Raises:
+        LabTransientError: who can tell says the opposite.
+    """
+    wanted, switch = _word(on), f"the power switch ({_outlet(found)})"
+    shown = [f"its rails read {_rails(found)}"] if found.volts else []
+    shown += [f"{switch} says {found.switch_says}"] if found.switch_says in {"on", "off"} else []
+    if found.on is not None and found.on is not on:
+        raise LabTransientError(
+            f"{found.board} was told to switch {wanted}, and is not: {'; '.join(shown)}. Is the outlet the board's, does "
+            "its relay move, and does nothing else feed it?",
+            failure=f"power_{wanted}_ineffective",
+        )
+    if as_json:
+        echo_json(asdict(found))
+        return
+    if shown:
+        echo(f"{found.board}: {wanted}. Verified: {'; '.join(shown)}")
+    else:
+        echo(f"{found.board}: told to switch {wanted}, and {switch} obeyed. Not verified: {_unknown(found)}")
+
+
+def _unknown(found: Powered) -> str:
+    """Why nobody can tell."""
+    return f"it {found.switch_says}; no rails of the board are read"
+
+
+def _rails(found: Powered) -> str:
+    """The lowest and the highest one."""
+    return f"{min(found.volts.values()):.2f} to {max(found.volts.values()):.2f} V" if found.volts else ""
+
+
+def _outlet(found: Powered) -> str:
+    return f"{found.pdu} {found.outlet}" + (f" at {found.server}" if found.server else "")
+
+
+def _word(on: bool | None) -> str:
+    return {True: "on", False: "off", None: "nobody can tell"}[on]

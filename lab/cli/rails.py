@@ -1,0 +1,176 @@
+"""`lab rails`: sample a board's rails, look at them, and test their sensors."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from attrs import asdict
+from rich.live import Live
+from rich.text import Text
+
+from lab import boards
+from lab.console.model import Moment
+from lab.console.recording import Recording
+from lab.console.replay import guess_board, replay
+from lab.env import envfile
+from lab.errors import ConfigurationError, LabStableError
+from lab.host.clock import MonotonicRaw
+from lab.rails import RailsConfig, Range, Trace, from_env, live, sampling, selftest
+from lab.rails.display import answer_lines, document, guide_lines, phase_lines, stage_lines, watch_lines
+from lab.rails.phase import cut
+from lab.rails.plots import Event, stacked
+from lab.rails.stages import stages
+from lab.shown import echo, echo_json, echo_text, plain_text
+
+app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)
+
+Env = Annotated[str, typer.Argument(metavar="ENV", help="the environment; a bare name is looked up in envs/")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+BenchConfig = Annotated[
+    Range,
+    typer.Option("--range", help="active: a board that runs, 1 kHz; sleep: some milliwatt, averaged for a second"),
+]
+Plot = Annotated[Path | None, typer.Option(metavar="SVG", help="draw the rails, stacked")]
+Console = Annotated[
+    Path | None,
+    typer.Option(metavar="RECORDING", help="cut the trace at the moments of this console recording, and mark them"),
+]
+_REFRESH_S = 0.5
+
+
+@app.command()
+def trace(
+    env: Env,
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="the trace")] = Path("power.trace"),
+    seconds: Annotated[float, typer.Option(help="how long; 0: until Ctrl-C")] = 0.0,
+    wanted: BenchConfig = Range.ACTIVE,
+    plot: Plot = None,
+    console: Console = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sample a board's rails into a file, and say what they drew."""
+    config = config_of(env)
+    try:
+        with sampling(config, output, wanted) as sampler:
+            end_s = time.monotonic() + seconds
+            while sampler.alive and (not seconds or time.monotonic() < end_s):
+                time.sleep(min(_REFRESH_S, max(0.0, end_s - time.monotonic()) if seconds else _REFRESH_S))
+    except KeyboardInterrupt:
+        echo(f"ended; the trace is in {output}", err=True)
+    seen = Trace.open(output)
+    _show(seen, seen.span_ns, plot, console, as_json=as_json)
+
+
+@app.command()
+def show(
+    file: Annotated[Path, typer.Argument(metavar="TRACE", help="of `lab rails trace`")],
+    *,
+    start: Annotated[float, typer.Option("--from", help="seconds into the trace")] = 0.0,
+    end: Annotated[float | None, typer.Option("--to", help="seconds into the trace [default: its end]")] = None,
+    guide: Annotated[bool, typer.Option("--guide", help="print the performance guide's table")] = False,
+    plot: Plot = None,
+    console: Console = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a board drew in a trace, or between two instants of it."""
+    seen = Trace.open(file)
+    first_ns, last_ns = seen.span_ns
+    span = first_ns + round(start * 1e9), last_ns if end is None else first_ns + round(end * 1e9)
+    _show(seen, span, plot, console, as_json=as_json, as_guide=guide)
+
+
+@app.command()
+def watch(env: Env, *, wanted: BenchConfig = Range.ACTIVE) -> None:
+    """Show what the rails draw, until Ctrl-C. Nothing is kept."""
+    views = ("\n".join(watch_lines(now)) for now in live.watch(config_of(env), wanted, MonotonicRaw(), _REFRESH_S))
+    if not sys.stdout.isatty():
+        for view in views:
+            echo_text(view + "\n")
+        return
+    with Live(auto_refresh=False) as screen:
+        for view in views:
+            screen.update(Text(plain_text(view)), refresh=True)
+
+
+@app.command("selftest")
+def selftest_(
+    env: Env,
+    *,
+    zero: Annotated[
+        bool, typer.Option("--zero", help="with the board off: measure the sensors' offsets, for `offset_uv`")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read every bus voltage: which address answers what, and which rails are swapped or missing. The board is on."""
+    config = config_of(env)
+    if zero:
+        offsets = selftest.zero(config, MonotonicRaw())
+        if as_json:
+            echo_json(offsets)
+        else:
+            given = {name: {"offset_uv": value} for name, value in offsets.items()}
+            echo_text(yaml.safe_dump(given, sort_keys=False), end="")
+        return
+    answers = selftest.run(config, MonotonicRaw())
+    if as_json:
+        echo_json([asdict(each) for each in answers])
+    else:
+        echo(*answer_lines(answers))
+    bad = [answer.rail for answer in answers if not answer.good]
+    if bad:
+        raise LabStableError(f"{len(bad)} of {len(config.measured)} rails cannot be measured: {', '.join(bad)}")
+
+
+def config_of(env: str) -> RailsConfig:
+    path = envfile.find(env, Path.cwd())
+    envfile.check(path)
+    sensors = envfile.arguments_of(path, "RailSensors", "resources")
+    strategy = envfile.arguments_of(path, "BoardStrategy")
+    if not sensors:
+        raise ConfigurationError(f"{path}: it has no RailSensors among its resources; docs/rails.md shows one")
+    given = {key: value for key, value in sensors.items() if key not in {"cls", "name"}}
+    given.setdefault("rails", {})
+    board_type = boards.load(str(strategy.get("board_type", "")))
+    return from_env(board=str(strategy.get("board", "")), board_type=board_type, **given)
+
+
+def _show(  # what `trace` and `show` have in common
+    seen: Trace,
+    span: tuple[int, int],
+    plot: Path | None,
+    console: Path | None,
+    *,
+    as_json: bool,
+    as_guide: bool = False,
+) -> None:
+    power = cut(seen, *span)
+    moments = _moments(console)
+    if as_json:
+        echo_json(document(power, seen.meta.provenance()))
+    elif as_guide:
+        echo(*guide_lines(power))
+    else:
+        echo(*phase_lines(power))
+        echo(f"{seen.meta.settings}; {'complete' if seen.ended else 'the sampler was killed, or still writes'}")
+        boot = stages(seen, moments)
+        if boot:
+            echo("", *stage_lines(boot))
+    if plot is not None:
+        try:
+            plot.write_text(stacked(seen, [Event(m.t_ns, m.name) for m in moments]) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"{plot}: cannot be written: {error.strerror}") from error
+
+
+def _moments(console: Path | None) -> tuple[Moment, ...]:
+    if console is None:
+        return ()
+    recording = Recording.open(console)
+    board = guess_board(recording, [boards.load(name) for name in boards.names()])
+    return replay(recording, board).moments

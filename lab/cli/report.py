@@ -1,0 +1,39 @@
+"""`lab report`: a run as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.cli.results import LAST_ID, Database
+from lab.errors import LabStableError
+from lab.report.page import render
+from lab.results.overview import overview
+from lab.results.store import open_store
+from lab.shown import echo
+
+app = typer.Typer(help="Write a run as one HTML page that needs no network.")
+
+
+@app.command()
+def report(
+    run_id: Annotated[
+        int, typer.Argument(metavar="RUN", min=1, max=LAST_ID, help="As `lab results list` numbers it.")
+    ],
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: boardlab-run-RUN.html here.")
+    ] = None,
+    db: Database = None,
+) -> None:
+    """Write a run as one HTML page that needs no network."""
+    with open_store(db, create=False) as store:
+        page = render(overview(store, run_id), store.artifacts)
+    path = output or Path(f"boardlab-run-{run_id}.html")
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise LabStableError(f"cannot write {path}: {error.strerror}; choose another file with -o") from error
+    echo(str(path.absolute()))

@@ -1,0 +1,231 @@
+"""`lab virtual`: bring virtual boards up and down, and look at them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from lab.cli import virtual_sim as sim_commands
+from lab.errors import ConfigurationError
+from lab.shown import echo, echo_json, plain
+from virtual import control, kinds, pdudaemon
+from virtual.benchconfig import DEFAULT_FIFO_BYTES
+from virtual.board import BoardFolder
+from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, measuring
+from virtual.images import cache
+from virtual.qemu import cable, recipe, uboottests
+from virtual.qemu import kind as qemu_kind
+from virtual.sim.environment import DEFAULT_SWITCH_PORT
+from virtual.sim.model import simulated
+from virtual.sim.order import SimOptions, board_specs
+from virtual.sim.tester import answer
+from virtual.state import default_folder, expect, running
+
+IDLE_OFF_S = 600.0  # a board that waits at the U-Boot prompt burns a core
+
+# Payload of a full-speed FTDI adapter's 64-byte USB packet (FTDI AN232B-04): a quarter of the work of 16-byte FIFOs.
+FTDI_BYTES = 62
+QEMU_TYPE = "qemu-virt"
+
+app = typer.Typer(
+    help="Virtual boards, powered and wired like real ones: QEMU with real software, and simulated ones by the dozen.",
+    no_args_is_help=True,
+)
+Folder = Annotated[
+    Path | None, typer.Option("--dir", help="the bench's folder [default: $BOARDLAB_VIRTUAL, .lab/virtual]")
+]
+LAST_PORT = 65_535
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+@app.command()
+def up(
+    kind: Annotated[str, typer.Argument(help="qemu: real software; sim: simulated boards, any number")] = "qemu",
+    folder: Folder = None,
+    board_type: Annotated[list[str] | None, typer.Option("--type", help="board type; sim: repeatable")] = None,
+    name: Annotated[str, typer.Option(help="qemu: the board's name")] = DEFAULT_BOARD,
+    pdu_port: Annotated[
+        int, typer.Option(min=0, max=LAST_PORT, help="pdudaemon's port; 0: a free one")
+    ] = pdudaemon.DEFAULT_PORT,
+    switch_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=LAST_PORT, help="the power switch's port; 0: a free one [default: qemu 0, sim 16422]"),
+    ] = None,
+    idle_off: Annotated[
+        float | None, typer.Option(help="switch off after so many silent seconds; 0: never [default: qemu 600, sim 0]")
+    ] = None,
+    latency_timer_ms: Annotated[
+        float | None, typer.Option(help="of the USB adapters [default: qemu 1, sim 0]")
+    ] = None,
+    fifo_bytes: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_536, help="what the USB adapters hand on at once [default: qemu 16, sim 62]"),
+    ] = None,
+    tcp_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=LAST_PORT, help="give each UART a TCP port too, from this one on; 0: free ones (status --json)"
+        ),
+    ] = None,
+    bench_tools: Annotated[
+        bool, typer.Option("--tools", help="qemu: an image with benchmark programs of Debian; boots more slowly")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="start from new media and straps")] = False,
+    count: Annotated[int, typer.Option(min=1, max=1000, help="sim: how many boards of each type")] = 1,
+    release: Annotated[str, typer.Option(help="sim: the release that they run [default: the newest]")] = "",
+    seed: Annotated[int, typer.Option(help="sim: of the first board's chance; the others count on")] = 0,
+    scenario: Annotated[
+        Path | None, typer.Option(help="sim: YAML file that says which board misbehaves how, and when")
+    ] = None,
+    flow: Annotated[str, typer.Option(help="sim: who boots them: normal, falcon or sbl")] = "normal",
+    stock: Annotated[
+        bool, typer.Option("--stock", help="sim: U-Boot's environment as TI ships it: Linux is loaded from SD")
+    ] = False,
+    time_scale: Annotated[
+        float, typer.Option(help="sim: factor on all waiting but the UARTs'; 1: as the real board")
+    ] = 1.0,
+    foreground: Annotated[bool, typer.Option("--foreground", help="run the bench here, until Ctrl-C")] = False,
+) -> None:
+    """Bring virtual boards up: their bench, its power switch and pdudaemon. The boards themselves are off."""
+    where = _folder(folder)
+    types = board_type or []
+    if kind == "sim":
+        if bench_tools:
+            raise ConfigurationError("--tools is for `lab virtual up qemu`; simulated boards play their benchmarks")
+        boards = board_specs(SimOptions(types, count, release, seed, time_scale, scenario, flow, stock))
+        defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0, FTDI_BYTES)
+    elif kind == "qemu":
+        told = (count, release, seed, time_scale, scenario, flow, stock)
+        if told != (1, "", 0, 1.0, None, "normal", False) or len(types) > 1:
+            raise ConfigurationError(
+                "--count, --release, --seed, --time-scale, --scenario, --flow, --stock and several types are for "
+                "`lab virtual up sim`"
+            )
+        chosen = types[0] if types else QEMU_TYPE
+        if chosen in simulated():
+            raise ConfigurationError(f"{chosen!r} is a simulated board: `lab virtual up sim --type {chosen}`")
+        kind_of_board = qemu_kind.default(with_tools=True) if bench_tools else kinds.load(chosen)
+        boards = (control.BoardSpec(name, chosen, kind_of_board),)
+        defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS, DEFAULT_FIFO_BYTES)
+    else:
+        raise ConfigurationError(f"no kind {kind!r} of virtual boards; there are: qemu, sim")
+    order = control.Order(
+        where,
+        boards,
+        defaults[0] if switch_port is None else switch_port,
+        pdu_port,
+        defaults[1] if idle_off is None else idle_off,
+        defaults[2] if latency_timer_ms is None else latency_timer_ms,
+        defaults[3] if fifo_bytes is None else fifo_bytes,
+        tcp_port,
+        fresh,
+        foreground,
+    )
+    state = control.up(order, lambda line: echo(line, err=True))
+    board = state.boards[0]
+    more = f" and {len(state.boards) - 1} more" if len(state.boards) > 1 else ""
+    echo(
+        f"{board.name} ({board.type}){more} up: console {next(iter(board.uarts.values()))}, pdudaemon {state.pdudaemon}"
+    )
+    echo(f"measure it: {measuring(where)}")
+
+
+@app.command()
+def down(folder: Folder = None) -> None:
+    """Take the virtual boards down; nothing is left running."""
+    where = _folder(folder)
+    echo("The virtual bench is down." if control.down(where) else f"No virtual bench runs in {where}.")
+
+
+@app.command()
+def status(folder: Folder = None, as_json: AsJson = False) -> None:
+    """Say what is up, and how it is."""
+    where = _folder(folder)
+    state = running(where)
+    boards = control.status(state) if state else []
+    if as_json:
+        bench = {"pid": state.pid, "http": state.http, "pdudaemon": state.pdudaemon} if state else None
+        echo_json({"dir": str(where), "bench": bench, "boards": boards})
+        return
+    if state is None:
+        echo(f"No virtual bench runs in {where}; `lab virtual up` starts one.")
+        return
+    echo(f"bench in {where}: pid {state.pid}, power switch {state.http}, pdudaemon {state.pdudaemon}")
+    table = Table("board", "type", "outlet", "power", "straps", "lost bytes", "")
+    for board in boards:
+        row = [str(board[key]) for key in ("name", "type", "outlet", "power", "straps", "overruns", "reason")]
+        table.add_row(*(escape(plain(cell)) for cell in row))
+    Console().print(table)
+
+
+@app.command()
+def console(
+    name: Annotated[str, typer.Argument(help="the board's name")] = DEFAULT_BOARD, folder: Folder = None
+) -> None:
+    """Open a terminal on a board's console, through the console server (`lab console attach`)."""
+    state = expect(_folder(folder))
+    board = next((board for board in state.boards if board.name == name), None)
+    if board is None:
+        raise ConfigurationError(f"no board {name!r}; there are: {', '.join(b.name for b in state.boards)}")
+    lab = str(Path(sys.executable).with_name("lab"))
+    os.execv(lab, [lab, "console", "attach", next(iter(board.uarts.values()))])  # noqa: S606 - our own command
+
+
+@app.command()
+def images() -> None:
+    """Build the boards' images now (`up` does it when they are missing)."""
+    found = recipe.obtain(cache.default_root(), lambda line: echo(line, err=True))
+    echo(f"Board images: {found}")
+
+
+@app.command("uboot-tests")
+def uboot_tests(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="where to write them; made when it is missing")],
+) -> None:
+    """Write U-Boot's own tests and its configuration for the QEMU board into DIR (docs: U-Boot's tests)."""
+    root = cache.default_root()
+
+    def report(line: str) -> None:
+        echo(line, err=True)
+
+    packages = recipe.sources(root, report)
+    uboottests.unpack(packages, recipe.SUITE, recipe.ARCHITECTURE, folder, root, report)
+    echo(f"tests: {folder / uboottests.SOURCE / 'test/py'}, --build-dir {folder / uboottests.BUILD}")
+
+
+app.command()(sim_commands.faults)
+app.command()(sim_commands.fault)
+app.command()(sim_commands.clear)
+
+
+@app.command("tester")
+def as_tester(
+    command: Annotated[str, typer.Argument(help="the command line")],
+    board_type: Annotated[str, typer.Option("--type", help="sim: type of the board at the other end")] = "",
+    release: Annotated[str, typer.Option(help="sim: of its software [default: the newest]")] = "",
+    seed: Annotated[int | None, typer.Option(help="sim: of its chance [default: another one each time]")] = None,
+    board: Annotated[str, typer.Option(help="qemu: the board at the other end of the cable")] = "",
+    folder: Folder = None,
+) -> None:
+    """Run a command as a board's tester: for real at the other end of a QEMU board's cable, played for a simulated one."""
+    if bool(board_type) == bool(board):
+        raise ConfigurationError("name the board at the other end: --board NAME (qemu), or --type TYPE (sim)")
+    if board_type:
+        answer(command, board_type, release, seed)
+    where = _folder(folder)
+    names = [state.name for state in expect(where).boards]
+    if board not in names:
+        raise ConfigurationError(f"no board {board!r} in {where}; there are: {', '.join(names)}")
+    words = cable.enter(BoardFolder(where / board), command)
+    os.execvp(words[0], words)  # noqa: S606 - what the caller asked for
+
+
+def _folder(given: Path | None) -> Path:
+    return given.absolute() if given else default_folder()

@@ -1,0 +1,106 @@
+"""Power through pdudaemon, with time-outs and the instants of switching."""
+
+from __future__ import annotations
+
+import warnings
+from http import HTTPStatus
+
+import attr
+import requests
+from labgrid.driver.powerdriver import PowerResetMixin
+from labgrid.factory import target_factory
+from labgrid.util.proxy import proxymanager
+
+from lab.drivers.outlets import PDUDAEMON_PORT, Outlet, outlet_of
+from lab.drivers.switching import EdgePowerDriver
+from lab.errors import LabStableError, LabTransientError
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
+    """StampedPDUDaemonDriver - switches a port of a PDU through pdudaemon's HTTP interface.
+
+    Unlike labgrid's PDUDaemonDriver it never waits for ever, and it keeps when the switching happened (`edge`).
+    pdudaemon answers when its PDU driver has answered, but cannot tell the outlet's state: whoever needs the effect
+    verifies it (lab/strategies/boardstrategy.py: a silent console that does not answer).
+
+    Args:
+        delay (float): seconds between off and on in `cycle`
+        timeout (float): seconds until pdudaemon must have answered, its own retries included
+    """
+
+    bindings = {"port": "PDUDaemonPort"}
+    timeout: float = attr.ib(default=30.0, validator=attr.validators.instance_of(float))
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._address = ""
+        self._http = requests.Session()
+        self._http.trust_env = False  # a lab's pdudaemon is not behind the proxy that $http_proxy names
+
+    def on_activate(self) -> None:
+        host, port = proxymanager.get_host_and_port(self.port, default_port=PDUDAEMON_PORT)
+        self._address = f"http://{host}:{port}"
+
+    @property
+    def limit_s(self) -> float:
+        """See `EdgePowerDriver`: connecting and each part of the answer have `timeout`, all of it has this."""
+        return 2 * self.timeout
+
+    @property
+    def outlet(self) -> Outlet:
+        """See `EdgePowerDriver`."""
+        return outlet_of(self, "")
+
+    def order(self, command: str) -> None:
+        """See `EdgePowerDriver`."""
+        place = f"pdudaemon at {self._address}, pdu {self.port.pdu}, port {self.port.index}"
+        try:
+            answer = self._http.get(
+                f"{self._address}/power/control/{command}",
+                params={"hostname": self.port.pdu, "port": self.port.index},
+                timeout=self.timeout,
+            )
+        except requests.Timeout as error:
+            raise LabTransientError(
+                f"{place}: no answer to {command!r} within {self.timeout:g} s. The PDU is unreachable or hung: "
+                "look at pdudaemon's log and ping the PDU",
+                failure="pdu_timeout",
+            ) from error
+        except requests.RequestException as error:
+            raise LabTransientError(
+                f"{place}: cannot be reached ({_reason(error)}). Start pdudaemon, or mend PDUDaemonPort.host in the env",
+                failure="pdu_unreachable",
+            ) from error
+        if answer.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise LabTransientError(
+                f"{place}: refused {command!r}: the PDU did not obey, or has no such name or port. pdudaemon's log says why",
+                failure="pdu_refused",
+            )
+        if not answer.ok:
+            raise LabStableError(
+                f"{place}: HTTP {answer.status_code} to {command!r}; is this pdudaemon? Mend PDUDaemonPort.host in the env",
+                failure="pdu_refused",
+            )
+
+
+def _reason(error: requests.RequestException) -> str:
+    inner: BaseException = error
+    while inner.__context__ is not None:
+        inner = inner.__context__
+    return str(inner) or type(error).__name__
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class PDUDriver(StampedPDUDaemonDriver):
+    """PDUDriver - the old name of StampedPDUDaemonDriver, for environments that still have it. The next release has it no more."""
+
+    def __attrs_post_init__(self) -> None:
+        warnings.warn(  # a FutureWarning, since Python shows no DeprecationWarning to those who run a program
+            "the driver PDUDriver is now called StampedPDUDaemonDriver; write that name in your environment",
+            FutureWarning,
+            stacklevel=1,
+        )
+        super().__attrs_post_init__()

@@ -1,0 +1,1 @@
+"""Environment files: found by a bare name, and checked for what labgrid itself lets pass."""

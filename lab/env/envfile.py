@@ -1,0 +1,226 @@
+"""labgrid environments: found by a bare name, and checked for what labgrid itself lets pass."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attr
+import yaml
+from labgrid.config import Config
+from labgrid.exceptions import InvalidConfigError, NoConfigFoundError
+from labgrid.factory import target_factory
+from labgrid.resource import Resource
+from labgrid.util.yaml import load
+
+from lab import shipped, yamlfile
+from lab.env import wiring as envwiring
+from lab.env.wiring import Entry
+from lab.errors import ConfigurationError
+
+FOLDER = shipped.ENVS
+TOP_KEYS = frozenset({"targets", "features", "options", "images", "paths", "tools", "imports"})
+TARGET_KEYS = frozenset({"resources", "drivers", "features", "options"})
+OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
+STRATEGIES = "lab.strategies"
+OLD_STRATEGIES = "strategies"
+
+
+def find(name: str, root: Path) -> Path:
+    """The environment file: `name` as it stands, or in the folder `envs` of `root`.
+
+    Raises:
+        ConfigurationError: there is no such file.
+    """
+    given = Path(name)
+    candidates = [given if given.is_absolute() else root / given]
+    if given.name == name:
+        candidates += [root / FOLDER / name, root / FOLDER / f"{name}.yaml"]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    there = sorted(path.name for path in (root / FOLDER).glob("*.yaml"))
+    raise ConfigurationError(
+        f"no environment {name!r}: looked for {', '.join(map(str, candidates))}"
+        + (
+            f". In {root / FOLDER} there are: {', '.join(there)}"
+            if there
+            else f". `lab init {root}` writes a lab's folder with environments"
+        )
+    )
+
+
+def check(path: Path) -> None:
+    """Refuse what labgrid swallows or answers with a traceback: see `problems`.
+
+    Raises:
+        ConfigurationError: the first thing that is wrong, with its place and its mend.
+    """
+    for problem in problems(path):
+        raise ConfigurationError(problem)
+
+
+def problems(path: Path) -> Iterator[str]:
+    """What is wrong with an environment: unknown keys and classes, wrong shapes, types and wirings; each with its mend.
+
+    A mistake that hides others ends the list.
+    """
+    try:
+        data = _parse(path)
+        for place, keys, known in _levels(data):
+            yield from _unknown(path, place, keys, known)
+        imports = [str(name) for name in data.get("imports") or []]
+        for name in imports:
+            _import(path, name)
+        for role, target in _targets(path, data):
+            resources = list(_entries(path, f"targets.{role}.resources", target.get("resources"), imports))
+            drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), imports))
+            entries = [entry for entry in (*resources, *drivers) if not isinstance(entry, str)]
+            wrong = [entry for entry in (*resources, *drivers) if isinstance(entry, str)]
+            yield from wrong
+            if not wrong and not _own_files(
+                imports
+            ):  # what a file of the user's own defines is known to labgrid alone
+                yield from (
+                    f"{path}: {found}"
+                    for found in envwiring.problems(
+                        [entry for entry in entries if issubclass(entry.cls, Resource)],
+                        [entry for entry in entries if not issubclass(entry.cls, Resource)],
+                    )
+                )
+    except ConfigurationError as error:
+        yield str(error)
+
+
+def names(path: Path, cls: str) -> bool:
+    """Whether a target has a driver of that class. A file that cannot be understood has one where it says the word.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is no YAML.
+    """
+    data = _parse(path)
+    try:
+        return any(
+            item["cls"] == cls
+            for role, target in _targets(path, data)
+            for _, item in _items(path, f"targets.{role}.drivers", target.get("drivers") or {})
+        )
+    except ConfigurationError:
+        return cls in yamlfile.text_of(path)
+
+
+def arguments_of(path: Path, cls: str, room: str = "drivers") -> dict[str, Any]:
+    """The arguments of the first driver (or, in the room "resources", resource) of that class; none where there is none.
+
+    Raises:
+        ConfigurationError: the file cannot be understood.
+    """
+    for role, target in _targets(path, _parse(path)):
+        for _, item in _items(path, f"targets.{role}.{room}", target.get(room) or {}):
+            if item["cls"] == cls:
+                return item
+    return {}
+
+
+def _levels(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str]]]:
+    yield "", data, TOP_KEYS
+    targets = data.get("targets")
+    for role, target in targets.items() if isinstance(targets, dict) else ():
+        if isinstance(target, dict):
+            yield f"targets.{role}", target, TARGET_KEYS
+
+
+def _targets(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    targets = data.get("targets")
+    if not isinstance(targets, dict) or not targets:
+        raise ConfigurationError(f"{path}: targets: expected `main:` with resources and drivers, got {targets!r}")
+    for role, target in targets.items():
+        if not isinstance(target, dict):
+            raise ConfigurationError(f"{path}: targets.{role}: expected resources and drivers, got {target!r}")
+        yield role, target
+
+
+def _entries(path: Path, place: str, data: object, imports: Sequence[str]) -> Iterator[Entry | str]:
+    """The entries of a list, or what is wrong with them."""
+    resources = place.endswith(".resources")
+    registered = target_factory.resources if resources else target_factory.drivers
+    for where, item in _items(path, place, data or {}):
+        if item["cls"] not in registered:
+            if not _own_files(imports):
+                kind = "resource" if resources else "driver"
+                mend = _mend(imports) if item["cls"] == "BoardStrategy" else _similar(item["cls"], registered)
+                yield f"{path}: {where}: no {kind} {item['cls']!r}{mend}; labgrid and `imports:` define none"
+            continue
+        cls = registered[item["cls"]]
+        arguments = {a.name for a in attr.fields(cls) if a.init} - {"target", "state"}
+        unknown = list(_unknown(path, where, item, arguments | OWN_ARGUMENTS))
+        yield from unknown
+        bindings = item.get("bindings", {})
+        if not isinstance(bindings, dict):
+            yield f"{path}: {where}: bindings: expected `slot: name`, got {bindings!r}"
+        elif not unknown:
+            given = {key: value for key, value in item.items() if key not in OWN_ARGUMENTS}
+            yield Entry(where, cls, item.get("name"), bindings, given)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        data = load(yamlfile.text_of(path))
+        if not isinstance(data, dict):
+            raise ConfigurationError(f"{path}: expected a mapping with `targets:`, got {type(data).__name__}")
+        return dict(Config(str(path)).data)  # once more, with its templates filled in
+    except (InvalidConfigError, NoConfigFoundError) as error:
+        raise ConfigurationError(f"{path}: {error.msg}") from error
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error}") from error
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # e.g. the date 2026-99-99
+        raise yamlfile.not_yaml(path, error) from error
+
+
+def _items(path: Path, place: str, data: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        items = target_factory._convert_to_named_list(data)
+    except (InvalidConfigError, AttributeError, TypeError, AssertionError) as error:
+        raise ConfigurationError(
+            f"{path}: {place}: {getattr(error, 'msg', error)}; every entry is `- Class: {{argument: value}}`"
+        ) from error
+    for item in items:
+        yield f"{place}.{item['cls']}", item
+
+
+def _unknown(path: Path, place: str, data: Mapping[str, object], keys: frozenset[str] | set[str]) -> Iterator[str]:
+    for key in data:
+        if key not in keys:
+            where = f"{place}: " if place else ""
+            takes = ", ".join(sorted(keys - OWN_ARGUMENTS)) or "nothing"
+            yield f"{path}: {where}unknown key {key!r}{_similar(str(key), keys)}; it takes: {takes}"
+
+
+def _import(path: Path, name: str) -> None:
+    if name.endswith(".py"):
+        return
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigurationError(f"{path}: imports: {name}: {error}; is it installed in this environment?") from error
+
+
+def _own_files(imports: Sequence[str]) -> list[str]:
+    return [name for name in imports if name.endswith(".py")]
+
+
+def _mend(imports: Sequence[str]) -> str:
+    """Where our strategy would have come from."""
+    if OLD_STRATEGIES not in imports:
+        return f" (add `- {STRATEGIES}` to `imports:`)"
+    taken = ", ".join(getattr(sys.modules.get(OLD_STRATEGIES), "__path__", ["a module"]))
+    return f" (`- {OLD_STRATEGIES}` took {taken}, which is not boardlab's: write `- {STRATEGIES}`)"
+
+
+def _similar(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

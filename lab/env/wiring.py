@@ -1,0 +1,199 @@
+"""What an environment's drivers are wired to, and what their arguments are: before labgrid makes any of them.
+
+labgrid finds a wrong wiring only when it makes the target, with a traceback; some things that it lets pass make wrong
+numbers. `problems` names them all at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attr
+from attrs import frozen
+from labgrid.driver import Driver
+from labgrid.factory import target_factory
+from labgrid.resource import Resource
+from labgrid.strategy import Strategy
+
+from lab import boards
+from lab.drivers.bootmodedriver import BootModeDriver
+from lab.drivers.railsensors import RailSensors
+from lab.drivers.stampedconsoledriver import StampedConsoleDriver
+from lab.errors import ConfigurationError
+from lab.rails import from_env
+
+_SLOW_RAW = "NetworkSerialPort"
+_REMOTE = "RemotePlace"
+
+
+@frozen
+class Entry:
+    """A resource or a driver of a target.
+
+    Attributes:
+        place: where it stands in the file, e.g. "targets.main.drivers.StampedPDUDaemonDriver".
+        cls: what it will be. arguments: without name and bindings.
+    """
+
+    place: str
+    cls: type
+    name: str | None
+    bindings: dict[str, str]
+    arguments: dict[str, Any]
+
+    @property
+    def shown(self) -> str:
+        """For a message."""
+        return self.cls.__name__ + (f" {self.name!r}" if self.name else "")
+
+
+def problems(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[str]:
+    """What is wrong with a target, each with its place and its mend."""
+    for entry in (*resources, *drivers):
+        yield from _arguments(entry)
+    yield from _ports(resources, drivers)
+    yield from _twice((*resources, *drivers))
+    yield from _rails(resources, drivers)
+    if any(entry.cls.__name__ == _REMOTE for entry in resources):
+        return  # what the place has is known only once the coordinator has told
+    for number, driver in enumerate(drivers):
+        yield from _wiring(driver, resources, drivers[:number], drivers[number + 1 :])
+
+
+def _arguments(entry: Entry) -> Iterator[str]:
+    """Values that labgrid's validators will refuse, and required ones that are missing."""
+    for attribute in attr.fields(entry.cls):
+        if not attribute.init or attribute.name in {"target", "name", "state"}:
+            continue
+        if attribute.name not in entry.arguments:
+            if attribute.default is attr.NOTHING:
+                yield f"{entry.place}: {attribute.name} is missing"
+            continue
+        value = entry.arguments[attribute.name]
+        if attribute.validator is None:
+            continue
+        try:
+            attribute.validator(None, attribute, value)
+        except (TypeError, ValueError) as error:
+            wanted = getattr(attribute.validator, "type", None) or getattr(
+                getattr(attribute.validator, "validator", None), "type", None
+            )
+            if wanted is float and type(value) is int:
+                yield f"{entry.place}: {attribute.name}: {value} is a whole number; write {value}.0"
+            elif isinstance(wanted, type):
+                yield f"{entry.place}: {attribute.name}: expected {wanted.__name__}, got {value!r}"
+            else:
+                yield f"{entry.place}: {attribute.name}: {error.args[0] if error.args else error}"
+
+
+def _ports(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[str]:
+    if not any(_measures(entry.cls) for entry in drivers):
+        return
+    for entry in resources:
+        if entry.cls.__name__ == _SLOW_RAW and entry.arguments.get("protocol") == "raw":
+            yield (
+                f"{entry.place}: protocol: raw is read one byte at a time, slower than a console of 115200 Bd speaks, "
+                "and its bytes have no stamps; connect the adapter to this host, or use `protocol: rfc2217` for what is "
+                "not timed"
+            )
+
+
+def _measures(cls: type) -> bool:
+    """Whether a driver times what comes from the port."""
+    return issubclass(cls, StampedConsoleDriver) or "BoardStrategy" in {base.__name__ for base in cls.__mro__}
+
+
+def _rails(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[str]:
+    """Rails that cannot be measured, for the board type that the strategy names."""
+    types = [str(entry.arguments["board_type"]) for entry in drivers if "board_type" in entry.arguments]
+    for entry in resources:
+        if issubclass(entry.cls, RailSensors) and types and types[0] in boards.names():
+            try:
+                from_env("this board", board_type=boards.load(types[0]), **{"rails": {}, **entry.arguments})
+            except ConfigurationError as error:
+                yield f"{entry.place}: {error}"
+
+
+def _twice(entries: Sequence[Entry]) -> Iterator[str]:
+    seen: set[tuple[type, str]] = set()
+    for entry in entries:
+        if entry.name is None:
+            continue
+        key = (entry.cls, entry.name)
+        if key in seen:
+            yield f"{entry.place}: there are two called {entry.name!r}"
+        seen.add(key)
+
+
+def _wiring(
+    driver: Entry, resources: Sequence[Entry], before: Sequence[Entry], after: Sequence[Entry]
+) -> Iterator[str]:
+    if issubclass(driver.cls, BootModeDriver):
+        names = {entry.name for entry in before}
+        for bit, name in driver.arguments.get("lines", {}).items():
+            if name not in names:
+                yield f"{driver.place}: lines: bit {bit}: no driver is called {name!r} above it"
+        return
+    slots = _slots(driver.cls)
+    for slot in driver.bindings:
+        if slot not in slots and not issubclass(driver.cls, Strategy):
+            yield f"{driver.place}: bindings: it has no slot {slot!r}; its slots are: {', '.join(slots) or 'none'}"
+    for slot, requirements in slots.items():
+        wanted = [_class(requirement) for requirement in requirements if requirement is not None]
+        if None not in wanted:
+            yield from _slot(driver, slot, wanted, (resources, before, after), optional=None in requirements)
+
+
+def _slot(
+    driver: Entry,
+    slot: str,
+    wanted: Sequence[Any],
+    around: tuple[Sequence[Entry], Sequence[Entry], Sequence[Entry]],
+    *,
+    optional: bool,
+) -> Iterator[str]:
+    resources, before, after = around
+    kinds = " or ".join(sorted(kind.__name__ for kind in wanted))
+    fitting = [entry for entry in (*resources, *before) if issubclass(entry.cls, tuple(wanted))]
+    name = driver.bindings.get(slot)
+    if name is not None:
+        if not any(entry.name == name for entry in fitting):
+            there = ", ".join(repr(entry.name) for entry in fitting if entry.name) or "none with a name"
+            yield f"{driver.place}: bindings: {slot}: no {kinds} is called {name!r} above it; there are: {there}"
+    elif not fitting and not optional:
+        late = [entry for entry in after if issubclass(entry.cls, tuple(wanted))]
+        mend = f"move {late[0].shown} above it" if late else f"add one to the target's {_room(wanted)}"
+        yield f"{driver.place}: it needs a {kinds}; {mend}"
+    elif len(_undecided(fitting)) > 1:
+        shown = ", ".join(entry.shown for entry in fitting)
+        yield (
+            f"{driver.place}: {slot} may be any of: {shown}; give each a `name:` and say which with "
+            f"`bindings: {{{slot}: NAME}}`"
+        )
+
+
+def _undecided(fitting: Sequence[Entry]) -> Sequence[Entry]:
+    """Those that labgrid cannot choose among: a resource called "default" wins."""
+    preferred = [entry for entry in fitting if entry.name == "default" and issubclass(entry.cls, Resource)]
+    return preferred or fitting
+
+
+def _slots(cls: type) -> dict[str, set[Any]]:
+    slots = {}
+    for slot, requirement in getattr(cls, "bindings", {}).items():
+        inner = requirement.value if isinstance(requirement, Driver.NamedBinding) else requirement
+        slots[slot] = set(inner) if isinstance(inner, set) else {inner}
+    return slots
+
+
+def _class(requirement: Any) -> Any:
+    """The class of a requirement; None for one that labgrid does not know either."""
+    if isinstance(requirement, str):
+        return target_factory.all_classes.get(requirement)
+    return requirement if inspect.isclass(requirement) else None
+
+
+def _room(wanted: Sequence[Any]) -> str:
+    return "resources" if any(issubclass(kind, Resource) for kind in wanted) else "drivers"

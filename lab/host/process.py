@@ -1,0 +1,38 @@
+"""Which process this is, in a form that tells later, on the same host, whether it has died."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Final
+
+PROC: Final = Path("/proc")
+_START: Final = 19  # of starttime among the fields after the command's name, proc(5)
+_PARTS: Final = 4  # of an identity
+
+
+def identity(proc: Path = PROC) -> str:
+    """This process: host, boot, process id, start."""
+    return f"{socket.gethostname()}/{_boot(proc)}/{os.getpid()}/{_start(os.getpid(), proc)}"
+
+
+def has_died(who: str, proc: Path = PROC) -> bool | None:
+    """Whether that process has died: its host booted again, or its process is no more. None: it is another host's."""
+    host, boot, pid, start = who.rsplit("/", 3) if who.count("/") >= _PARTS - 1 else ("", "", "", "")
+    if host != socket.gethostname() or not pid.isdecimal():
+        return None
+    return boot != _boot(proc) or start != _start(int(pid), proc)
+
+
+def _boot(proc: Path) -> str:
+    return (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _start(pid: int, proc: Path) -> str:
+    """When the process was started, in ticks since the boot: process ids are used again. Empty: there is none."""
+    try:
+        fields = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[_START]

@@ -1,0 +1,208 @@
+"""TI's Automation Interface: an MSP432 LaunchPad or an XDS110 between the host's USB and the board's test header.
+
+A line-oriented command interpreter at 115200 Bd; it echoes what is typed, one character at a time, and ends each answer with
+the prompt `=>`. Source of commands and answers: its firmware, automation_interface.c.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import termios
+import time
+import tty
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError, LabStableError, LabTransientError
+from lab.rails.config import RailConfig, RailsConfig
+from lab.rails.model import Channel, Mark, Range, Reading, Schedule
+
+PROMPT: Final = b"=>\r\n"
+ANSWER_S: Final = 10.0
+MAX_SAMPLES: Final = 150
+_ROW: Final = re.compile(
+    r"^\|\s*\d+\s*\|\s*(\w+)\s*\|\s*([\d.-]+)\s*\|\s*([\d.-]+)\s*\|\s*([\d.-]+)\s*\|\s*([\d.-]+)\s*\|"
+)
+_ECHO_S: Final = 1.0
+_ITERATIONS: Final = {Range.ACTIVE: 1, Range.SLEEP: 20}
+_PAUSE_MS: Final = 10
+_GAIN, _OFFSET_NV = 0.001, 10_000.0  # of the INA226 that the firmware drives
+_FAILED: Final = re.compile(r"ERROR: .*|Error: .*|Command .* not valid .*|auto set dut .* must be called first.*")
+
+
+@frozen
+class Row:
+    """A rail of a measurement, in the units of the table."""
+
+    rail: str
+    shunt_uv: float
+    volts: float
+    milliampere: float
+    milliwatt: float
+
+
+class AutomationInterface:
+    """One interface. Several processes may use it: each command has the port to itself."""
+
+    def __init__(self, port: str) -> None:
+        self.port = port
+
+    def command(self, text: str, seconds: float = ANSWER_S) -> list[str]:
+        """Send a command and return the lines of its answer.
+
+        Raises:
+            ConfigurationError: no such port.
+            LabTransientError: no answer.
+            LabStableError: the interface refuses the command.
+        """
+        with self._line() as fd:
+            self._type(fd, text)
+            lines = self._until_prompt(fd, text, seconds)
+        for line in lines:
+            if _FAILED.fullmatch(line):
+                raise LabStableError(
+                    f"{self.port}: the Automation Interface says {line!r} to {text!r}: check `dut` in the env, its cable to "
+                    "the board's test header, and the board's power",
+                    failure="automation_interface",
+                )
+        return lines
+
+    def measure(self, samples: int, pause_ms: int) -> list[Row]:
+        """The mean of so many samples (at most 150) of each rail, with pauses between them; raises as `command`."""
+        answer = self.command(f"auto measure power {samples} {pause_ms}", ANSWER_S + samples * (pause_ms + 50) / 1000)
+        found = [_ROW.match(line) for line in answer]
+        rows = [Row(row[1], *(float(row[column]) for column in (2, 3, 4, 5))) for row in found if row]
+        if not rows:
+            raise LabTransientError(
+                f"{self.port}: no rails in the answer to `auto measure power`: {answer[-3:]}; set `dut` in the env",
+                failure="automation_interface",
+            )
+        return rows
+
+    @contextmanager
+    def _line(self) -> Iterator[int]:
+        try:
+            fd = os.open(self.port, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.port}: {error.strerror}; plug the Automation Interface in, or mend its port in the env"
+            ) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            _set_line(fd)
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _type(self, fd: int, text: str) -> None:
+        """Its receiver holds one character, so each waits for the echo of the one before."""
+        while select.select([fd], [], [], 0)[0] and os.read(fd, 4096):
+            pass  # what was said before: the banner, a command that somebody gave up
+        for character in text.encode() + b"\r":
+            os.write(fd, bytes([character]))
+            if not select.select([fd], [], [], _ECHO_S)[0]:
+                raise LabTransientError(
+                    f"{self.port}: no echo from the Automation Interface; is it another port of the adapter, or held in "
+                    "reset?",
+                    failure="automation_interface",
+                )
+            os.read(fd, 1)
+
+    def _until_prompt(self, fd: int, text: str, seconds: float) -> list[str]:
+        said = b""
+        deadline = time.monotonic() + seconds
+        while not said.endswith(PROMPT):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
+                raise LabTransientError(
+                    f"{self.port}: no prompt within {seconds:.0f} s after {text!r}; the last it said: {said[-80:]!r}. "
+                    "Its watchdog resets it after 11 s: ask for fewer samples",
+                    failure="automation_interface",
+                )
+            said += os.read(fd, 4096)
+        return [
+            line.strip() for line in said.removesuffix(PROMPT).decode(errors="replace").splitlines() if line.strip()
+        ]
+
+
+def _set_line(fd: int) -> None:
+    """115200 8N1, no line editing."""
+    tty.setraw(fd)
+    state = termios.tcgetattr(fd)
+    state[4] = state[5] = termios.B115200
+    termios.tcsetattr(fd, termios.TCSANOW, state)
+
+
+class AutomationSensor:
+    """A `lab.rails.model.RailSensor` through `auto measure power`, some ten samples a second at most."""
+
+    def __init__(self, config: RailsConfig) -> None:
+        """Find the port.
+
+        Raises:
+            ConfigurationError: it is not there.
+        """
+        if not Path(config.port).exists():
+            raise ConfigurationError(f"{config.port}: no such port; plug the Automation Interface in, or mend `port`")
+        self.rails: Sequence[RailConfig] = config.measured
+        self._interface = AutomationInterface(config.port)
+        self._config = config
+        self._iterations = 1
+        self._shunts: list[float] = []
+
+    def start(self, wanted: Range) -> Schedule:
+        """See `RailSensor`."""
+        if self._config.dut:
+            self._interface.command(f"auto set dut {self._config.dut}")
+        self._iterations = _ITERATIONS[wanted]
+        begun_ns = time.monotonic_ns()
+        rows = {row.rail: row for row in self._interface.measure(self._iterations, _PAUSE_MS)}
+        period_ns = time.monotonic_ns() - begun_ns
+        missing = [rail.name for rail in self.rails if (rail.channel or rail.name) not in rows]
+        if missing:
+            raise ConfigurationError(
+                f"{self._config.port}: it measures no {', '.join(missing)}; its rails are: {', '.join(rows)}. "
+                "Name them with the rails' `channel`"
+            )
+        channels = []
+        for rail in self.rails:
+            row = rows[rail.channel or rail.name]
+            shunt = rail.shunt_mohm or (row.shunt_uv / row.milliampere if row.milliampere else 10.0)
+            self._shunts.append(shunt)
+            channels.append(
+                Channel(
+                    rail=rail.name,
+                    volts=rail.volts,
+                    shunt_mohm=shunt,
+                    tolerance=rail.tolerance,
+                    gain=_GAIN,
+                    bus_lsb_uv=1.0,
+                    shunt_lsb_nv=2500.0,
+                    offset_bound_nv=_OFFSET_NV,
+                    max_w=rail.max_w,
+                )
+            )
+        text = f"auto measure power {self._iterations} {_PAUSE_MS}; averaging of the firmware"
+        return Schedule(tuple(channels), period_ns, period_ns, period_ns, 0, text)
+
+    def read(self) -> Sequence[Reading]:
+        """See `RailSensor`; blocks until the interface has measured."""
+        rows = {row.rail: row for row in self._interface.measure(self._iterations, _PAUSE_MS)}
+        found = []
+        for number, (rail, shunt) in enumerate(zip(self.rails, self._shunts, strict=True)):
+            row = rows.get(rail.channel or rail.name)
+            if row is None:
+                found.append(Reading(number, 0, 0, Mark.NACK))
+            else:
+                found.append(Reading(number, round(row.volts * 1e6), round(row.milliampere * shunt * 1000)))
+        return found
+
+    def close(self) -> None:
+        """See `RailSensor`."""

@@ -1,0 +1,39 @@
+"""Which I2C bus a configuration names; only its library is loaded."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lab.errors import ConfigurationError
+from lab.rails.config import RailsConfig
+from lab.rails.i2c import I2cBus
+
+UNIX: Final = "unix:"
+FTDI: Final = "ftdi:"
+
+
+def open_bus(config: RailsConfig) -> I2cBus:
+    """The bus that a configuration names.
+
+    Raises:
+        ConfigurationError: there is no such bus, or its library is missing.
+        LabStableError: it cannot be opened.
+    """
+    if config.port.startswith(UNIX):
+        from lab.rails.socketbus import SocketBus  # noqa: PLC0415 - only the one that is asked for
+
+        return SocketBus(config.port.removeprefix(UNIX))
+    if config.port.startswith(FTDI):
+        try:
+            from lab.rails.ftdi import open_ftdi  # noqa: PLC0415
+        except ImportError as error:
+            raise ConfigurationError(f"{config.port}: needs pyftdi: install boardlab[ftdi]") from error
+        return open_ftdi(config.port, config.bus_khz)
+    if config.port.startswith("/dev/i2c-"):
+        from lab.rails.smbus import open_linux  # noqa: PLC0415
+
+        return open_linux(config.port)
+    raise ConfigurationError(
+        f"the rails of {config.board}: port {config.port!r} is no I2C bus; expected /dev/i2c-N, ftdi://VENDOR:PRODUCT/1 "
+        "or unix:PATH"
+    )

@@ -1,0 +1,98 @@
+"""The current monitors of the INA2xx family: their registers, steps and errors, as data.
+
+Sources: TI SBOS547 (INA226), SBOS644 (INA231), SBOS448 (INA219). Errors are the data sheets' limits at 25 degrees.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from lab.rails.timing import Setting, settings
+
+CONFIG, SHUNT, BUS, MASK = 0x00, 0x01, 0x02, 0x06
+_AVERAGES: Final = (1, 4, 16, 64, 128, 256, 512, 1024)
+_TIMES_US: Final = (140, 204, 332, 588, 1100, 2116, 4156, 8244)
+_AVERAGES_219: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+_TIME_219_US: Final = 532  # 12 bits
+_MODE: Final = 0b111  # shunt and bus in turn, continuously
+
+
+@frozen
+class Chip:
+    """A kind of current monitor.
+
+    Attributes:
+        shunt_lsb_nv, bus_lsb_uv: one step of the registers.
+        full_scale: the greatest shunt register value; more current shows no more.
+        bus_shift: by how much the bus voltage is shifted to the left in its register.
+        ready: (register, bit) that says that a sample is complete.
+        offset_nv, gain: limits of the shunt's offset and gain errors.
+        default_config: what the configuration is after a reset.
+        averages, times_us: what can be chosen.
+    """
+
+    name: str
+    shunt_lsb_nv: int
+    bus_lsb_uv: int
+    full_scale: int
+    bus_shift: int
+    ready: tuple[int, int]
+    offset_nv: float
+    gain: float
+    default_config: int
+    averages: tuple[int, ...]
+    times_us: tuple[int, ...]
+
+    @property
+    def settings(self) -> list[Setting]:
+        """All of them, the fastest first."""
+        return settings(self.averages, self.times_us, same=len(self.times_us) == 1)
+
+    def config(self, setting: Setting) -> int:
+        """The configuration register for a setting, converting continuously."""
+        if self.name == "ina219":
+            adc = 0b1000 | self.averages.index(setting.average)  # 12 bits, so many samples
+            return adc << 7 | adc << 3 | _MODE  # 16 V bus range, 40 mV shunt range
+        average = self.averages.index(setting.average)
+        bus, shunt = self.times_us.index(setting.bus_us), self.times_us.index(setting.shunt_us)
+        return 0x4000 | average << 9 | bus << 6 | shunt << 3 | _MODE  # bit 14 reads as 1
+
+
+def _ina2(name: str, offset_nv: float, gain: float) -> Chip:
+    return Chip(
+        name=name,
+        shunt_lsb_nv=2500,
+        bus_lsb_uv=1250,
+        full_scale=0x7FFF,
+        bus_shift=0,
+        ready=(MASK, 3),
+        offset_nv=offset_nv,
+        gain=gain,
+        default_config=0x4127,
+        averages=_AVERAGES,
+        times_us=_TIMES_US,
+    )
+
+
+CHIPS: Final = {
+    chip.name: chip
+    for chip in (
+        _ina2("ina226", 10_000.0, 0.001),
+        _ina2("ina231", 50_000.0, 0.005),
+        Chip(
+            name="ina219",
+            shunt_lsb_nv=10_000,
+            bus_lsb_uv=4000,
+            full_scale=4000,  # 40 mV
+            bus_shift=3,
+            ready=(BUS, 1),
+            offset_nv=100_000.0,
+            gain=0.01,
+            default_config=0x399F,
+            averages=_AVERAGES_219,
+            times_us=(_TIME_219_US,),
+        ),
+    )
+}

@@ -1,0 +1,147 @@
+"""How a board's rails are wired to their sensors: one record per board serial."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from typing import Any, Final
+
+import cattrs
+from attrs import asdict, evolve, field, fields, frozen, validators
+
+from lab.boards import BoardType
+from lab.errors import ConfigurationError
+
+BACKENDS: Final = ("ina231", "ina226", "ina219", "automation", "iio", "hwmon")
+INA: Final = frozenset({"ina231", "ina226", "ina219"})
+STANDARD_KHZ: Final = 400  # fast mode; I2C-bus specification UM10204
+
+
+@frozen
+class RailConfig:
+    """A rail and its current monitor.
+
+    Attributes:
+        name: as the guides spell it, e.g. "vdd_core".
+        volts: nominal; what the self-test expects to read while the board is on.
+        address: I2C address; 0 where the backend has no addresses.
+        shunt_mohm: in milliohm; 0 where the backend reports currents.
+        tolerance: of the shunt, as a share; 1 % unless the board's parts list says better.
+        max_w: more than this it cannot take, e.g. the limit of its supply; 0: no limit is known.
+        shared_with: the rail whose supply also feeds this one: it has no monitor of its own and stays n/a.
+        offset_uv: the shunt voltage that is read at no current, which is subtracted (`lab rails selftest --zero`).
+        channel: how the backend calls the rail (an IIO device's id, a hwmon folder); empty: by the rail's name.
+    """
+
+    name: str
+    volts: float = field(validator=validators.gt(0.0))
+    address: int = field(default=0, validator=validators.in_(range(0x78)))
+    shunt_mohm: float = field(default=0.0, validator=validators.ge(0.0))
+    tolerance: float = field(default=0.01, validator=[validators.ge(0.0), validators.lt(1.0)])
+    max_w: float = field(default=0.0, validator=validators.ge(0.0))
+    shared_with: str = ""
+    offset_uv: float | None = None
+    channel: str = ""
+
+
+@frozen
+class RailsConfig:
+    """The rails of one board, and what reads them.
+
+    Attributes:
+        board: the board's name, as it stands in the results.
+        backend: one of BACKENDS.
+        port: where the sensors are. INA2xx: /dev/i2c-N, an FTDI adapter as `ftdi://...`, or `unix:PATH` of a virtual
+            board. automation: its serial port. iio: `local:` or `ip:HOST`. hwmon: a folder, e.g. /sys/class/hwmon.
+        bus_khz: the I2C clock; it bounds the sampling rate.
+        dut: how the Automation Interface calls the board, for `auto set dut`.
+    """
+
+    board: str
+    backend: str = field(validator=validators.in_(BACKENDS))
+    port: str = field(validator=validators.min_len(1))
+    rails: tuple[RailConfig, ...]
+    bus_khz: int = field(default=STANDARD_KHZ, validator=validators.in_(range(10, 5001)))
+    dut: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        names = [rail.name for rail in self.rails]
+        addresses = [rail.address for rail in self.measured]
+        if not self.measured:
+            raise ValueError("expected at least one rail with a sensor of its own")
+        for rail in self.rails:
+            if names.count(rail.name) > 1:
+                raise ValueError(f"rail {rail.name!r} is there twice")
+            if rail.shared_with and rail.shared_with not in names:
+                raise ValueError(f"rail {rail.name!r}: shared_with names {rail.shared_with!r}, which is no rail")
+            if rail.shared_with or self.backend not in INA:
+                continue
+            if not rail.address or not rail.shunt_mohm:
+                raise ValueError(
+                    f"rail {rail.name!r}: needs `address` and `shunt_mohm`; the board's schematic has them, "
+                    "`lab rails selftest` says what answers where"
+                )
+            if addresses.count(rail.address) > 1:
+                raise ValueError(f"rail {rail.name!r}: address {rail.address:#04x} is another rail's too")
+
+    @property
+    def measured(self) -> tuple[RailConfig, ...]:
+        """The rails with a sensor, in order."""
+        return tuple(rail for rail in self.rails if not rail.shared_with)
+
+    def dumps(self) -> str:
+        """As JSON, for the sampler."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def loads(cls, text: str) -> RailsConfig:
+        """From `dumps`."""
+        return cattrs.structure(json.loads(text), cls)
+
+
+def from_env(
+    board: str,
+    backend: str,
+    port: str,
+    rails: Mapping[str, Mapping[str, Any] | None],
+    board_type: BoardType,
+    **more: Any,
+) -> RailsConfig:
+    """The configuration of a board: what its type knows of its rails, completed by what an environment says.
+
+    Args:
+        rails: rail -> what to add or replace of RailConfig; a rail that the type does not know needs `volts`.
+        more: `bus_khz`, `dut`.
+
+    Raises:
+        ConfigurationError: an unknown key, a wrong value, or a rail without its address or shunt.
+    """
+    try:
+        known = {
+            rail.name: RailConfig(rail.name, rail.volts, rail.address, rail.shunt_mohm) for rail in board_type.rails
+        }
+        for name, given in rails.items():
+            known[name] = _changed(name, known.get(name), given or {})
+        return RailsConfig(board, backend, port, tuple(known.values()), **more)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(f"the rails of {board}: {error.args[0] if error.args else error}") from error
+
+
+def _changed(name: str, rail: RailConfig | None, given: Mapping[str, Any]) -> RailConfig:
+    takes = [each.name for each in fields(RailConfig) if each.name != "name"]
+    if "most_w" in given:
+        warnings.warn(  # a FutureWarning, since Python shows no DeprecationWarning to those who run a program
+            f"rail {name!r}: `most_w` is now called `max_w`; write that name in your environment",
+            FutureWarning,
+            stacklevel=1,
+        )
+        given = {("max_w" if key == "most_w" else key): value for key, value in given.items()}
+    for key in given:
+        if key not in takes:
+            raise ValueError(f"rail {name!r}: unknown key {key!r}; it takes: {', '.join(takes)}")
+    if rail is None:
+        if "volts" not in given:
+            raise ValueError(f"rail {name!r}: the board type does not know it, so it needs `volts`")
+        return RailConfig(name, **given)
+    return evolve(rail, **given)

@@ -1,0 +1,106 @@
+"""Power as a person reads it: tables of phases, of the self-test, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import asdict
+
+from lab.rails.live import Now
+from lab.rails.model import PhasePower, RailPower
+from lab.rails.selftest import Answer
+from lab.rails.stages import StagePower
+from lab.shown import table
+
+NA = "n/a"
+
+
+def phase_lines(power: PhasePower) -> list[str]:
+    """A phase as a table: the guide's three columns, and what makes them believable."""
+    header = ["Rail name", "Rail voltage(V)", "Power (mW)", "±", "min", "max", "Energy (mJ)", "samples", "flags"]
+    rows = [_row(rail) for rail in (*power.rails, power.total)]
+    return table(header, rows, "<>>>>>>><")
+
+
+def stage_lines(found: Sequence[StagePower]) -> list[str]:
+    """Stages of a boot as a table."""
+    header = ["from", "to", "seconds", "Power (mW)", "±", "Energy (mJ)", "±", "flags"]
+    rows = []
+    for stage in found:
+        total = stage.power.total
+        rows.append(
+            [
+                stage.start,
+                stage.end,
+                f"{(stage.power.end_ns - stage.power.start_ns) / 1e9:.3f}",
+                _number(total.mean_w, 1000, 1),
+                _number(total.uncertainty_w, 1000, 1),
+                _number(total.energy_j, 1000, 1),
+                _number(total.energy_uncertainty_j, 1000, 1),
+                ", ".join(sorted(total.flags)),
+            ]
+        )
+    return table(header, rows, "<<>>>>><")
+
+
+def guide_lines(power: PhasePower) -> list[str]:
+    """A phase in the performance guide's shape: one CSV line a rail, the total from the unrounded rails."""
+    lines = ['"Rail name","Rail voltage(V)","Power (mW)"']
+    for rail in power.rails:
+        shown = _number(rail.mean_w, 1000, 2) if rail.measured else NA
+        lines.append(f'"{rail.rail}","{rail.volts:.2f}","{shown}"')
+    lines.append(f'"Total"," ","{_number(power.total.mean_w, 1000, 2)}"')
+    return lines
+
+
+def watch_lines(rails: Sequence[Now]) -> list[str]:
+    """What the rails draw now."""
+    rows = [[now.rail, _number(now.volts, 1, 3), _number(now.watts, 1000, 2), now.text] for now in rails]
+    rows.append(["total", "", _number(sum(now.watts or 0.0 for now in rails), 1000, 2), ""])
+    return table(["Rail name", "V", "mW", ""], rows, "<>><")
+
+
+def answer_lines(answers: Sequence[Answer]) -> list[str]:
+    """The self-test as a table."""
+    rows = [
+        [
+            answer.where,
+            answer.rail or "-",
+            f"{answer.expected_v:g}" if answer.rail else "-",
+            _number(answer.volts, 1, 3),
+            _number(answer.shunt_uv, 1, 1),
+            answer.verdict,
+        ]
+        for answer in answers
+    ]
+    return table(["address", "rail", "expected V", "reads V", "shunt uV", ""], rows, "<<>>><")
+
+
+def document(power: PhasePower, provenance: Mapping[str, object]) -> dict[str, Any]:
+    """A phase for JSON."""
+    found = asdict(
+        power, value_serializer=lambda _i, _f, value: sorted(value) if isinstance(value, frozenset) else value
+    )
+    return {**found, "provenance": dict(provenance)}
+
+
+def _row(rail: RailPower) -> list[str]:
+    volts = f"{rail.volts:.2f}" if rail.volts else ""
+    if not rail.measured:
+        return [rail.rail, volts, NA, "", "", "", "", "", ""]
+    return [
+        rail.rail,
+        volts,
+        _number(rail.mean_w, 1000, 2),
+        _number(rail.uncertainty_w, 1000, 2),
+        _number(rail.min_w, 1000, 2),
+        _number(rail.max_w, 1000, 2),
+        _number(rail.energy_j, 1000, 3),
+        f"{rail.samples}/{rail.expected}",
+        ", ".join(sorted(rail.flags)),
+    ]
+
+
+def _number(value: float | None, factor: float, decimals: int) -> str:
+    return "-" if value is None else f"{value * factor:.{decimals}f}"

@@ -1,0 +1,86 @@
+"""Linux' hwmon files: in1_input (mV), curr1_input (mA), as drivers/hwmon/ina2xx.c and others have them.
+
+They read in whole milliamperes, so a sleeping board is below their resolution; docs/rails.md compares the backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from lab.errors import ConfigurationError, LabStableError
+from lab.rails.config import RailConfig, RailsConfig
+from lab.rails.model import Channel, Mark, Range, Reading, Schedule
+
+PERIOD_NS: Final = {Range.ACTIVE: 10_000_000, Range.SLEEP: 200_000_000}  # a file is an I2C transfer in the kernel
+NOMINAL_MOHM: Final = 10.0  # where the driver has computed the current itself, any shunt will do to carry it
+GAIN: Final = 0.005
+
+
+class HwmonSensor:
+    """A `lab.rails.model.RailSensor`. A rail is the folder that its `channel` names, or the one whose name it is."""
+
+    def __init__(self, config: RailsConfig) -> None:
+        """Find the folders.
+
+        Raises:
+            ConfigurationError: a rail has none.
+        """
+        self.rails: Sequence[RailConfig] = config.measured
+        self._root = Path(config.port)
+        self._folders = [self._folder(rail) for rail in self.rails]
+        self._shunts = [rail.shunt_mohm or NOMINAL_MOHM for rail in self.rails]
+
+    def start(self, wanted: Range) -> Schedule:
+        """See `RailSensor`; the driver's own averaging is left as it is."""
+        period_ns = PERIOD_NS[wanted]
+        channels = tuple(
+            Channel(
+                rail=rail.name,
+                volts=rail.volts,
+                shunt_mohm=shunt,
+                tolerance=rail.tolerance,
+                gain=GAIN,
+                bus_lsb_uv=1000,
+                shunt_lsb_nv=shunt * 1000,  # 1 mA
+                max_w=rail.max_w,
+            )
+            for rail, shunt in zip(self.rails, self._shunts, strict=True)
+        )
+        return Schedule(channels, period_ns, 0, period_ns, 0, "hwmon: in1_input, curr1_input; averaging of the driver")
+
+    def read(self) -> Sequence[Reading]:
+        """See `RailSensor`."""
+        found = []
+        for number, (folder, shunt) in enumerate(zip(self._folders, self._shunts, strict=True)):
+            try:
+                millivolt = int((folder / "in1_input").read_text())
+                milliampere = int((folder / "curr1_input").read_text())
+            except FileNotFoundError as error:
+                raise LabStableError(
+                    f"{error.filename}: gone; was the sensor's driver unbound, or its adapter unplugged?",
+                    failure="power_sensor",
+                ) from error
+            except (OSError, ValueError):  # the driver's transfer was not acknowledged
+                found.append(Reading(number, 0, 0, Mark.NACK))
+            else:
+                found.append(Reading(number, millivolt * 1000, round(milliampere * shunt * 1000)))
+        return found
+
+    def close(self) -> None:
+        """See `RailSensor`."""
+
+    def _folder(self, rail: RailConfig) -> Path:
+        wanted = rail.channel or rail.name
+        for folder in sorted(self._root.glob("hwmon*")):
+            names = {folder.name} | {
+                (folder / file).read_text().strip() for file in ("name", "label") if (folder / file).is_file()
+            }
+            if wanted in names:
+                return folder
+        there = ", ".join(folder.name for folder in sorted(self._root.glob("hwmon*"))) or "none"
+        raise ConfigurationError(
+            f"{self._root}: no hwmon folder is called or labelled {wanted!r} for rail {rail.name}; there are: {there}. "
+            "Name it with the rail's `channel`"
+        )

@@ -1,0 +1,130 @@
+"""Linux' Industrial I/O through libiio: this host's devices (`local:`) or a network's (`ip:HOST`), e.g. BayLibre's ACME.
+
+Channels and attributes as drivers/iio/adc/ina2xx-adc.c has them: voltage0 is the shunt, voltage1 the bus, both with `raw`
+and a `scale` in millivolt. pylibiio before 1.0 goes with libiio 0.x, which distributions carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError, LabStableError
+from lab.rails.chips import CHIPS
+from lab.rails.config import RailConfig, RailsConfig
+from lab.rails.model import Channel, Mark, Range, Reading, Schedule
+
+if TYPE_CHECKING:
+    import iio
+
+PERIOD_NS: Final = {Range.ACTIVE: 10_000_000, Range.SLEEP: 200_000_000}  # each attribute is a round trip
+_PACKAGE: Final = "libiio0"  # of Debian and Ubuntu
+
+
+@frozen
+class _Attributes:
+    """A rail's attributes: where raw values come from, and what a step of each is in millivolt."""
+
+    shunt: iio.ChannelAttr
+    bus: iio.ChannelAttr
+    shunt_mv: float
+    bus_mv: float
+    shunt_mohm: float
+    chip: str
+
+
+class IioSensor:
+    """A `lab.rails.model.RailSensor`. A rail is the IIO device that its `channel` names, by id, label or name."""
+
+    def __init__(self, config: RailsConfig) -> None:
+        """Open the context and find the devices.
+
+        Raises:
+            ConfigurationError: libiio is missing, nobody answers, or a rail has no device.
+        """
+        try:
+            import iio  # noqa: PLC0415 - loads the distribution's library
+        except (ImportError, OSError, TypeError, AttributeError) as error:
+            raise ConfigurationError(
+                f"{config.port}: libiio is not installed ({error}); install {_PACKAGE} and pylibiio<1"
+            ) from error
+        self.rails: Sequence[RailConfig] = config.measured
+        self._port = config.port
+        try:
+            self._context = iio.Context(config.port)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{config.port}: no IIO context: {error.strerror}; start iiod there, or mend `port` in the env"
+            ) from error
+        self._attributes = [self._find(rail) for rail in self.rails]
+
+    def start(self, wanted: Range) -> Schedule:
+        """See `RailSensor`; the driver's own averaging is left as it is."""
+        period_ns = PERIOD_NS[wanted]
+        channels = []
+        for rail, found in zip(self.rails, self._attributes, strict=True):
+            chip = CHIPS.get(found.chip, CHIPS["ina226"])
+            channels.append(
+                Channel(
+                    rail=rail.name,
+                    volts=rail.volts,
+                    shunt_mohm=found.shunt_mohm,
+                    tolerance=rail.tolerance,
+                    gain=chip.gain,
+                    bus_lsb_uv=found.bus_mv * 1e3,
+                    shunt_lsb_nv=found.shunt_mv * 1e6,
+                    offset_nv=(rail.offset_uv or 0.0) * 1000,
+                    offset_bound_nv=chip.shunt_lsb_nv / 2 if rail.offset_uv is not None else chip.offset_nv,
+                    max_w=rail.max_w,
+                )
+            )
+        return Schedule(tuple(channels), period_ns, 0, period_ns, 0, "iio: raw and scale; averaging of the driver")
+
+    def read(self) -> Sequence[Reading]:
+        """See `RailSensor`."""
+        found = []
+        lost = 0
+        for number, rail in enumerate(self._attributes):
+            try:
+                shunt, bus = int(rail.shunt.value), int(rail.bus.value)
+            except OSError:
+                lost += 1
+                found.append(Reading(number, 0, 0, Mark.NACK))
+            else:
+                found.append(Reading(number, round(bus * rail.bus_mv * 1e3), round(shunt * rail.shunt_mv * 1e6)))
+        if lost == len(self._attributes):
+            raise LabStableError(f"{self._port}: no device answers any more; is iiod gone?", failure="power_sensor")
+        return found
+
+    def close(self) -> None:
+        """See `RailSensor`; libiio ends its connection with the context."""
+        del self._attributes, self._context
+
+    def _find(self, rail: RailConfig) -> _Attributes:
+        wanted = rail.channel or rail.name
+        names = []
+        for device in self._context.devices:
+            label = device.attrs["label"].value if "label" in device.attrs else ""
+            names.append("/".join(filter(None, (device.id, device.name, label))))
+            if wanted not in {device.id, device.name, label}:
+                continue
+            shunt, bus = device.find_channel("voltage0"), device.find_channel("voltage1")
+            if shunt is None or bus is None:
+                raise ConfigurationError(
+                    f"{self._port}: {wanted} has no voltage0 (shunt) and voltage1 (bus); is it a current monitor?"
+                )
+            mohm = rail.shunt_mohm
+            if not mohm and "in_shunt_resistor" in device.attrs:
+                mohm = float(device.attrs["in_shunt_resistor"].value) * 1000
+            if not mohm:
+                raise ConfigurationError(
+                    f"{self._port}: {wanted} does not know its shunt; add `shunt_mohm` to {rail.name}"
+                )
+            scales = [float(channel.attrs["scale"].value) for channel in (shunt, bus)]
+            return _Attributes(shunt.attrs["raw"], bus.attrs["raw"], scales[0], scales[1], mohm, device.name or "")
+        raise ConfigurationError(
+            f"{self._port}: no IIO device is called {wanted!r} for rail {rail.name}; there are: {', '.join(names) or 'none'}. "
+            "Name it with the rail's `channel`"
+        )

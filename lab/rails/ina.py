@@ -1,0 +1,156 @@
+"""INA226, INA231 and INA219 on an I2C bus: every conversion once, none of them twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from lab.errors import LabStableError
+from lab.rails.chips import BUS, CONFIG, SHUNT, Chip
+from lab.rails.config import RailConfig, RailsConfig
+from lab.rails.i2c import I2cBus, NackError, Register, read
+from lab.rails.model import Channel, Mark, Range, Reading, Schedule
+from lab.rails.timing import Setting, choose
+
+POLL_SHARE: Final = 0.5  # of a sample's time, so that a poll may come half of it late: by 0.56 ms at the top rate
+SLOW_NS: Final = 20_000_000  # longer samples are looked for twenty times each
+STALE_PERIODS: Final = 4
+CHECK_NS: Final = 100_000_000  # so often the settings of one sensor are looked at
+
+
+class InaSensor:
+    """A `lab.rails.model.RailSensor`.
+
+    All registers of all rails are read at once. When a sensor does not acknowledge, the others are read on their own, and
+    the silent one is marked.
+    """
+
+    def __init__(self, config: RailsConfig, chip: Chip, bus: I2cBus) -> None:
+        self.rails: Sequence[RailConfig] = config.measured
+        self._khz = config.bus_khz
+        self._chip = chip
+        self._bus = bus
+        numbers = [SHUNT, BUS] if chip.ready[0] == BUS else [chip.ready[0], SHUNT, BUS]
+        self._width = len(numbers)
+        each = [[Register(rail.address, number) for number in numbers] for rail in self.rails]
+        self._all = bus.prepare([register for registers in each for register in registers])
+        self._each = [bus.prepare(registers) for registers in each]
+        self._configs = [bus.prepare([Register(rail.address, CONFIG)]) for rail in self.rails]
+        self._setting = chip.settings[0]
+        self._idle = [0] * len(self.rails)
+        self._reset: set[int] = set()  # sensors whose next sample says that they were
+        self._round = 0
+        self._polls = 1  # in one period
+        self._check_every = 1
+
+    def start(self, wanted: Range) -> Schedule:
+        """See `RailSensor`."""
+        setting = choose(self._chip.settings, self.rails, wanted, self._khz)
+        self._setting = setting
+        period_ns = setting.period_ns
+        poll_ns = round(period_ns * POLL_SHARE) if period_ns <= SLOW_NS else period_ns // 20
+        self._polls = -(-period_ns // poll_ns)
+        self._check_every = max(1, CHECK_NS // poll_ns)
+        for rail in self.rails:
+            self._configure(rail)
+        channels = tuple(self._channel(rail, setting) for rail in self.rails)
+        return Schedule(channels, period_ns, period_ns, poll_ns, poll_ns, f"{self._chip.name}, {setting.text}")
+
+    def read(self) -> Sequence[Reading]:
+        """See `RailSensor`."""
+        self._round += 1
+        if self._round % self._check_every == 0:
+            self._check()
+        try:
+            values = self._all()
+        except NackError:
+            return self._one_by_one()
+        width = self._width
+        found = []
+        for rail in range(len(self.rails)):
+            reading = self._reading(rail, values[rail * width : rail * width + width])
+            if reading is not None:
+                found.append(reading)
+        return found
+
+    def close(self) -> None:
+        """See `RailSensor`."""
+        self._bus.close()
+
+    def _reading(self, rail: int, values: Sequence[int]) -> Reading | None:
+        chip = self._chip
+        shunt, bus = values[-2], values[-1]
+        ready = (bus if chip.ready[0] == BUS else values[0]) >> chip.ready[1] & 1
+        if not ready:
+            self._idle[rail] += 1
+            if self._idle[rail] % (STALE_PERIODS * self._polls) == 0:
+                return Reading(rail, 0, 0, Mark.STALE)
+            return None
+        self._idle[rail] = 0
+        if shunt > 0x7FFF:
+            shunt -= 0x10000
+        mark = 0
+        if rail in self._reset:
+            self._reset.discard(rail)
+            mark = Mark.RESET
+        if abs(shunt) >= chip.full_scale:
+            mark |= Mark.SATURATED
+        return Reading(rail, (bus >> chip.bus_shift) * chip.bus_lsb_uv, shunt * chip.shunt_lsb_nv, mark)
+
+    def _one_by_one(self) -> list[Reading]:
+        found = []
+        for rail, fetch in enumerate(self._each):
+            try:
+                reading = self._reading(rail, fetch())
+            except NackError:
+                reading = Reading(rail, 0, 0, Mark.NACK)
+            if reading is not None:
+                found.append(reading)
+        return found
+
+    def _check(self) -> None:
+        """Look at the settings of the next sensor in turn; one that has lost them gets them again."""
+        rail = self._round // self._check_every % len(self.rails)
+        try:
+            if self._configs[rail]()[0] != self._chip.config(self._setting):
+                self._bus.write(Register(self.rails[rail].address, CONFIG), self._chip.config(self._setting))
+                self._idle[rail] = 0
+                self._reset.add(rail)
+        except NackError:
+            pass  # it is marked when its values are read
+
+    def _configure(self, rail: RailConfig) -> None:
+        wanted = self._chip.config(self._setting)
+        register = Register(rail.address, CONFIG)
+        where = f"{self._bus.name}: {self._chip.name} at {rail.address:#04x} ({rail.name})"
+        try:
+            self._bus.write(register, wanted)
+            got = read(self._bus, register)
+        except NackError as error:
+            raise LabStableError(
+                f"{where} does not answer: check its address in the env, the wiring and the board's power; "
+                "`lab rails selftest` says who answers where",
+                failure="power_sensor",
+            ) from error
+        if got != wanted:
+            raise LabStableError(
+                f"{where} took {got:#06x} as its configuration, not {wanted:#06x}: is it another chip? "
+                "`lab rails selftest` shows what it reads",
+                failure="power_sensor",
+            )
+
+    def _channel(self, rail: RailConfig, setting: Setting) -> Channel:
+        zeroed = rail.offset_uv is not None
+        return Channel(
+            rail=rail.name,
+            volts=rail.volts,
+            shunt_mohm=rail.shunt_mohm,
+            tolerance=rail.tolerance,
+            gain=self._chip.gain,
+            bus_lsb_uv=self._chip.bus_lsb_uv,
+            shunt_lsb_nv=self._chip.shunt_lsb_nv,
+            offset_nv=(rail.offset_uv or 0.0) * 1000,
+            offset_bound_nv=self._chip.shunt_lsb_nv / 2 if zeroed else self._chip.offset_nv,
+            noise_nv=setting.noise_nv,
+            max_w=rail.max_w,
+        )

@@ -1,0 +1,223 @@
+"""What a board drew between two instants of a trace: mean, energy, and how sure they are.
+
+A sample is the mean of its window, which ended at most one poll before it was found. Only samples whose whole window
+lies in the phase count, so that a slow sensor never mixes two phases; the first and the last of them are held to the ends
+of the phase. Energy is the integral by trapezoids, mean power is energy by time, so that unevenly spaced samples weigh by
+their time. docs/rails.md has the budget of the ±.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
+from lab.errors import TestStableError
+from lab.metrics import Flag
+from lab.rails import quality_flags
+from lab.rails.model import Channel, Mark, PhasePower, RailPower, UncertaintyBudget
+
+if TYPE_CHECKING:
+    from lab.rails.trace import Trace
+
+NORMAL_95: Final = 1.96
+FEWEST: Final = 4  # fewer samples are no mean
+BUS_OFFSET_V: Final = 0.0075  # greatest of a monitor's bus voltage: INA226 data sheet; assumed of the others
+_MISSING: Final = int(Mark.NACK | Mark.STALE)
+Floats = npt.NDArray[np.float64]
+
+
+@frozen(eq=False)
+class Span:
+    """A phase as it is cut, in nanoseconds; the uncertainties of its ends are bounds."""
+
+    start_ns: int
+    end_ns: int
+    start_uncertainty_ns: int
+    end_uncertainty_ns: int
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+
+@frozen(eq=False)
+class Samples:
+    """The good samples of one rail.
+
+    Attributes:
+        centre_ns: the middle of each one's window. power_w, volts_v: of each.
+    """
+
+    centre_ns: npt.NDArray[np.int64]
+    power_w: Floats
+    volts_v: Floats
+
+
+def cut(
+    trace: Trace, start_ns: int, end_ns: int, start_uncertainty_ns: int = 0, end_uncertainty_ns: int = 0
+) -> PhasePower:
+    """The power of every rail between two instants of CLOCK_MONOTONIC_RAW, each known to ± its uncertainty.
+
+    Raises:
+        TestStableError: the phase has no length.
+    """
+    if end_ns <= start_ns:
+        raise TestStableError(
+            f"a phase from {start_ns} to {end_ns} ns has no length; the earlier moment comes first", failure="phase"
+        )
+    span = Span(start_ns, end_ns, start_uncertainty_ns, end_uncertainty_ns)
+    index = {channel.rail: number for number, channel in enumerate(trace.meta.channels)}
+    rails: list[RailPower] = []
+    inside: list[Samples] = []
+    for rail in trace.meta.rails:
+        if rail.name not in index:
+            rails.append(RailPower(rail.name, rail.volts, measured=False))
+            continue
+        power, samples = _rail(trace, index[rail.name], span)
+        rails.append(power)
+        inside.append(samples)
+    return PhasePower(start_ns, end_ns, tuple(rails), _total(rails, inside))
+
+
+def samples_of(trace: Trace, number: int) -> Samples:
+    """The good samples of the channel with this index."""
+    channel = trace.meta.channels[number]
+    records = trace.records[(trace.records["rail"] == number) & (trace.records["mark"] & _MISSING == 0)]
+    volts_v = records["bus_uv"] * 1e-6
+    amperes = (records["shunt_nv"] - channel.offset_nv) * 1e-9 / (channel.shunt_mohm * 1e-3)
+    centre_ns = records["t_ns"] - (trace.meta.window_ns + trace.meta.late_ns) // 2
+    return Samples(centre_ns, volts_v * amperes, volts_v)
+
+
+def _rail(trace: Trace, number: int, span: Span) -> tuple[RailPower, Samples]:
+    meta, channel = trace.meta, trace.meta.channels[number]
+    every = samples_of(trace, number)
+    half_ns = (meta.window_ns + meta.late_ns) // 2
+    first, last = np.searchsorted(
+        every.centre_ns,
+        (span.start_ns + span.start_uncertainty_ns + half_ns, span.end_ns - span.end_uncertainty_ns - half_ns + 1),
+    )
+    inside = Samples(every.centre_ns[first:last], every.power_w[first:last], every.volts_v[first:last])
+    count = len(inside.centre_ns)
+    usable_ns = span.end_ns - span.start_ns - span.start_uncertainty_ns - span.end_uncertainty_ns - 2 * half_ns
+    expected = max(0, usable_ns // meta.period_ns)
+    flags = set(quality_flags.of_rail(trace, number, span.start_ns, span.end_ns, inside.volts_v, inside.power_w))
+    if count < FEWEST:
+        flags.add(Flag.POWER_FEW_SAMPLES)
+    if not count:
+        return RailPower(channel.rail, channel.volts, expected=expected, flags=frozenset(flags)), inside
+    if _has_gap(inside.centre_ns, meta.period_ns) or count < expected - max(1, expected // 100):
+        flags.add(Flag.POWER_GAP)
+    energy_j = _energy_j(inside, span)
+    mean_w = energy_j / span.seconds
+    parts, energy_bound_j = _uncertainty(channel, every, inside, span, meta.window_ns + meta.late_ns, mean_w)
+    return RailPower(
+        rail=channel.rail,
+        volts=channel.volts,
+        mean_v=float(inside.volts_v.mean()),
+        uncertainty_v=_volts_bound(channel, inside),
+        mean_w=mean_w,
+        uncertainty_w=_together(parts),
+        min_w=float(inside.power_w.min()),
+        max_w=float(inside.power_w.max()),
+        energy_j=energy_j,
+        energy_uncertainty_j=energy_bound_j,
+        samples=count,
+        expected=expected,
+        parts=parts,
+        flags=frozenset(flags),
+    ), inside
+
+
+def _energy_j(inside: Samples, span: Span) -> float:
+    seconds = (inside.centre_ns - span.start_ns) / 1e9
+    power = inside.power_w
+    ends = power[0] * seconds[0] + power[-1] * (span.seconds - seconds[-1])
+    return float(ends + np.trapezoid(power, seconds))
+
+
+def _has_gap(centre_ns: npt.NDArray[np.int64], period_ns: int) -> bool:
+    return len(centre_ns) > 1 and int(np.diff(centre_ns).max()) > 1.9 * period_ns
+
+
+def _uncertainty(
+    channel: Channel, every: Samples, inside: Samples, span: Span, blur_ns: int, mean_w: float
+) -> tuple[UncertaintyBudget, float]:
+    """The parts of the mean's ±, and the energy's ±."""
+    watt_per_nv = float(inside.volts_v.mean()) * 1e-9 / (channel.shunt_mohm * 1e-3)
+    count = len(inside.power_w)
+    spread = float(inside.power_w.std(ddof=1)) if count > 1 else channel.noise_nv * watt_per_nv
+    cut_j = edge_j = 0.0
+    for edge_ns, bound_ns in (
+        (span.start_ns, span.start_uncertainty_ns),
+        (span.end_ns, span.end_uncertainty_ns),
+    ):
+        reach = (edge_ns - bound_ns - blur_ns, edge_ns + bound_ns + blur_ns)
+        first, last = np.searchsorted(every.centre_ns, reach)
+        near = every.power_w[first:last] if last > first else inside.power_w[:1]
+        cut_j += float(np.abs(near - mean_w).max()) * bound_ns / 1e9
+        edge_j += float(np.abs(near).max()) * bound_ns / 1e9
+    parts = UncertaintyBudget(
+        resolution_w=channel.shunt_lsb_nv * watt_per_nv,
+        sensor_w=abs(mean_w) * channel.gain + channel.offset_bound_nv * watt_per_nv,
+        shunt_w=abs(mean_w) * channel.tolerance,
+        noise_w=NORMAL_95 * spread / math.sqrt(count),
+        edges_w=cut_j / span.seconds,
+    )
+    steady_w = _norm((parts.resolution_w, parts.sensor_w, parts.shunt_w, parts.noise_w))
+    return parts, _norm((steady_w * span.seconds, edge_j))
+
+
+def _volts_bound(channel: Channel, inside: Samples) -> float:
+    """The ± of the mean voltage: one step of the register, the sensor's offset and gain, and what the samples spread."""
+    count, mean_v = len(inside.volts_v), float(inside.volts_v.mean())
+    spread = float(inside.volts_v.std(ddof=1)) if count > 1 else 0.0
+    noise_v = uncertainty.NORMAL_95 * spread / math.sqrt(count)
+    return uncertainty.combined((channel.bus_lsb_uv * 1e-6, BUS_OFFSET_V, abs(mean_v) * channel.gain, noise_v))
+
+
+def _together(parts: UncertaintyBudget) -> float:
+    return _norm((parts.resolution_w, parts.sensor_w, parts.shunt_w, parts.noise_w, parts.edges_w))
+
+
+def _norm(bounds: Iterable[float]) -> float:
+    """Independent bounds together."""
+    return math.hypot(*bounds)
+
+
+def _total(rails: list[RailPower], inside: list[Samples]) -> RailPower:
+    measured = [rail for rail in rails if rail.measured]
+    flags = frozenset[Flag]().union(*(rail.flags for rail in measured))
+    samples, expected = sum(rail.samples for rail in measured), sum(rail.expected for rail in measured)
+    whole = [rail for rail in measured if rail.parts is not None]
+    if len(whole) < len(measured):
+        return RailPower("total", samples=samples, expected=expected, flags=flags)
+    each = [rail.parts for rail in whole if rail.parts is not None]
+    parts = UncertaintyBudget(
+        resolution_w=_norm(part.resolution_w for part in each),
+        sensor_w=_norm(part.sensor_w for part in each),
+        shunt_w=_norm(part.shunt_w for part in each),
+        noise_w=_norm(part.noise_w for part in each),
+        edges_w=sum(part.edges_w for part in each),  # all rails are cut at the same two instants
+    )
+    times = inside[0].centre_ns
+    summed = np.sum([np.interp(times, each.centre_ns, each.power_w) for each in inside], axis=0)
+    return RailPower(
+        rail="total",
+        mean_w=sum(rail.mean_w or 0.0 for rail in whole),
+        uncertainty_w=_together(parts),
+        min_w=float(summed.min()),
+        max_w=float(summed.max()),
+        energy_j=sum(rail.energy_j or 0.0 for rail in whole),
+        energy_uncertainty_j=sum(rail.energy_uncertainty_j or 0.0 for rail in whole),
+        samples=samples,
+        expected=expected,
+        parts=parts,
+        flags=flags,
+    )

@@ -1,0 +1,149 @@
+"""Sampling beside a test: a process of its own, for as long as a `with` block lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError, LabTransientError
+from lab.rails.config import RailsConfig
+from lab.rails.model import Range
+from lab.rails.sampler import EXIT_CONFIGURATION, READY
+from lab.rails.trace import Trace
+from lab.rails.tracewriter import NAP_S
+
+START_S: Final = 30.0  # a Python start on a loaded host, and the first samples
+STOP_S: Final = 20.0
+LAG_S: Final = 5.0
+
+
+@frozen(eq=False)
+class Sampler:
+    """A running sampler.
+
+    Attributes:
+        path: its trace, which may be read while it grows.
+    """
+
+    path: Path
+    _process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still samples."""
+        return self._process.poll() is None
+
+    def trace(self, until_ns: int = 0) -> Trace:
+        """What has been sampled so far; at least until then, where that is past and the sampler goes on.
+
+        What was sampled lately may still be on its way to the disk. Who cuts a phase waits for its end; a disk that does
+        not answer for LAG_S leaves a gap there, which is flagged.
+        """
+        deadline = time.monotonic() + LAG_S
+        while True:
+            trace = Trace.open(self.path)
+            reached_ns = int(trace.records["t_ns"][-1]) if len(trace.records) else 0
+            # The next sample may be a period away, and is found late by so much.
+            missing = reached_ns + trace.meta.period_ns + trace.meta.late_ns < until_ns
+            if not missing or not self.alive or time.monotonic() > deadline:
+                return trace
+            time.sleep(NAP_S)
+
+
+@contextlib.contextmanager
+def sampling(config: RailsConfig, trace_path: Path, wanted: Range = Range.ACTIVE) -> Iterator[Sampler]:
+    """Sample a board's rails into a trace while the block runs; when it is entered, the sensors convert.
+
+    The sampler ends with the block, and with this process, whatever ends it: it watches a pipe that the kernel closes.
+
+    Raises:
+        ConfigurationError: the configuration or the place of the trace is wrong.
+        LabTransientError: the sampler could not start, or ended on the way; what it has sampled is in the trace.
+    """
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "lab.rails.sampler",
+            "--trace",
+            str(trace_path.absolute()),
+            "--range",
+            wanted.value,
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd="/",
+        start_new_session=True,
+    )
+    try:
+        _start(process, config)
+        yield Sampler(trace_path, process)
+    except BaseException:
+        _end(process)
+        raise
+    else:
+        alive = process.poll() is None
+        said = _end(process)
+        if not alive or process.returncode:
+            raise _error(process.returncode, said, "ended on the way; what it has sampled is in its trace")
+    finally:
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def _start(process: subprocess.Popen[bytes], config: RailsConfig) -> None:
+    if process.stdin is None or process.stdout is None:
+        raise ConfigurationError("the sampler has no pipes")
+    with contextlib.suppress(BrokenPipeError):  # it has ended already, and says why
+        process.stdin.write(config.dumps().encode() + b"\n")
+        process.stdin.flush()
+    heard = b""
+    deadline = time.monotonic() + START_S
+    while not heard.endswith(READY):
+        ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        more = os.read(process.stdout.fileno(), 100) if ready else b""
+        if not more:
+            late = process.poll() is None and not ready
+            said = _end(process)
+            raise _error(
+                process.returncode, said, f"gave no sample within {START_S:.0f} s" if late else "did not start"
+            )
+        heard += more
+
+
+def _end(process: subprocess.Popen[bytes]) -> str:
+    """Close its stdin, wait until it is gone, and return what it said."""
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    return process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
+
+
+def _error(status: int, said: str, what: str) -> ConfigurationError | LabTransientError:
+    if status == EXIT_CONFIGURATION:
+        return ConfigurationError(said)
+    last = said.splitlines()[-1] if said else f"it left no message, its exit status is {status}"
+    return LabTransientError(f"the power sampler {what}: {last}", failure="power_sampler")

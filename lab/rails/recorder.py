@@ -1,0 +1,82 @@
+"""The sampler's work without its process: from a sensor into a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.host.clock import Clock
+from lab.rails.config import RailsConfig
+from lab.rails.model import RailSensor, Range
+from lab.rails.statusreporter import StatusReporter
+from lab.rails.trace import TraceFile, TraceMeta, pack
+
+
+class Recorder:
+    """Records one sensor.
+
+    Attributes:
+        poll_ns: how often `look` wants to be called.
+    """
+
+    def __init__(
+        self,
+        config: RailsConfig,
+        sensor: RailSensor,
+        wanted: Range,
+        path: Path,
+        clock: Clock,
+        scheduling: str,
+        told: Path | None = None,
+    ) -> None:
+        """Start the sensor and the trace. `told`: the folder that the exporter reads, where it shall be told.
+
+        Raises:
+            LabError: a sensor does not answer.
+            ConfigurationError: the trace cannot be written.
+        """
+        schedule = sensor.start(wanted)
+        self.poll_ns = schedule.poll_ns
+        self._sensor = sensor
+        self._clock = clock
+        self._reporter = None if told is None else StatusReporter(config.board, schedule, told)
+        self._writer = TraceFile(
+            path,
+            TraceMeta(
+                board=config.board,
+                rails=config.rails,
+                channels=schedule.channels,
+                backend=config.backend,
+                port=config.port,
+                settings=schedule.text,
+                wanted=wanted.value,
+                period_ns=schedule.period_ns,
+                window_ns=schedule.window_ns,
+                late_ns=schedule.late_ns,
+                clock=clock.name,
+                scheduling=scheduling,
+            ),
+        )
+
+    def look(self) -> bytes:
+        """The records of the samples that are new; empty: there are none.
+
+        Raises:
+            LabError: the sensor's backend is gone.
+        """
+        readings = self._sensor.read()
+        return pack(self._clock.now_ns(), readings) if readings else b""
+
+    def keep(self, records: bytes) -> None:
+        """Append records to the trace; it may have to wait for the disk.
+
+        Raises:
+            LabStableError: the disk is full.
+        """
+        self._writer.add(records)
+        if self._reporter is not None:
+            self._reporter.count(records)
+
+    def close(self) -> None:
+        """The trace says that it is complete."""
+        self._writer.end(self._clock.now_ns())
+        self._sensor.close()

@@ -1,0 +1,188 @@
+"""The self-test: which address answers what, and whether each rail's sensor is on the rail that it should be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from lab.host.clock import Clock
+from lab.rails.buses import open_bus
+from lab.rails.chips import BUS, CHIPS, CONFIG, SHUNT, Chip
+from lab.rails.config import INA, RailConfig, RailsConfig
+from lab.rails.i2c import I2cBus, NackError, Register, read
+from lab.rails.model import Mark, Range
+from lab.rails.sensors import open_sensor
+
+ADDRESSES: Final = range(0x40, 0x50)  # what two pins of an INA2xx can select
+NEAR: Final = 0.08  # a measured supply against its nominal voltage
+DEAD_V: Final = 0.1
+_SETTLE_S: Final = 0.05
+_PATIENCE_S: Final = 5.0
+
+
+@frozen
+class Answer:
+    """What a sensor says.
+
+    Attributes:
+        where: its address, or its name at the backend.
+        rail: that is configured there; empty: none.
+        expected_v: that rail's nominal voltage; 0 without a rail.
+        volts, shunt_uv: what it reads; None: it does not answer.
+        verdict: "ok", or what is wrong and what to do, or what an address is that nobody configured.
+        good: whether the rail can be measured.
+    """
+
+    where: str
+    rail: str
+    expected_v: float
+    volts: float | None
+    shunt_uv: float | None
+    verdict: str
+    good: bool
+
+
+@frozen
+class _Found:
+    volts: float
+    shunt_uv: float
+
+
+def run(config: RailsConfig, clock: Clock) -> list[Answer]:
+    """Read every bus voltage, and judge it.
+
+    Raises:
+        ConfigurationError: the port is not there.
+        LabError: nothing can be read.
+    """
+    if config.backend not in INA:
+        return _by_name(config, clock)
+    bus = open_bus(config)
+    try:
+        return survey(config, bus)
+    finally:
+        bus.close()
+
+
+def survey(config: RailsConfig, bus: I2cBus) -> list[Answer]:
+    """Read every address that an INA2xx can have on a bus, and those that are configured, and judge them.
+
+    Raises:
+        LabStableError: the bus is gone.
+    """
+    chip = CHIPS[config.backend]
+    rails = {rail.address: rail for rail in config.measured}
+    found = {address: _ask(bus, chip, address) for address in sorted({*ADDRESSES, *rails})}
+    there = {address: answer for address, answer in found.items() if answer is not None}
+    volts = {rails[address].name: there[address].volts for address in there if address in rails}
+    rows = []
+    for address in sorted({*there, *rails}):
+        rail, answer = rails.get(address), there.get(address)
+        rows.append(_answer(config, f"{address:#04x}", rail, answer, volts))
+    return rows
+
+
+def zero(config: RailsConfig, clock: Clock, seconds: float = 3.0) -> dict[str, float]:
+    """The mean shunt voltage of each rail in microvolt. With the board's power off it is the sensors' offset.
+
+    Raises:
+        LabError: nothing can be read.
+    """
+    sums: dict[int, list[int]] = {}
+    sensor = open_sensor(config)
+    try:
+        schedule = sensor.start(Range.ACTIVE)
+        end_ns = clock.now_ns() + round(seconds * 1e9)
+        while clock.now_ns() < end_ns:
+            for reading in sensor.read():
+                if not reading.mark:
+                    sums.setdefault(reading.rail, []).append(reading.shunt_nv)
+            time.sleep(schedule.poll_ns / 1e9)
+    finally:
+        sensor.close()
+    return {
+        config.measured[number].name: round(sum(values) / len(values) / 1000, 2) for number, values in sums.items()
+    }
+
+
+def _ask(bus: I2cBus, chip: Chip, address: int) -> _Found | None:
+    """What the chip at an address reads; None: nobody answers. One that does not convert is told to."""
+    try:
+        if read(bus, Register(address, CONFIG)) & 0b111 != 0b111:
+            bus.write(Register(address, CONFIG), chip.default_config)
+            time.sleep(_SETTLE_S)
+        shunt, volts = read(bus, Register(address, SHUNT)), read(bus, Register(address, BUS))
+    except NackError:
+        return None
+    shunt -= 0x10000 if shunt > 0x7FFF else 0
+    return _Found((volts >> chip.bus_shift) * chip.bus_lsb_uv / 1e6, shunt * chip.shunt_lsb_nv / 1000)
+
+
+def _by_name(config: RailsConfig, clock: Clock) -> list[Answer]:
+    sensor = open_sensor(config)
+    found: dict[int, _Found] = {}
+    try:
+        schedule = sensor.start(Range.ACTIVE)
+        end_ns = clock.now_ns() + round(_PATIENCE_S * 1e9)
+        while len(found) < len(config.measured) and clock.now_ns() < end_ns:
+            for reading in sensor.read():
+                if not reading.mark & (Mark.NACK | Mark.STALE):
+                    found[reading.rail] = _Found(reading.bus_uv / 1e6, reading.shunt_nv / 1000)
+            time.sleep(schedule.poll_ns / 1e9)
+    finally:
+        sensor.close()
+    volts = {config.measured[number].name: answer.volts for number, answer in found.items()}
+    return [
+        _answer(config, rail.channel or rail.name, rail, found.get(number), volts)
+        for number, rail in enumerate(config.measured)
+    ]
+
+
+def _answer(
+    config: RailsConfig, where: str, rail: RailConfig | None, found: _Found | None, volts: Mapping[str, float]
+) -> Answer:
+    if rail is None:
+        shown = "" if found is None else f"; {_like(config.measured, found.volts, 'it could be')}"
+        verdict, good = f"answers, and no rail is configured here{shown}", True
+    elif found is None:
+        verdict, good = "does not answer: check its address, the wiring and the sensor's supply", False
+    else:
+        verdict, good = _judged(config, rail, found.volts, volts)
+    return Answer(
+        where,
+        rail.name if rail else "",
+        rail.volts if rail else 0.0,
+        None if found is None else found.volts,
+        None if found is None else found.shunt_uv,
+        verdict,
+        good,
+    )
+
+
+def _judged(config: RailsConfig, rail: RailConfig, volts: float, others: Mapping[str, float]) -> tuple[str, bool]:
+    if _near(volts, rail.volts):
+        same = [other.name for other in config.measured if other is not rail and _near(volts, other.volts)]
+        alike = f"; its voltage alone does not tell it from {', '.join(same)}" if same else ""
+        return f"ok{alike}", True
+    if volts < DEAD_V:
+        return "no voltage: is the board on?", False
+    swapped = [
+        other.name
+        for other in config.measured
+        if other is not rail and _near(volts, other.volts) and _near(others.get(other.name, 0.0), rail.volts)
+    ]
+    if swapped:
+        return f"swapped with {swapped[0]}: exchange their addresses in the env", False
+    return f"expected {rail.volts:g} V; {_like(config.measured, volts, 'it reads as')}", False
+
+
+def _like(rails: Sequence[RailConfig], volts: float, words: str) -> str:
+    names = [rail.name for rail in rails if _near(volts, rail.volts)]
+    return f"{words} {' or '.join(names)}" if names else "no rail of the board has this voltage"
+
+
+def _near(volts: float, nominal: float) -> bool:
+    return abs(volts - nominal) <= NEAR * nominal

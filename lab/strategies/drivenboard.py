@@ -1,0 +1,56 @@
+"""What the parts of the strategy need of it: a board with its drivers bound."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from lab.boards import BoardType
+from lab.console.model import LineTiming
+from lab.drivers.guarded import Kind
+from lab.drivers.prompt import Prompt
+from lab.errors import BoardTransientError
+from lab.strategies.status import Status
+
+
+class DrivenBoard(Protocol):
+    """A board that is brought from state to state; see `lab.strategies.boardstrategy.BoardStrategy`.
+
+    Attributes:
+        power: the power switch, with its instants. The other drivers are labgrid's bindings; None where the env has none.
+    """
+
+    board: str
+    type: BoardType
+    identity: str
+    medium: str
+    status: Status
+    lives: bool
+    on_at: float
+    target: Any
+    power: Any
+    console: Any
+    shell: Any
+    mcu: Any
+    wake_pins: Any
+    rails: Any
+
+    @property
+    def linux(self) -> Prompt:
+        """The shell of a board whose status is `linux`."""
+        ...
+
+    def activate(self, driver: Any, kind: Kind, late: BoardTransientError | None = None) -> None:
+        """Activate a driver, with a limit."""
+        ...
+
+    def timing(self) -> LineTiming:
+        """How exactly the console's stamps are known."""
+        ...
+
+    def transition(self, status: Status | str) -> None:
+        """Bring the board into `status`."""
+        ...
+
+    def tail(self) -> str:
+        """The last that the console said, for messages."""
+        ...

@@ -1,0 +1,80 @@
+"""A suspend that is under way, as the console shows it."""
+
+from __future__ import annotations
+
+from attrs import define, evolve
+
+from lab.benchmarks.lowpower.kernellog import read_log
+from lab.benchmarks.lowpower.preflight import Found, Stats
+from lab.benchmarks.lowpower.watch import SuspendWatch
+from lab.console.model import LATE_WINDOW_NS, Chunk, Lateness
+from lab.console.moments import MomentFinder
+from lab.errors import BoardTransientError
+from lab.strategies.drivenboard import DrivenBoard
+from lab.strategies.outage import power_asked
+
+POLL_S = 0.05
+
+
+@define(eq=False)
+class SuspendMonitor:
+    """Feeds what the console says to the watch of a suspend.
+
+    Attributes:
+        finders: of the watch's moments.
+        found, before: the kernel's consoles and counters before it.
+        taken: how much of the console's capture the watch has.
+    """
+
+    board: DrivenBoard
+    watch: SuspendWatch
+    finders: list[MomentFinder]
+    found: Found
+    before: Stats
+    taken: int
+
+    def step(self) -> None:
+        """Take what the console says.
+
+        Raises:
+            BoardTransientError: the suspend has failed.
+        """
+        console, watch = self.board.console, self.watch
+        console.poll(POLL_S)
+        for event in console.capture[self.taken :]:
+            for finder in self.finders:
+                for moment in finder.feed(event):
+                    watch.moment(moment)
+            if isinstance(event, Chunk):
+                watch.feed(event.data, event.t_ns)
+        self.taken = len(console.capture)
+        try:
+            with power_asked(self.board, rails=False):
+                watch.check(self.board.power.clock.now_ns())
+        except BoardTransientError as error:
+            if watch.done:
+                raise self._explained(error) from error
+            raise
+
+    def settle_edge(self) -> None:
+        """Add to the wake-up edge what the console's reader has noticed of a busy host around it."""
+        edge = self.watch.edge
+        if edge is not None:
+            late = [
+                event.lateness_ns
+                for event in self.board.console.capture
+                if isinstance(event, Lateness) and abs(event.t_ns - edge.t_ns) <= LATE_WINDOW_NS
+            ]
+            self.watch.edge = evolve(edge, late_ns=max(late, default=0))
+
+    def drain(self) -> None:
+        """Whatever came so far is no answer to the next command."""
+        while self.board.console.poll(POLL_S):
+            pass
+        self.board.console.forget_input()
+
+    def _explained(self, error: BoardTransientError) -> BoardTransientError:
+        """A failure of a board that answers, with what its kernel says."""
+        self.drain()
+        reason = read_log(self.board.linux.run("dmesg")[0], self.board.type).reason
+        return BoardTransientError(f"{error}. The kernel: {reason!r}", failure=error.failure) if reason else error

@@ -1,0 +1,124 @@
+"""An exporter with everything in it: every family that there is has a series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import recorded_run
+from prometheus_client import CollectorRegistry, Metric
+from scraped import Scrape, scrape
+
+from exporters.exposition import Exposition, ResultsSource, Staleness
+from exporters.farm import consoles
+from exporters.farm.disks import Disks
+from exporters.farm.jobs import Due, Jobs
+from exporters.farm.outlets import Outlets
+from exporters.farm.places import CoordinatorState, Place, Places
+from exporters.farm.rails import Rails
+from exporters.farm.usb import Usb, UsbDevice
+from exporters.polling import FreshMetrics, Health, Poller
+from exporters.results import ResultsReader
+from lab.console.index import RecordingMeta
+from lab.console.status import PortInfo, PortStatus, ServerStatus
+from lab.host import process, statusfiles
+from lab.host.clock import MonotonicRaw
+from lab.host.statusfiles import OutletStatus, RailStatus
+from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results.jobs import JobQueue, Order
+from lab.results.watch import watch
+
+PORT = PortStatus(
+    info=PortInfo(RecordingMeta(name="ttyUSB0", device="/dev/ttyUSB0", speed_bd=115200), "/r/ttyUSB0", 5000),
+    state="open",
+    received_bytes=5000,
+    reads=400,
+    last_byte_age_s=2.5,
+    readers=1,
+    writer=4711,
+    writer_since="2026-03-02T09:30:00+00:00",
+    gaps=1,
+    dropped=0,
+    line_errors={"frame": 0, "overrun": 2, "parity": 0, "brk": 1, "buf_overrun": 0},
+    lateness_max_ns=300_000,
+    recording_broken="",
+)
+SERVER = ServerStatus(pid=1, started="", scheduling="", log="", ports=[PORT])
+STATE = CoordinatorState(
+    (Place("am62x-sk-1", "ci1/alice", 1000.0), Place("am62x-sk-2", "", 900.0)),
+    {"waiting": 1},
+    {"labhost": 3, "gone": 0},
+)
+
+
+class Plugs:
+    """A udev that says what a test wants."""
+
+    def __init__(self, *present: str) -> None:
+        self.plugged = set(present)
+        self.new: list[str] = []
+
+    def present(self, id_path: str) -> bool:
+        return id_path in self.plugged
+
+    def added(self) -> list[str]:
+        new, self.new = self.new, []
+        return new
+
+
+def record(store: Store) -> None:
+    """Two releases of boots, and a run with power and benchmarks."""
+    recorded_run.record(store)
+    old = store.begin_run("boot", "qemu-virt", "qemu-1", "10.00", plan={}, provenance={})
+    run = store.begin_run("suite", "am62xx_sk", "SK-AM62-0042", "11.01", plan={}, provenance={})
+    boots = (SampleRecord("boot.time", {"medium": "sd"}, 2.0, 0.001, frozenset({"simulated"})),)
+    numbers = (
+        SampleRecord("power.rail", {"mode": "deep_sleep", "rail": "VDD_CORE"}, 12.0, 1.0),
+        SampleRecord("power.total", {"mode": "deep_sleep"}, 15.0, 1.0),
+        SampleRecord("power.resume_latency", {"mode": "deep_sleep"}, 140.0, 1.0),
+        SampleRecord("lmbench.bw_mem", {"size": "8m", "operation": "copy"}, 2000.0, 0.0),
+    )
+    for its_run, params, samples in ((old, {"medium": "sd"}, boots), (run, {}, numbers)):
+        attempt = AttemptRecord(1, 1, params, "ok", None, None, "", recorded_run.START, 1.0, samples)
+        store.record_attempt(its_run.id, attempt)
+        store.finish_run(its_run.id, "completed")
+
+
+def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
+    """The farm's sources, each with something to say."""
+    statusfiles.write(
+        runtime / statusfiles.OUTLETS, "1", OutletStatus("lab1:16421", "rack1", "3", "on", 1000.0, 0.2, 40, 2)
+    )
+    statusfiles.write(runtime / statusfiles.RAILS, "1", RailStatus("b1", "VDD_CORE", 1000.0, 5000, 1, 1000.0))
+    with open_store(url) as store:
+        jobs = JobQueue(store, process.identity(), process.has_died)
+        jobs.start(jobs.enqueue(Order("qemu-virt", "qemu-1", ("boot",), "e", "", None)).id)
+    devices = [UsbDevice("console", "adapter", "usb-0:2"), UsbDevice("card", "sdmux", "usb-0:3")]
+    return {
+        "jobs": Jobs(watch(url), [Due("qemu-1", "boot", 86400.0)]).read,
+        "console": lambda: consoles.families(SERVER),
+        "outlets": Outlets(runtime).read,
+        "rails": Rails(runtime).read,
+        "disks": Disks({"results": runtime}).read,
+        "coordinator": Places(lambda: STATE).read,
+        "usb": Usb(devices, Plugs("usb-0:2")).read,
+    }
+
+
+def everything(folder: Path) -> Scrape:
+    """A scrape of all that."""
+    url = str(folder / "results.db")
+    with open_store(url) as store:
+        record(store)
+    clock = MonotonicRaw()
+    live = [Poller(name, read, 60.0, clock) for name, read in sources(folder, url).items()]
+    results = Poller("results", ResultsSource(ResultsReader(watch(url))).read, 60.0, clock)
+    registry = CollectorRegistry(auto_describe=False)
+    Staleness(registry, results)
+    Health(registry, (results, *live))
+    FreshMetrics(registry, live)
+    for poller in live:
+        poller.poll()
+    results.poll()
+    _, pieces = Exposition(results, registry).plain()
+    return scrape(b"".join(pieces).decode())

@@ -1,0 +1,47 @@
+"""A host of sections that answers from a script, for tests of preflights and of runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from attrs import define, field
+
+from lab import boards
+from lab.benchmarks.site import Site
+from lab.errors import BoardlabError
+from lab.host.clock import MonotonicRaw
+from lab.run.session import Ended, Session
+
+Answer = str | BoardlabError | tuple[str, int]
+
+
+@define
+class ScriptedHost:
+    """Answers a command by the first pattern that is found in it; others succeed and say nothing.
+
+    A list of answers is used up; its last one stays.
+    """
+
+    answers: Mapping[str, Answer | list[Answer]] = field(factory=dict)
+    ran: list[str] = field(factory=list)
+
+    def run(self, command: str, timeout_s: float) -> Ended:
+        assert timeout_s > 0
+        self.ran.append(command)
+        found = next((answer for pattern, answer in self.answers.items() if re.search(pattern, command)), "")
+        if isinstance(found, list):
+            found = found.pop(0) if len(found) > 1 else found[0]
+        if isinstance(found, BoardlabError):
+            raise found
+        text, status = found if isinstance(found, tuple) else (found, 0)
+        return Ended(text.splitlines(), status)
+
+
+def session(host: ScriptedHost, tester: ScriptedHost | None = None, site: Site | None = None) -> Session:
+    """A session of an am62xx_sk."""
+    return Session(boards.load("am62xx_sk"), site or Site(), MonotonicRaw(), host, tester)
+
+
+def sessions(host: ScriptedHost) -> Callable[[object], Session]:
+    return lambda _section: session(host)

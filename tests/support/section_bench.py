@@ -1,0 +1,86 @@
+"""Sections on a simulated board in virtual time: strategy, sessions, a store, and a played tester."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import define, frozen
+from simlab import SimLab
+from simtarget import SimClock, strategy_on
+
+from lab.benchmarks.section import Section
+from lab.benchmarks.site import Site
+from lab.pytest_plugin.hosts import LabgridHost
+from lab.results import Store, open_store
+from lab.run.sectionrun import KIND, SectionRun
+from lab.run.session import Ended, Session
+from lab.strategies import BoardStrategy, Status
+from virtual.sim.dice import dice
+from virtual.sim.sample_outputs.tester import Tester
+
+SCRATCH = {
+    "emmc": "/dev/mmcblk0p3",
+    "sd": "/dev/mmcblk1p3",
+    "nand": "/dev/mtd9",
+    "ospi": "0x1000000",
+    "emmc_blocks": "0x0",
+    "sd_fat": "1:1",
+}
+
+
+@define
+class PlayedTester:
+    """The tester of a simulated board, in this process."""
+
+    tester: Tester
+
+    def run(self, command: str, timeout_s: float) -> Ended:
+        assert timeout_s > 0
+        text, status = self.tester.run(command)
+        return Ended(text.splitlines(), status)
+
+
+@frozen
+class SectionBench:
+    lab: SimLab
+    strategy: BoardStrategy
+    store: Store
+    run: SectionRun
+    said: list[str]
+
+    def session(self, section: Section) -> Session:
+        return self.run.session(section)
+
+
+@contextmanager
+def section_bench(
+    tmp_path: Path, board_type: str = "am62xx_sk", *, seed: int = 1, retries: int = 0, interface: str = "eth0"
+) -> Iterator[SectionBench]:
+    lab = SimLab(board_type, seed=seed)
+    has_emmc = "emmc" in lab.board.model.board.media
+    scratch = SCRATCH if has_emmc else {**SCRATCH, "sd": "/dev/mmcblk0p3", "sd_fat": "0:1"}
+    module = "sa2ul" if has_emmc else "omap-aes-driver"
+    tester = PlayedTester(Tester(lab.board.model, dice(seed, "tester")))
+    said: list[str] = []
+    with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store, strategy_on(lab) as strategy:
+        clock = SimClock(lab)
+
+        def session(section: Section) -> Session:
+            strategy.transition("linux" if section.where == "linux" else "bootloader")
+            driver = strategy.shell if section.where == "linux" else strategy.uboot
+
+            def lost() -> None:
+                strategy.status = Status.unknown
+
+            host = LabgridHost(driver, strategy.board, is_shell=section.where == "linux", lost_hook=lost)
+            return Session(
+                strategy.type, Site(interface=interface, scratch=scratch, crypto_module=module), clock, host, tester
+            )
+
+        begun = store.begin_run(
+            KIND, board_type, "sim-1", lab.board.model.release_name, plan={}, provenance={"virtual": True}
+        )
+        run = SectionRun(store, begun, session, True, said.append, clock, strategy.sleep, retries)
+        yield SectionBench(lab, strategy, store, run, said)

@@ -1,0 +1,173 @@
+"""A simulated board on perfect UARTs in virtual time, for tests."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from virtual.line import Line
+from virtual.sim.board import SimBoard
+from virtual.sim.faulthooks import Switching
+from virtual.sim.model import model
+from virtual.sim.setup import DEFAULT, Setup
+from virtual.truth import Note
+
+S = 1_000_000_000
+MS = 1_000_000
+
+
+@define(eq=False)
+class VirtualPort:
+    """A UART in virtual time, with an adapter that hands on each FIFO's load: what it said, and when."""
+
+    lab: SimLab
+    line: Line = field(factory=Line)
+    said: bytearray = field(factory=bytearray)
+    chunks: list[tuple[int, bytes]] = field(factory=list)
+    sent: list[tuple[int, bytes]] = field(factory=list)
+    plugged: bool = True
+    renumbered: bool = False
+    changes: list[tuple[int, bool]] = field(factory=list)
+
+    @property
+    def unsent(self) -> int:
+        return self.line.unsent(self.lab.now_ns)
+
+    def transmit(self, data: bytes) -> None:
+        self.line.push(data, self.lab.now_ns)
+
+    def set_speed(self, speed_bd: int) -> None:
+        self.line.set_speed(speed_bd, fifo_bytes=16 * max(1, min(speed_bd // 115200, 32)))
+
+    def unplug(self) -> None:
+        self.plugged = False
+        self.changes.append((self.lab.now_ns, False))
+
+    def plug(self, *, renumbered: bool) -> None:
+        self.plugged, self.renumbered = True, renumbered
+        self.changes.append((self.lab.now_ns, True))
+
+
+@define(eq=False)
+class SimLab:
+    """Time, and one board in it.
+
+    Attributes:
+        outlet: what it was told last, "on" or "off".
+        cut_after: once the console has said this, somebody else switches the outlet off.
+    """
+
+    board_type: str = "am62xx_sk"
+    release: str | None = None
+    seed: int = 1
+    time_scale: float = 1.0
+    setup: Setup = DEFAULT
+    adapter_latency_ns: int = 0
+    now_ns: int = 1_000 * S
+    outlet: str = "off"
+    cut_after: str = ""
+    noted: list[Note] = field(factory=list)
+    ports: dict[str, VirtualPort] = field(init=False)
+    straps: int = 0
+    board: SimBoard = field(init=False)
+    console: str = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        made = model(self.board_type, self.release)
+        self.ports = {
+            uart.name: VirtualPort(self, Line(latency_ns=self.adapter_latency_ns)) for uart in made.board.uarts
+        }
+        self.board = SimBoard(
+            made, self.ports, seed=self.seed, time_scale=self.time_scale, setup=self.setup, note_hook=self._note
+        )
+        self.board.dark_hook = self._dark
+        self.console = made.board.console.name
+        self.straps = made.board.fixed_straps
+
+    @property
+    def notes(self) -> list[str]:
+        """What the board said about itself."""
+        return [note.text for note in self.noted]
+
+    def on(self, medium: str = "sd") -> None:
+        self.straps = self.board.model.board.media[medium].boot_mode
+        self.switch("on")
+
+    def off(self) -> None:
+        self.switch("off")
+
+    def switch(self, command: str) -> Switching:
+        """The PDU gets a command."""
+        self.outlet = command
+        if command == "on":
+            return self.board.power_on(self.straps, self.now_ns)
+        return self.board.power_off(self.now_ns)
+
+    def said(self, uart: str | None = None) -> str:
+        return self.ports[uart or self.console].said.decode("latin-1").replace("\r\n", "\n")
+
+    def type(self, text: str, uart: str | None = None) -> None:
+        """Type at the line's speed."""
+        for byte in text.encode():
+            self.run_for(87_000)
+            self.board.receive(uart or self.console, bytes([byte]), self.now_ns)
+
+    def run_for(self, ns: int) -> None:
+        end_ns = self.now_ns + ns
+        while (due := self._next_ns()) is not None and due <= end_ns:
+            self._step(due)
+        self.now_ns = end_ns
+
+    def step_until(self, deadline_ns: int) -> bool:
+        """Let the next thing happen, unless the deadline comes first; whether anything happened."""
+        due = self._next_ns()
+        if due is None or due > deadline_ns:
+            self.now_ns = max(self.now_ns, deadline_ns)
+            return False
+        self._step(due)
+        return True
+
+    def run_until(self, text: str, limit_s: float = 120.0, uart: str | None = None) -> None:
+        """Run until the console has said it since the last call, or fail."""
+        port = self.ports[uart or self.console]
+        start, limit_ns = len(port.said), self.now_ns + round(limit_s * S)
+        wanted = text.replace("\n", "\r\n").encode()
+        while wanted not in port.said[max(0, start - len(wanted)) :]:
+            due = self._next_ns()
+            assert due is not None and due <= limit_ns, f"{text!r} did not come; the end: {self.said()[-300:]!r}"  # noqa: PT018
+            self._step(due)
+
+    def command(self, text: str, prompt: str, limit_s: float = 60.0) -> str:
+        """Type a line and return what came between its echo and the next prompt."""
+        start = len(self.said())
+        self.type(text + "\r")
+        limit_ns = self.now_ns + round(limit_s * S)
+        while not self.said()[start:].endswith(prompt):
+            due = self._next_ns()
+            assert due is not None and due <= limit_ns, f"no prompt after {text!r}: {self.said()[start:][-300:]!r}"  # noqa: PT018
+            self._step(due)
+        return self.said()[start:].removesuffix(prompt).partition("\n")[2]
+
+    def _next_ns(self) -> int | None:
+        times = [self.board.deadline_ns(), *(port.line.deadline_ns() for port in self.ports.values())]
+        return min((time for time in times if time is not None), default=None)
+
+    def _step(self, due_ns: int) -> None:
+        self.now_ns = max(self.now_ns, due_ns)
+        for port in self.ports.values():
+            for sent in port.line.take(self.now_ns):
+                if not port.plugged:
+                    continue
+                port.said += sent.data
+                port.sent.append((sent.end_ns, sent.data))
+                port.chunks.append((self.now_ns, sent.data))
+        self.board.run(self.now_ns)
+        if self.cut_after and self.cut_after.encode() in self.ports[self.console].said:
+            self.cut_after = ""
+            self.switch("off")
+
+    def _note(self, text: str) -> None:
+        self.noted.append(Note(self.board.now_ns, text))
+
+    def _dark(self) -> None:
+        for port in self.ports.values():
+            port.line.discard(self.now_ns)

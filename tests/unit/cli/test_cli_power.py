@@ -1,0 +1,156 @@
+"""`lab power` switches the board of an environment, and says what it verified and what nobody can tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from simlab import SimLab
+from simtarget import OUTLET, power_switch
+
+from lab.cli import main
+from lab.drivers import railsdriver
+from lab.drivers.outlets import Outlet
+from lab.env import envfile
+from lab.env.powered import Supply
+
+ENV = """
+imports: [lab.drivers, lab.strategies]
+targets:
+  main:
+    resources:
+      - RawSerialPort: {{port: /dev/null, speed: 115200}}
+      - {resource}
+    drivers:
+      - {driver}
+      - StampedConsoleDriver: {{}}
+      - BoardStrategy: {{board_type: am62xx_sk, board: b-1}}
+"""
+PLAIN = """
+targets:
+  main:
+    resources:
+      - {resource}
+    drivers:
+      - {driver}
+"""
+TELLS = ("NetworkPowerPort: {{model: rest, host: 'http://{address}{outlet}', index: '1'}}", "NetworkPowerDriver: {}")
+CANNOT = ("PDUDaemonPort: {{host: '{address}', pdu: bench, index: 1}}", "StampedPDUDaemonDriver: {}")
+RAILED = Path(__file__).parents[3] / "envs" / "am62x.yaml"
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimLab]:
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    sim = SimLab()
+    with power_switch(sim) as address:
+        for name, (resource, driver) in {"tells": TELLS, "cannot": CANNOT}.items():
+            parts = {"resource": resource.format(address=address, outlet=OUTLET), "driver": driver}
+            (tmp_path / f"{name}.yaml").write_text(ENV.format(**parts))
+            (tmp_path / f"plain-{name}.yaml").write_text(PLAIN.format(**parts))
+        yield sim
+
+
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Supplies that never come or fall are not waited for."""
+    monkeypatch.setattr(Supply, "settled", lambda self, *, on: self.look())  # noqa: ARG005
+
+
+def status(env: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["power", "status", env, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize("env", ["tells.yaml", "plain-tells.yaml"])
+def test_a_switch_that_can_tell_verifies_what_it_was_told(
+    lab: SimLab, capsys: pytest.CaptureFixture[str], env: str
+) -> None:
+    assert main(["power", "on", env]) == 0
+    assert lab.outlet == "on"
+    said = capsys.readouterr().out
+    assert ": on. Verified: the power switch (rest 1 at http://127.0.0.1" in said
+    assert said.endswith("says on\n")
+    found = status(env, capsys)
+    assert (found["on"], found["switch_says"], found["told"], found["outlet"]) == (True, "on", "on", "1")
+    assert main(["power", "off", env]) == 0
+    assert lab.outlet == "off"
+    assert ": off. Verified: the power switch" in capsys.readouterr().out
+    assert status(env, capsys)["on"] is False
+
+
+def test_a_switch_that_cannot_tell_is_said_not_to(lab: SimLab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["power", "on", "cannot.yaml"]) == 0
+    assert lab.outlet == "on"
+    said = capsys.readouterr().out
+    assert said.startswith("b-1: told to switch on, and the power switch (bench 1 at 127.0.0.1:")
+    assert said.endswith("obeyed. Not verified: it cannot tell; no rails of the board are read\n")
+    found = status("cannot.yaml", capsys)
+    assert (found["board"], found["on"], found["switch_says"], found["told"]) == ("b-1", None, "cannot tell", "on")
+    assert main(["power", "status", "cannot.yaml"]) == 0
+    assert capsys.readouterr().out.startswith("b-1: nobody can tell\noutlet:     bench 1 at 127.0.0.1:")
+
+
+def test_a_board_is_cycled(lab: SimLab, capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[str] = []
+    switch = SimLab.switch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimLab, "switch", lambda self, command: told.append(command) or switch(self, command))
+        assert main(["power", "cycle", "tells.yaml", "--seconds", "0"]) == 0
+    assert told == ["off", "on"]
+    assert "b-1: on. Verified" in capsys.readouterr().out
+
+
+def test_a_switch_that_says_the_opposite_is_an_error(
+    lab: SimLab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SimLab, "switch", lambda self, _command: self.board.power_off(self.now_ns))
+    patience(monkeypatch)
+    assert main(["power", "on", "tells.yaml"]) == 1
+    assert "b-1 was told to switch on, and is not: the power switch" in capsys.readouterr().err
+    assert lab.outlet == "off"
+
+
+def test_rails_count_for_more_than_the_switch(
+    lab: SimLab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Path("tells.yaml").read_text()
+    wired = envfile.arguments_of(RAILED, "RailSensors", "resources")
+    wired.pop("cls")
+    rails = json.dumps({"RailSensors": wired})
+    text = text.replace("    drivers:", f"      - {rails}\n    drivers:").replace(
+        "      - StampedConsoleDriver", "      - RailsDriver: {}\n      - StampedConsoleDriver"
+    )
+    Path("rails.yaml").write_text(text)
+    read = {"vdd_core": 0.85, "soc_dvdd_3v3": 3.3}
+    monkeypatch.setattr(railsdriver.RailsDriver, "volts", lambda _self, _seconds: read)
+    assert main(["power", "on", "rails.yaml"]) == 0
+    assert "Verified: its rails read 0.85 to 3.30 V; the power switch" in capsys.readouterr().out
+    patience(monkeypatch)
+    assert main(["power", "off", "rails.yaml"]) == 1
+    assert "was told to switch off, and is not: its rails read" in capsys.readouterr().err
+    read = {"vdd_core": 0.0}
+    assert main(["power", "off", "rails.yaml"]) == 0
+
+
+def test_who_can_tell_is_asked_again_while_the_supplies_fall(lab: SimLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    falling = iter((3.3, 1.2, 0.05))
+    rails = SimpleNamespace(volts=lambda _seconds: {"vdd_core": next(falling)})
+    switch: Any = SimpleNamespace(driver=object(), outlet=Outlet("", "by hand", "b-1"))
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    assert Supply("b-1", switch, rails, discharge_s=3600.0).settled(on=False).volts == {"vdd_core": 0.05}
+
+
+def test_an_environment_without_a_power_driver_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("none.yaml").write_text("targets: {main: {resources: [], drivers: []}}")
+    assert main(["power", "on", "none.yaml"]) == 2
+    assert "it has no power driver" in capsys.readouterr().err

@@ -1,0 +1,177 @@
+"""An environment is found by its bare name, and what labgrid would swallow is refused with its place."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from labgrid.factory import target_factory
+
+from lab.env import envfile
+from lab.errors import ConfigurationError
+
+ROOT = Path(__file__).parents[3]
+VIRTUAL = (ROOT / "envs" / "virtual.yaml").read_text()
+
+
+def test_a_bare_name_is_looked_up_in_envs() -> None:
+    assert envfile.find("virtual.yaml", ROOT) == ROOT / "envs" / "virtual.yaml"
+    assert envfile.find("virtual", ROOT) == ROOT / "envs" / "virtual.yaml"
+    assert envfile.find("envs/virtual.yaml", ROOT) == ROOT / "envs" / "virtual.yaml"
+
+
+def test_a_file_beside_the_caller_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "mine.yaml").touch()
+    (tmp_path / "mine.yaml").touch()
+    assert envfile.find("mine.yaml", tmp_path) == tmp_path / "mine.yaml"
+
+
+def test_a_missing_one_lists_what_there_is() -> None:
+    with pytest.raises(ConfigurationError, match=r"am62x\.yaml.*virtual\.yaml"):
+        envfile.find("am63x.yaml", ROOT)
+
+
+@pytest.mark.parametrize("env", sorted(path.name for path in (ROOT / "envs").glob("*.yaml")))
+def test_every_shipped_environment_passes(env: str) -> None:
+    envfile.check(ROOT / "envs" / env)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("targets:", "target:", "unknown key 'target' (did you mean 'targets'?)"),
+        ("    drivers:", "    driver:", "targets.main: unknown key 'driver'"),
+        ("adapter_latency_ms: 1.0", "adapter_latncy_ms: 1.0", "StampedConsoleDriver: unknown key 'adapter_latncy_ms'"),
+        (
+            "- StampedPDUDaemonDriver: {}",
+            "- StampedPDUDaemonDrvier: {}",
+            "no driver 'StampedPDUDaemonDrvier' (did you mean 'StampedPDUDaemonDriver'?)",
+        ),
+        ("- StampedPDUDaemonDriver: {}", "- StampedPDUDaemonDriver:", "drivers: invalid list item"),
+        ("  - lab.strategies", "  - strategy_room", "imports: strategy_room"),
+        ("targets:", "targets: [", "not YAML"),
+        ("board: qemu-1", "board: !template $NOWHERE", "NOWHERE"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_place(tmp_path: Path, old: str, new: str, says: str) -> None:
+    path = tmp_path / "bad.yaml"
+    assert old in VIRTUAL
+    path.write_text(VIRTUAL.replace(old, new, 1))
+    with pytest.raises(ConfigurationError) as raised:
+        envfile.check(path)
+    assert says in str(raised.value)
+    assert "bad.yaml" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "- a\n", "targets: {}\n", "targets: {main: 3}\n", "targets:\n  main: {drivers: 7}\n"]
+)
+def test_an_environment_of_another_shape_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=r"bad\.yaml"):
+        envfile.check(path)
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(b"\xff\xfe\x00targets")
+    with pytest.raises(ConfigurationError, match=r"bad\.yaml"):
+        envfile.check(path)
+
+
+def bomb(levels: int = 9) -> str:
+    """The billion laughs: each line is ten times the one before."""
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, levels)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x: " + "[" * 3000 + "]" * 3000, "bad.yaml:1: more than 64 levels deep"),
+        ("\n".join(f"{' ' * n}a:" for n in range(1000)), "levels deep"),
+        (bomb(), "entries, with its aliases (*name) written out"),
+        ("targets: &t\n  main: *t\n", "*t refers to what it stands in"),
+        ("targets: *nowhere\n", "not YAML"),
+        ("x: 2026-99-99\n", "not YAML: month must be in 1..12"),
+        ("x: " + "9" * 5000 + "\n", "not YAML"),
+        ("x: 'a\x07'\n", "not YAML"),
+        ("? {a: b}\n: c\n", "not YAML"),
+        ("#" * (1024 * 1024 + 1), "bytes; at most"),
+    ],
+)
+def test_a_file_that_would_end_or_stop_the_program_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as raised:
+        envfile.check(path)
+    assert says in str(raised.value)
+    assert str(path) in str(raised.value)
+
+
+def test_aliases_within_bounds_are_what_they_stand_for(tmp_path: Path) -> None:
+    path = tmp_path / "good.yaml"
+    shared = VIRTUAL.replace("speed: 115200", "speed: &speed 115200", 1).replace("bus_khz: 2940", "bus_khz: *speed", 1)
+    path.write_text(shared)
+    assert envfile.arguments_of(path, "RailSensors", "resources")["bus_khz"] == 115200
+
+
+def test_a_file_of_another_encoding_is_named_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_bytes("targets:\n  main: # Prüfstand\n".encode("latin-1"))
+    with pytest.raises(
+        ConfigurationError, match=r"bad\.yaml:2: cannot be read: byte 0xfc is no UTF-8; save the file as"
+    ):
+        envfile.check(path)
+
+
+@pytest.fixture
+def without_our_strategies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not imported them yet."""
+    monkeypatch.delitem(target_factory.drivers, "BoardStrategy")
+    for module in ("lab.strategies", "lab.strategies.boardstrategy", "strategies"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+
+@pytest.mark.usefixtures("without_our_strategies")
+@pytest.mark.parametrize("init", [True, False])
+def test_a_users_own_folder_that_hides_our_old_name_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: bool
+) -> None:
+    (tmp_path / "strategies").mkdir()
+    if init:
+        (tmp_path / "strategies" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *(p for p in sys.path if not (Path(p) / "strategies").is_dir())])
+    path = tmp_path / "old.yaml"
+    path.write_text(VIRTUAL.replace("- lab.strategies", "- strategies"))
+    (problem,) = envfile.problems(path)
+    assert problem == (
+        f"{path}: targets.main.drivers.BoardStrategy: no driver 'BoardStrategy' (`- strategies` took "
+        f"{tmp_path / 'strategies'}, which is not boardlab's: write `- lab.strategies`); labgrid and `imports:` define none"
+    )
+
+
+@pytest.mark.usefixtures("without_our_strategies")
+def test_an_environment_without_our_strategies_is_told_their_name(tmp_path: Path) -> None:
+    path = tmp_path / "bare.yaml"
+    path.write_text(VIRTUAL.replace("  - lab.strategies\n", ""))
+    (problem,) = envfile.problems(path)
+    assert "no driver 'BoardStrategy' (add `- lab.strategies` to `imports:`);" in problem
+
+
+def test_the_old_name_of_our_strategies_works_and_says_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(VIRTUAL.replace("- lab.strategies", "- strategies"))
+    done = subprocess.run(
+        [sys.executable, "-c", "from lab.cli import main; raise SystemExit(main())", "env", "check", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{path}: nothing wrong\n")
+    assert "write `- lab.strategies` under `imports:`" in done.stderr

@@ -1,0 +1,125 @@
+"""Where a fault can take hold of a board. The faults themselves are in `virtual.sim.faults`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lab.boards import Release
+    from virtual.sim.computer import Computer
+    from virtual.sim.program import Program
+    from virtual.sim.setup import Setup
+
+POINTS = (
+    "rom",
+    "spl.start",
+    "spl.medium",
+    "spl.load",
+    "tfa",
+    "uboot.start",
+    "uboot.autoboot",
+    "uboot.countdown",
+    "uboot.load",
+    "uboot.prompt",
+    "kernel.start",
+    "kernel.middle",
+    "init",
+    "user.middle",
+    "login",
+    "login.prompt",
+    "login.password",
+    "shell.prompt",
+    "shell.command",
+    "suspend.enter",
+    "suspend.asleep",
+    "resume.start",
+    "resume",
+)
+
+
+class Switching(StrEnum):
+    """What the PDU makes of a command: it obeys; answers with an error; never answers; refuses the connection; or
+    answers that it obeyed, and did nothing."""
+
+    OBEY = "obey"
+    ERROR = "error"
+    HANG = "hang"
+    REFUSE = "refuse"
+    LIE = "lie"
+
+
+class FaultHooks:
+    """A fault at work on a board, for one power cycle. It overrides what it disturbs."""
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        """The board has come to this point (one of POINTS); the fault may say or wait, or never come back."""
+        yield from ()
+
+    def beside(self, computer: Computer) -> Program[None] | None:
+        """A program that runs beside the board's own from power on; None: none."""
+        return None
+
+    def switching(self, command: str) -> Switching:
+        """What the PDU makes of `command`, "on" or "off"."""
+        return Switching.OBEY
+
+    def stays_off(self) -> bool:
+        """Whether the board gets no power although its input is on."""
+        return False
+
+    def stays_on_ns(self) -> int | None:
+        """How long the board lives on after its input was switched off; None: for ever."""
+        return 0
+
+    def medium(self, medium: str, computer: Computer) -> str:
+        """The medium that the ROM finds; empty: none."""
+        return medium
+
+    def relay_lag_ns(self) -> int:
+        """How much later than it is told to the relay closes at the next power on."""
+        return 0
+
+    def software(self, release: Release) -> Release:
+        """The software that is on the board."""
+        return release
+
+    def setup(self, setup: Setup) -> Setup:
+        """How the board was set up."""
+        return setup
+
+    def root(self, medium: str, computer: Computer) -> str:
+        """The medium whose root file system the kernel mounts."""
+        return medium
+
+    def printk(self, line: str) -> str:
+        """What the kernel's console prints for a line of its log; empty: nothing."""
+        return line
+
+    def nacks(self, rail: str) -> bool:
+        """Whether the sensor of a rail does not acknowledge now."""
+        return False
+
+    def sticks(self, rail: str) -> bool:
+        """Whether its registers are stuck."""
+        return False
+
+    def shunt_factor(self, rail: str) -> float:
+        """What its shunt really is, as a multiple of what it should be."""
+        return 1.0
+
+    def soldered_to(self, rail: str) -> str:
+        """The rail that it is really on."""
+        return rail
+
+    def loses_power(self, rail: str) -> bool:
+        """Whether it resets now."""
+        return False
+
+    def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """What leaves the UART instead of `data`."""
+        return data
+
+    def to_board(self, uart: str, data: bytes, now_ns: int) -> bytes:
+        """What reaches the board instead of `data`."""
+        return data
