@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -18,12 +17,12 @@ from lab.console.pace import missing_ns
 from lab.console.printk import PrintkFit, clock_step, fit_printk
 from lab.console.status import PortInfo
 from lab.errors import BoardTransientError, LabTransientError
-from lab.host.clock import Clock, utc_now
+from lab.host.clock import Clock
 from lab.metrics import Flag
 from lab.metrics.catalogue import HEADLINES
-from lab.results import AttemptRecord, MomentRecord, Run, Store
+from lab.results import Run, Store
 from lab.run.progress import Progress
-from lab.run.recorded import Console, base_of, port_flags, recording, sample_record
+from lab.run.recorded import Console, Evidence, Recorder, base_of, moment_record, port_flags, recording, sample_record
 
 RATE_LIMIT_PPM = 500.0  # two crystals differ by at most 200 ppm; the rest is the fit over some seconds of boot
 KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
@@ -95,7 +94,6 @@ class BootRun:
     clock: Clock
     sleep: Callable[[float], None]
     retries: int
-    _started: tuple[dt.datetime, int] = field(init=False)
     _looked_at: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
     _board_flags: frozenset[Flag] = field(default=frozenset(), init=False)
 
@@ -117,9 +115,10 @@ class BootRun:
         """
         self.board.select_medium(medium)
         cycles = int(self.run.plan["cycles"])
+        recorder = Recorder(self.store, self.run.id, self.clock)
 
         def one(cycle: int, _number: int) -> Boot:
-            self._started = (utc_now(), self.clock.now_ns())
+            recorder.start()
             self.board.console.capture = []
             with fairly(self.board.console):
                 return boot(cycle)
@@ -141,7 +140,7 @@ class BootRun:
             return Boot(watch, samples, clocks, identity)
 
         def record(attempt: Attempt[Boot]) -> None:
-            self.store.record_attempt(self.run.id, self._record(medium, attempt))
+            recorder.record(attempt, self._evidence(medium, attempt.result))
             if attempt.error is not None:
                 is_last = attempt.number > self.retries
                 self.progress.bad(medium, attempt.cycle, cycles, attempt.number, attempt.error, is_last=is_last)
@@ -208,29 +207,15 @@ class BootRun:
                     )
             return
 
-    def _record(self, medium: str, attempt: Attempt[Boot]) -> AttemptRecord:
-        started_at, started_ns = self._started
-        error, boot = attempt.error, attempt.result
+    def _evidence(self, medium: str, boot: Boot | None) -> Evidence:
         console = self.board.console
         base = base_of(console)
-        return AttemptRecord(
-            cycle=attempt.cycle,
-            number=attempt.number,
+        return Evidence(
             params={"medium": medium},
-            outcome="ok" if error is None else error.failure,
-            fault=None if error is None else error.fault,
-            transient=None if error is None else error.transient,
-            message="" if error is None else str(error),
-            started_at=started_at,
-            duration_s=(self.clock.now_ns() - started_ns) / 1e9,
-            samples=tuple(sample_record(s, base) for s in boot.samples) if boot else (),
             artifacts=recording(self.store, console),
-            moments=tuple(
-                MomentRecord(m.name, m.t_ns, m.uncertainty_ns, m.position - base, m.text) for m in boot.watch.moments
-            )
-            if boot
-            else (),
             details=_details(boot, console.info),
+            samples=tuple(sample_record(s, base) for s in boot.samples) if boot else (),
+            moments=tuple(moment_record(m, base) for m in boot.watch.moments) if boot else (),
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,12 +17,12 @@ from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.samples import of_boot, of_rails, of_suspend, params
 from lab.boards import BoardType
 from lab.console.blame import fairly
-from lab.host.clock import Clock, utc_now
+from lab.host.clock import Clock
 from lab.metrics import Flag, Sample
 from lab.metrics.lowpower import RESUMES
-from lab.results import ArtifactRef, AttemptRecord, MomentRecord, Run, Store
+from lab.results import ArtifactRef, MomentRecord, Run, Store
 from lab.run.progress import Progress
-from lab.run.recorded import Console, base_of, port_flags, recording, sample_record
+from lab.run.recorded import Console, Evidence, Recorder, base_of, moment_record, port_flags, recording, sample_record
 
 KIND = "low_power"
 POWER_TRACE = "power-trace"
@@ -77,7 +76,6 @@ class LowPowerRun:
     clock: Clock
     sleep: Callable[[float], None]
     retries: int
-    _started: tuple[dt.datetime, int] = field(init=False)
     _trace: Path = field(init=False)
 
     def plan(self, mode: str) -> Plan:
@@ -100,16 +98,17 @@ class LowPowerRun:
         self.board.select_medium(str(self.run.plan["medium"]))
         self.board.low_power.release = self.run.release
         cycles, plan = int(self.run.plan["cycles"]), self.plan(mode)
+        recorder = Recorder(self.store, self.run.id, self.clock)
 
         def one(cycle: int, _number: int) -> Cycle:
-            self._started = (utc_now(), self.clock.now_ns())
+            recorder.start()
             self.board.console.capture = []
             self._trace.unlink(missing_ok=True)
             with fairly(self.board.console):
                 return self._boot(plan, cycle) if mode == PARTIAL_IO else self._suspend(plan, cycle)
 
         def record(attempt: Attempt[Cycle]) -> None:
-            self.store.record_attempt(self.run.id, self._record(plan, attempt))
+            recorder.record(attempt, self._evidence(plan, attempt.result))
             if attempt.error is not None:
                 is_last = attempt.number > self.retries
                 self.progress.bad(mode, attempt.cycle, cycles, attempt.number, attempt.error, is_last=is_last)
@@ -137,9 +136,7 @@ class LowPowerRun:
         watch = self.board.low_power.cold_boot()
         base = base_of(self.board.console)
         start = self.board.console.captured().rfind(b"\n", 0, max(0, end - 2)) + 1  # the kernel's last line
-        moments = tuple(
-            MomentRecord(m.name, m.t_ns, m.uncertainty_ns, m.position - base, m.text) for m in watch.moments
-        )
+        moments = tuple(moment_record(moment, base) for moment in watch.moments)
         flags = self._flags()
         rails = of_rails(off, plan, cycle, flags, (base + start, base + end))
         return Cycle([*of_boot(watch, plan, cycle, flags), *rails], None, moments)
@@ -147,11 +144,7 @@ class LowPowerRun:
     def _moments(self, done: Suspended) -> tuple[MomentRecord, ...]:
         base = base_of(self.board.console)
         first = done.first_byte
-        marks = [
-            MomentRecord(m.name, m.t_ns, m.uncertainty_ns, m.position - base, m.text)
-            for m in (first, done.answer)
-            if m
-        ]
+        marks = [moment_record(moment, base) for moment in (first, done.answer) if moment]
         if done.edge is not None and first is not None:
             edge = done.edge
             marks.insert(
@@ -169,26 +162,17 @@ class LowPowerRun:
         virtual = frozenset({Flag.SIMULATED}) if self.board.type.virtual else frozenset()
         return port_flags(self.board.console.info) | virtual
 
-    def _record(self, plan: Plan, attempt: Attempt[Cycle]) -> AttemptRecord:
-        started_at, started_ns = self._started
-        error, cycle, console = attempt.error, attempt.result, self.board.console
-        return AttemptRecord(
-            cycle=attempt.cycle,
-            number=attempt.number,
+    def _evidence(self, plan: Plan, cycle: Cycle | None) -> Evidence:
+        console = self.board.console
+        return Evidence(
             params=params(plan),
-            outcome="ok" if error is None else error.failure,
-            fault=None if error is None else error.fault,
-            transient=None if error is None else error.transient,
-            message="" if error is None else str(error),
-            started_at=started_at,
-            duration_s=(self.clock.now_ns() - started_ns) / 1e9,
-            samples=tuple(sample_record(s, base_of(console)) for s in cycle.samples) if cycle else (),
             artifacts=(*recording(self.store, console), *self._power_trace()),
-            moments=cycle.moments if cycle else (),
             details={
                 "port": asdict(console.info.meta) if console.info else None,
                 "suspend": _suspend_details(cycle.suspended) if cycle and cycle.suspended else None,
             },
+            samples=tuple(sample_record(s, base_of(console)) for s in cycle.samples) if cycle else (),
+            moments=cycle.moments if cycle else (),
         )
 
 

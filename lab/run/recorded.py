@@ -1,19 +1,26 @@
-"""What runs of all kinds record: samples, the console's recording, and what the port says about the board."""
+"""How runs of all kinds record an attempt: its times, its failure, its samples, and the evidence behind them."""
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+from attrs import define, field, frozen
 
 from lab.benchmarks.boot import BootSample
+from lab.benchmarks.boot.records import MomentLike
+from lab.benchmarks.cycles import Attempt
 from lab.console.model import Event
 from lab.console.recording import encode
 from lab.console.serialport import is_pty
 from lab.console.status import PortInfo
 from lab.errors import BoardlabError
+from lab.host.clock import NS_PER_S, Clock, utc_now
 from lab.metrics import Flag
-from lab.results import ArtifactRef, SampleRecord, Store
-from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG
+from lab.results import ArtifactRef, AttemptRecord, MomentRecord, SampleRecord, Store
+from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, OK
 
 
 class Console(Protocol):
@@ -37,6 +44,71 @@ class Console(Protocol):
     def overruns(self) -> int:
         """How many characters the port's driver has lost since `start_capture`."""
         ...
+
+
+@frozen
+class Evidence:
+    """What an attempt gave; of one that failed only the artifacts and details.
+
+    Attributes:
+        params: which item of the run's plan it was of, e.g. {"medium": "sd"}.
+    """
+
+    params: Mapping[str, str]
+    artifacts: tuple[ArtifactRef, ...]
+    details: Mapping[str, object]
+    samples: tuple[SampleRecord, ...] = ()
+    moments: tuple[MomentRecord, ...] = ()
+
+
+@define
+class Recorder:
+    """Keeps the attempts of a run, each as soon as it has ended."""
+
+    store: Store
+    run_id: int
+    clock: Clock
+    _started: tuple[dt.datetime, int] = field(init=False)
+
+    def start(self) -> None:
+        """An attempt begins."""
+        self._started = (utc_now(), self.clock.now_ns())
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the attempt began."""
+        return (self.clock.now_ns() - self._started[1]) / NS_PER_S
+
+    def record(self, attempt: Attempt[Any], evidence: Evidence) -> None:
+        """Keep the attempt that was started last.
+
+        Raises:
+            BoardlabError: the store cannot be written.
+        """
+        error = attempt.error
+        self.store.record_attempt(
+            self.run_id,
+            AttemptRecord(
+                cycle=attempt.cycle,
+                number=attempt.number,
+                params=dict(evidence.params),
+                outcome=OK if error is None else error.failure,
+                fault=None if error is None else error.fault,
+                transient=None if error is None else error.transient,
+                message="" if error is None else str(error),
+                started_at=self._started[0],
+                duration_s=self.elapsed_s,
+                samples=evidence.samples,
+                artifacts=evidence.artifacts,
+                moments=evidence.moments,
+                details=dict(evidence.details),
+            ),
+        )
+
+
+def moment_record(moment: MomentLike, base: int) -> MomentRecord:
+    """A moment for the store; `base`: where in the stream the attempt's log begins."""
+    return MomentRecord(moment.name, moment.t_ns, moment.uncertainty_ns, moment.position - base, moment.text)
 
 
 def sample_record(sample: BootSample, base: int) -> SampleRecord:

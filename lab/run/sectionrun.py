@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeAlias
@@ -12,10 +11,11 @@ from attrs import define, field
 from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.benchmarks.section import Preflight, Reading, Section, preflight
 from lab.errors import BoardlabError, TestStableError
-from lab.host.clock import Clock, utc_now
+from lab.host.clock import Clock
 from lab.metrics import Flag, by_name
-from lab.results import AttemptRecord, Run, SampleRecord, Store
+from lab.results import Run, SampleRecord, Store
 from lab.results.records import CONSOLE_LOG
+from lab.run.recorded import Evidence, Recorder
 from lab.run.session import Session
 from lab.run.setup import Setup
 
@@ -47,7 +47,6 @@ class SectionRun:
     retries: int
     setup: Setup = field(factory=Setup)
     judged: Callable[[], AbstractContextManager[None]] = nullcontext
-    _started: tuple[dt.datetime, int] = field(init=False)
     _session: Session | None = field(default=None, init=False)
 
     def done(self, section: Section) -> bool:
@@ -65,8 +64,10 @@ class SectionRun:
             BoardlabError: it could not be measured; what it printed is in the store.
         """
 
+        recorder = Recorder(self.store, self.run.id, self.clock)
+
         def one(_cycle: int, _number: int) -> Measured:
-            self._started = (utc_now(), self.clock.now_ns())
+            recorder.start()
             with self.judged():
                 self._session = self.session(section)
                 with _restored(section, self._session):
@@ -75,30 +76,19 @@ class SectionRun:
             return readings
 
         def record(attempt: Attempt[Measured]) -> None:
-            self.store.record_attempt(self.run.id, self._record(section, attempt))
-            seconds = (self.clock.now_ns() - self._started[1]) / 1e9
-            self.write(_line(section, attempt, seconds, is_last=attempt.number > self.retries))
+            recorder.record(attempt, self._evidence(section, attempt.result or ()))
+            self.write(_line(section, attempt, recorder.elapsed_s, is_last=attempt.number > self.retries))
 
         run_cycles([1], one, record, retries=self.retries, sleep=self.sleep)
 
-    def _record(self, section: Section, attempt: Attempt[Measured]) -> AttemptRecord:
-        started_at, started_ns = self._started
-        error = attempt.error
+    def _evidence(self, section: Section, readings: Iterable[Reading]) -> Evidence:
         log = bytes(self._session.transcript) if self._session else b""
         flags = frozenset(self.setup.flags) | ({Flag.SIMULATED} if self.simulated else frozenset())
-        return AttemptRecord(
-            cycle=1,
-            number=attempt.number,
+        return Evidence(
             params={"section": section.name},
-            outcome="ok" if error is None else error.failure,
-            fault=None if error is None else error.fault,
-            transient=None if error is None else error.transient,
-            message="" if error is None else str(error),
-            started_at=started_at,
-            duration_s=(self.clock.now_ns() - started_ns) / 1e9,
-            samples=tuple(_sample(reading, flags) for reading in attempt.result or ()),
             artifacts=(self.store.artifacts.put(log, kind=CONSOLE_LOG),) if log else (),
             details={"setup": dict(self.setup.facts), "simulated": self.simulated},
+            samples=tuple(_sample(reading, flags) for reading in readings),
         )
 
 
