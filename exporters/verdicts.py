@@ -7,7 +7,6 @@ than both averages' ± (95 %) added in quadrature. One run is an observation: th
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -15,7 +14,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from exporters.figures import Figure, Group, GroupKey
-from lab.metrics import Flag
+from lab.metrics import Flag, uncertainty
 from lab.metrics.catalogue import BOOT_STAGE
 
 LEAST_CHANGE: Final = 0.02  # relative; below it nobody acts
@@ -63,7 +62,7 @@ def _between(old: Group, new: Group) -> Iterator[Change]:
         difference = _average(figure) - _average(was)
         ratio = difference / abs(_average(was))
         worse = difference if figure.name.better == "lower" else -difference
-        sure = worse > math.hypot(figure.uncertainty, was.uncertainty)
+        sure = worse > uncertainty.combined((figure.uncertainty, was.uncertainty))
         yield Change(new, figure, old.key.release, ratio, sure and abs(ratio) > LEAST_CHANGE)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from attrs import field, frozen, validators
 
 from lab.host.clock import NS_PER_S
+from lab.metrics import uncertainty
 
 BITS_PER_BYTE = 10  # 8N1: one start bit, eight data bits, one stop bit
 USB_PACKET_BYTES = (
@@ -157,11 +158,8 @@ class Moment:
 
 
 def interval(first: Moment, last: Moment) -> Interval:
-    """The time from one moment to another.
-
-    Each stamp is late by 0 to its own ±, so the difference is wrong by at most the larger of the two, either way.
-    """
+    """The time from one moment to another, and its ± (`lab.metrics.uncertainty.of_interval`)."""
     return Interval(
         seconds=(last.t_ns - first.t_ns) / NS_PER_S,
-        uncertainty_s=max(first.uncertainty_ns, last.uncertainty_ns) / NS_PER_S,
+        uncertainty_s=uncertainty.of_interval(first.uncertainty_ns, last.uncertainty_ns) / NS_PER_S,
     )

@@ -24,8 +24,9 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import guest, resuming
 from lab.pytest_plugin.asking import asker
-from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
+from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
 from lab.pytest_plugin.hint import hint
+from lab.pytest_plugin.measuring import session_of
 from lab.pytest_plugin.refusing import measures, refuse
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
@@ -175,7 +176,7 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     progress = Progress(writer(config), clock, total=0)
     boot_run = BootRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
-    return CycleMeasurer(boot_run, "media")
+    return CycleMeasurer(store, run, cycle_run=boot_run, items="media", board=strategy.type.title)
 
 
 def _media(config: pytest.Config, board_type: BoardType) -> list[str]:

@@ -12,7 +12,8 @@ from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, Plan, check_plan
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import resuming
-from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
+from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
+from lab.pytest_plugin.measuring import session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
     MEDIA_KEY,
@@ -75,7 +76,7 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     progress = Progress(writer(config), clock, total=0)
     low_power_run = LowPowerRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
     progress.total = sum(len(low_power_run.pending(mode)) for mode in run.plan["modes"])
-    return CycleMeasurer(low_power_run, "modes")
+    return CycleMeasurer(store, run, cycle_run=low_power_run, items="modes", board=strategy.type.title)
 
 
 def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:

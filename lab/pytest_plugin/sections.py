@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,16 +17,15 @@ from lab.benchmarks.sections import of_chapter, order
 from lab.console.blame import fairly
 from lab.drivers import guarded
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, TESTER
-from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin.hosts import LabgridHost
+from lab.pytest_plugin.measuring import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
-from lab.results import Run
-from lab.results.records import RunStatus
 from lab.run.eta import Eta
 from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
 from lab.run.session import Session
-from lab.shown import plain, plain_text
+from lab.shown import plain
 
 RUN_KEY = pytest.StashKey["SectionMeasurer"]()
 _FIXTURE = "section_measurer"
@@ -70,87 +69,76 @@ def _section_of(item: pytest.Item) -> Section | None:
     return section if isinstance(section, Section) else None  # pytest has a mark of its own where none fits the board
 
 
-@define
-class SectionMeasurer:
-    """What a section's test gets: measures it, skips what cannot be, and fails without a traceback."""
+@define(slots=False, kw_only=True)
+class SectionMeasurer(Measurer):
+    """What a section's test gets: measures it, skips what cannot be, and fails without a traceback.
+
+    Attributes:
+        planned: the sections of the session. skipped: those that their preflight refused.
+        is_linux: whether the board is at its Linux prompt.
+    """
 
     section_run: SectionRun
     eta: Eta
-    failed: bool = False
+    planned: list[Section]
+    is_linux: Callable[[], bool]
     skipped: list[str] = field(factory=list)
 
     @property
-    def run(self) -> Run:
-        """The run in the store."""
-        return self.section_run.run
+    def title(self) -> str:
+        """See `Measurer`."""
+        return f": {len(self.planned)} sections, about {self.eta}"
 
     def measure(self, section: Section) -> None:
         """Measure a section unless the run has it already."""
         self.eta.done(section.name)  # what is said from now on is about the others
         if self.section_run.done(section):
             return
-        problem = self._problem(section)
-        if problem:
-            pytest.fail(plain_text(problem), pytrace=False)
-
-    def _problem(self, section: Section) -> str:
-        """Measure; why it could not be."""
-        try:
-            failed = self.section_run.preflight(section).failed
-            if not failed:
+        with self.failing():
+            refused = self.section_run.preflight(section).failed
+            if not refused:
                 self.section_run.measure(section)
-        except BoardlabError as error:
-            self.failed = True
-            return f"[{error.failure}, fault: {error.fault}] {error}"
-        for name, problem in failed.items():
+        for name, problem in refused.items():
             self.skipped.append(section.name)
             pytest.skip(plain(f"preflight `{name}`: {problem}"))
-        return ""
 
-    def finish(self) -> RunStatus:
-        """Close the run in the store; returns its status."""
+    def is_complete(self) -> bool:
+        """See `Measurer`."""
         planned = set(self.run.plan["sections"]) - set(self.skipped)
-        whole = planned <= {a.params["section"] for a in self.section_run.store.attempts(self.run.id) if a.ok}
-        status: RunStatus = "completed" if whole else "failed" if self.failed else "interrupted"
-        self.section_run.store.finish_run(self.run.id, status)
-        return status
+        return planned <= {a.params["section"] for a in self.store.attempts(self.run.id) if a.ok}
+
+    def give_back(self) -> None:
+        """The governor, where Linux still runs."""
+        if self.planned and self.is_linux():
+            self.section_run.setup.give_back(self.section_run.session(self.planned[0]))
 
 
 @pytest.fixture(scope="session")
-def section_measurer(request: pytest.FixtureRequest, strategy: Any) -> Iterator[SectionMeasurer]:
+def section_measurer(
+    request: pytest.FixtureRequest, strategy: Any, record_testsuite_property: Any
+) -> Iterator[SectionMeasurer]:
     """The session's run of sections; governor and power are given back at its end."""
-    config = request.config
-    chosen = [
+    planned = [
         section
         for item in request.session.items
         if (section := _section_of(item)) and not any(item.iter_markers("skip"))
     ]
-    try:
-        measurer = _begin(config, strategy, chosen)
-    except BoardlabError as error:
-        pytest.exit(plain_text(f"error: {error}"), returncode=int(pytest.ExitCode.USAGE_ERROR))
-    config.stash[RUN_KEY] = measurer
-    write = writer(config)
-    write(f"run {measurer.run.id} of {len(chosen)} sections on {strategy.board}, about {measurer.eta}")
-    yield measurer
-    try:
-        if strategy.status.name == "linux":
-            measurer.section_run.setup.give_back(measurer.section_run.session(chosen[0]))
-        if not config.option.leave_on:
-            strategy.transition("off")
-    except BoardlabError as error:
-        write(f"error: {error}")
-    finally:
-        measurer.finish()
+    yield from session_of(
+        request.config,
+        strategy,
+        RUN_KEY,
+        lambda config, board: _begin(config, board, planned),
+        record_testsuite_property,
+    )
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     measurer = config.stash.get(RUN_KEY, None)
     if measurer is None:
         return
-    run = measurer.section_run.store.run(measurer.run.id)
+    run = measurer.store.run(measurer.run.id)
     terminalreporter.section(f"sections, run {run.id}: {run.status}")
-    attempts = measurer.section_run.store.attempts(run.id)
+    attempts = measurer.store.attempts(run.id)
     good = [attempt for attempt in attempts if attempt.ok]
     numbers = sum(len(attempt.samples) for attempt in good)
     terminalreporter.write_line(
@@ -179,7 +167,14 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
     virtual, retries = run.provenance["virtual"] is True, config.option.retries
     made.append(SectionRun(store, run, session, virtual, line, clock, time.sleep, retries))
     made[0].judged = lambda: fairly(strategy.console)
-    return SectionMeasurer(made[0], eta)
+    return SectionMeasurer(
+        store,
+        run,
+        section_run=made[0],
+        eta=eta,
+        planned=chosen,
+        is_linux=lambda: bool(strategy.status.name == "linux"),
+    )
 
 
 def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run: SectionRun) -> Session:

@@ -9,7 +9,6 @@ their time. docs/rails.md has the budget of the ±.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,14 +16,13 @@ import numpy.typing as npt
 from attrs import frozen
 
 from lab.errors import TestStableError
-from lab.metrics import Flag
+from lab.metrics import Flag, uncertainty
 from lab.rails import quality_flags
 from lab.rails.model import Channel, Mark, PhasePower, RailPower, UncertaintyBudget
 
 if TYPE_CHECKING:
     from lab.rails.trace import Trace
 
-NORMAL_95: Final = 1.96
 FEWEST: Final = 4  # fewer samples are no mean
 BUS_OFFSET_V: Final = 0.0075  # greatest of a monitor's bus voltage: INA226 data sheet; assumed of the others
 _MISSING: Final = int(Mark.NACK | Mark.STALE)
@@ -167,11 +165,11 @@ def _uncertainty(
         resolution_w=channel.shunt_lsb_nv * watt_per_nv,
         sensor_w=abs(mean_w) * channel.gain + channel.offset_bound_nv * watt_per_nv,
         shunt_w=abs(mean_w) * channel.tolerance,
-        noise_w=NORMAL_95 * spread / math.sqrt(count),
+        noise_w=uncertainty.NORMAL_95 * spread / math.sqrt(count),
         edges_w=cut_j / span.seconds,
     )
-    steady_w = _norm((parts.resolution_w, parts.sensor_w, parts.shunt_w, parts.noise_w))
-    return parts, _norm((steady_w * span.seconds, edge_j))
+    steady_w = uncertainty.combined((parts.resolution_w, parts.sensor_w, parts.shunt_w, parts.noise_w))
+    return parts, uncertainty.combined((steady_w * span.seconds, edge_j))
 
 
 def _volts_bound(channel: Channel, inside: Samples) -> float:
@@ -183,12 +181,7 @@ def _volts_bound(channel: Channel, inside: Samples) -> float:
 
 
 def _together(parts: UncertaintyBudget) -> float:
-    return _norm((parts.resolution_w, parts.sensor_w, parts.shunt_w, parts.noise_w, parts.edges_w))
-
-
-def _norm(bounds: Iterable[float]) -> float:
-    """Independent bounds together."""
-    return math.hypot(*bounds)
+    return uncertainty.combined((parts.resolution_w, parts.sensor_w, parts.shunt_w, parts.noise_w, parts.edges_w))
 
 
 def _total(rails: list[RailPower], inside: list[Samples]) -> RailPower:
@@ -200,10 +193,10 @@ def _total(rails: list[RailPower], inside: list[Samples]) -> RailPower:
         return RailPower("total", samples=samples, expected=expected, flags=flags)
     each = [rail.parts for rail in whole if rail.parts is not None]
     parts = UncertaintyBudget(
-        resolution_w=_norm(part.resolution_w for part in each),
-        sensor_w=_norm(part.sensor_w for part in each),
-        shunt_w=_norm(part.shunt_w for part in each),
-        noise_w=_norm(part.noise_w for part in each),
+        resolution_w=uncertainty.combined(part.resolution_w for part in each),
+        sensor_w=uncertainty.combined(part.sensor_w for part in each),
+        shunt_w=uncertainty.combined(part.shunt_w for part in each),
+        noise_w=uncertainty.combined(part.noise_w for part in each),
         edges_w=sum(part.edges_w for part in each),  # all rails are cut at the same two instants
     )
     times = inside[0].centre_ns

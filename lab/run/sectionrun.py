@@ -12,7 +12,7 @@ from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.benchmarks.section import Preflight, Reading, Section, preflight
 from lab.errors import BoardlabError, TestStableError
 from lab.host.clock import Clock
-from lab.metrics import Flag, by_name
+from lab.metrics import Flag, by_name, uncertainty
 from lab.results import Run, SampleRecord, Store
 from lab.results.records import CONSOLE_LOG
 from lab.run.recorded import Evidence, Recorder
@@ -123,7 +123,7 @@ def _sample(reading: Reading, flags: frozenset[Flag]) -> SampleRecord:
         metric=reading.metric,
         params=dict(reading.params),
         value=reading.value,
-        uncertainty=step / 2,
+        uncertainty=uncertainty.of_step(step),
         flags=frozenset(str(flag) for flag in flags | reading.flags),
         log_start=reading.start,
         log_end=reading.end,

@@ -11,7 +11,7 @@ from lab.benchmarks.boot.flows import BootFlow
 from lab.benchmarks.boot.records import ENDS, START, BootSample, MomentLike, PowerEdge
 from lab.boards import NORMAL
 from lab.errors import LabTransientError
-from lab.metrics import Flag, Metric, Sample
+from lab.metrics import Flag, Metric, Sample, uncertainty
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME, HEADLINES
 
 REFUSED_SHARE = 0.1  # ± of a boot time, as a share of it, beyond which it is none
@@ -111,9 +111,9 @@ def _check_boot_time(sample: Sample) -> None:
 def _sample(
     metric: Metric, params: Mapping[str, str], begin: _Instant, end: _Instant, cycle: int, flags: frozenset[Flag]
 ) -> BootSample:
-    """An interval's error is at most the larger one of its ends': both stamps can only be late."""
+    """The number of an interval."""
     value_s = (end.t_ns - begin.t_ns) / 1e9
-    uncertainty_s = max(begin.uncertainty_ns, end.uncertainty_ns) / 1e9
+    uncertainty_s = uncertainty.of_interval(begin.uncertainty_ns, end.uncertainty_ns) / 1e9
     if value_s < 0:
         raise LabTransientError(
             f"{metric.name} {dict(params)} would be {value_s:.6f} s: no time is negative, so one of its two stamps is wrong",

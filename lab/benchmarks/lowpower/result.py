@@ -11,6 +11,7 @@ from lab.benchmarks.lowpower.modes import Plan
 from lab.benchmarks.lowpower.power import Power
 from lab.benchmarks.lowpower.preflight import Found
 from lab.benchmarks.lowpower.watch import WakeEdge
+from lab.metrics import uncertainty
 
 CLOCK_PPM = 100.0  # how far a board's crystal may be off
 STAMP_NS = 1_000  # printk's stamps are cut to microseconds: a difference of two is wrong by less than one
@@ -53,10 +54,9 @@ class Suspended:
     def since_edge_ms(self, moment: MomentLike) -> tuple[float, float]:
         """From the host's wake-up edge to a moment, and its ±, in milliseconds.
 
-        The edge came before its stamp, and the byte before its own: the interval is wrong by at most the larger bound. On
-        a busy host the edge may also have come later, which adds to the byte's.
+        On a busy host the edge may also have come later than its stamp, which adds to the byte's ±.
         """
         if self.edge is None:
             return 0.0, 0.0
-        bound_ns = max(self.edge.uncertainty_ns, moment.uncertainty_ns + self.edge.late_ns)
+        bound_ns = uncertainty.of_interval(self.edge.uncertainty_ns, moment.uncertainty_ns + self.edge.late_ns)
         return (moment.t_ns - self.edge.t_ns) / 1e6, bound_ns / 1e6

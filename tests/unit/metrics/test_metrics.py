@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 
 from lab.errors import TestStableError
 from lab.metrics import ALL, Flag, Measurement, Sample, by_name, summarise
-from lab.metrics.summary import student_t95
+from lab.metrics.uncertainty import student_t95
 
 
 def samples(*values: float, uncertainty: float = 0.0) -> list[Sample]:

@@ -10,7 +10,8 @@ import pytest
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.pytest_plugin import board
-from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey, session_of
+from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
+from lab.pytest_plugin.measuring import session_of
 from lab.results import open_store
 
 
@@ -36,7 +37,7 @@ def test_a_board_that_cannot_be_switched_off_is_said_and_its_run_is_closed_in_th
     said = Lines()
     with open_store(str(tmp_path / "results.db")) as store:
         run = store.begin_run("boot", "t", "b-1", "1", plan={"media": ["sd"]}, provenance={})
-        measured: Any = SimpleNamespace(store=store, run=run, pending=lambda _item: [])
+        measured: Any = SimpleNamespace(pending=lambda _item: [])
         plugins = {"terminalreporter": said}
         config: Any = SimpleNamespace(
             stash=pytest.Stash(),
@@ -44,8 +45,8 @@ def test_a_board_that_cannot_be_switched_off_is_said_and_its_run_is_closed_in_th
             pluginmanager=SimpleNamespace(getplugin=plugins.get),
         )
         properties: dict[str, object] = {}
-        begin = lambda _config, _strategy: CycleMeasurer(measured, "media")  # noqa: E731
-        session = session_of(config, StuckBoard(), MeasurerKey(), begin, properties.__setitem__)
+        measurer = CycleMeasurer(store, run, cycle_run=measured, items="media", board="a board")
+        session = session_of(config, StuckBoard(), MeasurerKey(), lambda *_: measurer, properties.__setitem__)
         next(session)
         assert next(session, None) is None
         assert store.run(run.id).status == "completed"

@@ -1,0 +1,94 @@
+"""A session's run, as its tests see it, whatever is measured: begun, failed without a traceback, closed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pytest
+from attrs import define
+
+from lab.errors import BoardlabError
+from lab.pytest_plugin.runs import record_samples, writer
+from lab.results import Run, Store
+from lab.results.records import RunStatus
+from lab.shown import plain_text
+
+
+@define(slots=False)
+class Measurer(ABC):
+    """What a test gets to measure with.
+
+    Attributes:
+        store, run: where the run is kept.
+        failed: something could not be measured.
+    """
+
+    store: Store
+    run: Run
+    failed: bool = False
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What the run is of, for the line that says that it begins."""
+
+    @abstractmethod
+    def is_complete(self) -> bool:
+        """Whether everything that was planned and can be measured is."""
+
+    def give_back(self) -> None:  # noqa: B027 - most change nothing on the board that outlives its power
+        """Undo what was changed on the board."""
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """What fails here fails the test, with its class and message."""
+        try:
+            yield
+        except BoardlabError as error:
+            self.failed = True
+            pytest.fail(plain_text(f"[{error.failure}, fault: {error.fault}] {error}"), pytrace=False)
+
+    def finish(self) -> RunStatus:
+        """Close the run in the store; returns its status."""
+        status: RunStatus = "completed" if self.is_complete() else "failed" if self.failed else "interrupted"
+        self.store.finish_run(self.run.id, status)
+        return status
+
+
+AnyMeasurer = TypeVar("AnyMeasurer", bound=Measurer)
+
+
+def session_of(
+    config: pytest.Config,
+    strategy: Any,
+    key: pytest.StashKey[AnyMeasurer],
+    begin: Callable[[pytest.Config, Any], AnyMeasurer],
+    record: Callable[[str, object], None],
+) -> Iterator[AnyMeasurer]:
+    """The body of a session's fixture: begin the run; at the end switch the board off and close the run.
+
+    Args:
+        key: where the session keeps the measurer for its summary. record: takes properties for JUnit's XML.
+    """
+    try:
+        measurer = begin(config, strategy)
+    except BoardlabError as error:
+        pytest.exit(plain_text(f"error: {error}"), returncode=int(pytest.ExitCode.USAGE_ERROR))
+    config.stash[key] = measurer
+    write = writer(config)
+    write(f"run {measurer.run.id} on {strategy.board}{measurer.title}")
+    yield measurer
+    try:
+        measurer.give_back()
+        if not config.option.leave_on:
+            strategy.transition("off")
+    except BoardlabError as error:
+        write(f"error: {error}")
+    try:
+        measurer.finish()
+        record_samples(measurer.store, measurer.run.id, record)
+    except BoardlabError as error:
+        write(f"error: {error}")
