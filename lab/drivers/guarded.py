@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from attrs import frozen
+from labgrid.exceptions import NoResourceFoundError
 from labgrid.resource import Resource
 
 from lab.drivers.failures import Meaning, meaning, root
@@ -161,6 +162,12 @@ def _asks_a_person(driver: Any) -> bool:
     return any(_asks_a_person(supplier) for supplier in getattr(driver, "suppliers", ()))
 
 
+def missing(error: NoResourceFoundError) -> str:
+    """The resources that labgrid waited for in vain, by their class and what they must match; else labgrid's own words."""
+    waiting = [(type(each).__name__, dict(getattr(each, "match", {}))) for each in error.filter or ()]
+    return ", ".join(f"{name} {match}" for name, match in waiting) or str(error.msg)
+
+
 def _places(driver: Any) -> Iterator[str]:
     for supplier in getattr(driver, "suppliers", ()):
         if isinstance(supplier, Resource):
@@ -170,5 +177,7 @@ def _places(driver: Any) -> Iterator[str]:
 
 def _said(error: BaseException) -> str:
     """An error's own words on one line, without a URL's password and without what moves a terminal's cursor."""
+    if isinstance(error, NoResourceFoundError):
+        return f"nothing is there that fits {missing(error)}"
     text = redacted(plain(" ".join(str(getattr(error, "msg", None) or error).split())))
     return text if len(text) <= _SAID_CHARACTERS else f"{text[:_SAID_CHARACTERS]} …"

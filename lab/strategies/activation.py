@@ -29,7 +29,7 @@ def activate(board: DrivenBoard, driver: Any, kind: Kind, late: BoardTransientEr
             board.target.activate(driver)
         except NoResourceFoundError as error:
             raise LabStableError(
-                f"{board.board}: nothing is plugged in that fits {_described(error)}. Is the adapter connected, and its "
+                f"{board.board}: nothing is plugged in that fits {guarded.missing(error)}. Is the adapter connected, and its "
                 "`match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
                 failure="adapter_missing",
             ) from error
@@ -41,8 +41,3 @@ def activate(board: DrivenBoard, driver: Any, kind: Kind, late: BoardTransientEr
 
     with power_asked(board):
         guarded.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
-
-
-def _described(error: NoResourceFoundError) -> str:
-    waiting = [(type(r).__name__, dict(getattr(r, "match", {}))) for r in error.filter or ()]
-    return ", ".join(f"{name} {match}" for name, match in waiting) or str(error.msg)

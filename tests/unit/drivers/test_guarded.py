@@ -23,7 +23,7 @@ from labgrid.driver import Driver, ExternalPowerDriver, HttpDigitalOutputDriver
 from labgrid.driver.exception import ExecutionError
 from labgrid.exceptions import InvalidConfigError, NoDriverFoundError, NoResourceFoundError
 from labgrid.protocol import DigitalOutputProtocol
-from labgrid.resource import HttpDigitalOutput
+from labgrid.resource import HttpDigitalOutput, USBSerialPort
 from strapserver import StrapServer, nobody, strap_server
 
 from lab.drivers import BootModeDriver, WakePinsDriver, guarded
@@ -184,6 +184,19 @@ def test_every_exception_of_a_driver_has_its_class(error: Exception, failure: st
         guarded.call(output, STRAP, "set to 1", lambda: output.set(True), 1.0)
     assert (raised.value.failure, type(raised.value)) == (failure, kind)
     assert raised.value.__cause__ is error
+
+
+def test_a_resource_that_is_not_there_is_named_by_what_it_must_match() -> None:
+    target = Target("main")
+    absent = USBSerialPort(target, "main0", match={"ID_PATH": "pci-2.1"})
+    output = Failing(
+        target, "B3", error=NoResourceFoundError(f"Not all resources are available: {{{absent}}}", filter={absent})
+    )
+    with pytest.raises(
+        LabStableError, match=r"nothing is there that fits USBSerialPort {.*'ID_PATH': 'pci-2.1'"
+    ) as raised:
+        guarded.call(output, STRAP, "activate", lambda: output.set(True), 1.0)
+    assert "target=" not in str(raised.value)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), TestStableError("ours")])
