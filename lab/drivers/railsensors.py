@@ -28,7 +28,7 @@ class RailSensors(Resource):
     """RailSensors - the current monitors on a board's supply rails
 
     Args:
-        backend (str): ina231, ina226, ina219, automation, iio or hwmon
+        backend (str): what measures them, one of lab.rails.config.BACKENDS
         port (str): /dev/i2c-N, ftdi://..., a serial port, local: or ip:HOST, a folder of hwmon
         rails (dict): rail -> what its board type does not know of it: address, shunt_mohm, tolerance, volts, shared_with,
             offset_uv, channel

@@ -12,9 +12,10 @@ from attrs import asdict, evolve, field, fields, frozen, validators
 
 from lab.boards import BoardType
 from lab.errors import ConfigurationError
+from lab.rails.chips import CHIPS
 
-BACKENDS: Final = ("ina231", "ina226", "ina219", "automation", "iio", "hwmon")
-INA: Final = frozenset({"ina231", "ina226", "ina219"})
+INA: Final = frozenset(CHIPS)
+BACKENDS: Final = (*CHIPS, "automation", "iio", "hwmon")
 STANDARD_KHZ: Final = 400  # fast mode; I2C-bus specification UM10204
 
 

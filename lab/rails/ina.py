@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.errors import LabStableError
-from lab.rails.chips import BUS, CONFIG, SHUNT, Chip
+from lab.rails.chips import BUS, CONFIG, SHUNT, Chip, Setting
 from lab.rails.config import RailConfig, RailsConfig
 from lab.rails.i2c import I2cBus, NackError, Register, read
 from lab.rails.model import Channel, Mark, Range, Reading, Schedule
-from lab.rails.timing import Setting, choose
+from lab.rails.timing import choose
 
 POLL_SHARE: Final = 0.5  # of a sample's time, so that a poll may come half of it late: by 0.56 ms at the top rate
 SLOW_NS: Final = 20_000_000  # longer samples are looked for twenty times each

@@ -9,18 +9,13 @@ them.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from itertools import product
+from collections.abc import Sequence
 from typing import Final
 
-from attrs import frozen
-
+from lab.rails.chips import Setting
 from lab.rails.config import RailConfig
 from lab.rails.model import Range
 
-NOISE_NV: Final = 5_000.0  # of one conversion of 140 µs, two steps: cautious reading of TI SBOS547 (INA226), fig. 6-9
-NOISE_US: Final = 140.0
 SHARE: Final = 0.01
 EXPECTED_W: Final = {Range.ACTIVE: 0.1, Range.SLEEP: 0.001}
 FASTEST_NS: Final = 1_000_000  # no ordinary process polls faster without being late now and then
@@ -30,49 +25,9 @@ _READS_PER_RAIL: Final = 3  # ready flag, shunt, bus
 _MARGIN: Final = 1.25  # the bus may be busy for four fifths of the time
 
 
-@frozen
-class Setting:
-    """How a sensor converts: shunt and bus voltage in turn, `average` times, then one sample.
-
-    Attributes:
-        bus_us, shunt_us: conversion times in microseconds.
-    """
-
-    average: int
-    bus_us: int
-    shunt_us: int
-
-    @property
-    def period_ns(self) -> int:
-        """From one sample to the next."""
-        return self.average * (self.bus_us + self.shunt_us) * 1000
-
-    @property
-    def noise_nv(self) -> float:
-        """Standard deviation of a sample's shunt voltage."""
-        return NOISE_NV * math.sqrt(NOISE_US / (self.average * self.shunt_us))
-
-    @property
-    def text(self) -> str:
-        """In words, for the provenance."""
-        return f"average of {self.average}, shunt {self.shunt_us} us, bus {self.bus_us} us"
-
-
 def bus_time_ns(rails: int, khz: int) -> int:
     """How long the bus takes to read all rails once."""
     return rails * _READS_PER_RAIL * _BITS_PER_READ * 1_000_000 // khz
-
-
-def settings(averages: Iterable[int], times_us: Sequence[int], *, same: bool) -> list[Setting]:
-    """All settings of a chip, the fastest first; the bus voltage hardly moves, so it gets the shortest time.
-
-    Args:
-        same: the chip knows one conversion time for both.
-    """
-    found = [
-        Setting(average, time_us if same else times_us[0], time_us) for average, time_us in product(averages, times_us)
-    ]
-    return sorted(found, key=lambda setting: (setting.period_ns, -setting.shunt_us))
 
 
 def choose(available: Sequence[Setting], rails: Sequence[RailConfig], wanted: Range, khz: int) -> Setting:
