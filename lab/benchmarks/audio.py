@@ -8,7 +8,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, Need, Reading, Section
+from lab.benchmarks.section import Bench, Need, ParsedReading, Section
 from lab.boards import BoardType
 
 RATES_HZ = (8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000, 88200, 96000)
@@ -19,13 +19,13 @@ PERIOD_FRAMES_AM437X = 64
 _SAID = {"capture": "Read", "playback": "[Ww]rite"}
 
 
-def parse(output: bytes, direction: str, rate_hz: str) -> list[Reading]:
+def parse(output: bytes, direction: str, rate_hz: str) -> list[ParsedReading]:
     """One run of the vendor's alsa_perf_tests; it says the rate that it was asked for."""
     params = {"rate_hz": rate_hz, "direction": direction}
     start = rf"^\|TRACE LOG\|{_SAID[direction]}: "
 
-    def load(match: re.Match[str]) -> list[Reading]:
-        return [Reading("audio.cpu_load", float(match[1]), params)]
+    def load(match: re.Match[str]) -> list[ParsedReading]:
+        return [ParsedReading("audio.cpu_load", float(match[1]), params)]
 
     rules = [
         rule(start + r"No\. of bits/Sec *\| *(\d+)\|$", number("audio.throughput", params)),
@@ -40,7 +40,7 @@ def period_frames(board: BoardType) -> int:
     return PERIOD_FRAMES_AM437X if board.name.startswith("am43") else PERIOD_FRAMES
 
 
-def _measure(bench: Bench) -> Iterator[Reading]:
+def _measure(bench: Bench) -> Iterator[ParsedReading]:
     period = period_frames(bench.board)
     for direction, option in (("capture", "-record"), ("playback", "-playback")):
         for rate in RATES_HZ:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import read, rule
-from lab.benchmarks.section import Bench, Reading, Section
+from lab.benchmarks.section import Bench, ParsedReading, Section
 from lab.boards import BoardType
 
 FRAMES = 20_000
@@ -15,20 +15,20 @@ BITRATE = 1_000_000
 INTERFACE = "can0"
 
 
-def parse(output: bytes) -> list[Reading]:
+def parse(output: bytes) -> list[ParsedReading]:
     """`time -p cangen`: frames of eight bytes over the time that it took."""
 
-    def real(match: re.Match[str]) -> list[Reading]:
+    def real(match: re.Match[str]) -> list[ParsedReading]:
         seconds = float(match[1])
         if seconds <= 0:
             return []
         value = FRAMES / seconds
-        return [Reading("can.throughput", value, {"bitrate": str(BITRATE)}, quantum=value * 0.01 / seconds)]
+        return [ParsedReading("can.throughput", value, {"bitrate": str(BITRATE)}, quantum=value * 0.01 / seconds)]
 
     return read(output, "cangen", [rule(r"^real +(\d+\.\d+)$", real), rule(r"^(?:user|sys) ")])
 
 
-def _measure(bench: Bench) -> Iterator[Reading]:
+def _measure(bench: Bench) -> Iterator[ParsedReading]:
     bench.run(f"ip link set {INTERFACE} down", check=False)
     bench.run(f"ip link set {INTERFACE} type can bitrate {BITRATE} loopback on")
     bench.run(f"ip link set {INTERFACE} up")

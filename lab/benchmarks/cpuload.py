@@ -12,7 +12,7 @@ from lab.benchmarks.output import lines, missing
 
 
 @frozen
-class Load:
+class CpuLoad:
     """A load over all cores, and the bytes of the line that it was read from."""
 
     percent: float
@@ -20,7 +20,7 @@ class Load:
     end: int
 
 
-def parse(output: bytes) -> Load:
+def parse(output: bytes) -> CpuLoad:
     """100 - %iowait - %idle of the line `Average: all`.
 
     Raises:
@@ -34,7 +34,7 @@ def parse(output: bytes) -> Load:
         if words[:2] == ["Average:", "all"] and len(words) - 1 == len(names):
             values = dict(zip(names[1:], words[2:], strict=True))
             try:
-                return Load(100 - float(values["%iowait"]) - float(values["%idle"]), line.start, line.end)
+                return CpuLoad(100 - float(values["%iowait"]) - float(values["%idle"]), line.start, line.end)
             except (KeyError, ValueError) as error:
                 raise missing("mpstat", "the columns %iowait and %idle", line.text) from error
     first = next((line.text for line in lines(output) if line.text.strip()), "")

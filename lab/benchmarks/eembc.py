@@ -8,7 +8,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import read, rule
-from lab.benchmarks.section import Bench, Need, Reading, Section
+from lab.benchmarks.section import Bench, Need, ParsedReading, Section
 
 WORKLOADS = 9  # of CoreMark-Pro
 MULTIBENCH_WORKLOADS = 28
@@ -21,26 +21,26 @@ def _params(contexts: int) -> dict[str, str]:
     return {"contexts": TWO_CORES} if contexts == 2 else {}
 
 
-def coremark_pro(output: bytes, contexts: int = 1) -> list[Reading]:
+def coremark_pro(output: bytes, contexts: int = 1) -> list[ParsedReading]:
     """The workloads' rates and the mark; no official score."""
     params = _params(contexts)
 
-    def row(match: re.Match[str]) -> list[Reading]:
-        return [Reading("coremark_pro.rate", float(match[2]), {"workload": match[1].lower(), **params})]
+    def row(match: re.Match[str]) -> list[ParsedReading]:
+        return [ParsedReading("coremark_pro.rate", float(match[2]), {"workload": match[1].lower(), **params})]
 
-    def mark(match: re.Match[str]) -> list[Reading]:
-        return [Reading("coremark_pro.score", float(match[1]), params)]
+    def mark(match: re.Match[str]) -> list[ParsedReading]:
+        return [ParsedReading("coremark_pro.score", float(match[1]), params)]
 
     rules = [rule(_RATE, row), rule(r"^CoreMark-PRO\s+(\d+\.\d+)\b", mark), rule(_KNOWN)]
     return read(output, "CoreMark-Pro", rules, expected=WORKLOADS + 1)
 
 
-def multibench(output: bytes) -> list[Reading]:
+def multibench(output: bytes) -> list[ParsedReading]:
     """The workloads' rates; the raw names of some hold a backslash."""
 
-    def row(match: re.Match[str]) -> list[Reading]:
+    def row(match: re.Match[str]) -> list[ParsedReading]:
         name = match[1].replace("\\", "").lower()
-        return [Reading("multibench.rate", float(match[2]), {"workload": name})]
+        return [ParsedReading("multibench.rate", float(match[2]), {"workload": name})]
 
     return read(output, "MultiBench", [rule(_RATE, row), rule(_KNOWN)], expected=MULTIBENCH_WORKLOADS)
 
@@ -56,7 +56,7 @@ def _suite(folder: str) -> Need:
 def _coremark(contexts: int) -> Section:
     command = f"make -s -C {{}}/coremark-pro TARGET=linux64 XCMD=-c{contexts} certify-all"
 
-    def measure(bench: Bench) -> Iterator[Reading]:
+    def measure(bench: Bench) -> Iterator[ParsedReading]:
         yield from bench.read(
             partial(coremark_pro, contexts=contexts), command.format(bench.site.eembc), timeout_s=3600
         )
@@ -75,7 +75,7 @@ def _coremark(contexts: int) -> Section:
     )
 
 
-def _multibench(bench: Bench) -> Iterator[Reading]:
+def _multibench(bench: Bench) -> Iterator[ParsedReading]:
     command = f"make -s -C {bench.site.eembc}/multibench TARGET=linux64 run-all"
     yield from bench.read(multibench, command, timeout_s=7200)
 

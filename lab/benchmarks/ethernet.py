@@ -15,7 +15,7 @@ from attrs import evolve
 from lab.benchmarks import needs, netperf, rfc2544
 from lab.benchmarks.netperf import KEYS
 from lab.benchmarks.output import missing
-from lab.benchmarks.section import Bench, Need, Reading, Section, has_link
+from lab.benchmarks.section import Bench, Need, ParsedReading, Section, has_link
 from lab.boards import BoardType
 from lab.metrics import Flag
 
@@ -28,7 +28,7 @@ LOWEST_PPS = 100.0
 _OUT = "/run/boardlab.netperf"  # on the board, where nobody but root makes files
 
 
-def tcp(output: bytes, params: dict[str, str]) -> list[Reading]:
+def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     """Both directions at once: their sum, and the board's load."""
     there, back = netperf.parse(output, "TCP STREAM", "TCP MAERTS")
     loads = [test.local_cpu for test in (there, back) if test.local_cpu is not None]
@@ -37,11 +37,14 @@ def tcp(output: bytes, params: dict[str, str]) -> list[Reading]:
     values = {"throughput": there.mbit_s + back.mbit_s, "cpu_load": sum(loads) / len(loads)}
     end = max(there.end, back.end)
     return [
-        Reading(f"ethernet.tcp.{name}", value, params, start=there.start, end=end) for name, value in values.items()
+        ParsedReading(f"ethernet.tcp.{name}", value, params, start=there.start, end=end)
+        for name, value in values.items()
     ]
 
 
-def udp(output: bytes, frame: int, params: dict[str, str], *, seconds: float = LONG_S, loss: bool) -> list[Reading]:
+def udp(
+    output: bytes, frame: int, params: dict[str, str], *, seconds: float = LONG_S, loss: bool
+) -> list[ParsedReading]:
     """One UDP stream, by the packets that arrived."""
     (test,) = netperf.parse(output, "UDP STREAM")
     pps = test.received_bytes / FRAMES[frame] / seconds
@@ -56,7 +59,8 @@ def udp(output: bytes, frame: int, params: dict[str, str], *, seconds: float = L
         "cpu_load": load,
     } | ({"loss": 100 * test.loss} if loss else {})
     return [
-        Reading(f"ethernet.udp.{name}", value, own, start=test.start, end=test.end) for name, value in found.items()
+        ParsedReading(f"ethernet.udp.{name}", value, own, start=test.start, end=test.end)
+        for name, value in found.items()
     ]
 
 
@@ -95,11 +99,11 @@ def port(board: BoardType, interface: str) -> str:
     return "icssg" if "ICSSG" in title else "cpsw"
 
 
-def _tcp(bench: Bench) -> Iterator[Reading]:
+def _tcp(bench: Bench) -> Iterator[ParsedReading]:
     yield from bench.read(partial(tcp, params=_tcp_params(bench)), _tcp_command(bench), timeout_s=2 * LONG_S + 60)
 
 
-def _paced(bench: Bench) -> Iterator[Reading]:
+def _paced(bench: Bench) -> Iterator[ParsedReading]:
     parser = partial(tcp, params={**_tcp_params(bench), "pacing": "interrupt pacing"})
     interface, pacing = bench.site.interface, bench.site.pacing_us
     said = bench.run(f"ethtool -c {interface}", check=False).decode("utf-8", "replace")
@@ -116,7 +120,7 @@ def _netserver(bench: Bench) -> None:
     bench.run("killall -q netserver", check=False)
 
 
-def _one_udp(bench: Bench, direction: str, frame: int, loss: str, pps: float, seconds: int) -> list[Reading]:
+def _one_udp(bench: Bench, direction: str, frame: int, loss: str, pps: float, seconds: int) -> list[ParsedReading]:
     params = {**_params(bench), "direction": direction, "loss": loss}
     parser = partial(udp, frame=frame, params=params, seconds=seconds, loss=True)
     ingress = direction == "ingress"
@@ -125,12 +129,12 @@ def _one_udp(bench: Bench, direction: str, frame: int, loss: str, pps: float, se
     return bench.read(parser, command, timeout_s=seconds + 60, on_tester=ingress)
 
 
-def _without_loss(bench: Bench, direction: str) -> Iterator[Reading]:
+def _without_loss(bench: Bench, direction: str) -> Iterator[ParsedReading]:
     line_mbit_s = next((link.mbit_s for link in bench.board.links if link.name == bench.site.interface), 1000.0)
     for frame in FRAMES:
-        last: list[Reading] = []
+        last: list[ParsedReading] = []
 
-        def send(pps: float, is_long: bool, size: int = frame, kept: list[Reading] = last) -> float:
+        def send(pps: float, is_long: bool, size: int = frame, kept: list[ParsedReading] = last) -> float:
             found = _one_udp(bench, direction, size, "0 loss", pps, LONG_S if is_long else SHORT_S)
             lost = next(reading.value for reading in found if reading.metric == "ethernet.udp.loss")
             if is_long and not lost:
@@ -146,22 +150,22 @@ def _without_loss(bench: Bench, direction: str) -> Iterator[Reading]:
         yield from (_uncertain(reading, found, frame) for reading in last)
 
 
-def _uncertain(reading: Reading, found: rfc2544.Throughput, frame: int) -> Reading:
+def _uncertain(reading: ParsedReading, found: rfc2544.Throughput, frame: int) -> ParsedReading:
     """The truth may be faster by what the search left open."""
     quanta = {"ethernet.udp.packets": 1e-3, "ethernet.udp.throughput": frame * 8e-6}
     flags = frozenset() if found.is_monotonic else frozenset({Flag.NOT_MONOTONIC})
     return evolve(reading, quantum=2 * found.tolerance * quanta.get(reading.metric, 0.0), flags=flags)
 
 
-def _with_loss(bench: Bench) -> Iterator[Reading]:
+def _with_loss(bench: Bench) -> Iterator[ParsedReading]:
     for frame in FRAMES:
         yield from _one_udp(bench, "ingress", frame, "possible loss", 0.0, LONG_S)
 
 
-def _serving(measure: Callable[[Bench], Iterator[Reading]]) -> Callable[[Bench], Iterator[Reading]]:
+def _serving(measure: Callable[[Bench], Iterator[ParsedReading]]) -> Callable[[Bench], Iterator[ParsedReading]]:
     """With netserver on both ends."""
 
-    def served(bench: Bench) -> Iterator[Reading]:
+    def served(bench: Bench) -> Iterator[ParsedReading]:
         for start in (bench.run, bench.tester):
             start("netserver > /dev/null 2>&1", check=False)  # one that runs already answers as well
         yield from measure(bench)
@@ -179,7 +183,7 @@ _COMMAND = "netperf -H 192.168.0.1 -j -c -l 60 -t"
 def _section(
     name: str,
     title: str,
-    measure: Callable[[Bench], Iterator[Reading]],
+    measure: Callable[[Bench], Iterator[ParsedReading]],
     metrics: tuple[str, ...],
     command: str,
     *more: Need,

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, Parser, Reading, Section
+from lab.benchmarks.section import Bench, ParsedReading, Parser, Section
 
 CHAPTER = "System Benchmarks"
 SHARE = 6  # of the time that the sections of the guides take: ten seconds
@@ -19,23 +19,23 @@ STRESSORS = ("cpu", "matrix", "cache", "pipe", "switch")
 _TALK = r"^sysbench |^[A-Z][\w /-]+(?::.*|!|\.\.\.)?$|^ +[\w /()%.-]+:? .*$"
 
 
-def sysbench_cpu(output: bytes) -> list[Reading]:
+def sysbench_cpu(output: bytes) -> list[ParsedReading]:
     """`sysbench cpu run`."""
     rules = [rule(r"^ +events per second: +(\d+\.\d+)$", number("sysbench.events")), rule(_TALK)]
     return read(output, "sysbench", rules)
 
 
-def sysbench_memory(output: bytes, operation: str) -> list[Reading]:
+def sysbench_memory(output: bytes, operation: str) -> list[ParsedReading]:
     """`sysbench memory run`."""
     pattern = r"^\d+\.\d+ MiB transferred \((\d+\.\d+) MiB/sec\)$"
     return read(output, "sysbench", [rule(pattern, number("sysbench.memory", {"operation": operation})), rule(_TALK)])
 
 
-def stress_ng(output: bytes) -> list[Reading]:
+def stress_ng(output: bytes) -> list[ParsedReading]:
     """The table of `stress-ng --metrics-brief`: bogo operations a second of real time."""
 
-    def row(match: re.Match[str]) -> list[Reading]:
-        return [Reading("stress_ng.rate", float(match[2]), {"stressor": match[1]})]
+    def row(match: re.Match[str]) -> list[ParsedReading]:
+        return [ParsedReading("stress_ng.rate", float(match[2]), {"stressor": match[1]})]
 
     rules = [
         rule(r"^stress-ng: (?:info|metrc): +\[\d+\] ([a-z][\w-]*) +\d+(?: +\d+\.\d+){3} +(\d+\.\d+) +\d+\.\d+", row),
@@ -44,14 +44,14 @@ def stress_ng(output: bytes) -> list[Reading]:
     return read(output, "stress-ng", rules)
 
 
-def _read(bench: Bench, parser: Parser, command: str) -> Iterator[Reading]:
+def _read(bench: Bench, parser: Parser, command: str) -> Iterator[ParsedReading]:
     """Run a command that gets its time as `{seconds}`."""
     seconds = max(1, bench.site.seconds // SHARE)
     for reading in bench.read(parser, command.format(seconds=seconds), timeout_s=seconds + 30):
         yield evolve(reading, flags=reading.flags | bench.site.doubts)
 
 
-def _sysbench(bench: Bench) -> Iterator[Reading]:
+def _sysbench(bench: Bench) -> Iterator[ParsedReading]:
     yield from _read(bench, sysbench_cpu, "sysbench cpu --time={seconds} run")
     for operation in ("read", "write"):
         options = f"--memory-block-size=1M --memory-total-size=1T --memory-oper={operation}"
@@ -59,7 +59,7 @@ def _sysbench(bench: Bench) -> Iterator[Reading]:
         yield from _read(bench, parser, f"sysbench memory --time={{seconds}} {options} run")
 
 
-def _stress_ng(bench: Bench) -> Iterator[Reading]:
+def _stress_ng(bench: Bench) -> Iterator[ParsedReading]:
     for stressor in STRESSORS:
         yield from _read(bench, stress_ng, f"stress-ng --{stressor} 1 --timeout {{seconds}}s --metrics-brief 2>&1")
 

@@ -11,26 +11,26 @@ from functools import partial
 
 from lab.benchmarks import needs, scratchfs
 from lab.benchmarks.output import DD_SUMMARY, read, rule
-from lab.benchmarks.section import Bench, Reading, Section, has_medium
+from lab.benchmarks.section import Bench, ParsedReading, Section, has_medium
 from lab.benchmarks.storage import BUFFERS, CHAPTERS, WRITES
 
 FILE_BYTES = 100 << 20
 FILE = f"{scratchfs.MOUNT}/test"
 
 
-def parse(output: bytes, params: dict[str, str]) -> list[Reading]:
+def parse(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     """dd's summary, whole files only."""
 
-    def summary(match: re.Match[str]) -> list[Reading]:
+    def summary(match: re.Match[str]) -> list[ParsedReading]:
         size, seconds = int(match[1]), float(match[2])
         if size != FILE_BYTES or seconds <= 0:
             return []
-        return [Reading("storage.dd.throughput", size / seconds / 1e6, params)]
+        return [ParsedReading("storage.dd.throughput", size / seconds / 1e6, params)]
 
     return read(output, "dd", [rule(DD_SUMMARY, summary), rule(r"^\d+\+\d+ records")])
 
 
-def _measure(bench: Bench, medium: str, filesystem: str) -> Iterator[Reading]:
+def _measure(bench: Bench, medium: str, filesystem: str) -> Iterator[ParsedReading]:
     for size in BUFFERS:
         params = {"medium": medium, "filesystem": filesystem, "buffer": str(size)}
         write, back = (partial(parse, params={**params, "direction": way}) for way in ("write", "read"))

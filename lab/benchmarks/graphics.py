@@ -8,7 +8,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import missing, number, read, rule
-from lab.benchmarks.section import Bench, Need, Reading, Section
+from lab.benchmarks.section import Bench, Need, ParsedReading, Section
 from lab.boards import BoardType
 
 CHAPTER = "Graphics SGX/RGX Driver"
@@ -24,7 +24,7 @@ GFXBENCH = {
 }
 
 
-def glmark2(output: bytes, test: str) -> list[Reading]:
+def glmark2(output: bytes, test: str) -> list[ParsedReading]:
     """The score: mean frames a second over all scenes."""
     rules = [
         rule(r"glmark2 Score: (\d+)", number("glmark2.score", {"test": test})),
@@ -33,7 +33,7 @@ def glmark2(output: bytes, test: str) -> list[Reading]:
     return read(output, "glmark2", rules)
 
 
-def gfxbench(output: bytes, test: str) -> list[Reading]:
+def gfxbench(output: bytes, test: str) -> list[ParsedReading]:
     """Frames and frames a second from the JSON that the test prints."""
     rules = [
         rule(r'"fps": *(\d+(?:\.\d+)?) *,', number("gfxbench.rate", {"test": test})),
@@ -52,7 +52,7 @@ def glbenchmark_tests(output: bytes) -> dict[str, str]:
     return found
 
 
-def glbenchmark(output: bytes, test: str) -> list[Reading]:
+def glbenchmark(output: bytes, test: str) -> list[ParsedReading]:
     """One test: the mean of its frame rates, and triangles or texels a second where it counts those.
 
     A frame rate comes several times in one run, and each is the vendor's sample; here they are one number. It is whole
@@ -61,16 +61,18 @@ def glbenchmark(output: bytes, test: str) -> list[Reading]:
     rates: list[float] = []
     name = f"{test.lower()} test"
 
-    def frames(match: re.Match[str]) -> list[Reading]:
+    def frames(match: re.Match[str]) -> list[ParsedReading]:
         if rates[-1:] != [float(match[1])]:  # a line that came twice is one sample
             rates.append(float(match[1]))
         return []
 
-    def end(match: re.Match[str]) -> list[Reading]:
+    def end(match: re.Match[str]) -> list[ParsedReading]:
         if not rates:
             return []
-        mean = Reading("glbenchmark.rate", sum(rates) / len(rates), {"test": name, "what": "fps"})
-        counted = [Reading("glbenchmark.rate", float(match[1]), {"test": name, "what": "rate"})] if match[1] else []
+        mean = ParsedReading("glbenchmark.rate", sum(rates) / len(rates), {"test": name, "what": "fps"})
+        counted = (
+            [ParsedReading("glbenchmark.rate", float(match[1]), {"test": name, "what": "rate"})] if match[1] else []
+        )
         return [*counted, mean]
 
     rules = [
@@ -81,18 +83,18 @@ def glbenchmark(output: bytes, test: str) -> list[Reading]:
     return read(output, "GLBenchmark2", rules)
 
 
-def _glmark2(bench: Bench) -> Iterator[Reading]:
+def _glmark2(bench: Bench) -> Iterator[ParsedReading]:
     for test, command in GLMARK2.items():
         yield from bench.read(partial(glmark2, test=test), command, timeout_s=900)
 
 
-def _gfxbench(bench: Bench) -> Iterator[Reading]:
+def _gfxbench(bench: Bench) -> Iterator[ParsedReading]:
     for option, test in GFXBENCH.items():
         command = f"cd {bench.site.gfxbench} && ./testfw_app --gfx egl --gl_api gles -w 1920 -h 1080 -t {option}"
         yield from bench.read(partial(gfxbench, test=test), command, timeout_s=600)
 
 
-def _glbenchmark(bench: Bench) -> Iterator[Reading]:
+def _glbenchmark(bench: Bench) -> Iterator[ParsedReading]:
     ahead = f"cd {bench.site.glbenchmark} &&"
     for number_, name in glbenchmark_tests(bench.run(f"{ahead} ./GLBenchmark2 2>&1", timeout_s=120)).items():
         command = f"{ahead} ./GLBenchmark2 -t {number_} -d ./data 2>&1"

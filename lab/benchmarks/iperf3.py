@@ -15,28 +15,28 @@ from attrs import evolve
 from lab.benchmarks import needs
 from lab.benchmarks.ethernet import CHAPTER, FRAMES, port
 from lab.benchmarks.output import read, rule
-from lab.benchmarks.section import Bench, Reading, Section, has_link
+from lab.benchmarks.section import Bench, ParsedReading, Section, has_link
 
 _SPARE_S = 90  # of a server beyond its test
 _WAYS = {"TX": "egress", "RX": "ingress"}
 _KNOWN = rule(r"^\[|^Connecting|^Reverse mode|^- -|^iperf Done|^$")
 
 
-def tcp(output: bytes, params: dict[str, str]) -> list[Reading]:
+def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     """`iperf3 --bidir`: what the receivers of both directions got."""
 
-    def receiver(match: re.Match[str]) -> list[Reading]:
+    def receiver(match: re.Match[str]) -> list[ParsedReading]:
         own = {**params, "direction": _WAYS[match[1]]}
-        return [Reading("ethernet.iperf3.throughput", float(match[2]), own)]
+        return [ParsedReading("ethernet.iperf3.throughput", float(match[2]), own)]
 
     pattern = r"^\[ *\d+\]\[([TR]X)-C\] .*? (\d+(?:\.\d+)?) Mbits/sec +(?:\d+ +)?receiver$"
     return read(output, "iperf3", [rule(pattern, receiver), _KNOWN], expected=2)
 
 
-def udp(output: bytes, frame: int, params: dict[str, str]) -> list[Reading]:
+def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading]:
     """`iperf3 -u`: what the receiver says of the whole time."""
 
-    def receiver(match: re.Match[str]) -> list[Reading]:
+    def receiver(match: re.Match[str]) -> list[ParsedReading]:
         seconds, lost, total = float(match[1]), int(match[2]), int(match[3])
         if seconds <= 0 or total <= 0:
             return []
@@ -47,7 +47,7 @@ def udp(output: bytes, frame: int, params: dict[str, str]) -> list[Reading]:
             "packets": packets / 1000,
             "loss": 100 * lost / total,
         }
-        return [Reading(f"ethernet.iperf3.udp.{name}", value, own) for name, value in values.items()]
+        return [ParsedReading(f"ethernet.iperf3.udp.{name}", value, own) for name, value in values.items()]
 
     pattern = r"^\[ *\d+\] +0\.00-(\d+\.\d+) +sec .* (-?\d+)/(\d+) \([^)]*\) +receiver$"
     return read(output, "iperf3", [rule(pattern, receiver), _KNOWN], expected=3)
@@ -66,19 +66,19 @@ def _stop(bench: Bench) -> None:
     bench.tester("iperf3 --client 127.0.0.1 --connect-timeout 1000 --bytes 1 > /dev/null 2>&1", check=False)
 
 
-def _doubted(bench: Bench, readings: list[Reading]) -> Iterator[Reading]:
+def _doubted(bench: Bench, readings: list[ParsedReading]) -> Iterator[ParsedReading]:
     for reading in readings:
         yield evolve(reading, flags=reading.flags | bench.site.doubts)
 
 
-def _tcp(bench: Bench) -> Iterator[Reading]:
+def _tcp(bench: Bench) -> Iterator[ParsedReading]:
     seconds, params = bench.site.seconds, {"port": port(bench.board, bench.site.interface)}
     _serve(bench)
     command = f"iperf3 -c {bench.site.tester} -t {seconds} --bidir -f m"
     yield from _doubted(bench, bench.read(partial(tcp, params=params), command, timeout_s=seconds + 60))
 
 
-def _udp(bench: Bench) -> Iterator[Reading]:
+def _udp(bench: Bench) -> Iterator[ParsedReading]:
     seconds = bench.site.seconds
     for way, option in (("egress", ""), ("ingress", " --reverse")):
         params = {"port": port(bench.board, bench.site.interface), "direction": way}

@@ -15,7 +15,7 @@ from functools import partial
 
 from lab.benchmarks import cpuload, needs
 from lab.benchmarks.output import missing, read, rule
-from lab.benchmarks.section import Bench, Need, Reading, Section, has_link
+from lab.benchmarks.section import Bench, Need, ParsedReading, Section, has_link
 from lab.errors import BoardStableError
 
 SECONDS = 60
@@ -31,17 +31,17 @@ _TUNED = "/sys/bus/platform/drivers/omap-*/*"
 _OUT = "/run/boardlab.iperf"  # on the board, where nobody but root makes files
 
 
-def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) -> list[Reading]:
+def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) -> list[ParsedReading]:
     """iperf's rates of both directions, the interface's packets before and after, and mpstat's average."""
     params = {"algorithm": algorithm, "engine": engine}
     rates: dict[str, float] = {}
     counts: dict[str, int] = {}
 
-    def rate(match: re.Match[str]) -> list[Reading]:
+    def rate(match: re.Match[str]) -> list[ParsedReading]:
         rates[match[1]] = float(match[2])
         return []
 
-    def count(match: re.Match[str]) -> list[Reading]:
+    def count(match: re.Match[str]) -> list[ParsedReading]:
         counts[match[1]] = int(match[2]) + int(match[3])
         return []
 
@@ -55,9 +55,9 @@ def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) 
         raise missing("the tunnel test", "two rates of iperf, and the packets before and after it", _first(output))
     packets = (counts["after"] - counts["before"]) / seconds / 1000
     return [
-        Reading("ipsec.throughput", sum(rates.values()), params, end=len(output)),
-        Reading("ipsec.packets", packets, params, end=len(output)),
-        Reading("ipsec.cpu_load", cpuload.parse(output).percent, params, end=len(output)),
+        ParsedReading("ipsec.throughput", sum(rates.values()), params, end=len(output)),
+        ParsedReading("ipsec.packets", packets, params, end=len(output)),
+        ParsedReading("ipsec.cpu_load", cpuload.parse(output).percent, params, end=len(output)),
     ]
 
 
@@ -87,7 +87,7 @@ def _swapped(commands: list[str]) -> list[str]:
     ]
 
 
-def _measure(bench: Bench, engine: str) -> Iterator[Reading]:
+def _measure(bench: Bench, engine: str) -> Iterator[ParsedReading]:
     site = bench.site
     if site.crypto_module:
         bench.run(f"modprobe {'' if engine == 'hardware' else '-r '}{site.crypto_module}")
@@ -109,7 +109,7 @@ def _tunable(bench: Bench) -> dict[str, str]:
     return dict(re.findall(r"^(/sys/\S+):(\d+)$", said.decode("utf-8", "replace"), re.MULTILINE))
 
 
-def _algorithms(bench: Bench, engine: str) -> Iterator[Reading]:
+def _algorithms(bench: Bench, engine: str) -> Iterator[ParsedReading]:
     site = bench.site
     for algorithm in ALGORITHMS:
         commands = tunnel(algorithm, site.board, site.tester)

@@ -12,7 +12,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import missing, number, read, rule
-from lab.benchmarks.section import Bench, Reading, Section
+from lab.benchmarks.section import Bench, ParsedReading, Section
 
 FILE = "/run/lmbench.test1"  # on the board: in memory, and nobody but root makes files there
 OPERATIONS = ("rd", "wr", "rdwr", "cp", "fwr", "frd", "fcp", "bzero", "bcopy")
@@ -33,67 +33,67 @@ _TYPES = {"integer": "int", "int64": "int64", "uint64": "int64", "float": "float
 _SYSCALLS = {"syscall": "null", "open/close": "open"}
 
 
-def bandwidth(output: bytes, metric: str, **params: str) -> list[Reading]:
+def bandwidth(output: bytes, metric: str, **params: str) -> list[ParsedReading]:
     """bw_mem, bw_file_rd, bw_mmap_rd: size in MB, MB/s."""
     return read(output, metric, [rule(rf"^{_FLOAT} {_FLOAT}$", number(metric, params, group=2))])
 
 
-def bw_unix(output: bytes) -> list[Reading]:
+def bw_unix(output: bytes) -> list[ParsedReading]:
     """bw_unix."""
     return read(
         output, "bw_unix", [rule(rf"^AF_UNIX sock stream bandwidth: {_FLOAT} MB/sec", number("lmbench.bw_unix"))]
     )
 
 
-def bw_pipe(output: bytes) -> list[Reading]:
+def bw_pipe(output: bytes) -> list[ParsedReading]:
     """bw_pipe."""
     return read(output, "bw_pipe", [rule(rf"^Pipe bandwidth: {_FLOAT} MB/sec", number("lmbench.bw_pipe"))])
 
 
-def lat_fs(output: bytes) -> list[Reading]:
+def lat_fs(output: bytes) -> list[ParsedReading]:
     """lat_fs: size, files created, creations and deletions a second."""
 
-    def files(match: re.Match[str]) -> list[Reading]:
-        return [Reading("lmbench.lat_fs", float(match[2]), {"size": match[1]}, quantum=1.0)]
+    def files(match: re.Match[str]) -> list[ParsedReading]:
+        return [ParsedReading("lmbench.lat_fs", float(match[2]), {"size": match[1]}, quantum=1.0)]
 
     return read(output, "lat_fs", [rule(r"^(0k|1k|4k|10k)\t(\d+)\t\d+\t\d+$", files)], expected=4)
 
 
-def lat_ctx(output: bytes, size: str) -> list[Reading]:
+def lat_ctx(output: bytes, size: str) -> list[ParsedReading]:
     """lat_ctx of one array size: processes, microseconds."""
 
-    def switch(match: re.Match[str]) -> list[Reading]:
-        return [Reading("lmbench.lat_ctx", float(match[2]), {"processes": match[1], "size": size})]
+    def switch(match: re.Match[str]) -> list[ParsedReading]:
+        return [ParsedReading("lmbench.lat_ctx", float(match[2]), {"processes": match[1], "size": size})]
 
     return read(output, "lat_ctx", [rule(r'^"size=\d+k ovr='), rule(rf"^(\d+) {_FLOAT}$", switch)])
 
 
-def lat_mem_rd(output: bytes, stride: str = "128") -> list[Reading]:
+def lat_mem_rd(output: bytes, stride: str = "128") -> list[ParsedReading]:
     """lat_mem_rd: the rows that the guides print."""
 
-    def row(match: re.Match[str]) -> list[Reading]:
+    def row(match: re.Match[str]) -> list[ParsedReading]:
         size = _ARRAYS.get(match[1])
-        return [Reading("lmbench.lat_mem_rd", float(match[2]), {"stride": stride, "size": size})] if size else []
+        return [ParsedReading("lmbench.lat_mem_rd", float(match[2]), {"stride": stride, "size": size})] if size else []
 
     rules = [rule(rf'^"stride={stride}$'), rule(rf"^(\d\.\d{{5}}) {_FLOAT}$", row)]
     return read(output, "lat_mem_rd", rules, expected=len(_ARRAYS))
 
 
-def lat_mmap(output: bytes, size: str = "1m") -> list[Reading]:
+def lat_mmap(output: bytes, size: str = "1m") -> list[ParsedReading]:
     """lat_mmap: size in MB, whole microseconds."""
 
-    def row(match: re.Match[str]) -> list[Reading]:
-        return [Reading("lmbench.lat_mmap", float(match[1]), {"size": size}, quantum=1.0)]
+    def row(match: re.Match[str]) -> list[ParsedReading]:
+        return [ParsedReading("lmbench.lat_mmap", float(match[1]), {"size": size}, quantum=1.0)]
 
     return read(output, "lat_mmap", [rule(rf"^\d\.\d{{6}} {_FLOAT}$", row)])
 
 
-def lat_ops(output: bytes) -> list[Reading]:
+def lat_ops(output: bytes) -> list[ParsedReading]:
     """lat_ops: nanoseconds of one operation; a 32-bit processor prints some of them."""
 
-    def operation(match: re.Match[str]) -> list[Reading]:
+    def operation(match: re.Match[str]) -> list[ParsedReading]:
         params = {"type": _TYPES[match[1]], "operation": match[2]}
-        return [Reading("lmbench.lat_ops", float(match[3]), params)]
+        return [ParsedReading("lmbench.lat_ops", float(match[3]), params)]
 
     rules = [
         rule(rf"^(integer|u?int64|float|double) (bit|add|mul|div|mod): {_FLOAT} nanoseconds$", operation),
@@ -102,29 +102,29 @@ def lat_ops(output: bytes) -> list[Reading]:
     return read(output, "lat_ops", rules, expected=11)
 
 
-def latency(output: bytes, *, pattern: str, metric: str, **params: str) -> list[Reading]:
+def latency(output: bytes, *, pattern: str, metric: str, **params: str) -> list[ParsedReading]:
     """A program that says one number of microseconds in a sentence."""
     rules = [rule(rf"^{pattern}: {_FLOAT} microseconds$", number(metric, params))]
     return read(output, pattern, rules)
 
 
-def lat_syscall(output: bytes) -> list[Reading]:
+def lat_syscall(output: bytes) -> list[ParsedReading]:
     """lat_syscall."""
 
-    def call(match: re.Match[str]) -> list[Reading]:
-        return [Reading("lmbench.lat_syscall", float(match[2]), {"call": _SYSCALLS.get(match[1], match[1])})]
+    def call(match: re.Match[str]) -> list[ParsedReading]:
+        return [ParsedReading("lmbench.lat_syscall", float(match[2]), {"call": _SYSCALLS.get(match[1], match[1])})]
 
     return read(output, "lat_syscall", [rule(rf"^Simple ([\w/]+): {_FLOAT} microseconds$", call)])
 
 
-def _sentence(words: str, metric: str, **params: str) -> Callable[[bytes], list[Reading]]:
-    def parser(output: bytes) -> list[Reading]:
+def _sentence(words: str, metric: str, **params: str) -> Callable[[bytes], list[ParsedReading]]:
+    def parser(output: bytes) -> list[ParsedReading]:
         return latency(output, pattern=words, metric=metric, **params)
 
     return parser
 
 
-def programs() -> Iterator[tuple[str, Callable[[bytes], list[Reading]]]]:
+def programs() -> Iterator[tuple[str, Callable[[bytes], list[ParsedReading]]]]:
     """Every command in the vendor's order, with what reads its output."""
     for operation in OPERATIONS:
         for size in SIZES_MB:
@@ -161,7 +161,7 @@ def programs() -> Iterator[tuple[str, Callable[[bytes], list[Reading]]]]:
     yield "lat_syscall null", lat_syscall
 
 
-def reader(command: str) -> Callable[[bytes], list[Reading]]:
+def reader(command: str) -> Callable[[bytes], list[ParsedReading]]:
     """What reads the output of one of the commands.
 
     Raises:
@@ -173,7 +173,7 @@ def reader(command: str) -> Callable[[bytes], list[Reading]]:
     raise missing("lmbench", "one of its commands", command)
 
 
-def _measure(bench: Bench) -> Iterator[Reading]:
+def _measure(bench: Bench) -> Iterator[ParsedReading]:
     bench.run(f"dd if=/dev/urandom of={FILE} bs=1M count=16", timeout_s=60)
     for server in _SERVERS:
         bench.run(server, check=False)  # they put themselves into the background; the vendor's script expects them

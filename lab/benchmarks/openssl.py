@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import Rule, lines, missing, number, read, rule
-from lab.benchmarks.section import Bench, Reading, Section
+from lab.benchmarks.output import LineRule, lines, missing, number, read, rule
+from lab.benchmarks.section import Bench, ParsedReading, Section
 
 ALGORITHMS = (
     *(f"aes-{bits}-{mode}" for bits in (128, 192, 256) for mode in ("cbc", "ecb")),
@@ -17,7 +17,7 @@ ALGORITHMS = (
 BLOCKS = ("16", "64", "256", "1024", "8192", "16384")
 
 
-def parse(output: bytes, algorithm: str) -> list[Reading]:
+def parse(output: bytes, algorithm: str) -> list[ParsedReading]:
     """The output of `time -v openssl speed -elapsed -evp ALGORITHM`; k is 1000 bytes a second.
 
     Raises:
@@ -25,16 +25,16 @@ def parse(output: bytes, algorithm: str) -> list[Reading]:
     """
     blocks = _blocks(output)
 
-    def row(match: re.Match[str]) -> list[Reading]:
+    def row(match: re.Match[str]) -> list[ParsedReading]:
         values = re.findall(r"(\d+\.\d\d)k", match[1])
         if len(values) != len(blocks):
             return []
         return [
-            Reading("openssl.throughput", float(value), {"algorithm": algorithm, "buffer": block})
+            ParsedReading("openssl.throughput", float(value), {"algorithm": algorithm, "buffer": block})
             for block, value in zip(blocks, values, strict=True)
         ]
 
-    rules: list[Rule] = [
+    rules: list[LineRule] = [
         rule(r"^You have chosen to measure elapsed time|^Doing |^version:|^built on:|^options:|^compiler:|^CPUINFO:"),
         rule(r"^The 'numbers' are in 1000s of bytes|^type "),
         rule(r"^\S+((?: +\d+\.\d\dk){2,}) *$", row),
@@ -54,7 +54,7 @@ def _blocks(output: bytes) -> list[str]:
     )
 
 
-def _measure(bench: Bench) -> Iterator[Reading]:
+def _measure(bench: Bench) -> Iterator[ParsedReading]:
     for algorithm in ALGORITHMS:
         command = f"env time -v openssl speed -elapsed -evp {algorithm} 2>&1"
         yield from bench.read(partial(parse, algorithm=algorithm), command, timeout_s=60)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from lab.benchmarks.section import Reading
+from lab.benchmarks.section import ParsedReading
 from lab.errors import TestTransientError
 
 FAILURE = "unreadable_output"
@@ -22,7 +22,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @frozen
-class Line:
+class OutputLine:
     """A whole line of an output, without its end and without what the kernel printed into it.
 
     Attributes:
@@ -35,7 +35,7 @@ class Line:
 
 
 @frozen
-class Rule:
+class LineRule:
     """What a line says.
 
     Attributes:
@@ -44,10 +44,10 @@ class Rule:
     """
 
     pattern: re.Pattern[str]
-    make: Callable[[re.Match[str]], Iterable[Reading]]
+    make: Callable[[re.Match[str]], Iterable[ParsedReading]]
 
 
-def lines(output: bytes) -> list[Line]:
+def lines(output: bytes) -> list[OutputLine]:
     """The whole lines; a last one without its end may have lost a part, and is left out.
 
     A kernel line that came in the middle of another one is taken out, and the two halves are one line again.
@@ -62,7 +62,7 @@ def lines(output: bytes) -> list[Line]:
             text += part[: kernel.start()]
         else:
             whole = _ESCAPES.sub("", (text + part).decode("utf-8", "replace").replace("\r", ""))
-            found.append(Line(whole, start, newline + 1))
+            found.append(OutputLine(whole, start, newline + 1))
             text = b""
         at = newline + 1
     return found
@@ -70,22 +70,22 @@ def lines(output: bytes) -> list[Line]:
 
 def number(
     metric: str, params: Mapping[str, str] | None = None, *, group: int = 1, factor: float = 1.0
-) -> Callable[[re.Match[str]], list[Reading]]:
+) -> Callable[[re.Match[str]], list[ParsedReading]]:
     """For a rule: the number in a group of the match."""
-    return lambda match: [Reading(metric, float(match[group]) * factor, dict(params or {}))]
+    return lambda match: [ParsedReading(metric, float(match[group]) * factor, dict(params or {}))]
 
 
-def ignore(_match: re.Match[str]) -> list[Reading]:
+def ignore(_match: re.Match[str]) -> list[ParsedReading]:
     """For a rule: a line that is known and says nothing."""
     return []
 
 
-def rule(pattern: str, make: Callable[[re.Match[str]], Iterable[Reading]] = ignore) -> Rule:
+def rule(pattern: str, make: Callable[[re.Match[str]], Iterable[ParsedReading]] = ignore) -> LineRule:
     """A rule from the text of its pattern."""
-    return Rule(re.compile(pattern), make)
+    return LineRule(re.compile(pattern), make)
 
 
-def read(output: bytes, program: str, rules: Sequence[Rule], *, expected: int = 1) -> list[Reading]:
+def read(output: bytes, program: str, rules: Sequence[LineRule], *, expected: int = 1) -> list[ParsedReading]:
     """All readings of an output.
 
     Args:
@@ -95,8 +95,8 @@ def read(output: bytes, program: str, rules: Sequence[Rule], *, expected: int = 
     Raises:
         TestTransientError: fewer readings than that, or two that contradict each other.
     """
-    found: dict[object, Reading] = {}
-    unknown: Line | None = None
+    found: dict[object, ParsedReading] = {}
+    unknown: OutputLine | None = None
     for line in lines(output):
         matched = next(((r, m) for r in rules if (m := r.pattern.search(line.text))), None)
         if matched is None:
@@ -130,6 +130,6 @@ def _first(output: bytes) -> str:
     return next((line for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
 
 
-def _named(reading: Reading) -> str:
+def _named(reading: ParsedReading) -> str:
     params = ", ".join(f"{name} {value}" for name, value in reading.params.items())
     return f"{reading.metric} ({params})" if params else reading.metric

@@ -7,7 +7,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, Reading, Section
+from lab.benchmarks.section import Bench, ParsedReading, Section
 from lab.boards import BoardType
 
 WINDOWS_KIB = (8, 16, 32, 64, 128, 256)
@@ -15,7 +15,7 @@ SECONDS = 60
 INTERFACE = "enp1s0"
 
 
-def parse(output: bytes, window: str) -> list[Reading]:
+def parse(output: bytes, window: str) -> list[ParsedReading]:
     """iperf 2 with `-f m`; a line of the whole interval."""
     rules = [
         rule(
@@ -27,7 +27,7 @@ def parse(output: bytes, window: str) -> list[Reading]:
     return read(output, "iperf", rules)
 
 
-def _measure(bench: Bench) -> Iterator[Reading]:
+def _measure(bench: Bench) -> Iterator[ParsedReading]:
     bench.tester("iperf -s -D", check=False)
     for window in WINDOWS_KIB:
         command = f"iperf -c {bench.site.tester} -m -f m -t {SECONDS} -w {window}K"

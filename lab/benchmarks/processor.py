@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, Parser, Reading, Section
+from lab.benchmarks.section import Bench, ParsedReading, Parser, Section
 
 _FLOAT = r"(\d+(?:\.\d+)?)"
 DHRYSTONE_RUNS = 200e6  # of the vendor's build
@@ -29,13 +29,13 @@ NBENCH = {
 KERNELS = ("copy", "scale", "add", "triad")
 
 
-def dhrystone(output: bytes) -> list[Reading]:
+def dhrystone(output: bytes) -> list[ParsedReading]:
     """Clock, DMIPS/MHz and Dhrystones a second."""
 
-    def rate(match: re.Match[str]) -> list[Reading]:
+    def rate(match: re.Match[str]) -> list[ParsedReading]:
         value = float(match[1])
         seconds = DHRYSTONE_RUNS / value
-        return [Reading("dhrystone.rate", value, quantum=value / seconds)]
+        return [ParsedReading("dhrystone.rate", value, quantum=value / seconds)]
 
     rules = [
         rule(rf"CPU clock\s*=\s*{_FLOAT} MHz", number("cpu.clock")),
@@ -45,44 +45,44 @@ def dhrystone(output: bytes) -> list[Reading]:
     return read(output, "runDhrystone", rules, expected=3)
 
 
-def whetstone(output: bytes) -> list[Reading]:
+def whetstone(output: bytes) -> list[ParsedReading]:
     """Double-precision Whetstone."""
 
-    def rate(match: re.Match[str]) -> list[Reading]:
+    def rate(match: re.Match[str]) -> list[ParsedReading]:
         value = float(match[1])
-        return [Reading("whetstone.rate", value, quantum=value * value / WHETSTONE_MIP)]
+        return [ParsedReading("whetstone.rate", value, quantum=value * value / WHETSTONE_MIP)]
 
     return read(output, "runWhetstone", [rule(rf"Double Precision Whetstones:? {_FLOAT} MIPS", rate)])
 
 
-def linpack(output: bytes) -> list[Reading]:
+def linpack(output: bytes) -> list[ParsedReading]:
     """Unrolled single precision."""
     return read(output, "runLinpack", [rule(r"Unrolled\s+Single\s+Precision\s+(\d+) Kflops", number("linpack.rate"))])
 
 
-def nbench(output: bytes) -> list[Reading]:
+def nbench(output: bytes) -> list[ParsedReading]:
     """Iterations a second of nine of its ten tests; the guides leave BITFIELD out."""
 
-    def row(match: re.Match[str]) -> list[Reading]:
-        return [Reading("nbench.rate", float(match[2]), {"test": NBENCH[match[1]]})]
+    def row(match: re.Match[str]) -> list[ParsedReading]:
+        return [ParsedReading("nbench.rate", float(match[2]), {"test": NBENCH[match[1]]})]
 
     names = "|".join(NBENCH)
     rules = [rule(rf"^({names}) *: *{_FLOAT} +:", row), rule(r"^BITFIELD|^BYTEmark|^TEST +:|^-+:|^ +:")]
     return read(output, "nbench", rules, expected=len(NBENCH))
 
 
-def stream(output: bytes) -> list[Reading]:
+def stream(output: bytes) -> list[ParsedReading]:
     """Best rates, 10^6 bytes a second."""
 
-    def row(match: re.Match[str]) -> list[Reading]:
-        return [Reading("stream.bandwidth", float(match[2]), {"kernel": match[1].lower()})]
+    def row(match: re.Match[str]) -> list[ParsedReading]:
+        return [ParsedReading("stream.bandwidth", float(match[2]), {"kernel": match[1].lower()})]
 
     rules = [rule(rf"^(Copy|Scale|Add|Triad): +{_FLOAT}(?: +{_FLOAT}){{3}}$", row), rule(r"^-+$|^STREAM|^Function")]
     return read(output, "STREAM", rules, expected=len(KERNELS))
 
 
 def _section(name: str, title: str, command: str, parser: Parser, metrics: tuple[str, ...], seconds: float) -> Section:
-    def measure(bench: Bench) -> Iterator[Reading]:
+    def measure(bench: Bench) -> Iterator[ParsedReading]:
         yield from bench.read(parser, command, timeout_s=max(120.0, 10 * seconds))
 
     return Section(

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import lines, missing
-from lab.benchmarks.section import Bench, Reading, Section
+from lab.benchmarks.section import Bench, ParsedReading, Section
 from lab.benchmarks.site import MINUTE_S
 
 HIGHEST_US = 400
@@ -19,7 +19,7 @@ _BIN = re.compile(r"^(\d{6})((?:[ \t]\d{6,})+)\s*$")
 _TOTALS = re.compile(r"^# (Min Latencies|Avg Latencies|Max Latencies|Total|Histogram Overflows): ((?:\d+ ?)+)$")
 
 
-def parse(output: bytes) -> list[Reading]:
+def parse(output: bytes) -> list[ParsedReading]:
     """Minimum, mean, quantiles and maximum of each processor, in microseconds.
 
     Raises:
@@ -41,7 +41,7 @@ def parse(output: bytes) -> list[Reading]:
     absent = next((name for name in wanted if name not in totals), None)
     if absent or not bins:
         raise missing("cyclictest", f"the line {absent!r}" if absent else "a histogram", unknown or _first(output))
-    found_readings: list[Reading] = []
+    found_readings: list[ParsedReading] = []
     for cpu, total in enumerate(totals["Total"]):
         column = {latency: counts[cpu] for latency, counts in bins.items() if cpu < len(counts)}
         seen = sum(column.values())
@@ -56,7 +56,7 @@ def parse(output: bytes) -> list[Reading]:
             "max": totals["Max Latencies"][cpu],
         } | {name: _quantile(column, every, share) for name, share in QUANTILES.items()}
         found_readings += [
-            Reading(
+            ParsedReading(
                 "rt.latency", float(value), {"statistic": name, "cpu": str(cpu)}, quantum=1.0, start=start, end=end
             )
             for name, value in values.items()
@@ -78,7 +78,7 @@ def _first(output: bytes) -> str:
     return next((line for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
 
 
-def _measure(bench: Bench) -> Iterator[Reading]:
+def _measure(bench: Bench) -> Iterator[ParsedReading]:
     seconds = bench.site.seconds
     for reading in bench.read(parse, f"{COMMAND} {seconds}", timeout_s=seconds + 60):
         yield evolve(reading, flags=reading.flags | bench.site.doubts)

@@ -19,7 +19,7 @@ Place: TypeAlias = Literal["linux", "uboot"]
 
 
 @frozen
-class Reading:
+class ParsedReading:
     """One number that an output says.
 
     Attributes:
@@ -46,7 +46,7 @@ class Reading:
         return self.metric, tuple(sorted(self.params.items()))
 
 
-Parser: TypeAlias = Callable[[bytes], "list[Reading]"]
+Parser: TypeAlias = Callable[[bytes], "list[ParsedReading]"]
 
 
 class Bench(Protocol):
@@ -83,7 +83,9 @@ class Bench(Protocol):
         """
         ...
 
-    def read(self, parser: Parser, command: str, *, timeout_s: float = 30.0, on_tester: bool = False) -> list[Reading]:
+    def read(
+        self, parser: Parser, command: str, *, timeout_s: float = 30.0, on_tester: bool = False
+    ) -> list[ParsedReading]:
         """Run a command and read its output; the readings know their bytes in what is kept.
 
         Raises:
@@ -134,7 +136,7 @@ class Section:
     title: str
     chapter: str
     metrics: tuple[str, ...]
-    measure: Callable[[Bench], Iterator[Reading]]
+    measure: Callable[[Bench], Iterator[ParsedReading]]
     command: str
     needs: tuple[Need, ...] = ()
     where: Place = "linux"

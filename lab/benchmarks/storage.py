@@ -14,7 +14,7 @@ from attrs import evolve
 
 from lab.benchmarks import cpuload, needs, scratchfs
 from lab.benchmarks.output import lines, missing, read, rule
-from lab.benchmarks.section import Bench, Reading, Section, has_medium
+from lab.benchmarks.section import Bench, ParsedReading, Section, has_medium
 
 SOURCE = "/run/boardlab.src"  # on the board: in memory, and nobody but root makes files there
 BUFFERS = (102400, 262144, 524288, 1048576, 5242880)
@@ -26,27 +26,27 @@ CHAPTERS = {"emmc": "EMMC Driver", "sd": "MMCSD", "nand": "NAND Driver"}
 _UNITS = {"kB": 1e-3, "MB": 1.0, "GB": 1e3, "B": 1e-6}
 
 
-def file_test(output: bytes, params: dict[str, str]) -> list[Reading]:
+def file_test(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     """A line of the vendor's filesystem_tests."""
 
-    def perf(match: re.Match[str]) -> list[Reading]:
+    def perf(match: re.Match[str]) -> list[ParsedReading]:
         own = {**params, "buffer": match[1], "direction": match[2]}
         return [
-            Reading("storage.file.throughput", float(match[3]), own),
-            Reading("storage.file.cpu_load", float(match[4]), own),
+            ParsedReading("storage.file.throughput", float(match[3]), own),
+            ParsedReading("storage.file.cpu_load", float(match[4]), own),
         ]
 
     pattern = r"\|PERFDATA\|bsize:(\d+)\|iomode:(read|write)\|throughput:(\d+\.\d+)MB/S\|cpuload:(\d+\.\d+)%\|"
     return read(output, "filesystem_tests", [rule(pattern, perf), rule(r"^\|")], expected=2)
 
 
-def fio(output: bytes, params: dict[str, str]) -> list[Reading]:
+def fio(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     """fio's summary in its decimal unit, and mpstat's average beside it."""
 
-    def summary(match: re.Match[str]) -> list[Reading]:
+    def summary(match: re.Match[str]) -> list[ParsedReading]:
         value = float(match[2]) * _UNITS[match[3]]
         own = {**params, "direction": match[1].lower()}
-        return [Reading("storage.fio.throughput", value, own)]
+        return [ParsedReading("storage.fio.throughput", value, own)]
 
     rules = [
         rule(r"^ *(READ|WRITE): bw=\S+ \((\d+(?:\.\d+)?)([kMG]?B)/s\), ", summary),
@@ -59,21 +59,21 @@ def fio(output: bytes, params: dict[str, str]) -> list[Reading]:
     load = cpuload.parse(output)
     return [
         throughput,
-        Reading("storage.fio.cpu_load", load.percent, throughput.params, start=load.start, end=load.end),
+        ParsedReading("storage.fio.cpu_load", load.percent, throughput.params, start=load.start, end=load.end),
     ]
 
 
-def ospi(output: bytes, size: int = OSPI_BYTES) -> list[Reading]:
+def ospi(output: bytes, size: int = OSPI_BYTES) -> list[ParsedReading]:
     """`time -p dd`: whole 10 ms, so few results are possible."""
 
-    def real(match: re.Match[str]) -> list[Reading]:
+    def real(match: re.Match[str]) -> list[ParsedReading]:
         seconds = float(match[1])
         mebibytes = size / 2**20
         if seconds <= 0:
             return []
         value = mebibytes / seconds
         params = {"file": f"{mebibytes:g}", "direction": "read"}
-        return [Reading("ospi.raw.throughput", value, params, quantum=value * 0.01 / seconds)]
+        return [ParsedReading("ospi.raw.throughput", value, params, quantum=value * 0.01 / seconds)]
 
     rules = [
         rule(r"^real +(\d+\.\d+)$", real),
@@ -94,13 +94,13 @@ def largest_mtd(output: bytes) -> str:
     return max(found, key=lambda match: int(match[2], 16))[1]
 
 
-def _ospi(bench: Bench) -> Iterator[Reading]:
+def _ospi(bench: Bench) -> Iterator[ParsedReading]:
     device = largest_mtd(bench.run("cat /proc/mtd"))
     command = f"env time -p dd if=/dev/{device} of=/dev/null bs={OSPI_BYTES} count=1 2>&1"
     yield from bench.read(ospi, command, timeout_s=120)
 
 
-def _files(bench: Bench, medium: str, filesystem: str) -> Iterator[Reading]:
+def _files(bench: Bench, medium: str, filesystem: str) -> Iterator[ParsedReading]:
     params = {"medium": medium, "filesystem": filesystem}
     parser = partial(file_test, params=params)
     bench.run(f"dd if=/dev/urandom of={SOURCE} bs=1M count=10", timeout_s=60)
@@ -114,7 +114,7 @@ def _files(bench: Bench, medium: str, filesystem: str) -> Iterator[Reading]:
         yield from bench.read(parser, f"filesystem_tests -read {test}", timeout_s=300)
 
 
-def _fio(bench: Bench, medium: str, filesystem: str) -> Iterator[Reading]:
+def _fio(bench: Bench, medium: str, filesystem: str) -> Iterator[ParsedReading]:
     seconds = bench.site.seconds
     before = seconds // 12  # the load is that of the time between, as the vendor's
     scratchfs.make(bench, medium, filesystem)

@@ -12,7 +12,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import lines, missing, read, rule
-from lab.benchmarks.section import Bench, Reading, Section, has_medium
+from lab.benchmarks.section import Bench, ParsedReading, Section, has_medium
 from lab.errors import BoardStableError
 
 BLOCK = 512
@@ -22,20 +22,20 @@ FAT_BYTES = (0x40_0000, 0x80_0000, 0x100_0000)
 _DONE = r"blocks (?:read|written): OK|bytes (?:read|written) in|(?:Read|Written): OK"
 
 
-def parse(output: bytes, size: int, medium: str, direction: str) -> list[Reading]:
+def parse(output: bytes, size: int, medium: str, direction: str) -> list[ParsedReading]:
     """`time: 1 minutes, 2.345 seconds` after a transfer that says that it went well."""
     if not any(re.search(_DONE, line.text) for line in lines(output)):
         raise missing(
             "U-Boot", "a transfer that ends with OK", output.decode("utf-8", "replace").strip().partition("\n")[0]
         )
 
-    def took(match: re.Match[str]) -> list[Reading]:
+    def took(match: re.Match[str]) -> list[ParsedReading]:
         seconds = 60 * float(match[1] or 0) + float(match[2])
         if seconds <= 0:
             return []
         value = size / 1024 / seconds
         params = {"file": f"{size:x}", "direction": direction, "medium": medium}
-        return [Reading("uboot.throughput", value, params, quantum=value * 0.001 / seconds)]
+        return [ParsedReading("uboot.throughput", value, params, quantum=value * 0.001 / seconds)]
 
     rules = [
         rule(r"^time: (?:(\d+) minutes, )?(\d+\.\d{3}) seconds$", took),
@@ -75,7 +75,7 @@ def _compare(bench: Bench, first: int, second: int, size: int, what: str) -> Non
         )
 
 
-def _timed(bench: Bench, command: str, size: int, medium: str, direction: str) -> list[Reading]:
+def _timed(bench: Bench, command: str, size: int, medium: str, direction: str) -> list[ParsedReading]:
     parser = partial(parse, size=size, medium=medium, direction=direction)
     return bench.read(parser, f"time {command}", timeout_s=600)
 
@@ -96,7 +96,7 @@ def _choose(bench: Bench, medium: str, device: str) -> str:
     return interface
 
 
-def _emmc(bench: Bench) -> Iterator[Reading]:
+def _emmc(bench: Bench) -> Iterator[ParsedReading]:
     block = int(bench.site.scratch["emmc_blocks"], 16)
     kept, second = _buffers(bench)
     mmc = _choose(bench, "emmc", "0")
@@ -108,7 +108,7 @@ def _emmc(bench: Bench) -> Iterator[Reading]:
         _compare(bench, kept, second, size, f"eMMC from block {block:#x}")
 
 
-def _flash(bench: Bench) -> Iterator[Reading]:
+def _flash(bench: Bench) -> Iterator[ParsedReading]:
     offset = int(bench.site.scratch["ospi"], 16)
     kept, second = _buffers(bench)
     total = flash_bytes(bench.run("sf probe"))
@@ -120,7 +120,7 @@ def _flash(bench: Bench) -> Iterator[Reading]:
         _compare(bench, kept, second, size, f"SPI flash from {offset:#x}")
 
 
-def _fat(bench: Bench) -> Iterator[Reading]:
+def _fat(bench: Bench) -> Iterator[ParsedReading]:
     device = bench.site.scratch["sd_fat"]
     first, second = _buffers(bench)
     mmc = _choose(bench, "sd", device.partition(":")[0])

@@ -8,20 +8,20 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import DD_SUMMARY, read, rule
-from lab.benchmarks.section import Bench, Reading, Section, has_link
+from lab.benchmarks.section import Bench, ParsedReading, Section, has_link
 
 DISK = "/run/boardlab.disk"  # on the board: in memory, and nobody but root makes files there
 BLOCKS = 150  # of 1 MiB asked for; the disk holds 16 MiB, so dd ends there
 MOUNT = "/mnt/boardlab-usb"
 
 
-def parse(output: bytes, direction: str) -> list[Reading]:
+def parse(output: bytes, direction: str) -> list[ParsedReading]:
     """dd's summary: bytes over seconds; it prints no decimals of its own rate from 100 MB/s on."""
 
-    def summary(match: re.Match[str]) -> list[Reading]:
+    def summary(match: re.Match[str]) -> list[ParsedReading]:
         rate = float(match[1]) / float(match[2]) / 1e6 if float(match[2]) else 0.0
         params = {"blocks": str(BLOCKS), "direction": direction}
-        return [Reading("usb.device.throughput", rate, params)] if rate else []
+        return [ParsedReading("usb.device.throughput", rate, params)] if rate else []
 
     rules = [
         rule(DD_SUMMARY, summary),
@@ -30,7 +30,7 @@ def parse(output: bytes, direction: str) -> list[Reading]:
     return read(output, "dd", rules)
 
 
-def _measure(bench: Bench) -> Iterator[Reading]:
+def _measure(bench: Bench) -> Iterator[ParsedReading]:
     bench.run(
         f"dd if=/dev/zero of={DISK} bs=1M count=16 && losetup /dev/loop0 {DISK} && mkfs.vfat /dev/loop0", timeout_s=60
     )

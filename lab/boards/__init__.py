@@ -5,11 +5,11 @@ One TOML file per type in `types/`, read by `load`. Real environments and virtua
 
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, WAKE_SOURCES, Blocker, LowPower, WakeSource
-from lab.boards.markers import NORMAL, Evidence, Flow, MomentPattern, Sign
+from lab.boards.markers import NORMAL, Flow, MediumEvidence, MomentPattern, Sign
 from lab.boards.model import BoardType, Medium, Prompts, Timeouts, Uart
 from lab.boards.references import Pattern, patterns
 from lab.boards.registry import load, load_file, names
-from lab.boards.release import Figure, Published, Release, Throughput
+from lab.boards.release import Published, PublishedRange, Release, TransferRates
 
 __all__ = [
     "NORMAL",
@@ -17,22 +17,22 @@ __all__ = [
     "WAKE_SOURCES",
     "Blocker",
     "BoardType",
-    "Evidence",
-    "Figure",
     "Flow",
     "Identity",
     "Link",
     "LowPower",
     "Medium",
+    "MediumEvidence",
     "MomentPattern",
     "Pattern",
     "Prompts",
     "Published",
+    "PublishedRange",
     "Rail",
     "Release",
     "Sign",
-    "Throughput",
     "Timeouts",
+    "TransferRates",
     "Uart",
     "WakeSource",
     "load",

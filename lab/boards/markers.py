@@ -26,7 +26,7 @@ def check_regex(_instance: object, attribute: object, value: str) -> None:
 
 
 @frozen
-class Evidence:
+class MediumEvidence:
     """A line that says which medium the board really booted from.
 
     Attributes:

@@ -6,7 +6,7 @@ from attrs import Factory, evolve, field, frozen, validators
 
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, LowPower
-from lab.boards.markers import NORMAL, Evidence, Flow, MomentPattern, Sign, check_moments, check_regex
+from lab.boards.markers import NORMAL, Flow, MediumEvidence, MomentPattern, Sign, check_moments, check_regex
 from lab.boards.release import Release
 
 # Patterns whose references stand in a table of their own.
@@ -123,7 +123,7 @@ class BoardType:
     uarts: list[Uart]
     media: dict[str, Medium]
     moments: list[MomentPattern]
-    evidence: list[Evidence]
+    evidence: list[MediumEvidence]
     boot_mode_bits: int = field(validator=validators.in_(range(1, 33)))
     timeouts: Timeouts = Timeouts()
     flows: dict[str, Flow] = field(factory=dict)

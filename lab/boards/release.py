@@ -16,7 +16,7 @@ def names_fields(instance: AttrsInstance, attribute: Attribute[list[str]], value
 
 
 @frozen
-class Figure:
+class PublishedRange:
     """A published number; `min` and `max` are those of its cycles."""
 
     mean: float
@@ -29,7 +29,7 @@ class Figure:
 
 
 @frozen
-class Throughput:
+class TransferRates:
     """A table of U-Boot's throughput.
 
     Attributes:
@@ -59,9 +59,9 @@ class Published:
         resume_ms: sleep mode -> resume latency on the kernel's clock.
     """
 
-    boot_s: dict[str, Figure] = Factory(dict)
-    shell_boot_s: dict[str, Figure] = Factory(dict)
-    uboot_kib_s: dict[str, Throughput] = Factory(dict)
+    boot_s: dict[str, PublishedRange] = Factory(dict)
+    shell_boot_s: dict[str, PublishedRange] = Factory(dict)
+    uboot_kib_s: dict[str, TransferRates] = Factory(dict)
     sleep_mw: dict[str, dict[str, float]] = Factory(dict)
     resume_ms: dict[str, float] = Factory(dict)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, Plan, check_plan
+from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan, check_plan
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import resuming
@@ -105,7 +105,7 @@ def _modes(config: pytest.Config, strategy: Any) -> list[str]:
     possible = [mode for mode in strategy.type.sleep if mode != PARTIAL_IO or CAN in pins]
     for mode in asked or possible:
         wake = CAN if mode == PARTIAL_IO else option.wake or DEFAULT_WAKE
-        check_plan(strategy.type, Plan(mode, wake))
+        check_plan(strategy.type, SuspendPlan(mode, wake))
     if option.wake and not strategy.type.sleep:
         raise ConfigurationError(f"--wake {option.wake}: {strategy.type.title} has no low-power modes")
     return asked or possible

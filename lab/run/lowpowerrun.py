@@ -11,7 +11,7 @@ from attrs import asdict, define, field, frozen
 
 from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.cycles import Attempt, run_cycles
-from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, Plan
+from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
 from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.samples import of_boot, of_rails, of_suspend, params
@@ -33,8 +33,8 @@ class LowPowerBoard(Protocol):
 
     release: str
 
-    def cycle(self, plan: Plan, trace: Path | None = None) -> Suspended: ...
-    def rails_off(self, plan: Plan, trace: Path) -> Off | None: ...
+    def cycle(self, plan: SuspendPlan, trace: Path | None = None) -> Suspended: ...
+    def rails_off(self, plan: SuspendPlan, trace: Path) -> Off | None: ...
     def cold_boot(self) -> BootWatch: ...
 
 
@@ -78,10 +78,10 @@ class LowPowerRun:
     retries: int
     _trace: Path = field(init=False)
 
-    def plan(self, mode: str) -> Plan:
+    def plan(self, mode: str) -> SuspendPlan:
         """One suspend of this run."""
         wake = CAN if mode == PARTIAL_IO else str(self.run.plan["wake"])
-        return Plan(mode, wake, int(self.run.plan["sleep_s"]), bool(self.run.plan.get("energy")))
+        return SuspendPlan(mode, wake, int(self.run.plan["sleep_s"]), bool(self.run.plan.get("energy")))
 
     def pending(self, mode: str) -> list[int]:
         """The cycles of this mode that have no sample yet."""
@@ -123,13 +123,13 @@ class LowPowerRun:
             self._trace = Path(folder) / "power.trace"
             run_cycles(self.pending(mode), one, record, retries=self.retries, sleep=self.sleep)
 
-    def _suspend(self, plan: Plan, cycle: int) -> Cycle:
+    def _suspend(self, plan: SuspendPlan, cycle: int) -> Cycle:
         done = self.board.low_power.cycle(plan, self._trace)
         console = self.board.console
         samples = of_suspend(done, cycle, self._flags(), console.captured(), base_of(console))
         return Cycle(samples, done, self._moments(done))
 
-    def _boot(self, plan: Plan, cycle: int) -> Cycle:
+    def _boot(self, plan: SuspendPlan, cycle: int) -> Cycle:
         self.board.transition(PARTIAL_IO)
         end = len(self.board.console.captured())
         off = self.board.low_power.rails_off(plan, self._trace)
@@ -162,7 +162,7 @@ class LowPowerRun:
         virtual = frozenset({Flag.SIMULATED}) if self.board.type.virtual else frozenset()
         return port_flags(self.board.console.info) | virtual
 
-    def _evidence(self, plan: Plan, cycle: Cycle | None) -> Evidence:
+    def _evidence(self, plan: SuspendPlan, cycle: Cycle | None) -> Evidence:
         console = self.board.console
         return Evidence(
             params=params(plan),

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from attrs import define, field
 
 from lab.benchmarks.cycles import Attempt, run_cycles
-from lab.benchmarks.section import Preflight, Reading, Section, preflight
+from lab.benchmarks.section import ParsedReading, Preflight, Section, preflight
 from lab.errors import BoardlabError, TestStableError
 from lab.host.clock import Clock
 from lab.metrics import Flag, by_name, uncertainty
@@ -22,7 +22,7 @@ from lab.run.setup import Setup
 KIND = "sections"
 
 
-Measured: TypeAlias = tuple[Reading, ...]
+Measured: TypeAlias = tuple[ParsedReading, ...]
 
 
 @define
@@ -81,7 +81,7 @@ class SectionRun:
 
         run_cycles([1], one, record, retries=self.retries, sleep=self.sleep)
 
-    def _evidence(self, section: Section, readings: Iterable[Reading]) -> Evidence:
+    def _evidence(self, section: Section, readings: Iterable[ParsedReading]) -> Evidence:
         log = bytes(self._session.transcript) if self._session else b""
         flags = frozenset(self.setup.flags) | ({Flag.SIMULATED} if self.simulated else frozenset())
         return Evidence(
@@ -107,7 +107,7 @@ def _restored(section: Section, session: Session) -> Iterator[None]:
         section.restore(session)
 
 
-def _check(section: Section, readings: Iterable[Reading]) -> None:
+def _check(section: Section, readings: Iterable[ParsedReading]) -> None:
     names = {reading.metric for reading in readings}
     unknown = sorted(names - set(section.metrics))
     if unknown or not names:
@@ -117,7 +117,7 @@ def _check(section: Section, readings: Iterable[Reading]) -> None:
         )
 
 
-def _sample(reading: Reading, flags: frozenset[Flag]) -> SampleRecord:
+def _sample(reading: ParsedReading, flags: frozenset[Flag]) -> SampleRecord:
     step = max(reading.quantum, by_name(reading.metric).resolution)
     return SampleRecord(
         metric=reading.metric,

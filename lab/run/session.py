@@ -7,7 +7,7 @@ from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
-from lab.benchmarks.section import Parser, Reading
+from lab.benchmarks.section import ParsedReading, Parser
 from lab.benchmarks.site import Site
 from lab.boards import BoardType
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
@@ -79,7 +79,9 @@ class Session:
             )
         return output
 
-    def read(self, parser: Parser, command: str, *, timeout_s: float = 30.0, on_tester: bool = False) -> list[Reading]:
+    def read(
+        self, parser: Parser, command: str, *, timeout_s: float = 30.0, on_tester: bool = False
+    ) -> list[ParsedReading]:
         """See `Bench.read`; the readings' bytes are those of the transcript."""
         name, host = ("tester", self._tester()) if on_tester else ("board", self.host)
         output, _ = self._run(name, host, command, timeout_s)

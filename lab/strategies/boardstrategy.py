@@ -14,7 +14,7 @@ from labgrid.strategy import Strategy
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.identity import BoardIdentity
-from lab.benchmarks.lowpower.modes import Plan
+from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.boards import BoardType
 from lab.console.blame import fairly
 from lab.console.model import LineTiming
@@ -246,7 +246,7 @@ class BoardStrategy(Strategy):
 
     def _asleep(self, mode: str) -> None:
         wake = self.wake or ("can" if mode == Status.partial_io.name else "uart")
-        self.low_power.enter(Plan(mode, wake))
+        self.low_power.enter(SuspendPlan(mode, wake))
 
     def _linux(self) -> None:
         self._bound("shell", "ShellDriver")

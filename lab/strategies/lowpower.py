@@ -16,13 +16,13 @@ from lab.benchmarks.lowpower.modes import (
     PARTIAL_IO,
     RTC,
     UART,
-    Plan,
+    SuspendPlan,
     check_plan,
     constraint,
     release_of,
 )
 from lab.benchmarks.lowpower.power import asleep_ns, cycle_ns
-from lab.benchmarks.lowpower.preflight import Found, arm, preflight, stats, write
+from lab.benchmarks.lowpower.preflight import PrintkSettings, arm, preflight, stats, write
 from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.script import FILE, commands, install
@@ -59,10 +59,10 @@ class LowPower:
     release: str = ""
     _monitor: SuspendMonitor | None = field(default=None, init=False)
     _sampler: Sampler | None = field(default=None, init=False)
-    _preflown: dict[str, tuple[Found, Release | None]] = field(factory=dict, init=False)
+    _preflown: dict[str, tuple[PrintkSettings, Release | None]] = field(factory=dict, init=False)
     _script: list[str] = field(factory=list, init=False)  # that the board has
 
-    def cycle(self, plan: Plan, trace: Path | None = None) -> Suspended:
+    def cycle(self, plan: SuspendPlan, trace: Path | None = None) -> Suspended:
         """Linux, asleep for `plan.sleep_s`, awake again, and judged.
 
         Args:
@@ -83,7 +83,7 @@ class LowPower:
             self.board.status = Status.unknown
             raise
 
-    def enter(self, plan: Plan, alarm_s: int = FOR_GOOD_S) -> None:
+    def enter(self, plan: SuspendPlan, alarm_s: int = FOR_GOOD_S) -> None:
         """Put the board to sleep; its status is then that of the mode, unless the RTC is to wake it.
 
         Args:
@@ -154,7 +154,7 @@ class LowPower:
         self.board.lives = True
         return result
 
-    def rails_off(self, plan: Plan, trace: Path) -> Off | None:
+    def rails_off(self, plan: SuspendPlan, trace: Path) -> Off | None:
         """What the rails of a board in partial I/O read for `plan.sleep_s`; None where nobody measures them.
 
         Raises:
@@ -182,7 +182,7 @@ class LowPower:
         self._preflown.clear()
         self._script = []
 
-    def _sent(self, plan: Plan, alarm_s: int) -> SuspendMonitor:
+    def _sent(self, plan: SuspendPlan, alarm_s: int) -> SuspendMonitor:
         """Arm, select and send the command that suspends the board."""
         shell, type_, console = self.board.linux, self.board.type, self.board.console
         found, release = self._preflight(plan)
@@ -212,7 +212,7 @@ class LowPower:
         console.sendline(f"sh {FILE}")
         return SuspendMonitor(self.board, watch, finders, found, before, taken)
 
-    def _preflight(self, plan: Plan) -> tuple[Found, Release | None]:
+    def _preflight(self, plan: SuspendPlan) -> tuple[PrintkSettings, Release | None]:
         """Once per boot and mode: nothing of it changes while the board sleeps and wakes."""
         if plan.mode not in self._preflown:
             shell, type_ = self.board.linux, self.board.type
@@ -238,7 +238,7 @@ class LowPower:
     def _power(self, span: tuple[int, int] | None) -> PhasePower | None:
         return cut(self._sampler.trace(span[1]), *span) if self._sampler is not None and span is not None else None
 
-    def _check_wiring(self, plan: Plan) -> None:
+    def _check_wiring(self, plan: SuspendPlan) -> None:
         if plan.wake == MCU and self.board.mcu is None:
             raise ConfigurationError(
                 "a key on the MCU's UART is to wake the board: add a SideConsoleDriver for that port to the env"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.benchmarks.boot import BootWatch, PowerEdge
-from lab.benchmarks.lowpower.modes import CAN, Plan
+from lab.benchmarks.lowpower.modes import CAN, SuspendPlan
 from lab.benchmarks.lowpower.preflight import arm, preflight
 from lab.benchmarks.lowpower.rails import Off, off
 from lab.drivers.guarded import RAILS
@@ -19,7 +19,7 @@ POLL_S = 0.05
 _DOWN, _REACHED = b"reboot: Power down", b"Entering Partial-IO"
 
 
-def enter(board: DrivenBoard, plan: Plan) -> None:
+def enter(board: DrivenBoard, plan: SuspendPlan) -> None:
     """`poweroff` with an armed CAN pin; the kernel says whether it understood.
 
     Raises:
@@ -51,7 +51,7 @@ def enter(board: DrivenBoard, plan: Plan) -> None:
         )
 
 
-def rails_off(board: DrivenBoard, plan: Plan, trace: Path) -> Off | None:
+def rails_off(board: DrivenBoard, plan: SuspendPlan, trace: Path) -> Off | None:
     """What the rails read for `plan.sleep_s`; None where nobody measures them.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import define, evolve
 
 from lab.benchmarks.lowpower.kernellog import read_log
-from lab.benchmarks.lowpower.preflight import Found, Stats
+from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
 from lab.benchmarks.lowpower.watch import SuspendWatch
 from lab.console.model import LATE_WINDOW_NS, Chunk, Lateness
 from lab.console.moments import MomentFinder
@@ -29,7 +29,7 @@ class SuspendMonitor:
     board: DrivenBoard
     watch: SuspendWatch
     finders: list[MomentFinder]
-    found: Found
+    found: PrintkSettings
     before: Stats
     taken: int
 

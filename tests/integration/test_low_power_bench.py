@@ -15,7 +15,7 @@ from measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
 from railbench import true_energy_j
 from virtual_bench import lab_virtual
 
-from lab.benchmarks.lowpower.modes import Plan
+from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.results import Attempt, open_store
 from virtual.truth import Truth, read_truth
 
@@ -215,15 +215,18 @@ def test_qemu_really_sleeps_in_two_modes_that_differ_and_wakes_by_its_uart_and_i
         strategy.transition("linux")
         for name, value in {"deep_kernel_ms": 300, "deep_firmware_ms": 100, "shallow_kernel_ms": 1}.items():
             strategy.shell.run_check(f"echo {value} > {settings}/{name}")
-        deep = strategy.low_power.cycle(Plan("deep_sleep", "uart", 1))
+        deep = strategy.low_power.cycle(SuspendPlan("deep_sleep", "uart", 1))
         assert (deep.log.variant, deep.unverified) == ("deep", "")
         assert deep.kernel_ms[0] >= 300
         assert sum(deep.since_edge_ms(deep.answer)) >= 400, "the firmware's share is in the host's latency"
-        shallow = strategy.low_power.cycle(Plan("standby", "uart", 1))
+        shallow = strategy.low_power.cycle(SuspendPlan("standby", "uart", 1))
         assert (shallow.log.variant, shallow.unverified) == ("shallow", "")
         assert shallow.kernel_ms[0] < deep.kernel_ms[0]
-        assert strategy.low_power.cycle(Plan("s2idle", "rtc", 3)).log.start_text == "PM: resume from suspend-to-idle"
-        assert strategy.low_power.cycle(Plan("deep_sleep", "rtc", 3)).edge is None
+        assert (
+            strategy.low_power.cycle(SuspendPlan("s2idle", "rtc", 3)).log.start_text
+            == "PM: resume from suspend-to-idle"
+        )
+        assert strategy.low_power.cycle(SuspendPlan("deep_sleep", "rtc", 3)).edge is None
         assert strategy.shell.run_check("cat /sys/class/tty/ttyAMA0/console") == ["Y"]
         assert strategy.shell.run_check("cat /sys/power/suspend_stats/success") == ["4"]
         strategy.transition("deep_sleep")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from napping import kernel_error, napper, prompt_error
 
-from lab.benchmarks.lowpower.modes import Plan
+from lab.benchmarks.lowpower.modes import SuspendPlan
 
 CYCLES = 1000
 SEEDS = range(10)
 ADAPTER_NS = 1_000_000  # an FTDI adapter in low-latency mode
-PLANS = (Plan("deep_sleep", "uart", 1), Plan("mcu_only", "mcu", 1), Plan("deep_sleep", "gpio", 1))
+PLANS = (SuspendPlan("deep_sleep", "uart", 1), SuspendPlan("mcu_only", "mcu", 1), SuspendPlan("deep_sleep", "gpio", 1))
 
 
 @pytest.mark.timeout(1200)

@@ -6,16 +6,16 @@ import pytest
 from napping import is_put_back, kernel_error, napper
 from simruns import planned
 
-from lab.benchmarks.lowpower.modes import Plan
+from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.errors import BoardlabError, ConfigurationError
 from lab.strategies import Status
 
-DEEP, MCU = Plan("deep_sleep", "uart", 1), Plan("mcu_only", "uart", 1)
+DEEP, MCU = SuspendPlan("deep_sleep", "uart", 1), SuspendPlan("mcu_only", "uart", 1)
 
 
 def test_an_alarm_of_the_rtc_gives_the_kernels_latency_alone() -> None:
     with napper() as board:
-        done = board.strategy.low_power.cycle(Plan("deep_sleep", "rtc", 5))
+        done = board.strategy.low_power.cycle(SuspendPlan("deep_sleep", "rtc", 5))
         assert done.edge is None
         assert kernel_error(done, board.wakeups()[0]) <= 1
         assert done.log.wake_source == "0x50"
@@ -60,13 +60,13 @@ def test_partial_io_is_left_by_a_cold_boot() -> None:
     [
         ("suspend_refused", DEEP, "suspend_refused", "The kernel: "),
         ("early_wake", DEEP, "early_wake", "woke by itself"),
-        ("early_wake", Plan("deep_sleep", "rtc", 5), "early_wake", "before its alarm"),
+        ("early_wake", SuspendPlan("deep_sleep", "rtc", 5), "early_wake", "before its alarm"),
         ("hung_resume", DEEP, "hung_resume", "has not answered"),
         ("mode_refused", MCU, "wrong_sleep_mode", "the kernel's lines: deep_sleep"),
     ],
 )
 def test_a_failed_suspend_has_its_class_and_the_next_cycle_begins_with_power(
-    fault: str, plan: Plan, failure: str, says: str
+    fault: str, plan: SuspendPlan, failure: str, says: str
 ) -> None:
     with napper() as board:
         board.lab.board.troubles_for = lambda cycle: [planned(fault).fault(cycle)] if cycle == 1 else []

@@ -13,7 +13,7 @@ from simlab import SimLab
 from simtarget import SimClock, pdudaemon, strategy_on
 
 from lab.benchmarks.cycles import Attempt, run_cycles
-from lab.benchmarks.lowpower.modes import Plan
+from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.errors import BoardlabError
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import Attempt as Recorded
@@ -60,7 +60,7 @@ class Bench:
     def sleep(self, mode: str = "mcu_only", seconds: int = 5) -> list[Told]:
         """One cycle of: off, Linux, a suspend; with retries."""
         self.strategy.low_power.release = self.lab.board.model.release_name
-        return self._told(lambda: self.strategy.low_power.cycle(Plan(mode, "rtc", seconds)))
+        return self._told(lambda: self.strategy.low_power.cycle(SuspendPlan(mode, "rtc", seconds)))
 
     def bring(self, state: str) -> list[Told]:
         """One cycle of: off, then this state; with retries."""

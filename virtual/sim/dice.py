@@ -6,7 +6,7 @@ import random
 
 from attrs import field, frozen, validators
 
-from lab.boards import Figure
+from lab.boards import PublishedRange
 
 CUT_SIGMA = 3.0  # draws beyond are drawn again
 # The expected range of 20 normal draws in standard deviations (Tippett 1925); the guides publish the range of 20 cycles.
@@ -25,7 +25,7 @@ class Normal:
     sd: float = field(default=0.0, validator=validators.ge(0.0))
 
     @classmethod
-    def of(cls, figure: Figure) -> Normal:
+    def of(cls, figure: PublishedRange) -> Normal:
         """The distribution that a published mean, minimum and maximum of 20 cycles point to."""
         return cls(figure.mean, (figure.max - figure.min) / RANGE_OF_20_SIGMA)
 

@@ -28,7 +28,7 @@ _BEGIN_OF_STAMP = re.compile(r"\[[ \d]{4}\d\.\d{0,5}[^\d\]]")
 
 
 @define
-class KernelLog:
+class BootKernelLog:
     """Follows the lines of a boot.
 
     Attributes:

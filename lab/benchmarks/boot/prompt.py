@@ -30,7 +30,7 @@ _KERNEL_LINES = re.compile(rb"(?:^|\n)[\r ]*(?:<\d>)?\[ *\d+\.\d{6}\][^\n]*")
 
 
 @define
-class Candidate:
+class PromptCandidate:
     """A text that looks like the prompt, and what came behind it.
 
     Attributes:
@@ -70,7 +70,7 @@ class PromptWatch:
     settled: bool = field(default=False, init=False)
     unanswered: bool = field(default=False, init=False)
     asked_ns: int | None = field(default=None, init=False)
-    _candidates: list[Candidate] = field(factory=list, init=False)
+    _candidates: list[PromptCandidate] = field(factory=list, init=False)
     _chunk: tuple[int, bytes] = field(default=(0, b""), init=False)
     _since_asked: bytes = field(default=b"", init=False)
     _late_answer: bool = field(default=False, init=False)
@@ -94,7 +94,7 @@ class PromptWatch:
         if self._candidates:
             previous = self._candidates[-1]
             previous.behind = previous.behind[: max(0, moment.position - len(moment.text) - previous.moment.position)]
-        self._candidates.append(Candidate(moment, data[max(0, moment.position - position) :][:KEPT_BYTES]))
+        self._candidates.append(PromptCandidate(moment, data[max(0, moment.position - position) :][:KEPT_BYTES]))
 
     @property
     def seen(self) -> bool:
@@ -136,7 +136,7 @@ class PromptWatch:
         unusual = any(not (c.waits or c.covered) for c in self._candidates)
         return len(self._candidates) > 1 or unusual or self._late_answer
 
-    def _look_for_answer(self, last: Candidate, since_ns: int) -> None:
+    def _look_for_answer(self, last: PromptCandidate, since_ns: int) -> None:
         """What a carriage return has brought, when no prompt came."""
         said = _TERMINAL.sub(b"", self._since_asked)
         if since_ns <= (

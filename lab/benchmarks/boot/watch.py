@@ -8,7 +8,7 @@ from attrs import define, field
 
 from lab.benchmarks.boot.evidence import BootEvidence
 from lab.benchmarks.boot.flows import RuledOut, recognise
-from lab.benchmarks.boot.kernellog import KernelLog
+from lab.benchmarks.boot.kernellog import BootKernelLog
 from lab.benchmarks.boot.prompt import PromptWatch
 from lab.benchmarks.boot.records import ENDS, START, BootSample, MomentLike, PowerEdge
 from lab.benchmarks.boot.samples import boot_samples
@@ -44,7 +44,7 @@ class BootWatch:
     asks: bool = field(default=False, init=False)
     flow: str = field(default=NORMAL, init=False)
     events: int | None = field(default=None, init=False)
-    log: KernelLog = field(init=False)
+    log: BootKernelLog = field(init=False)
     _evidence: BootEvidence = field(init=False)
     _prompt: PromptWatch = field(init=False)
     _starts: Starts = field(init=False)
@@ -58,7 +58,7 @@ class BootWatch:
     _garbled: int = field(default=0, init=False)  # lines, from the first moment on
 
     def __attrs_post_init__(self) -> None:
-        self.log = KernelLog(self.board.troubles)
+        self.log = BootKernelLog(self.board.troubles)
         self._evidence = BootEvidence(self.board, self.medium)
         self._starts = Starts(self.board)
         self._ruled_out = RuledOut(self.board)

@@ -15,7 +15,7 @@ _MCU_SUSPENDED = "Suspend request to MCU-only mode received"
 
 
 @frozen
-class Evidence:
+class ModeEvidence:
     """What one source says about the mode.
 
     Attributes:
@@ -27,24 +27,24 @@ class Evidence:
     why_not: str = ""
 
 
-def of_mcu(text: str | None) -> Evidence:
+def of_mcu(text: str | None) -> ModeEvidence:
     """What the MCU's UART says; None: nobody listened. Its silence says nothing, for its firmware may be another."""
     if text is None:
-        return Evidence(MCU_UART, "", "the env has no SideConsoleDriver for it")
+        return ModeEvidence(MCU_UART, "", "the env has no SideConsoleDriver for it")
     said = _MCU_SUSPENDED in text
-    return Evidence(MCU_UART, MCU_ONLY if said else "", "" if said else "it said nothing of MCU-only")
+    return ModeEvidence(MCU_UART, MCU_ONLY if said else "", "" if said else "it said nothing of MCU-only")
 
 
-def of_power(total_mw: float | None, board: BoardType) -> Evidence:
+def of_power(total_mw: float | None, board: BoardType) -> ModeEvidence:
     """What the power of all rails says; None: it was not measured."""
     if total_mw is None:
-        return Evidence(POWER, "", "no rails are measured")
+        return ModeEvidence(POWER, "", "no rails are measured")
     fit = [mode for mode, (least, most) in board.low_power.total_mw.items() if least <= total_mw <= most]
     why_not = "" if len(fit) == 1 else f"{total_mw:.1f} mW fits {', '.join(fit) or 'no mode'}"
-    return Evidence(POWER, fit[0] if len(fit) == 1 else "", why_not)
+    return ModeEvidence(POWER, fit[0] if len(fit) == 1 else "", why_not)
 
 
-def verify(mode: str, evidence: Sequence[Evidence]) -> str:
+def verify(mode: str, evidence: Sequence[ModeEvidence]) -> str:
     """Judge by all that speak; returns what is missing where nobody names the mode, and nothing where it is verified.
 
     Raises:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from lab.benchmarks.lowpower.evidence import KERNEL, Evidence, of_mcu, of_power, verify
+from lab.benchmarks.lowpower.evidence import KERNEL, ModeEvidence, of_mcu, of_power, verify
 from lab.benchmarks.lowpower.kernellog import read_log
-from lab.benchmarks.lowpower.power import Power
-from lab.benchmarks.lowpower.preflight import Found, Stats
+from lab.benchmarks.lowpower.power import PhasePowerProtocol
+from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
 from lab.benchmarks.lowpower.result import Suspended
 from lab.benchmarks.lowpower.watch import SuspendWatch
 from lab.errors import BoardTransientError, TestTransientError
@@ -26,13 +26,13 @@ class Observed:
         power: of the rails while asleep. energy: of the whole suspend and resume. None: nobody measured it.
     """
 
-    found: Found
+    found: PrintkSettings
     before: Stats
     after: Stats
     dmesg: Sequence[str]
     mcu_text: str | None
-    power: Power | None
-    energy: Power | None = None
+    power: PhasePowerProtocol | None
+    energy: PhasePowerProtocol | None = None
 
 
 def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
@@ -58,7 +58,7 @@ def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
             "'PM: suspend exit': lines were lost, or low_power.resume_start of the board type does not fit this kernel",
             failure="resume_lines_missing",
         )
-    kernel = Evidence(KERNEL, log.mode, "" if log.mode else "they fit several modes")
+    kernel = ModeEvidence(KERNEL, log.mode, "" if log.mode else "they fit several modes")
     total_w = observed.power.total.mean_w if observed.power is not None else None
     total_mw = None if total_w is None else total_w * 1e3
     evidence = (kernel, of_mcu(observed.mcu_text), of_power(total_mw, board))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-from lab.benchmarks.lowpower.modes import DEEP_SLEEP, ENTRIES, MCU_ONLY
+from lab.benchmarks.lowpower.modes import DEEP_SLEEP, MCU_ONLY, SUSPEND_STATES
 from lab.boards import BoardType
 
 END = "PM: suspend exit"
@@ -18,7 +18,7 @@ _REASON = re.compile(r"(failed to suspend|early wake event|[Ww]akeup (pending|ev
 
 
 @frozen
-class KernelLog:
+class SuspendLog:
     """What the kernel logged of the last suspend.
 
     Attributes:
@@ -44,18 +44,18 @@ class KernelLog:
         return None if self.start_s is None or self.end_s is None else self.end_s - self.start_s
 
 
-def read_log(lines: Iterable[str], board: BoardType) -> KernelLog:
+def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
     """The last suspend in these lines of dmesg."""
     stamped = [(float(match[1]), match[2]) for line in lines if (match := _STAMPED.match(line.strip("\r\n")))]
     entries = [number for number, (_, text) in enumerate(stamped) if _ENTRY.search(text)]
     if not entries:
-        return KernelLog()
+        return SuspendLog()
     last = stamped[entries[-1] :]
     match = _ENTRY.search(last[0][1])
     variant = match[1] if match else ""
     start = _start(last, board.low_power.resume_start)
     source = next((found for _, text in reversed(last) if (found := _SOURCE.search(text))), None)
-    return KernelLog(
+    return SuspendLog(
         variant=variant,
         mode=_mode(variant, [text for _, text in last], source, board),
         start_s=start[0] if start else None,
@@ -76,7 +76,7 @@ def _start(lines: list[tuple[float, str]], patterns: Iterable[str]) -> tuple[flo
 
 def _mode(variant: str, texts: list[str], source: re.Match[str] | None, board: BoardType) -> str:
     """Deep sleep and MCU-only are the same to Linux: only what it says about the MCU and the wake-up tells them apart."""
-    modes = [mode for mode in board.sleep if mode in ENTRIES and ENTRIES[mode].variant == variant]
+    modes = [mode for mode in board.sleep if mode in SUSPEND_STATES and SUSPEND_STATES[mode].variant == variant]
     if MCU_ONLY not in modes:
         return modes[0] if modes else ""
     if source is not None and source[2]:

@@ -17,7 +17,7 @@ _QOS = "/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us"
 
 
 @frozen
-class Entry:
+class SuspendState:
     """What enters a mode.
 
     Attributes:
@@ -28,11 +28,11 @@ class Entry:
     variant: str
 
 
-ENTRIES: Final[Mapping[str, Entry]] = {
-    DEEP_SLEEP: Entry("mem", "deep"),
-    MCU_ONLY: Entry("mem", "deep"),
-    "standby": Entry("standby", "shallow"),
-    "s2idle": Entry("freeze", "s2idle"),
+SUSPEND_STATES: Final[Mapping[str, SuspendState]] = {
+    DEEP_SLEEP: SuspendState("mem", "deep"),
+    MCU_ONLY: SuspendState("mem", "deep"),
+    "standby": SuspendState("standby", "shallow"),
+    "s2idle": SuspendState("freeze", "s2idle"),
 }
 
 
@@ -50,7 +50,7 @@ class Constraint:
 
 
 @frozen
-class Plan:
+class SuspendPlan:
     """One suspend.
 
     Attributes:
@@ -103,7 +103,7 @@ def release_of(board: BoardType, name: str, kernel: str) -> Release | None:
     return named or (max(known, key=lambda release: _version(release.kernel)) if known else None)
 
 
-def check_plan(board: BoardType, plan: Plan) -> None:
+def check_plan(board: BoardType, plan: SuspendPlan) -> None:
     """Refuse what the board type cannot do, before the board is touched.
 
     Raises:

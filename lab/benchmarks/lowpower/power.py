@@ -14,7 +14,7 @@ ALARM_NS: Final = (
 )
 
 
-class RailPower(Protocol):
+class RailPowerProtocol(Protocol):
     """What this package needs of lab.rails.RailPower."""
 
     @property
@@ -31,7 +31,7 @@ class RailPower(Protocol):
     def flags(self) -> frozenset[Flag]: ...
 
 
-class Power(Protocol):
+class PhasePowerProtocol(Protocol):
     """What this package needs of lab.rails.PhasePower."""
 
     @property
@@ -39,9 +39,9 @@ class Power(Protocol):
     @property
     def end_ns(self) -> int: ...
     @property
-    def rails(self) -> Sequence[RailPower]: ...
+    def rails(self) -> Sequence[RailPowerProtocol]: ...
     @property
-    def total(self) -> RailPower: ...
+    def total(self) -> RailPowerProtocol: ...
 
 
 def asleep_ns(watch: SuspendWatch) -> tuple[int, int] | None:

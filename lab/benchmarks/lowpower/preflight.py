@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from attrs import frozen
 
-from lab.benchmarks.lowpower.modes import ENTRIES, Plan
+from lab.benchmarks.lowpower.modes import SUSPEND_STATES, SuspendPlan
 from lab.boards import BoardType, Release
 from lab.errors import BoardStableError, TestTransientError
 
@@ -24,7 +24,7 @@ class Shell(Protocol):
 
 
 @frozen
-class Found:
+class PrintkSettings:
     """How the kernel was found, so that it can be left the same.
 
     Attributes:
@@ -44,7 +44,7 @@ class Stats:
     fail: int
 
 
-def preflight(shell: Shell, board: BoardType, release: Release | None, plan: Plan) -> Found:
+def preflight(shell: Shell, board: BoardType, release: Release | None, plan: SuspendPlan) -> PrintkSettings:
     """Check that nothing stands in the way of a suspend.
 
     Raises:
@@ -56,7 +56,7 @@ def preflight(shell: Shell, board: BoardType, release: Release | None, plan: Pla
             "the kernel is a real-time one (PREEMPT_RT), whose SDK has no low-power modes: boot the default kernel",
             failure="rt_kernel",
         )
-    if plan.mode in ENTRIES:
+    if plan.mode in SUSPEND_STATES:
         _check_states(shell, plan)
     for name, blocker in board.low_power.blockers.items():
         concerned = not blocker.device or (release is not None and release.device == blocker.device)
@@ -64,7 +64,7 @@ def preflight(shell: Shell, board: BoardType, release: Release | None, plan: Pla
             raise BoardStableError(f"{name}: {blocker.says}", failure="sleep_blocked")
     ttys = [uart.linux for uart in board.uarts if uart.linux]
     attached = [tty for tty in ttys if _said(shell, f"cat /sys/class/tty/{tty}/console 2>/dev/null").strip() == "Y"]
-    return Found(" ".join(_said(shell, f"cat {_PRINTK}").split()), tuple(attached))
+    return PrintkSettings(" ".join(_said(shell, f"cat {_PRINTK}").split()), tuple(attached))
 
 
 def stats(shell: Shell) -> Stats:
@@ -110,8 +110,8 @@ def write(shell: Shell, path: str, value: str, otherwise: str) -> None:
         )
 
 
-def _check_states(shell: Shell, plan: Plan) -> None:
-    entry = ENTRIES[plan.mode]
+def _check_states(shell: Shell, plan: SuspendPlan) -> None:
+    entry = SUSPEND_STATES[plan.mode]
     states = _said(shell, f"cat {_STATE}").split()
     variants = _said(shell, f"cat {_MEM_SLEEP} 2>/dev/null").split()
     if entry.state not in states or (

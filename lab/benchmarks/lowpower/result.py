@@ -5,11 +5,11 @@ from __future__ import annotations
 from attrs import frozen
 
 from lab.benchmarks.boot import MomentLike
-from lab.benchmarks.lowpower.evidence import Evidence
-from lab.benchmarks.lowpower.kernellog import KernelLog
-from lab.benchmarks.lowpower.modes import Plan
-from lab.benchmarks.lowpower.power import Power
-from lab.benchmarks.lowpower.preflight import Found
+from lab.benchmarks.lowpower.evidence import ModeEvidence
+from lab.benchmarks.lowpower.kernellog import SuspendLog
+from lab.benchmarks.lowpower.modes import SuspendPlan
+from lab.benchmarks.lowpower.power import PhasePowerProtocol
+from lab.benchmarks.lowpower.preflight import PrintkSettings
 from lab.benchmarks.lowpower.watch import WakeEdge
 from lab.metrics import uncertainty
 
@@ -32,18 +32,18 @@ class Suspended:
         power: of the rails while asleep. energy: from the command to the answer. None: nobody measured it.
     """
 
-    plan: Plan
-    log: KernelLog
+    plan: SuspendPlan
+    log: SuspendLog
     edge: WakeEdge | None
     first_byte: MomentLike | None
     answer: MomentLike
     asleep_s: float
-    found: Found
-    evidence: tuple[Evidence, ...]
+    found: PrintkSettings
+    evidence: tuple[ModeEvidence, ...]
     unverified: str
     mcu_text: str
-    power: Power | None
-    energy: Power | None = None
+    power: PhasePowerProtocol | None
+    energy: PhasePowerProtocol | None = None
 
     @property
     def kernel_ms(self) -> tuple[float, float]:

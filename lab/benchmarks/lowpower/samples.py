@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.lowpower.kernellog import END
-from lab.benchmarks.lowpower.modes import PARTIAL_IO, Plan
+from lab.benchmarks.lowpower.modes import PARTIAL_IO, SuspendPlan
 from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.metrics import Flag, Metric, Sample
@@ -63,7 +63,7 @@ def _energy(done: Suspended, cycle: int, flags: frozenset[Flag]) -> Iterator[Boo
             yield BootSample(metric, params(done.plan) | {"rail": power.rail}, reading, *window)
 
 
-def of_boot(watch: BootWatch, plan: Plan, cycle: int, flags: frozenset[Flag]) -> list[BootSample]:
+def of_boot(watch: BootWatch, plan: SuspendPlan, cycle: int, flags: frozenset[Flag]) -> list[BootSample]:
     """From the wake-up edge to the login prompt.
 
     Raises:
@@ -77,7 +77,7 @@ def of_boot(watch: BootWatch, plan: Plan, cycle: int, flags: frozenset[Flag]) ->
 
 
 def of_rails(
-    off: Off | None, plan: Plan, cycle: int, flags: frozenset[Flag], said: tuple[int, int]
+    off: Off | None, plan: SuspendPlan, cycle: int, flags: frozenset[Flag], said: tuple[int, int]
 ) -> list[BootSample]:
     """The highest of the rails that must be off; none where they were not measured.
 
@@ -91,6 +91,6 @@ def of_rails(
     return [BootSample(metric, params(plan), reading, *said)]
 
 
-def params(plan: Plan) -> dict[str, str]:
+def params(plan: SuspendPlan) -> dict[str, str]:
     """What distinguishes the numbers of this suspend."""
     return {"mode": plan.mode, "wake": plan.wake}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.benchmarks.lowpower.modes import ENTRIES, Constraint, Plan
-from lab.benchmarks.lowpower.preflight import Found, Shell
+from lab.benchmarks.lowpower.modes import SUSPEND_STATES, Constraint, SuspendPlan
+from lab.benchmarks.lowpower.preflight import PrintkSettings, Shell
 from lab.errors import TestTransientError
 
 FILE = "/run/boardlab-sleep"  # on the board, where nobody but root makes files
@@ -20,7 +20,13 @@ _SILENT = 1  # the console's log level: emergencies only
 
 
 def commands(
-    plan: Plan, found: Found, constraint: Constraint | None, *, rtc: str, alarm_s: int, afterwards: Mapping[str, str]
+    plan: SuspendPlan,
+    found: PrintkSettings,
+    constraint: Constraint | None,
+    *,
+    rtc: str,
+    alarm_s: int,
+    afterwards: Mapping[str, str],
 ) -> list[str]:
     """The script's lines; none has a single quote.
 
@@ -28,7 +34,7 @@ def commands(
         alarm_s: when the RTC wakes the board, if nothing else has.
         afterwards: file of sysfs -> value once the board is back.
     """
-    entry = ENTRIES[plan.mode]
+    entry = SUSPEND_STATES[plan.mode]
     alarm = f"/sys/class/rtc/{rtc}/wakealarm"
     consoles = [f"/sys/class/tty/{tty}/console" for tty in found.consoles]
     level = found.printk.split()[0] if found.printk else "7"

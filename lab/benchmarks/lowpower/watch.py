@@ -9,7 +9,7 @@ from attrs import define, field, frozen
 
 from lab.benchmarks.boot import MomentLike
 from lab.benchmarks.consoletext import last_line
-from lab.benchmarks.lowpower.modes import RTC, Plan
+from lab.benchmarks.lowpower.modes import RTC, SuspendPlan
 from lab.benchmarks.lowpower.script import BACK, GOING, RESTORED
 from lab.boards import BoardType, MomentPattern
 from lab.errors import BoardTransientError
@@ -66,7 +66,7 @@ class SuspendWatch:
     """
 
     board: BoardType
-    plan: Plan
+    plan: SuspendPlan
     sent_ns: int
     alarm_s: int
     edge: WakeEdge | None = field(default=None, init=False)

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from lab import boards
 from lab.benchmarks.boot import BootSample, BootWatch, PowerEdge
-from lab.benchmarks.boot.kernellog import KernelLog
+from lab.benchmarks.boot.kernellog import BootKernelLog
 from lab.console.model import Chunk, LineTiming
 from lab.console.moments import MomentFinder
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
@@ -327,7 +327,7 @@ def test_a_kernel_line_that_another_one_breaks_off_shows_that_bytes_are_lost(tor
     ],
 )
 def test_the_kernels_time_is_read_whatever_stands_around_it(line: str) -> None:
-    log = KernelLog({})
+    log = BootKernelLog({})
     for later in range(5):
         log.whole_line(line.replace("1.5", f"{6 + later}.5"), 20)
     for earlier in range(4):

@@ -7,7 +7,7 @@ from attrs import frozen
 
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
-from lab.benchmarks.boot.kernellog import KernelLog
+from lab.benchmarks.boot.kernellog import BootKernelLog
 from lab.benchmarks.boot.starts import ALIKE_SHARE, Starts, alike
 from lab.benchmarks.consoletext import unreadable
 from lab.metrics import Flag
@@ -117,7 +117,7 @@ def test_a_line_that_cannot_be_read_flags_the_boot_whose_markers_may_be_lost(lin
 
 @pytest.mark.parametrize("line", ["aa " * 60 + "!", "T" * 4000, "a:b " * 1000 + "[ 1.0", "\x1b[0m " * 500])
 def test_no_line_keeps_who_watches_it_busy(line: str) -> None:
-    log = KernelLog({})
+    log = BootKernelLog({})
     log.whole_line(line, 10.0)
     assert (log.torn, log.restarted, log.counts) == (0, "", {})
 
@@ -126,7 +126,7 @@ def test_no_line_keeps_who_watches_it_busy(line: str) -> None:
     "before", ["", "2026-11-22T02:19:28+0000 ", "Nov 22 02:19:28 ", "\x1b[0m", "<6>", "main0: \x1b[1m"]
 )
 def test_what_a_logger_or_a_terminal_puts_before_a_kernels_line_is_no_part_of_it(before: str) -> None:
-    log = KernelLog({})
+    log = BootKernelLog({})
     for second in (5, 6, 7, 8, 9):
         log.whole_line(f"{before}[    {second}.000000] usb 1-1", 20.0)
     for micros in (100, 200, 300):

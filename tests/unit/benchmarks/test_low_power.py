@@ -9,10 +9,10 @@ import pytest
 from attrs import evolve, frozen
 
 from lab import boards
-from lab.benchmarks.lowpower.evidence import KERNEL, Evidence, of_mcu, of_power, verify
+from lab.benchmarks.lowpower.evidence import KERNEL, ModeEvidence, of_mcu, of_power, verify
 from lab.benchmarks.lowpower.kernellog import read_log
-from lab.benchmarks.lowpower.modes import Constraint, Plan, constraint, release_of
-from lab.benchmarks.lowpower.preflight import Found, arm, preflight, stats
+from lab.benchmarks.lowpower.modes import Constraint, SuspendPlan, constraint, release_of
+from lab.benchmarks.lowpower.preflight import PrintkSettings, arm, preflight, stats
 from lab.benchmarks.lowpower.script import FILE, commands, install
 from lab.boards import LowPower
 from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, TestTransientError
@@ -22,8 +22,8 @@ AM62 = boards.load("am62xx_sk")
 LP = boards.load("am62xx_lp_sk")
 QEMU = boards.load("qemu-virt")
 PROMPT = "root@am62xx-evm:~# "
-WOKEN = Plan("deep_sleep", "uart", 5)
-FOUND = Found("7 4 1 7", ("ttyS2",))
+WOKEN = SuspendPlan("deep_sleep", "uart", 5)
+FOUND = PrintkSettings("7 4 1 7", ("ttyS2",))
 
 # TI's low-power guide, SDK 11: MCU-only, woken by the RTC.
 MCU_ONLY = """\
@@ -124,7 +124,7 @@ def test_the_reason_of_a_refusal_is_found() -> None:
 
 
 def test_one_source_that_names_the_mode_verifies_it_and_silence_does_not() -> None:
-    kernel = Evidence(KERNEL, "", "they fit several modes")
+    kernel = ModeEvidence(KERNEL, "", "they fit several modes")
     assert verify("mcu_only", [kernel, of_mcu("Suspend request to MCU-only mode received")]) == ""
     missing = verify("mcu_only", [kernel, of_mcu(""), of_power(None, AM62)])
     assert "they fit several modes" in missing
@@ -134,7 +134,7 @@ def test_one_source_that_names_the_mode_verifies_it_and_silence_does_not() -> No
 
 def test_a_source_that_names_another_mode_fails_the_cycle() -> None:
     with pytest.raises(BoardTransientError, match="the MCU's UART: mcu_only") as raised:
-        verify("deep_sleep", [Evidence(KERNEL, "deep_sleep"), of_mcu("Suspend request to MCU-only mode received")])
+        verify("deep_sleep", [ModeEvidence(KERNEL, "deep_sleep"), of_mcu("Suspend request to MCU-only mode received")])
     assert raised.value.failure == "wrong_sleep_mode"
 
 
@@ -168,7 +168,7 @@ def test_a_release_with_another_kernel_than_the_boards_is_refused() -> None:
 
 def test_the_boards_own_shell_puts_everything_back_after_the_suspend() -> None:
     qos = Constraint("/qos", "100000", "0")
-    steps = commands(Plan("mcu_only"), FOUND, qos, rtc="rtc0", alarm_s=7, afterwards={"/c": "on"})
+    steps = commands(SuspendPlan("mcu_only"), FOUND, qos, rtc="rtc0", alarm_s=7, afterwards={"/c": "on"})
     asleep = steps.index("echo mem > /sys/power/state")
     assert "echo N > /sys/class/tty/ttyS2/console" in steps[:asleep]
     assert "echo +7 > /sys/class/rtc/rtc0/wakealarm" in steps[:asleep]
@@ -206,15 +206,15 @@ def test_what_stands_in_the_way_is_said_before_the_first_suspend(
     changes: dict[str, tuple[list[str], int]], board: boards.BoardType, failure: str, says: str
 ) -> None:
     with pytest.raises(BoardStableError, match=says) as raised:
-        preflight(Shell({**HEALTHY, **changes}), board, board.releases["11.01"], Plan("deep_sleep"))
+        preflight(Shell({**HEALTHY, **changes}), board, board.releases["11.01"], SuspendPlan("deep_sleep"))
     assert raised.value.failure == failure
 
 
 def test_a_blocker_of_gp_devices_does_not_concern_a_secure_one() -> None:
     shell = Shell({**HEALTHY, AM62.low_power.blockers["optee_rng"].check: ([], 0)})
-    assert preflight(shell, AM62, AM62.releases["11.01"], Plan("deep_sleep")) == FOUND
+    assert preflight(shell, AM62, AM62.releases["11.01"], SuspendPlan("deep_sleep")) == FOUND
     with pytest.raises(BoardStableError, match="modprobe -r optee_rng"):
-        preflight(shell, AM62, AM62.releases["08.05"], Plan("deep_sleep"))
+        preflight(shell, AM62, AM62.releases["08.05"], SuspendPlan("deep_sleep"))
 
 
 def test_a_wake_up_source_that_does_not_take_is_an_error() -> None:

@@ -7,15 +7,15 @@ from attrs import evolve, frozen
 
 from lab import boards
 from lab.benchmarks.lowpower.judge import Observed, judge
-from lab.benchmarks.lowpower.modes import Plan
-from lab.benchmarks.lowpower.preflight import Found, Stats
+from lab.benchmarks.lowpower.modes import SuspendPlan
+from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
 from lab.benchmarks.lowpower.watch import SuspendWatch, WakeEdge
 from lab.errors import BoardlabError, BoardTransientError, TestTransientError
 
 S = 1_000_000_000
 AM62 = boards.load("am62xx_sk")
-WOKEN = Plan("deep_sleep", "uart", 5)
-FOUND = Found("7 4 1 7", ("ttyS2",))
+WOKEN = SuspendPlan("deep_sleep", "uart", 5)
+FOUND = PrintkSettings("7 4 1 7", ("ttyS2",))
 PROMPT = "root@am62xx-evm:~# "
 DEEP = """\
 [   45.548480] PM: suspend entry (deep)
@@ -35,7 +35,7 @@ class Marker:
     uncertainty_ns: int = 1_000_000
 
 
-def watched(plan: Plan = WOKEN, alarm_s: int = 65) -> SuspendWatch:
+def watched(plan: SuspendPlan = WOKEN, alarm_s: int = 65) -> SuspendWatch:
     watch = SuspendWatch(AM62, plan, 0, alarm_s)
     watch.feed(b"boardlab: going 0\r\n", S // 10)
     watch.moment(Marker("going", S // 10))
@@ -68,11 +68,11 @@ def test_a_board_that_was_woken_and_answers_is_done() -> None:
 
 
 def test_each_way_to_fail_has_its_class() -> None:
-    assert failure(SuspendWatch(AM62, Plan("deep_sleep"), 0, 5), 11 * S) == "did_not_suspend"
+    assert failure(SuspendWatch(AM62, SuspendPlan("deep_sleep"), 0, 5), 11 * S) == "did_not_suspend"
     assert failure(answered(watched(), 2 * S, status=1), 3 * S) == "suspend_refused"
     assert failure(answered(watched(), 4 * S), 5 * S) == "early_wake"
-    assert failure(answered(watched(Plan("deep_sleep", "rtc", 5), 5), 2 * S), 3 * S) == "early_wake"
-    assert failure(watched(Plan("deep_sleep", "rtc", 5), 5), 31 * S) == "hung_resume"
+    assert failure(answered(watched(SuspendPlan("deep_sleep", "rtc", 5), 5), 2 * S), 3 * S) == "early_wake"
+    assert failure(watched(SuspendPlan("deep_sleep", "rtc", 5), 5), 31 * S) == "hung_resume"
     woken = watched()
     woken.edge = WakeEdge("uart", 5 * S, 5 * S)
     woken.check(19 * S)
@@ -92,7 +92,7 @@ def test_a_board_that_woke_by_itself_just_before_the_key_woke_early() -> None:
 
 
 def test_a_suspend_that_the_kernel_did_not_count_is_none() -> None:
-    done = answered(watched(Plan("deep_sleep", "rtc", 5), 5), 5 * S)
+    done = answered(watched(SuspendPlan("deep_sleep", "rtc", 5), 5), 5 * S)
     observed = Observed(FOUND, Stats(3, 0), Stats(3, 0), DEEP, None, None)
     with pytest.raises(BoardTransientError, match="counts 0 more successes") as raised:
         judge(done, observed)
@@ -101,7 +101,7 @@ def test_a_suspend_that_the_kernel_did_not_count_is_none() -> None:
 
 
 def test_a_log_without_the_lines_of_the_resume_gives_no_number() -> None:
-    done = answered(watched(Plan("deep_sleep", "rtc", 5), 5), 5 * S)
+    done = answered(watched(SuspendPlan("deep_sleep", "rtc", 5), 5), 5 * S)
     lines = [line for line in DEEP if "Enabling" not in line]
     with pytest.raises(TestTransientError, match="Enabling non-boot CPUs"):
         judge(done, Observed(FOUND, Stats(0, 0), Stats(1, 0), lines, None, None))

@@ -9,7 +9,7 @@ from attrs import evolve
 from railbench import RailBench
 
 from lab import boards
-from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, Plan
+from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
 from lab.benchmarks.lowpower.rails import Off, off
 from lab.benchmarks.lowpower.samples import of_rails
 from lab.boards import BoardType
@@ -20,7 +20,7 @@ from lab.rails.phase import cut
 from virtual.sim.faults.rails import SensorNack
 
 LP = boards.load("am62xx_lp_sk")
-PLAN = Plan(PARTIAL_IO, CAN, 1)
+PLAN = SuspendPlan(PARTIAL_IO, CAN, 1)
 
 
 def rails(path: Path, bench: RailBench | None = None) -> PhasePower:

@@ -27,7 +27,7 @@ from lab.benchmarks import (
 )
 from lab.benchmarks import uboottransfer as uboot
 from lab.benchmarks.output import lines
-from lab.benchmarks.section import Reading
+from lab.benchmarks.section import ParsedReading
 from lab.benchmarks.sections import ALL
 from lab.errors import TestTransientError
 
@@ -36,7 +36,7 @@ PRINTK = b"[   12.345678] am65-cpsw-nuss 8000000.ethernet eth0: Link is Up - 1Gb
 CHANGES = ("printk between", "printk within", "carriage returns", "twice")
 
 
-def by_key(readings: list[Reading]) -> dict[object, float]:
+def by_key(readings: list[ParsedReading]) -> dict[object, float]:
     return {reading.key: reading.value for reading in readings}
 
 
@@ -50,7 +50,7 @@ def read_or_error(output: Output, text: bytes) -> dict[object, float]:
         return {}
 
 
-def value(readings: list[Reading], metric: str, **params: str) -> float:
+def value(readings: list[ParsedReading], metric: str, **params: str) -> float:
     (found,) = [r.value for r in readings if r.metric == metric and r.params.items() >= params.items()]
     return found
 

@@ -10,7 +10,7 @@ from attrs import evolve
 from scripted_host import Answer, ScriptedHost, sessions
 
 from lab.benchmarks.lmbench import bw_pipe
-from lab.benchmarks.section import Bench, Reading, Section
+from lab.benchmarks.section import Bench, ParsedReading, Section
 from lab.console.blame import fairly
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestStableError
 from lab.host.clock import MonotonicRaw
@@ -23,7 +23,7 @@ from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
 PIPE = "Pipe bandwidth: 2384.03 MB/sec"
 
 
-def _measure(bench: Bench) -> Iterator[Reading]:
+def _measure(bench: Bench) -> Iterator[ParsedReading]:
     bench.run("prepare")
     yield from bench.read(bw_pipe, "bw_pipe")
 

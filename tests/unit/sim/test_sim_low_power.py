@@ -7,17 +7,17 @@ import pytest
 from napping import is_put_back, kernel_error, napper, prompt_error
 from simlab import S
 
-from lab.benchmarks.lowpower.modes import Plan
+from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.samples import of_suspend
 from lab.errors import ConfigurationError, LabStableError
 from lab.metrics import Flag
 from lab.strategies import Status
 
-DEEP, MCU = Plan("deep_sleep", "uart", 1), Plan("mcu_only", "uart", 1)
+DEEP, MCU = SuspendPlan("deep_sleep", "uart", 1), SuspendPlan("mcu_only", "uart", 1)
 
 
-@pytest.mark.parametrize("plan", [DEEP, Plan("mcu_only", "mcu", 1)], ids=str)
-def test_both_latencies_are_the_true_ones_and_the_board_is_left_as_it_was(plan: Plan) -> None:
+@pytest.mark.parametrize("plan", [DEEP, SuspendPlan("mcu_only", "mcu", 1)], ids=str)
+def test_both_latencies_are_the_true_ones_and_the_board_is_left_as_it_was(plan: SuspendPlan) -> None:
     with napper(adapter_latency_ns=1_000_000) as board:
         done = board.strategy.low_power.cycle(plan)
         (true,) = board.wakeups()
@@ -34,7 +34,7 @@ def test_both_latencies_are_the_true_ones_and_the_board_is_left_as_it_was(plan: 
 @pytest.mark.parametrize(("release", "flags"), [("09.02", {Flag.MODE_UNVERIFIED}), ("11.01", set())])
 def test_numbers_of_a_mode_that_nobody_named_say_so(release: str, flags: set[Flag]) -> None:
     with napper(release=release, mcu=False) as board:  # before 11.01 the kernel says nothing of the mode
-        done = board.strategy.low_power.cycle(Plan("mcu_only", "rtc", 5))
+        done = board.strategy.low_power.cycle(SuspendPlan("mcu_only", "rtc", 5))
         samples = of_suspend(done, 1, frozenset(), board.strategy.console.captured(), 0)
         assert samples
         assert all(each.sample.flags == flags for each in samples)
@@ -61,7 +61,7 @@ def test_the_states_are_the_low_power_modes_and_linux_wakes_the_board() -> None:
 def test_the_board_puts_itself_back_when_the_host_stops_while_it_sleeps(
     interruption: type[BaseException], seen: type[BaseException]
 ) -> None:
-    plan = Plan("mcu_only", "gpio", 1)
+    plan = SuspendPlan("mcu_only", "gpio", 1)
     with napper() as board:
         pin = board.strategy.target.get_driver("SimPinDriver", name="gpio")
         pin.interruption = interruption
@@ -80,14 +80,14 @@ def test_the_board_puts_itself_back_when_the_host_stops_while_it_sleeps(
     ("board_type", "plan", "says"),
     [
         ("am62xxsip_sk", DEEP, "has no low-power modes"),
-        ("am62axx_sk", Plan("partial_io", "can"), "has no low-power mode 'partial_io'"),
-        ("am62xx_sk", Plan("standby"), "it has: deep_sleep, mcu_only, partial_io"),
-        ("am62axx_sk", Plan("deep_sleep", "can"), "has no wake-up source 'can'"),
-        ("am62xx_sk", Plan("deep_sleep", "mcu"), "wakes from mcu_only alone"),
-        ("am62xx_lp_sk", Plan("partial_io", "uart"), "partial_io is left by the CAN pins"),
+        ("am62axx_sk", SuspendPlan("partial_io", "can"), "has no low-power mode 'partial_io'"),
+        ("am62xx_sk", SuspendPlan("standby"), "it has: deep_sleep, mcu_only, partial_io"),
+        ("am62axx_sk", SuspendPlan("deep_sleep", "can"), "has no wake-up source 'can'"),
+        ("am62xx_sk", SuspendPlan("deep_sleep", "mcu"), "wakes from mcu_only alone"),
+        ("am62xx_lp_sk", SuspendPlan("partial_io", "uart"), "partial_io is left by the CAN pins"),
     ],
 )
-def test_what_a_board_cannot_do_is_refused_before_it_is_touched(board_type: str, plan: Plan, says: str) -> None:
+def test_what_a_board_cannot_do_is_refused_before_it_is_touched(board_type: str, plan: SuspendPlan, says: str) -> None:
     with napper(board_type) as board:
         with pytest.raises(ConfigurationError, match=says):
             board.strategy.low_power.cycle(plan)
@@ -97,5 +97,5 @@ def test_what_a_board_cannot_do_is_refused_before_it_is_touched(board_type: str,
 def test_a_wake_up_source_that_is_not_wired_is_refused_before_the_board_is_touched() -> None:
     with napper(mcu=False) as board:
         with pytest.raises(ConfigurationError, match="add a SideConsoleDriver"):
-            board.strategy.low_power.cycle(Plan("mcu_only", "mcu"))
+            board.strategy.low_power.cycle(SuspendPlan("mcu_only", "mcu"))
         assert board.lab.board.cycle == 0
