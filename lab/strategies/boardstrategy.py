@@ -28,7 +28,7 @@ from lab.strategies import otherinit
 from lab.strategies.activation import activate
 from lab.strategies.following import falls_silent, follow
 from lab.strategies.login import identified, log_in
-from lab.strategies.lowpower import LowPower
+from lab.strategies.lowpower.control import LowPower
 from lab.strategies.outage import power_asked
 from lab.strategies.place import HeldPlaces
 from lab.strategies.status import Status

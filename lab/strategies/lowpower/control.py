@@ -34,10 +34,10 @@ from lab.drivers.guarded import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import ConfigurationError
 from lab.rails import PhasePower, Range, Sampler
 from lab.rails.phase import cut
-from lab.strategies import partialio
 from lab.strategies.drivenboard import DrivenBoard
+from lab.strategies.lowpower import partialio
+from lab.strategies.lowpower.suspendmonitor import SuspendMonitor
 from lab.strategies.status import Status
-from lab.strategies.suspendmonitor import SuspendMonitor
 
 KEY = b" "  # harmless at a shell's prompt
 SAFETY_S = 60  # the alarm that wakes a board that the host was to wake, beyond its time asleep
