@@ -16,29 +16,27 @@ from railbench import RailBench
 from simtarget import SimClock
 
 from lab.errors import BoardTransientError, LabTransientError
-from lab.rails import PhasePower, Range, Trace
-from lab.rails.phase import cut
+from lab.rails import Range, Trace
 from lab.results import Attempt, Store, open_store
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
 
 BOARD, MODE = "am62xx_lp_sk", "partial_io"
 PLAN = {"cycles": 1, "modes": [MODE], "wake": "can", "sleep_s": 1, "medium": "sd"}
+RECORDED_S = 1.1  # a little more than `sleep_s`
 
 
 @frozen
 class PlayedSampler:
-    """Gives what the rails of a `RailBench` read, whenever it was."""
+    """Gives what the rails of a `RailBench` read, as if they had been sampled until now."""
 
     path: Path
     bench: RailBench
 
-    def trace(self, _until_ns: int) -> PlayedSampler:
-        return self
-
-    def phase(self, _start_ns: int, _end_ns: int) -> PhasePower:
-        ((_, start_ns, end_ns),) = self.bench.record(self.path, Range.ACTIVE, (MODE, 0.5))
-        return cut(Trace.open(self.path), start_ns, end_ns)
+    def trace(self, until_ns: int) -> Trace:
+        self.bench.now_ns = until_ns - round(RECORDED_S * 1e9)
+        self.bench.record(self.path, Range.ACTIVE, (MODE, RECORDED_S))
+        return Trace.open(self.path)
 
 
 @target_factory.reg_driver
