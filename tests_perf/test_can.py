@@ -1,4 +1,9 @@
-"""DCAN Driver: CAN loopback, which the guides leave out."""
+"""CAN: frames of eight bytes a second through one controller, sent to itself at 1 Mbit/s.
+
+Program: `cangen` (can-utils) sends 20,000 frames, timed by the program `time`.
+The lab brings: a board with the CAN controller `can0`. No cable: the controller is in loopback.
+In the guide: no table. The guides leave CAN out.
+"""
 
 from __future__ import annotations
 
@@ -10,5 +15,6 @@ from lab.pytest_plugin.sections import SectionMeasurer
 
 @pytest.mark.chapter(name="DCAN Driver")
 def test_can(section_measurer: SectionMeasurer, section: Section) -> None:
-    """The section's numbers are in the store, or its preflight says what is missing."""
+    """The frame rate is in the store."""
     section_measurer.measure(section)
+    assert section_measurer.missing(section) == []

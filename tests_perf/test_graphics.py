@@ -1,4 +1,10 @@
-"""Graphics SGX/RGX Driver: GFXBench, glmark2, GLBenchmark."""
+"""Graphics: frames a second and scores of the GPU.
+
+Programs: GFXBench and glmark2; GLBenchmark 2.5 on the AM437x.
+The lab brings: a display, or a connector that is forced on; the folders of GFXBench and GLBenchmark, which nobody may
+pass on.
+In the guide: "GFXBench Performance", "Glmark2 Performance", and the AM437x guide's tables of GLBenchmark.
+"""
 
 from __future__ import annotations
 
@@ -10,5 +16,6 @@ from lab.pytest_plugin.sections import SectionMeasurer
 
 @pytest.mark.chapter(name="Graphics SGX/RGX Driver")
 def test_graphics(section_measurer: SectionMeasurer, section: Section) -> None:
-    """The section's numbers are in the store, or its preflight says what is missing."""
+    """The suite's scores and frame rates are in the store."""
     section_measurer.measure(section)
+    assert section_measurer.missing(section) == []

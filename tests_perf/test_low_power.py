@@ -1,4 +1,10 @@
-"""Low Power Performance: resume latency by both definitions, over cycles of sleep in each mode."""
+"""Low power: how long the board takes to wake from each low-power mode, and what it draws while it sleeps.
+
+Program: none. Linux suspends the board, the host wakes it; the kernel's log and the console's times give the latency.
+The lab brings: what wakes the board (a serial adapter, or a digital output for `gpio` and `can`); for power the sensors of
+the rails.
+In the guide: "Resume Latency Performance", "Power Performance" and "Partial I/O Data".
+"""
 
 from __future__ import annotations
 
@@ -9,6 +15,7 @@ from lab.pytest_plugin.cycles import CycleMeasurer
 
 @pytest.mark.chapter(name="Low Power Performance")
 def test_resume_latency(low_power_measurer: CycleMeasurer, sleep_mode: str) -> None:
-    """Every planned cycle has its sample."""
+    """Every planned cycle has its resume latency in the store; power and energy are there where they are measured."""
     low_power_measurer.measure(sleep_mode)
     assert low_power_measurer.pending(sleep_mode) == []
+    assert low_power_measurer.missing(sleep_mode) == []

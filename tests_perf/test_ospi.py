@@ -1,4 +1,9 @@
-"""Linux OSPI Flash Driver: raw reads of the flash."""
+"""OSPI flash under Linux: throughput of one raw read of 50 MiB from the largest partition.
+
+Program: `dd`, timed by `time -p`. Its clock has steps of 10 ms, so only few values are possible, and the ± says so.
+The lab brings: nothing. The flash is only read.
+In the guide: "OSPI Raw Flash Driver".
+"""
 
 from __future__ import annotations
 
@@ -10,5 +15,6 @@ from lab.pytest_plugin.sections import SectionMeasurer
 
 @pytest.mark.chapter(name="Linux OSPI Flash Driver")
 def test_ospi(section_measurer: SectionMeasurer, section: Section) -> None:
-    """The section's numbers are in the store, or its preflight says what is missing."""
+    """The read throughput is in the store."""
     section_measurer.measure(section)
+    assert section_measurer.missing(section) == []

@@ -15,6 +15,7 @@ class CycleRun(Protocol):
 
     def measure(self, item: str, /) -> None: ...
     def pending(self, item: str, /) -> list[int]: ...
+    def missing(self, item: str, /) -> list[str]: ...
 
 
 @define(slots=False, kw_only=True)
@@ -43,6 +44,10 @@ class CycleMeasurer(Measurer):
     def pending(self, item: str) -> list[int]:
         """Cycles without a sample."""
         return self.cycle_run.pending(item)
+
+    def missing(self, item: str) -> list[str]:
+        """The metrics of every good cycle of which the run has no sample of this item in the store."""
+        return self.cycle_run.missing(item)
 
     def is_complete(self) -> bool:
         """See `Measurer`."""

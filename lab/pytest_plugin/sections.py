@@ -102,6 +102,10 @@ class SectionMeasurer(Measurer):
             self.skipped.append(section.name)
             pytest.skip(plain(f"preflight `{name}`: {problem}"))
 
+    def missing(self, section: Section) -> list[str]:
+        """The metrics that the section declares and of which the run has no sample in the store."""
+        return self.section_run.missing(section)
+
     def is_complete(self) -> bool:
         """See `Measurer`."""
         planned = set(self.run.plan["sections"]) - set(self.skipped)

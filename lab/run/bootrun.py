@@ -19,10 +19,20 @@ from lab.console.status import PortInfo
 from lab.errors import BoardTransientError, LabTransientError
 from lab.host.clock import Clock
 from lab.metrics import Flag
-from lab.metrics.catalogue import HEADLINES
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINES
 from lab.results import Run, Store
 from lab.run.progress import Progress
-from lab.run.recorded import Console, Evidence, Recorder, base_of, moment_record, port_flags, recording, sample_record
+from lab.run.recorded import (
+    Console,
+    Evidence,
+    Recorder,
+    base_of,
+    moment_record,
+    port_flags,
+    recording,
+    sample_record,
+    stored_metrics,
+)
 
 RATE_LIMIT_PPM = 500.0  # two crystals differ by at most 200 ppm; the rest is the fit over some seconds of boot
 KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
@@ -106,6 +116,14 @@ class BootRun:
             if sample.params["medium"] == medium
         }
         return [cycle for cycle in range(1, int(self.run.plan["cycles"]) + 1) if cycle not in done]
+
+    def missing(self, medium: str) -> list[str]:
+        """The metrics of every good boot of which the store has no sample of this medium."""
+        stored = stored_metrics(self.store, self.run.id, medium=medium)
+        headlines = {metric.name for metric in HEADLINES}
+        others = [BOOT_STAGE] if self.run.plan.get("init") else [BOOT_POWER_ON, BOOT_STAGE]
+        headline = [] if headlines & stored else [" or ".join(sorted(headlines))]
+        return headline + sorted({metric.name for metric in others} - stored)
 
     def measure(self, medium: str) -> None:
         """Measure the pending cycles of one medium.

@@ -14,7 +14,7 @@ from lab.benchmarks.cycles import Attempt, run_cycles
 from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
 from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
-from lab.benchmarks.lowpower.samples import of_boot, of_rails, of_suspend, params
+from lab.benchmarks.lowpower.samples import expected, of_boot, of_rails, of_suspend, params
 from lab.boards import BoardType
 from lab.console.blame import fairly
 from lab.host.clock import Clock
@@ -22,14 +22,24 @@ from lab.metrics import Flag, Sample
 from lab.metrics.lowpower import RESUMES
 from lab.results import ArtifactRef, MomentRecord, Run, Store
 from lab.run.progress import Progress
-from lab.run.recorded import Console, Evidence, Recorder, base_of, moment_record, port_flags, recording, sample_record
+from lab.run.recorded import (
+    Console,
+    Evidence,
+    Recorder,
+    base_of,
+    moment_record,
+    port_flags,
+    recording,
+    sample_record,
+    stored_metrics,
+)
 
 KIND = "low_power"
 POWER_TRACE = "power-trace"
 
 
 class LowPowerBoard(Protocol):
-    """What a run needs of the board's low-power modes (lab.strategies.lowpower.LowPower)."""
+    """What a run needs of the board's low-power modes (lab.strategies.lowpower.control.LowPower)."""
 
     release: str
 
@@ -45,6 +55,7 @@ class Board(Protocol):
     board: str
     console: Console
     low_power: LowPowerBoard
+    rails: object | None
 
     def select_medium(self, medium: str) -> None: ...
     def transition(self, status: str) -> None: ...
@@ -88,6 +99,11 @@ class LowPowerRun:
         metric = RESUMES[mode].metrics[0]
         done = {s.cycle for s in self.store.samples(self.run.id, metric=metric.name)}
         return [cycle for cycle in range(1, int(self.run.plan["cycles"]) + 1) if cycle not in done]
+
+    def missing(self, mode: str) -> list[str]:
+        """The metrics of every good cycle of this plan of which the store has no sample of this mode."""
+        wanted = {metric.name for metric in expected(self.plan(mode), has_rails=self.board.rails is not None)}
+        return sorted(wanted - stored_metrics(self.store, self.run.id, mode=mode))
 
     def measure(self, mode: str) -> None:
         """Measure the pending cycles of one mode.

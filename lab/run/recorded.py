@@ -132,6 +132,16 @@ def recording(store: Store, console: Console) -> tuple[ArtifactRef, ...]:
     return (store.artifacts.put(log, kind=CONSOLE_LOG), store.artifacts.put(index, kind=CONSOLE_INDEX))
 
 
+def stored_metrics(store: Store, run_id: int, **item: str) -> frozenset[str]:
+    """The metrics that a run has in the store of one item of its plan, e.g. `medium="sd"`; of good attempts alone."""
+    return frozenset(
+        sample.metric
+        for attempt in store.attempts(run_id)
+        if attempt.ok and item.items() <= attempt.params.items()
+        for sample in attempt.samples
+    )
+
+
 def base_of(console: Console) -> int:
     """Where in the console's stream an attempt's log begins."""
     return console.capture[0].position if console.capture else 0

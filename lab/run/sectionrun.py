@@ -15,7 +15,7 @@ from lab.host.clock import Clock
 from lab.metrics import Flag, by_name, uncertainty
 from lab.results import Run, SampleRecord, Store
 from lab.results.records import CONSOLE_LOG
-from lab.run.recorded import Evidence, Recorder
+from lab.run.recorded import Evidence, Recorder, stored_metrics
 from lab.run.session import Session
 from lab.run.setup import Setup
 
@@ -52,6 +52,10 @@ class SectionRun:
     def done(self, section: Section) -> bool:
         """Whether the run has the section already."""
         return any(a.ok and a.params.get("section") == section.name for a in self.store.attempts(self.run.id))
+
+    def missing(self, section: Section) -> list[str]:
+        """The metrics that the section declares and of which the run has no sample in the store."""
+        return sorted(set(section.metrics) - stored_metrics(self.store, self.run.id, section=section.name))
 
     def preflight(self, section: Section) -> Preflight:
         """Check what the section needs, on the board as it is."""

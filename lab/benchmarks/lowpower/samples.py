@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from lab.benchmarks.boot import BootSample, BootWatch
 from lab.benchmarks.lowpower.kernellog import END
-from lab.benchmarks.lowpower.modes import PARTIAL_IO, SuspendPlan
+from lab.benchmarks.lowpower.modes import PARTIAL_IO, RTC, SuspendPlan
 from lab.benchmarks.lowpower.rails import Off
 from lab.benchmarks.lowpower.result import Suspended
 from lab.metrics import Flag, Metric, Sample
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE
 from lab.metrics.lowpower import RESUMES
+
+MEAN_SLEEP_S: Final = 8  # a shorter sleep may have no mean power: docs/low-power.md, "Uncertainty of one reading"
 
 
 def of_suspend(done: Suspended, cycle: int, flags: frozenset[Flag], log: bytes, base: int) -> list[BootSample]:
@@ -89,6 +92,20 @@ def of_rails(
         return []
     reading = Sample(off.volts, off.uncertainty_v, cycle, flags | off.flags)
     return [BootSample(metric, params(plan), reading, *said)]
+
+
+def expected(plan: SuspendPlan, *, has_rails: bool) -> frozenset[Metric]:
+    """The metrics that a good suspend of this plan has in any case.
+
+    Args:
+        has_rails: whether the board's rails are measured; a short sleep has no mean power all the same, and a voltage or
+            the total is missing where the sensors do not give it.
+    """
+    metrics = RESUMES[plan.mode]
+    host = (metrics.first_byte, metrics.prompt) if plan.wake != RTC else ()
+    power = (metrics.rail,) if has_rails and plan.mode != PARTIAL_IO and plan.sleep_s >= MEAN_SLEEP_S else ()
+    energy = (metrics.energy,) if plan.energy else ()
+    return frozenset(m for m in (metrics.kernel, *host, *power, *energy) if m is not None)
 
 
 def params(plan: SuspendPlan) -> dict[str, str]:

@@ -135,6 +135,25 @@ def test_a_section_may_only_give_the_metrics_that_it_declares(begin: Callable[..
         begin(ScriptedHost({"bw_pipe": PIPE})).measure(evolve(SECTION, metrics=("stream.bandwidth",)))
 
 
+def test_a_declared_metric_that_is_not_in_the_store_is_missing(begin: Callable[..., SectionRun]) -> None:
+    run = begin(ScriptedHost({"bw_pipe": PIPE}))
+    assert run.missing(SECTION) == ["lmbench.bw_pipe"]
+    run.measure(SECTION)
+    assert run.missing(SECTION) == []
+    assert run.missing(evolve(SECTION, metrics=(*SECTION.metrics, "stream.bandwidth"))) == ["stream.bandwidth"]
+    assert run.missing(evolve(SECTION, name="another")) == ["lmbench.bw_pipe"], (
+        "another section's samples do not count"
+    )
+    assert begin(ScriptedHost()).missing(SECTION) == ["lmbench.bw_pipe"], "nor do another run's"
+
+
+def test_the_samples_of_a_failed_attempt_do_not_count(begin: Callable[..., SectionRun]) -> None:
+    run = begin(ScriptedHost({"bw_pipe": "Pipe: broken"}))
+    with pytest.raises(BoardlabError):
+        run.measure(SECTION)
+    assert run.missing(SECTION) == ["lmbench.bw_pipe"]
+
+
 def test_durations_and_the_setup_of_the_run_before_come_from_the_store(
     store: Store, begin: Callable[..., SectionRun]
 ) -> None:
