@@ -16,7 +16,7 @@ from virtual.state import ENV
 
 DEFAULT_BOARD = "qemu-1"
 DEFAULT_LATENCY_TIMER_MS = 1.0  # of an FTDI adapter in low-latency mode
-_TYPE = "qemu-virt"
+QEMU_TYPE = "qemu-virt"
 _TEMPLATE = "!template "
 _DEFAULT_FOLDER = f"{_TEMPLATE}$BASE/../.lab/virtual"
 # As virtual.qemu.recipe lays out the disks, and virtual.qemu.cable the network.
@@ -87,7 +87,7 @@ def _fill(folder: str | Path, board: str, address: str, latency_timer_ms: float,
         "board": board,
         "pdudaemon": address,
         "latency_timer_ms": f"{latency_timer_ms:.1f}",
-        "rails": "\n          ".join(env_lines(boards.load(_TYPE))),
+        "rails": "\n          ".join(env_lines(boards.load(QEMU_TYPE))),
     }
 
     def filled(match: re.Match[str]) -> str:

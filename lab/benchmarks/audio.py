@@ -8,14 +8,9 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, Need, ParsedReading, Section
-from lab.boards import BoardType
+from lab.benchmarks.section import Bench, Need, ParsedReading, Section, has_feature
 
 RATES_HZ = (8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000, 88200, 96000)
-# The list of settings in every guide says 64, and is about arecord and aplay. The vendor's runner, which the numbers come
-# from, has 256 on am6*; it does not know the AM437x, where the guide is all there is.
-PERIOD_FRAMES = 256
-PERIOD_FRAMES_AM437X = 64
 _SAID = {"capture": "Read", "playback": "[Ww]rite"}
 
 
@@ -35,13 +30,8 @@ def parse(output: bytes, direction: str, rate_hz: str) -> list[ParsedReading]:
     return read(output, f"alsa_perf_tests {direction} {rate_hz}", rules, expected=2)
 
 
-def period_frames(board: BoardType) -> int:
-    """The period that the published numbers of a board are of."""
-    return PERIOD_FRAMES_AM437X if board.name.startswith("am43") else PERIOD_FRAMES
-
-
 def _measure(bench: Bench) -> Iterator[ParsedReading]:
-    period = period_frames(bench.board)
+    period = bench.board.benchmarks.audio_period_frames
     for direction, option in (("capture", "-record"), ("playback", "-playback")):
         for rate in RATES_HZ:
             command = f"run_alsa_perf.sh {option} 0 -rate {rate} -periodsize {period} -performance"
@@ -62,5 +52,6 @@ SECTION = Section(
     measure=_measure,
     needs=(needs.tool("run_alsa_perf.sh", "ltp-ddt"), _card()),
     command="run_alsa_perf.sh -record 0 -rate 48000 -periodsize 256 -performance",
+    fits=has_feature("audio"),
     duration_s=900,
 )

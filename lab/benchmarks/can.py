@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Section
-from lab.boards import BoardType
+from lab.benchmarks.section import Bench, ParsedReading, Section, has_link
 
 FRAMES = 20_000
 BITRATE = 1_000_000
@@ -39,10 +38,6 @@ def _restore(bench: Bench) -> None:
     bench.run(f"ip link set {INTERFACE} down; ip link set {INTERFACE} type can loopback off", check=False)
 
 
-def _has_can(board: BoardType) -> bool:
-    return board.name.startswith(("am62", "am43", "am65"))
-
-
 SECTION = Section(
     name="can",
     title="CAN loopback",
@@ -56,6 +51,6 @@ SECTION = Section(
         needs.program_time("-p"),
     ),
     command="cangen can0 -g 0 -n 20000 -L 8",
-    fits=_has_can,
+    fits=has_link(INTERFACE),
     duration_s=10,
 )

@@ -88,15 +88,14 @@ def _params(bench: Bench) -> dict[str, str]:
 
 
 def _tcp_params(bench: Bench) -> dict[str, str]:
-    """The AM437x guide is of the time of iperf and names the window, which is the system's; later guides have none."""
-    window = {"window": "default"} if bench.board.name.startswith("am43") else {}
-    return _params(bench) | window
+    """The guide of the AM437x names the window of its time, that of iperf, which is the system's; later guides have none."""
+    window = bench.board.benchmarks.tcp_window
+    return _params(bench) | ({"window": window} if window else {})
 
 
 def port(board: BoardType, interface: str) -> str:
     """What the guides call the port behind an interface."""
-    title = next((link.title for link in board.links if link.name == interface), "")
-    return "icssg" if "ICSSG" in title else "cpsw"
+    return next((link.port for link in board.links if link.name == interface), "cpsw")
 
 
 def _tcp(bench: Bench) -> Iterator[ParsedReading]:

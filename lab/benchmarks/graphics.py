@@ -8,8 +8,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import missing, number, read, rule
-from lab.benchmarks.section import Bench, Need, ParsedReading, Section
-from lab.boards import BoardType
+from lab.benchmarks.section import Bench, Need, ParsedReading, Section, has_feature
 
 CHAPTER = "Graphics SGX/RGX Driver"
 GLMARK2 = {
@@ -101,14 +100,6 @@ def _glbenchmark(bench: Bench) -> Iterator[ParsedReading]:
         yield from bench.read(partial(glbenchmark, test=name), command, timeout_s=600)
 
 
-def _is_am437x(board: BoardType) -> bool:
-    return board.name.startswith("am43")
-
-
-def _has_graphics(board: BoardType) -> bool:
-    return board.name.startswith(("am62xx", "am43", "am654", "qemu"))
-
-
 def _folder(field: str, program: str) -> Need:
     return needs.path(
         f"{{site.{field}}}/{program}", field, f"install the suite there, or set `benchmarks: {{{field}: ...}}`"
@@ -128,7 +119,7 @@ SECTIONS = (
         measure=_gfxbench,
         needs=(_folder("gfxbench", "testfw_app"), needs.display()),
         command="testfw_app --gfx egl --gl_api gles -w 1920 -h 1080 -t gl_manhattan_off",
-        fits=lambda board: _has_graphics(board) and not _is_am437x(board),
+        fits=has_feature("gfxbench"),
         duration_s=240,
     ),
     Section(
@@ -140,7 +131,7 @@ SECTIONS = (
         restore=_weston,
         needs=(needs.tool("glmark2-es2-drm"), needs.tool("glmark2-es2-wayland"), needs.display()),
         command="glmark2-es2-drm; glmark2-es2-wayland --size 1920x1080",
-        fits=_has_graphics,
+        fits=has_feature("glmark2"),
         duration_s=900,
     ),
     Section(
@@ -151,7 +142,7 @@ SECTIONS = (
         measure=_glbenchmark,
         needs=(_folder("glbenchmark", "GLBenchmark2"), needs.display()),
         command="GLBenchmark2 -t NUMBER -d ./data",
-        fits=_is_am437x,
+        fits=has_feature("glbenchmark"),
         duration_s=600,
     ),
 )

@@ -7,8 +7,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Section
-from lab.boards import BoardType
+from lab.benchmarks.section import Bench, ParsedReading, Section, has_link
 
 WINDOWS_KIB = (8, 16, 32, 64, 128, 256)
 SECONDS = 60
@@ -34,10 +33,6 @@ def _measure(bench: Bench) -> Iterator[ParsedReading]:
         yield from bench.read(partial(parse, window=str(window)), command, timeout_s=SECONDS + 60)
 
 
-def _has_pcie(board: BoardType) -> bool:
-    return board.name.startswith("am654")
-
-
 SECTION = Section(
     name="pcie-ethernet",
     title="Ethernet over PCIe",
@@ -52,6 +47,6 @@ SECTION = Section(
         needs.tool_of_tester("iperf"),
     ),
     command="iperf -c 192.168.0.1 -m -f M -d -t 60 -w 8K",
-    fits=_has_pcie,
+    fits=has_link(INTERFACE),
     duration_s=390,
 )

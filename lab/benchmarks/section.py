@@ -172,6 +172,11 @@ def has_link(*names: str) -> Callable[[BoardType], bool]:
     return lambda board: any(link.name in names for link in board.links)
 
 
+def has_feature(name: str) -> Callable[[BoardType], bool]:
+    """Boards with this feature of lab.boards.FEATURES."""
+    return lambda board: name in board.features
+
+
 def has_medium(medium: str) -> Callable[[BoardType], bool]:
     """Boards with this medium."""
     return lambda board: medium in board.media

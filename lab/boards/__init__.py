@@ -1,20 +1,23 @@
 """What a board type is, as data: prompts, UARTs, media and boot-mode values, moments of its boot, releases.
 
-One TOML file per type in `types/`, read by `load`. Real environments and virtual boards use the same files.
+One TOML file per type in `types/` or in a folder of the lab's own, read by `load`. Real environments and virtual boards use the same files.
 """
 
+from lab.boards.abilities import FEATURES, Benchmarks
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, WAKE_SOURCES, Blocker, LowPower, WakeSource
 from lab.boards.markers import NORMAL, Flow, MediumEvidence, MomentPattern, Sign
 from lab.boards.model import BoardType, Medium, Prompts, Timeouts, Uart
 from lab.boards.references import Pattern, patterns
-from lab.boards.registry import load, load_file, names
+from lab.boards.registry import load, load_file, names, shipped
 from lab.boards.release import Published, PublishedRange, Release, TransferRates
 
 __all__ = [
+    "FEATURES",
     "NORMAL",
     "SLEEP_MODES",
     "WAKE_SOURCES",
+    "Benchmarks",
     "Blocker",
     "BoardType",
     "Flow",
@@ -39,4 +42,5 @@ __all__ = [
     "load_file",
     "names",
     "patterns",
+    "shipped",
 ]

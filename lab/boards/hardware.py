@@ -18,6 +18,8 @@ class Identity:
         chip: family and silicon revision, as U-Boot prints them.
         cpus, cpu_mhz, memory_mib: as Linux sees them.
         mcu: the platform device of the processor that MCU-only keeps running; empty where there is none.
+        simulated_as: the family of virtual/sim/data/families.toml whose U-Boot and kernel a simulated board speaks like; empty:
+            the first word of `chip`.
         assumed: fields without a public source: chosen in the likeness of other boards.
     """
 
@@ -26,6 +28,7 @@ class Identity:
     chip: str
     board: str = ""
     mcu: str = ""
+    simulated_as: str = ""
     cpus: int = field(default=1, validator=validators.ge(1))
     cpu_mhz: int = field(default=1000, validator=validators.gt(0))
     memory_mib: int = field(default=1024, validator=validators.gt(0))
@@ -56,10 +59,14 @@ class Link:
     """A network or bus interface and what it can carry.
 
     Attributes:
-        name: as Linux calls it, e.g. "eth0".
+        name: as Linux calls it, e.g. "eth0". A section goes by it (lab.benchmarks.section.has_link).
         mbit_s: its line rate.
+        port: what the guides call the switch or controller behind an Ethernet port, e.g. "cpsw".
+        reference: where that is from, and what of it is assumed; empty: from nowhere.
     """
 
     name: str
     title: str
     mbit_s: float = field(validator=validators.gt(0.0))
+    port: str = "cpsw"
+    reference: str = ""

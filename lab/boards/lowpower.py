@@ -16,11 +16,13 @@ class WakeSource:
         settings: file of sysfs -> value that arms the source; each is read back.
         commands: what else arms it.
         afterwards: file of sysfs -> value once the board is back.
+        says: what is known where the source was armed and does not act, and the remedy; by release where it differs.
     """
 
     settings: dict[str, str] = Factory(dict)
     commands: list[str] = Factory(list)
     afterwards: dict[str, str] = Factory(dict)
+    says: str = ""
 
 
 @frozen

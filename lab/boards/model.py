@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from attrs import Factory, evolve, field, frozen, validators
+from attrs import Factory, evolve, field, fields, frozen, validators
 
+from lab.boards.abilities import FEATURES, Benchmarks
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, LowPower
 from lab.boards.markers import NORMAL, Flow, MediumEvidence, MomentPattern, Sign, check_moments, check_regex
 from lab.boards.release import Release
 
-# Patterns whose references stand in a table of their own.
+# What has its reference in the table `references`: facts about the board, and patterns.
+FACTS = ("features", *(f"benchmarks.{each.name}" for each in fields(Benchmarks)))
 REFERENCED = (
     "rom",
     "planned_reset",
@@ -18,6 +20,7 @@ REFERENCED = (
     "prompts.shell",
     "prompts.autoboot",
     "low_power.resume_start",
+    *FACTS,
 )
 
 
@@ -107,11 +110,13 @@ class BoardType:
         planned_reset: regular expression of a line after which the board begins once more, as it should.
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
         troubles: console text -> what a boot that shows it is flagged for; it may have gone on as if nothing had been.
-        references: where the patterns are from that cannot say so themselves, by their names of `REFERENCED`.
+        references: where the patterns and facts are from that cannot say so themselves, by their names of `REFERENCED`.
         identity: who the board says it is.
         init: U-Boot's variable, and what it is set to so that the kernel runs `{init}` in place of the default; empty
             where nobody knows.
         rails, links: what it has of them.
+        features: what else it has that a benchmark needs, of lab.boards.abilities.FEATURES.
+        benchmarks: how its published numbers were measured.
         sleep: the low-power modes that it supports, of lab.boards.lowpower.SLEEP_MODES. low_power: how it sleeps and wakes.
         releases: by name, e.g. "11.01", oldest first.
     """
@@ -137,6 +142,8 @@ class BoardType:
     init: str = ""
     rails: list[Rail] = Factory(list)
     links: list[Link] = Factory(list)
+    features: list[str] = Factory(list)
+    benchmarks: Benchmarks = Factory(Benchmarks)
     sleep: list[str] = Factory(list)
     low_power: LowPower = Factory(LowPower)
     releases: dict[str, Release] = Factory(dict)
@@ -159,11 +166,20 @@ class BoardType:
                 raise ValueError(f"references names {where!r}; it may name: {', '.join(REFERENCED)}")
         for name, flow in self.flows.items():
             self._check_flow(name, flow)
+        self._check_abilities()
         for mode in self.sleep:
             if mode not in SLEEP_MODES:
                 raise ValueError(f"sleep names {mode!r}; the low-power modes are: {', '.join(SLEEP_MODES)}")
         for name, release in self.releases.items():
             self._check_published(f"releases.{name!r}.published", release)
+
+    def _check_abilities(self) -> None:
+        for feature in self.features:
+            if feature not in FEATURES:
+                raise ValueError(f"features names {feature!r}; the features are: {', '.join(FEATURES)}")
+        interface, links = self.benchmarks.interface, [link.name for link in self.links]
+        if interface != Benchmarks().interface and interface not in links:
+            raise ValueError(f"benchmarks.interface names {interface!r}, which is not under links")
 
     def _check_flow(self, name: str, flow: Flow) -> None:
         where = f"flows.{name}"

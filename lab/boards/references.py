@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from lab.boards.model import REFERENCED, BoardType
+from lab.boards.model import BoardType
 
 ASSUMED = "assumed"
 
@@ -60,6 +60,6 @@ def _in_the_table(board: BoardType) -> Iterator[Pattern]:
         **{f"prompts.{name}": [text] for name, text in (*of_prompts, ("autoboot", prompts.autoboot))},
         "low_power.resume_start": board.low_power.resume_start if board.sleep else [],
     }
-    for where in REFERENCED:
-        for text in found[where]:
+    for where, texts in found.items():
+        for text in texts:
             yield Pattern(where, text, board.references.get(where, ""))

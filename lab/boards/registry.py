@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from functools import cache
 from importlib import resources
@@ -17,23 +18,61 @@ from lab.boards.model import BoardType
 from lab.errors import ConfigurationError
 
 COMMON = "common"
+OWN_TYPES = "BOARDLAB_BOARD_TYPES"  # environment variable: folder of a lab's own types, or several
 
 
-def names() -> list[str]:
-    """All board types that boardlab ships, sorted."""
+def shipped() -> list[str]:
+    """The board types that come with boardlab, sorted."""
     return sorted(path.stem for path in _types().glob("*.toml") if path.stem != COMMON)
 
 
-@cache
+def names() -> list[str]:
+    """All board types, sorted: those that come with boardlab, and the lab's own (`OWN_TYPES`).
+
+    Raises:
+        ConfigurationError: the lab's folder is none, or a file in it has the name of another type.
+    """
+    return sorted(_files())
+
+
 def load(name: str) -> BoardType:
     """The board type of that name, read once: whoever asks again gets the same.
 
     Raises:
         ConfigurationError: no such type, or its file is wrong.
     """
-    if name not in names():
-        raise ConfigurationError(f"no board type {name!r}; there are: {', '.join(names())}")
-    return load_file(_types() / f"{name}.toml")
+    files = _files()
+    if name not in files:
+        raise ConfigurationError(
+            f"no board type {name!r}; there are: {', '.join(sorted(files))}. Types of your own are looked for in the folder "
+            f"that the environment variable {OWN_TYPES} names"
+        )
+    return _load(files[name])
+
+
+@cache
+def _load(path: Path) -> BoardType:
+    board = load_file(path)
+    if board.name != path.stem:
+        raise ConfigurationError(
+            f"{path}: name = {board.name!r}: a type is called as its file; rename the file {board.name}.toml, or the type"
+        )
+    return board
+
+
+def _files() -> dict[str, Path]:
+    """Name -> file."""
+    found = {name: _types() / f"{name}.toml" for name in shipped()}
+    for folder in filter(None, os.environ.get(OWN_TYPES, "").split(os.pathsep)):
+        if not Path(folder).is_dir():
+            raise ConfigurationError(f"{OWN_TYPES} names {folder}, which is no folder; make it, or mend the variable")
+        for path in sorted(Path(folder).absolute().glob("*.toml")):
+            if path.stem in found:
+                raise ConfigurationError(
+                    f"{path}: there is a board type {path.stem!r} already, {found[path.stem]}; give yours another name"
+                )
+            found[path.stem] = path
+    return found
 
 
 def load_file(path: Path) -> BoardType:

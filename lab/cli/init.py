@@ -5,19 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from lab import shipped
+from lab import boards, shipped
 from lab.errors import ConfigurationError
 from lab.farm import labfolder
 from lab.farm.labfolder import Env
 from lab.shown import echo
 from virtual import pdudaemon
-
-DEFAULT_TYPE: Final = "am62xx_sk"
-_QEMU: Final = "qemu-virt"
+from virtual.sim.order import DEFAULT_TYPE
 
 app = typer.Typer(help="Write a lab's folder: an environment per board type, tests_perf, farm.yaml.")
 
@@ -73,7 +71,7 @@ def _next_steps(folder: Path, envs: Sequence[Env]) -> list[str]:
         name = env.path.name
         measure = f"{shlex.quote(pytest)} --lg-env {name} {shipped.TESTS}/test_boot.py --cycles 1"
         if env.simulated:
-            kind = "" if env.board_type == _QEMU else f" sim --type {env.board_type}"
+            kind = "" if boards.load(env.board_type).virtual else f" sim --type {env.board_type}"
             lines += [f"{shlex.quote(lab)} virtual up{kind} && {measure}"]
         else:
             numbers = ", ".join(map(str, env.lab_lines()))

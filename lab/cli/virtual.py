@@ -18,7 +18,7 @@ from lab.shown import echo, echo_json, plain
 from virtual import control, kinds, pdudaemon
 from virtual.benchconfig import DEFAULT_FIFO_BYTES
 from virtual.board import BoardFolder
-from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, measuring
+from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, QEMU_TYPE, measuring
 from virtual.images import cache
 from virtual.qemu import cable, recipe, uboottests
 from virtual.qemu import kind as qemu_kind
@@ -32,7 +32,6 @@ IDLE_OFF_S = 600.0  # a board that waits at the U-Boot prompt burns a core
 
 # Payload of a full-speed FTDI adapter's 64-byte USB packet (FTDI AN232B-04): a quarter of the work of 16-byte FIFOs.
 FTDI_BYTES = 62
-QEMU_TYPE = "qemu-virt"
 
 app = typer.Typer(
     help="Virtual boards, powered and wired like real ones: QEMU with real software, and simulated ones by the dozen.",

@@ -61,7 +61,7 @@ def section_bench(
     lab = SimLab(board_type, seed=seed)
     has_emmc = "emmc" in lab.board.model.board.media
     scratch = SCRATCH if has_emmc else {**SCRATCH, "sd": "/dev/mmcblk0p3", "sd_fat": "0:1"}
-    module = "sa2ul" if has_emmc else "omap-aes-driver"
+    module = lab.board.model.board.benchmarks.crypto_module
     tester = PlayedTester(Tester(lab.board.model, dice(seed, "tester")))
     said: list[str] = []
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store, strategy_on(lab) as strategy:

@@ -13,10 +13,14 @@ from typer.main import get_command
 
 from lab import pytest_plugin
 from lab.boards import (
+    FEATURES,
+    Benchmarks,
+    Blocker,
     BoardType,
     Flow,
     Identity,
     Link,
+    LowPower,
     Medium,
     MediumEvidence,
     MomentPattern,
@@ -29,6 +33,7 @@ from lab.boards import (
     Timeouts,
     TransferRates,
     Uart,
+    WakeSource,
     load,
     load_file,
 )
@@ -68,6 +73,8 @@ def test_the_board_type_on_the_page_loads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "record",
     [
+        Benchmarks,
+        Blocker,
         BoardType,
         MediumEvidence,
         PublishedRange,
@@ -84,11 +91,22 @@ def test_the_board_type_on_the_page_loads(tmp_path: Path) -> None:
         TransferRates,
         Timeouts,
         Uart,
+        WakeSource,
     ],
 )
 def test_the_page_explains_every_key_of_a_board_type(record: type) -> None:
     keys = {field.name for field in attrs.fields(record)}
     assert {key for key in keys if f"`{key}`" not in ADDING_A_BOARD} == set()
+
+
+def test_the_page_explains_every_key_of_the_low_power_table() -> None:
+    keys = {field.name for field in attrs.fields(LowPower)}
+    assert {key for key in keys if not re.search(rf"`{key}(\.[A-Z]+)?`", ADDING_A_BOARD)} == set()
+
+
+def test_the_page_explains_every_feature() -> None:
+    listed = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", ADDING_A_BOARD, re.MULTILINE))
+    assert {name: listed.get(name) for name in FEATURES} == FEATURES
 
 
 def test_the_page_lists_the_patterns_without_a_source() -> None:

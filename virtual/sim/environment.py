@@ -78,7 +78,5 @@ def _filled(board_type: str, **values: object) -> str:
         "sd_fat": "1:1" if has_emmc else "0:1",
     }
     there = {name: place for name, place in scratch.items() if name.partition("_")[0] in board.media}
-    module = "sa2ul" if has_emmc else "omap-aes-driver"
-    interface = next((link.name for link in board.links if "ICSSG" in link.title), "eth0")  # what the guides measure
-    site = {"scratch": there, "crypto_module": module, "interface": interface}
+    site = {"scratch": there, "published": board.benchmarks}
     return str(template.render(board=board, sensors=env_lines(board), **site, **values)) + "\n"

@@ -24,6 +24,7 @@ class Family:
     Attributes:
         profile: of `data/timing.toml`; also the prefix of the family's texts.
         mmc: U-Boot's list of MMC hosts. net: its network line. core: its `Core:` line, from U-Boot 2023 on.
+        machine: as `uname -m` says.
         spl_media: how SPL calls each medium, after "Trying to boot from". r5_uboot: release -> version and build of the first
             SPL, where a public log has another than U-Boot's.
         eeprom_moved: the board's EEPROM is not at the first address that U-Boot tries, and U-Boot says so.
@@ -45,6 +46,7 @@ class Family:
     spl_media: dict[str, str]
     core: str = ""
     eeprom_moved: bool = False
+    machine: str = "aarch64"
     r5_uboot: dict[str, str] = field(factory=dict)
     assumed: list[str] = field(factory=list, validator=names_fields)
 
@@ -75,6 +77,12 @@ class Model:
         """Number of an MMC device, U-Boot's and the kernel's -> medium, for the media that the board has."""
         devices = {0: "sd"} if self.family.kernel_file == "zImage" else {0: "emmc", 1: "sd"}
         return {number: name for number, name in devices.items() if name in self.board.media}
+
+    @property
+    def port(self) -> str:
+        """What the guides call the port that the published numbers are of."""
+        interface = self.board.benchmarks.interface
+        return next((link.port for link in self.board.links if link.name == interface), "cpsw")
 
     def facts(self) -> dict[str, Any]:
         """What the texts are filled with."""
@@ -115,14 +123,24 @@ def model(board_type: str, release: str | None = None) -> Model:
         raise ConfigurationError(
             f"board type {board_type!r} has no release {name!r}; there are: {', '.join(board.releases)}"
         )
-    family = _families()[board.identity.chip.replace("-", " ").split()[0]]
+    family = _family(board_type, board.identity)
     return Model(board, board.identity, name, board.releases[name], family, profile(family.profile))
 
 
-@cache
 def simulated() -> tuple[str, ...]:
     """The board types that can be simulated."""
     return tuple(name for name in boards.names() if (board := boards.load(name)).identity and board.releases)
+
+
+def _family(board_type: str, identity: Identity) -> Family:
+    families = _families()
+    name = identity.simulated_as or identity.chip.replace("-", " ").partition(" ")[0]
+    if name not in families:
+        raise ConfigurationError(
+            f"board type {board_type!r} cannot be simulated: no family {name!r} in virtual/sim/data/families.toml; set its "
+            f"identity.simulated_as to the one that it is most like: {', '.join(families)}"
+        )
+    return families[name]
 
 
 def _families() -> dict[str, Family]:

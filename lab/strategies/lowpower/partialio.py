@@ -43,10 +43,11 @@ def enter(board: DrivenBoard, plan: SuspendPlan) -> None:
                 "attempt's log for the service that does not stop",
                 failure="did_not_suspend",
             )
+    known = board.type.low_power.wakes.get("can")
     if _REACHED not in console.captured()[from_:]:
         raise BoardTransientError(
-            f"the board is off, and not in partial I/O: the kernel did not say {_REACHED.decode()!r}. No CAN pin was armed; "
-            "up to SDK 11.2 only the overlay k3-am62x-sk-lpm-wkup-sources does that",
+            f"the board is off, and not in partial I/O: the kernel did not say {_REACHED.decode()!r}. No CAN pin was armed"
+            + (f"; {known.says}" if known and known.says else ""),
             failure="wrong_sleep_mode",
         )
 

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from attrs import asdict
 
 from lab import boards
-from lab.boards import Sign
+from lab.boards import Benchmarks, Sign
 from lab.errors import ConfigurationError
 
 MINIMAL = """
@@ -122,6 +123,43 @@ def test_every_pattern_of_a_type_is_listed_with_its_place() -> None:
     assert {("failures", text) for text in board.failures} | {("troubles", text) for text in board.troubles} <= listed
 
 
+def test_every_fact_about_a_vendors_board_says_where_it_is_from() -> None:
+    for board in filter(lambda board: not board.virtual, map(boards.load, boards.names())):
+        assert [link.name for link in board.links if not link.reference] == []
+        own = asdict(board.benchmarks).items() - asdict(Benchmarks()).items()
+        facts = {f"benchmarks.{key}" for key, _ in own} | {"benchmarks.audio_period_frames", "features"}
+        assert facts - board.references.keys() == set(), board.name
+
+
+def test_a_lab_has_types_of_its_own(board_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOARDLAB_BOARD_TYPES", str(board_file.parent))
+    assert boards.load("x").title == "X"
+    assert set(boards.names()) - set(boards.shipped()) == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("am62xx_sk.toml", "there is a board type 'am62xx_sk' already"),
+        ("y.toml", "name = 'x': a type is called as its file; rename the file x.toml"),
+    ],
+)
+def test_a_type_of_ones_own_is_called_as_its_file_and_as_no_other(
+    board_file: Path, monkeypatch: pytest.MonkeyPatch, file: str, says: str
+) -> None:
+    board_file.rename(board_file.with_name(file))
+    monkeypatch.setenv("BOARDLAB_BOARD_TYPES", str(board_file.parent))
+    with pytest.raises(ConfigurationError, match=re.escape(says)) as raised:
+        boards.load(Path(file).stem)
+    assert str(board_file.with_name(file)) in str(raised.value)
+
+
+def test_a_folder_of_types_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOARDLAB_BOARD_TYPES", str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigurationError, match="nowhere, which is no folder; make it, or mend the variable"):
+        boards.names()
+
+
 def test_an_unknown_type_lists_what_there_is() -> None:
     with pytest.raises(ConfigurationError, match="am62xx_sk"):
         boards.load("beaglebone")
@@ -136,6 +174,11 @@ def test_an_unknown_type_lists_what_there_is() -> None:
         ('MMC1 = "sd"', 'MMC1 = "tape"', "'tape', which is not under media"),
         (r"from (\w+)", r"from \w+", "exactly one group"),
         ("boot_mode_bits = 2", 'boot_mode_bits = 2\nsleep = ["nap"]', "'nap'"),
+        ("boot_mode_bits = 2", 'boot_mode_bits = 2\nfeatures = ["gpu"]', "'gpu'; the features are: audio, glmark2"),
+        ("[media]", '[benchmarks]\ninterface = "eth7"\n[media]', "'eth7', which is not under links"),
+        ("[media]", "[benchmarks]\naudio_period_frames = 0\n[media]", "audio_period_frames"),
+        ("[media]", "[benchmarks]\nperiod = 64\n[media]", "period"),
+        ("[media]", '[[links]]\nname = "can0"\ntitle = "CAN"\n[media]', "mbit_s"),
         ("boot_mode_bits = 2", 'boot_mode_bits = 2\nreferences = { romm = "x" }', "'romm'; it may name: rom"),
         ("boot_mode_bits = 2", "boot_mode_bits = 2\nfailures = { x = 1 }", "expected"),
         ("boot_mode_bits = 2", 'boot_mode_bits = 2\nfailures = { x = { meens = "y" } }', "meens"),

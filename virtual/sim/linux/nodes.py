@@ -13,6 +13,8 @@ from virtual.sim.model import mac_address, serial_number
 from virtual.sim.program import NS_PER_S, Program
 from virtual.sim.sample_outputs import image
 
+_OMAP = "omap-aes-driver"  # the kernel module of OMAP's accelerators
+
 Write: TypeAlias = Callable[[str], Program[str]]
 
 
@@ -147,7 +149,7 @@ def _devices(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
 
 def _accelerators(kernel: Kernel) -> dict[str, Node]:
     """OMAP's accelerators with the defaults of Linux drivers/crypto/omap-aes.c and omap-sham.c; addresses: am4372.dtsi."""
-    if not kernel.computer.model.board.name.startswith("am43"):
+    if kernel.computer.model.board.benchmarks.crypto_module != _OMAP:
         return {}
     devices = {"omap-aes/53501000.aes": "200", "omap-sham/53100000.sham": "256"}
     return {

@@ -14,13 +14,12 @@ from virtual.sim.sh.interpreter import ExitError, Interpreter, Streams, execute_
 
 def _uname(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     model = session.computer.model
-    machine = "armv7l" if model.family.profile == "am43xx" else "aarch64"
     parts = {
         "s": "Linux",
         "n": model.identity.hostname,
         "r": model.release.kernel,
         "v": "#1 SMP PREEMPT",
-        "m": machine,
+        "m": model.family.machine,
     }
     wanted = "".join(a[1:] for a in arguments[1:] if a.startswith("-")) or "s"
     shown = [value for key, value in parts.items() if key in wanted or "a" in wanted]

@@ -53,7 +53,7 @@ def files(kernel: Kernel) -> dict[str, Callable[[], str]]:
             found[f"/sys/class/block/{device}/dev"] = _text(_numbers(device))
     if "nand" in model.board.media:
         found["/dev/mtd9"] = lambda: ""
-    interfaces = ["can0", *(["enp1s0"] if model.board.name.startswith("am654") else [])]
+    interfaces = [link.name for link in model.board.links if not link.name.startswith("usb")]
     found |= {f"/sys/class/net/{name}/operstate": lambda: "up\n" for name in interfaces}
     for link in ("eth0", "eth1"):
         found[f"/sys/class/net/{link}/statistics/tx_packets"] = lambda: kernel.settings.get("packets", "1000") + "\n"

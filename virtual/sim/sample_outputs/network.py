@@ -34,7 +34,7 @@ class Udp:
 def udp(model: Model, figures: Figures, dice: random.Random, direction: str, payload: int, offered: float) -> Udp:
     """What becomes of a stream that offers so many packets a second; 0: as many as the sender can."""
     frame = FRAMES.get(payload, payload + 46)
-    port = "icssg" if model.board.name.startswith("am654") else "cpsw"
+    port = model.port
     if not offered and direction == "ingress":
         params = {"direction": direction, "frame_bytes": str(frame), "loss": "possible loss", "port": port}
         received = _packets(model, figures.draw(dice, "ethernet.udp.throughput", 500.0, **params), frame, payload)
@@ -106,7 +106,7 @@ def _netperf(session: Session, arguments: Sequence[str], streams: Streams, _shel
 
 def _tcp_text(session: Session, kind: str, seconds: float) -> str:
     pacing = {"pacing": "interrupt pacing"} if session.kernel.settings.get("rx_usecs", "0") != "0" else {}
-    port = "icssg" if session.computer.model.board.name.startswith("am654") else "cpsw"
+    port = session.computer.model.port
     half = drawn(session, "ethernet.tcp.throughput", 1500.0, port=port, **pacing) / 2
     load = drawn(session, "ethernet.tcp.cpu_load", 50.0, port=port, **pacing)
     sends, moved = kind == "TCP_STREAM", round(half * 1e6 / 8 * seconds)
@@ -215,7 +215,7 @@ def _ip(session: Session, arguments: Sequence[str], streams: Streams, _shell: In
 def _modprobe(session: Session, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     """Remembers whether the crypto accelerator's driver is loaded; any other module is there already."""
     yield from ()
-    if arguments[-1] in {"sa2ul", "omap-aes-driver"}:
+    if arguments[-1] == session.computer.model.board.benchmarks.crypto_module:
         session.kernel.settings["accelerator"] = "" if "-r" in arguments else arguments[-1]
     return 0
 
