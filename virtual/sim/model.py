@@ -11,7 +11,7 @@ import cattrs
 from attrs import field, frozen
 
 from lab import boards
-from lab.boards import BoardType, Identity, Release
+from lab.boards import BoardType, Identity, Link, Release
 from lab.boards.release import names_fields
 from lab.errors import ConfigurationError
 from virtual.sim.timing import Profile, profile
@@ -81,8 +81,17 @@ class Model:
     @property
     def port(self) -> str:
         """What the guides call the port that the published numbers are of."""
-        interface = self.board.benchmarks.interface
-        return next((link.port for link in self.board.links if link.name == interface), "cpsw")
+        return self.link.port if self.link else "cpsw"
+
+    @property
+    def line_mbit_s(self) -> float:
+        """The line rate of that port."""
+        return self.link.mbit_s if self.link else 1000.0
+
+    @property
+    def link(self) -> Link | None:
+        """The network interface that the published numbers are of."""
+        return next((link for link in self.board.links if link.name == self.board.benchmarks.interface), None)
 
     def facts(self) -> dict[str, Any]:
         """What the texts are filled with."""

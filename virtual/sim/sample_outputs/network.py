@@ -37,12 +37,14 @@ def udp(model: Model, figures: Figures, dice: random.Random, direction: str, pay
     port = model.port
     if not offered and direction == "ingress":
         params = {"direction": direction, "frame_bytes": str(frame), "loss": "possible loss", "port": port}
-        received = _packets(model, figures.draw(dice, "ethernet.udp.throughput", 500.0, **params), frame, payload)
+        received = _packets(
+            model, figures.draw(dice, "ethernet.udp.throughput", 0.5 * model.line_mbit_s, **params), frame, payload
+        )
         loss = min(figures.draw(dice, "ethernet.udp.loss", 1.0, **params), 99.9) / 100
         load = figures.draw(dice, "ethernet.udp.cpu_load", 40.0, **params)
         return Udp(received / (1 - loss), received, load)
     params = {"direction": direction, "frame_bytes": str(frame), "loss": "0 loss", "port": port}
-    published = figures.figure("ethernet.udp.throughput", 400.0, **params).value
+    published = figures.figure("ethernet.udp.throughput", 0.4 * model.line_mbit_s, **params).value
     can = _packets(model, published, frame, payload) * JITTER.draw(dice)
     offered = offered or can * 1.2
     received = min(offered, can)
@@ -106,8 +108,9 @@ def _netperf(session: Session, arguments: Sequence[str], streams: Streams, _shel
 
 def _tcp_text(session: Session, kind: str, seconds: float) -> str:
     pacing = {"pacing": "interrupt pacing"} if session.kernel.settings.get("rx_usecs", "0") != "0" else {}
-    port = session.computer.model.port
-    half = drawn(session, "ethernet.tcp.throughput", 1500.0, port=port, **pacing) / 2
+    model = session.computer.model
+    port = model.port
+    half = drawn(session, "ethernet.tcp.throughput", 1.5 * model.line_mbit_s, port=port, **pacing) / 2
     load = drawn(session, "ethernet.tcp.cpu_load", 50.0, port=port, **pacing)
     sends, moved = kind == "TCP_STREAM", round(half * 1e6 / 8 * seconds)
     return netperf_text(
@@ -141,7 +144,7 @@ def _iperf3(session: Session, arguments: Sequence[str], streams: Streams, _shell
 
 
 def _iperf3_tcp(session: Session, seconds: int) -> str:
-    half = drawn(session, "ethernet.tcp.throughput", 1500.0, port="cpsw") / 2
+    half = drawn(session, "ethernet.tcp.throughput", 1.5 * session.computer.model.line_mbit_s, port="cpsw") / 2
     text = "[ ID][Role] Interval           Transfer     Bitrate         Retr\n"
     for number, role in ((5, "TX-C"), (7, "RX-C")):
         amount = f"{half * seconds / 8 / 1024:.2f} GBytes"
