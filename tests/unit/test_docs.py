@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 import pattern_table
 import pytest
+import test_import_graph
 from typer.main import get_command
 
 from lab import pytest_plugin
@@ -183,6 +184,63 @@ def commands() -> set[str]:
 def test_the_page_on_the_command_line_lists_every_command() -> None:
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(lab [a-z -]+?)(?: [\[A-Z][^`]*)?` \|", page, re.MULTILINE)) == commands()
+
+
+PAGES = [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]
+NAMED_PATH = re.compile(
+    r"(?<![\w/.~$:=-])(?:lab|tests|tests_perf|bench|tools|virtual|exporters|farm|envs|strategies)/[\w./-]++(?!::)"
+)
+NAMED_MODULE = re.compile(r"`((?:lab|virtual|exporters|strategies)(?:\.\w+)+)`")
+MADE_BY_INIT = {"tests_perf/README.md"}  # in the folder that `lab init` writes
+
+
+def paths_in(text: str) -> set[str]:
+    """The files and folders of this repository that a text names."""
+    return {found.rstrip("./-") for found in NAMED_PATH.findall(text)} - MADE_BY_INIT
+
+
+def is_there(dotted: str) -> bool:
+    """Whether a dotted name is a module of ours, or something that one has."""
+    try:
+        import_module(dotted)
+    except ModuleNotFoundError:
+        module, _, name = dotted.rpartition(".")
+        return "." in module and hasattr(import_module(module), name)
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_file_and_module_that_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert {path for path in paths_in(text) if not (DOCS.parent / path).exists()} == set()
+    assert {name for name in NAMED_MODULE.findall(text) if not is_there(name)} == set()
+
+
+def test_a_path_on_a_page_is_found_and_that_of_another_project_is_not() -> None:
+    text = "`lab/host/clock.py`, (tests/unit), see bench/sim.py. ~/lab/x, /dev/lab/y, tests/test_ut.py::test_a"
+    assert paths_in(text) == {"lab/host/clock.py", "tests/unit", "bench/sim.py"}
+    assert is_there("lab.host.clock.MonotonicRaw")
+    assert not is_there("lab.host.sundial")
+
+
+FLOORS = re.findall(r"^\| (\d+) \| (.+?) \|", (DOCS / "concepts.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_page_on_concepts_has_the_floors_that_the_import_test_checks() -> None:
+    there = {
+        (number, room)
+        for number, rooms in enumerate(test_import_graph.FLOORS, start=1)
+        for room in rooms
+        if room != "lab"
+        and (path := DOCS.parent / room.replace(".", "/"))
+        and (path.is_dir() or path.with_suffix(".py").exists())
+    }
+    listed = {
+        (int(number), path.removesuffix(".py").replace("/", "."))
+        for number, cell in FLOORS
+        for path in re.findall(r"`([\w/.]+)`", cell)
+    }
+    assert listed == there
 
 
 def options_in(page: str) -> set[str]:
