@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from exporters.figures import Figure, Group
+from exporters.figures import ExportedMeasurement, Group
 from exporters.naming import Labels
 from exporters.results import View
 from exporters.totals import BUCKETS, CycleKey, Tallies
@@ -24,7 +24,7 @@ _CYCLES: Final = {
     "resume_latency": ("boardlab_resume_cycle_latency_seconds", "Resume latencies of all cycles of all runs."),
 }
 
-Row = tuple[dict[str, str], float]  # labels, value
+LabelledValue = tuple[dict[str, str], float]  # labels, value
 
 
 class Results(Collector):
@@ -54,7 +54,7 @@ class Results(Collector):
 
 def _figures(groups: Sequence[Group]) -> Iterator[Metric]:
     """Value, uncertainty and number of samples of each metric, family by family."""
-    by_family: dict[str, list[tuple[Group, Figure]]] = {}
+    by_family: dict[str, list[tuple[Group, ExportedMeasurement]]] = {}
     for group in groups:
         for figure in group.figures:
             by_family.setdefault(figure.name.value, []).append((group, figure))
@@ -67,14 +67,14 @@ def _figures(groups: Sequence[Group]) -> Iterator[Metric]:
         yield from _gauge(name.samples, f"How many samples {value} has.", samples)
 
 
-def _statistics(found: Iterable[tuple[Group, Figure]]) -> Iterator[Row]:
+def _statistics(found: Iterable[tuple[Group, ExportedMeasurement]]) -> Iterator[LabelledValue]:
     for group, figure in found:
         labels = _labels(group, figure.labels)
         for stat, number in zip(figure.stats, figure.values, strict=True):
             yield {**labels, "stat": stat}, number
 
 
-def _gauge(name: str, about: str, rows: Iterable[Row]) -> Iterator[Metric]:
+def _gauge(name: str, about: str, rows: Iterable[LabelledValue]) -> Iterator[Metric]:
     """A family of gauges, in parts that are small in memory; at least one."""
     rest = iter(rows)
     while True:

@@ -18,7 +18,7 @@ INIT: Final = "init"
 
 
 @frozen
-class Place:
+class BootVariant:
     """What of a run is replaced by a later run on its own: the numbers of one medium, with one init."""
 
     medium: str
@@ -47,7 +47,7 @@ class GroupKey:
 
 
 @frozen
-class Figure:
+class ExportedMeasurement:
     """One measurement.
 
     Attributes:
@@ -78,7 +78,7 @@ class Group:
     """
 
     key: GroupKey
-    figures: tuple[Figure, ...]
+    figures: tuple[ExportedMeasurement, ...]
     flagged: Mapping[tuple[str, str], int]
     duration_s: float
     left_out: int
@@ -92,16 +92,16 @@ class FigureMaker:
         self._labels: dict[Labels, Labels] = {}
         self._flags: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def figures(self, measurements: Iterable[Measurement], place: Place) -> tuple[Figure, ...]:
+    def figures(self, measurements: Iterable[Measurement], place: BootVariant) -> tuple[ExportedMeasurement, ...]:
         """The figures of this place's measurements; a stage comes after what it is a part of."""
-        wanted = [m for m in measurements if Place.of(m.params) == place and m.samples]
+        wanted = [m for m in measurements if BootVariant.of(m.params) == place and m.samples]
         return tuple(self._figure(m) for m in sorted(wanted, key=lambda m: m.metric.name == BOOT_STAGE.name))
 
-    def flagged(self, measurements: Iterable[Measurement], place: Place) -> dict[tuple[str, str], int]:
+    def flagged(self, measurements: Iterable[Measurement], place: BootVariant) -> dict[tuple[str, str], int]:
         """(metric, flag) -> how many samples of this place's have the flag."""
         found: dict[tuple[str, str], int] = {}
         for measurement in measurements:
-            if Place.of(measurement.params) != place:
+            if BootVariant.of(measurement.params) != place:
                 continue
             for flag in (flag for sample in measurement.samples for flag in sample.flags):
                 key = (measurement.metric.name, str(flag))
@@ -109,13 +109,13 @@ class FigureMaker:
                 found[key] = found.get(key, 0) + 1
         return found
 
-    def _figure(self, measurement: Measurement) -> Figure:
+    def _figure(self, measurement: Measurement) -> ExportedMeasurement:
         metric = measurement.metric
         if metric not in self._names:
             self._names[metric] = name_of(metric)
         name = self._names[metric]
         summary = summarise(measurement.samples)
-        return Figure(
+        return ExportedMeasurement(
             metric.name,
             name,
             self._labels_of(name, measurement),

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import define, evolve, field, frozen
 
-from exporters.figures import FigureMaker, Group, GroupKey, Place
+from exporters.figures import BootVariant, FigureMaker, Group, GroupKey
 from exporters.labels import clean
 from exporters.totals import Tallies, count
 from lab.metrics import Measurement
@@ -60,7 +60,7 @@ class ResultsReader:
     watcher: Watcher
     limits: Limits = Limits()
     _maker: FigureMaker = field(factory=FigureMaker, init=False)
-    _places: dict[int, set[Place]] = field(factory=dict, init=False)  # of the completed runs
+    _places: dict[int, set[BootVariant]] = field(factory=dict, init=False)  # of the completed runs
     _groups: dict[GroupKey, tuple[int, Group]] = field(factory=dict, init=False)
     _settled: Tallies = field(factory=Tallies, init=False)  # of the completed runs
     _shown: Tallies = field(factory=Tallies, init=False)
@@ -113,17 +113,17 @@ class ResultsReader:
         left_out = {"boards": len(too_many), "releases": releases}
         return [head for head in heads if head.release in kept.get(head.board, ())], left_out
 
-    def _places_of(self, look: Look, heads: Sequence[RunHead]) -> dict[int, set[Place]]:
-        places: dict[int, set[Place]] = {head.id: set() for head in heads}
+    def _places_of(self, look: Look, heads: Sequence[RunHead]) -> dict[int, set[BootVariant]]:
+        places: dict[int, set[BootVariant]] = {head.id: set() for head in heads}
         for run_id, params in look.params(list(places)):
-            places[run_id].add(Place.of(params))
+            places[run_id].add(BootVariant.of(params))
         return places
 
     def _taken(
-        self, look: Look, heads: Sequence[RunHead], places: dict[int, set[Place]]
+        self, look: Look, heads: Sequence[RunHead], places: dict[int, set[BootVariant]]
     ) -> dict[GroupKey, tuple[int, Group]]:
         """The latest run of each group, read where it is another one than before."""
-        latest: dict[tuple[GroupKey, bool], tuple[RunHead, Place]] = {}
+        latest: dict[tuple[GroupKey, bool], tuple[RunHead, BootVariant]] = {}
         for head in heads:  # the oldest first, so the latest one stays: of the board's own init, and of the others
             for place in places[head.id]:
                 labels = (clean(text) for text in (head.board, head.board_type, head.release, head.kind, place.medium))
@@ -141,7 +141,7 @@ class ResultsReader:
                 taken[key] = run_id, self._group(key, *wanted[key], measurements)
         return taken
 
-    def _group(self, key: GroupKey, head: RunHead, place: Place, measurements: Sequence[Measurement]) -> Group:
+    def _group(self, key: GroupKey, head: RunHead, place: BootVariant, measurements: Sequence[Measurement]) -> Group:
         figures = self._maker.figures(measurements, place)
         most = self.limits.figures_per_group
         flags = self._maker.flagged(measurements, place)

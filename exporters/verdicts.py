@@ -13,7 +13,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from exporters.figures import Figure, Group, GroupKey
+from exporters.figures import ExportedMeasurement, Group, GroupKey
 from lab.metrics import Flag, uncertainty
 from lab.metrics.catalogue import BOOT_STAGE
 
@@ -31,7 +31,7 @@ class Change:
     """
 
     group: Group
-    figure: Figure
+    figure: ExportedMeasurement
     against: str
     ratio: float
     regression: bool
@@ -66,7 +66,7 @@ def _between(old: Group, new: Group) -> Iterator[Change]:
         yield Change(new, figure, old.key.release, ratio, sure and abs(ratio) > LEAST_CHANGE)
 
 
-def _average(figure: Figure) -> float:
+def _average(figure: ExportedMeasurement) -> float:
     return figure.values[figure.stats.index(_AVERAGE)]
 
 

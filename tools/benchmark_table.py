@@ -37,22 +37,22 @@ HEAD = "| Guide table | Guides | Section | Vendor's command | Parser | Runs on |
 
 
 @define
-class Row:
+class TableRow:
     guides: dict[str, None] = field(factory=dict)
     metrics: dict[str, None] = field(factory=dict)
     sections: dict[str, Section] = field(factory=dict)
 
 
-def tables(paths: Mapping[str, Path]) -> dict[str, Row]:
+def tables(paths: Mapping[str, Path]) -> dict[str, TableRow]:
     """Top chapter and title of every table of results -> who measures it."""
-    rows: dict[str, Row] = {}
+    rows: dict[str, TableRow] = {}
     for name, path in paths.items():
         for r in sheets.of_guide(reading.read(path)).readings:
             if not r.metric:  # a key, or a name that is printed as a number
                 continue
             place = layout.load().place(r.metric, r.params)
             chapter = next(iter(r.table.chapter), place.chapter[0] if place else "")
-            row = rows.setdefault(f"{chapter}: {' '.join(r.table.name.replace('_', ' ').split())}", Row())
+            row = rows.setdefault(f"{chapter}: {' '.join(r.table.name.replace('_', ' ').split())}", TableRow())
             row.guides[GUIDES[name]] = None
             row.metrics[r.metric] = None
             section = of_number(r.metric, r.params)

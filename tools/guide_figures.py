@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from lab.guide import boards, evidence, reading, sheet
-from lab.guide.evidence import Evidence
+from lab.guide import annotated, boards, reading, sheet
+from lab.guide.annotated import AnnotatedGuide
 from lab.guide.rulebook import Effect
 from virtual.sim import figures
 
@@ -34,13 +34,13 @@ def files(paths: Mapping[str, Path]) -> dict[str, str]:
     """Name -> content of every file of figures."""
     found: dict[str, str] = {}
     for name, release in RELEASES.items():
-        known = evidence.evidence(sheet.of_guide(reading.read(paths[name])))
+        known = annotated.annotate(sheet.of_guide(reading.read(paths[name])))
         for board in known.sheet.guide.boards:
             found[figures.file_name(boards.type_of(board), release)] = "\n".join(sorted(_lines(known, board))) + "\n"
     return found
 
 
-def _lines(known: Evidence, board: str) -> Iterator[str]:
+def _lines(known: AnnotatedGuide, board: str) -> Iterator[str]:
     seen = set()
     attributed = {r.key for r in known.sheet.readings if r.board == board}
     for r in known.sheet.readings:

@@ -24,23 +24,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 from section_bench import SectionBench, section_bench
 
 FILE = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "guides" / "measured_rows.csv"
-Row: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # as `lab.guide.catalogue.Reading.key`
+MetricKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # as `lab.guide.catalogue.CellReading.key`
 
 
-def key(metric: str, params: Mapping[str, str]) -> Row:
+def key(metric: str, params: Mapping[str, str]) -> MetricKey:
     """What makes a number of ours comparable with a guide's."""
     return metric, tuple(sorted(params.items()))
 
 
-def measured(bench: SectionBench) -> set[Row]:
+def measured(bench: SectionBench) -> set[MetricKey]:
     """The rows of what a bench has measured."""
     attempts = bench.store.attempts(bench.run.run.id)
     return {key(sample.metric, sample.params) for attempt in attempts for sample in attempt.samples}
 
 
-def text(rows: Mapping[str, Iterable[Row]]) -> str:
+def text(rows: Mapping[str, Iterable[MetricKey]]) -> str:
     """Board type -> rows, as the file has them."""
-    boards: dict[Row, list[str]] = defaultdict(list)
+    boards: dict[MetricKey, list[str]] = defaultdict(list)
     for board, of_board in sorted(rows.items()):
         for row in of_board:
             boards[row].append(board)
@@ -51,9 +51,9 @@ def text(rows: Mapping[str, Iterable[Row]]) -> str:
     return written.getvalue()
 
 
-def kept() -> dict[str, set[Row]]:
+def kept() -> dict[str, set[MetricKey]]:
     """Board type -> rows, from the file."""
-    found: dict[str, set[Row]] = defaultdict(set)
+    found: dict[str, set[MetricKey]] = defaultdict(set)
     with FILE.open(encoding="utf-8", newline="") as file:
         for metric, params, boards in csv.reader(file):
             row = key(metric, dict(pair.split("=", 1) for pair in params.split(";") if pair))
@@ -62,7 +62,7 @@ def kept() -> dict[str, set[Row]]:
     return dict(found)
 
 
-def measure(folder: Path, board: str) -> set[Row]:
+def measure(folder: Path, board: str) -> set[MetricKey]:
     """Run every section that fits a board, those of Ethernet on each of its ports."""
     with section_bench(folder, board) as bench:
         for section in sorted((s for s in ALL if s.fits(bench.strategy.type)), key=order):
@@ -71,7 +71,7 @@ def measure(folder: Path, board: str) -> set[Row]:
     return found | (second_port(folder, board) if "eth1" in links else set())
 
 
-def second_port(folder: Path, board: str) -> set[Row]:
+def second_port(folder: Path, board: str) -> set[MetricKey]:
     """The rows of a board's eth1, which the env names as `interface`."""
     (folder / "eth1").mkdir()
     with section_bench(folder / "eth1", board, interface="eth1") as bench:

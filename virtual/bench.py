@@ -22,7 +22,7 @@ from lab.errors import BoardlabError, LabError
 from lab.host.clock import Clock, MonotonicRaw
 from virtual import benchconfig, kinds, panel, straps, tasmota
 from virtual.benchconfig import BenchConfig
-from virtual.board import BoardFolder, Place, Power
+from virtual.board import BoardAccess, BoardFolder, Power
 from virtual.http import Answer, Request, serve
 from virtual.outlet import Outlet
 from virtual.pacer import Pacer
@@ -218,7 +218,7 @@ def _announce(config: BenchConfig, state: BenchState) -> None:
     """Write each board's environment into its folder, the first one's into the bench's too, and tell of the bench."""
     for board in state.boards:
         folder = BoardFolder(config.folder / board.name)
-        place = Place(folder, board.outlet, state.pdudaemon, state.http, config.latency_timer_ms)
+        place = BoardAccess(folder, board.outlet, state.pdudaemon, state.http, config.latency_timer_ms)
         text = kinds.load(board.type).environment(place)
         (folder.path / ENV).write_text(text, encoding="utf-8")
         if board.outlet == 1:

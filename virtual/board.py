@@ -122,7 +122,7 @@ class Backend(Protocol):
 
 
 @frozen
-class Place:
+class BoardAccess:
     """How a board of a running bench is reached.
 
     Attributes:
@@ -191,6 +191,6 @@ class BoardKind(Protocol):
         """The board in a prepared folder, with the adapters of its UARTs by name; it is off."""
         ...
 
-    def environment(self, place: Place) -> str:
+    def environment(self, place: BoardAccess) -> str:
         """The text of a labgrid environment for the board."""
         ...

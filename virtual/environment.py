@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab import boards, shipped
 from virtual import pdudaemon
-from virtual.board import Place
+from virtual.board import BoardAccess
 from virtual.rails.levels import env_lines
 from virtual.state import ENV
 
@@ -57,7 +57,7 @@ def default() -> str:
     return head + _fill(_DEFAULT_FOLDER, DEFAULT_BOARD, address, DEFAULT_LATENCY_TIMER_MS)
 
 
-def of_board(place: Place, *, with_tools: bool = False) -> str:
+def of_board(place: BoardAccess, *, with_tools: bool = False) -> str:
     """The environment of a qemu-virt board of a bench.
 
     Args:

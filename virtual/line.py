@@ -34,7 +34,7 @@ class _Burst:
     first: int = 0
 
 
-class Line:
+class UartChannel:
     """One direction of a UART at `speed_bd`, followed by the receive side of a USB adapter.
 
     The adapter hands on what it collected when it has `fifo_bytes`, or at the next tick of its latency timer, which

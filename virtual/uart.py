@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attrs import define
 
-from virtual.line import Line
+from virtual.line import UartChannel
 from virtual.pacer import Pacer
 from virtual.truth import TruthLog
 
@@ -68,8 +68,8 @@ class UartAdapter:
         self._flush: asyncio.TimerHandle | None = None
         self._master = self._slave = -1
         self._speed_bd, self._fifo_bytes = speed_bd, fifo_bytes
-        self._to_host = _Direction(Line(speed_bd, fifo_bytes, round(latency_timer_ms * 1e6)), self._deliver)
-        self._to_board = _Direction(Line(speed_bd, fifo_bytes=1), self._receive)
+        self._to_host = _Direction(UartChannel(speed_bd, fifo_bytes, round(latency_timer_ms * 1e6)), self._deliver)
+        self._to_board = _Direction(UartChannel(speed_bd, fifo_bytes=1), self._receive)
         for left in path.parent.glob(f"{path.name}-ttyUSB*"):  # by a bench that was killed
             left.unlink()
         self.plug()
@@ -200,7 +200,7 @@ class UartAdapter:
 class _Direction:
     """One direction of the adapter, as the pacer sees it."""
 
-    line: Line
+    line: UartChannel
     fire: Callable[[], None]
 
     def deadline_ns(self) -> int | None:

@@ -9,20 +9,20 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from exporters.labels import clean
 
-Row = tuple[Sequence[str], float]  # values of the labels, value
+LabelledValue = tuple[Sequence[str], float]  # values of the labels, value
 
 
-def gauge(name: str, about: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+def gauge(name: str, about: str, labels: Sequence[str], rows: Iterable[LabelledValue]) -> Metric:
     """A family of gauges; the labels' values are cleaned."""
     return _filled(GaugeMetricFamily(name, about, labels=labels), rows)
 
 
-def counter(name: str, about: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
+def counter(name: str, about: str, labels: Sequence[str], rows: Iterable[LabelledValue]) -> Metric:
     """A family of counters, named without `_total`; the labels' values are cleaned."""
     return _filled(CounterMetricFamily(name, about, labels=labels), rows)
 
 
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[Row]) -> Metric:
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[LabelledValue]) -> Metric:
     for labels, value in rows:
         family.add_metric([clean(label) for label in labels], value)
     return family

@@ -7,7 +7,7 @@ from pathlib import Path
 from attrs import frozen
 from prometheus_client import Metric
 
-from exporters.farm.build import Row, counter, gauge
+from exporters.farm.build import LabelledValue, counter, gauge
 from lab.console.client import ConsoleClient
 from lab.console.status import PortStatus, ServerStatus
 from lab.host.runtime import socket_path
@@ -71,7 +71,7 @@ def families(status: ServerStatus) -> list[Metric]:
     ]
 
 
-def _line_errors(port: PortStatus) -> list[Row]:
+def _line_errors(port: PortStatus) -> list[LabelledValue]:
     return [((port.info.name, error), count) for error, count in (port.line_errors or {}).items()]
 
 

@@ -15,7 +15,7 @@ from lab.benchmarks.site import Site
 from lab.boards import BoardType
 from lab.metrics import Flag
 
-Place: TypeAlias = Literal["linux", "uboot"]
+PromptKind: TypeAlias = Literal["linux", "uboot"]
 
 
 @frozen
@@ -139,7 +139,7 @@ class Section:
     measure: Callable[[Bench], Iterator[ParsedReading]]
     command: str
     needs: tuple[Need, ...] = ()
-    where: Place = "linux"
+    where: PromptKind = "linux"
     overwrites: str = ""
     restore: Callable[[Bench], None] = _nothing
     fits: Callable[[BoardType], bool] = _always

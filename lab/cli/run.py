@@ -12,7 +12,7 @@ from lab import shipped
 from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.farm import suites
-from lab.farm.runner import Place, Runner
+from lab.farm.runner import Runner, RunnerPaths
 from lab.host import process
 from lab.results import open_store
 from lab.results.jobs import Job, JobQueue, Order
@@ -71,7 +71,7 @@ def run(
     """Measure a board, and keep others from measuring it meanwhile."""
     log_to(sys.stderr)
     folder = Path.cwd()
-    place = Place(folder, (folder / tests).absolute() if tests else shipped.tests(folder), db)
+    place = RunnerPaths(folder, (folder / tests).absolute() if tests else shipped.tests(folder), db)
     if resume is not None and go_on:
         raise ConfigurationError("--resume names the job, --continue looks for it: give one of them")
     with open_store(db) as store:
@@ -106,7 +106,7 @@ def _same_order(job: Job, suite: str | None, release: str, cycles: int | None) -
 
 
 def _begin(
-    book: JobQueue, place: Place, suite: str, env: str | None, release: str, cycles: int | None, go_on: bool
+    book: JobQueue, place: RunnerPaths, suite: str, env: str | None, release: str, cycles: int | None, go_on: bool
 ) -> Job:
     if env is None:
         there = ", ".join(sorted(path.name for path in (place.folder / envfile.FOLDER).glob("*.yaml")))

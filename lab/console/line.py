@@ -90,7 +90,7 @@ class PortRequest:
         )
 
 
-class Line:
+class SerialLine:
     """An open serial port.
 
     Attributes:

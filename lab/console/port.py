@@ -9,7 +9,7 @@ from attrs import define
 
 from lab.console.connection import Connection
 from lab.console.index import RecordingMeta
-from lab.console.line import Line
+from lab.console.line import SerialLine
 from lab.console.model import Chunk, Event, Gap, Kind, Lateness, Suspended
 from lab.console.readerqueue import ReaderQueue
 from lab.console.recordingstore import RecordingStore
@@ -43,7 +43,7 @@ class Port:
     """
 
     def __init__(
-        self, line: Line, meta: RecordingMeta, store: RecordingStore, clock: Clock, queue: ReaderQueue
+        self, line: SerialLine, meta: RecordingMeta, store: RecordingStore, clock: Clock, queue: ReaderQueue
     ) -> None:
         """Begin, or continue, the recording.
 

@@ -7,7 +7,7 @@ import select
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.console.line import Line, PortRequest
+from lab.console.line import PortRequest, SerialLine
 from lab.console.port import Port
 from lab.console.readerqueue import ReaderQueue
 from lab.console.recordingstore import RecordingStore
@@ -105,7 +105,7 @@ class Ports:
 
     def _open(self, request: PortRequest) -> Port:
         serial = open_port(request.device, request.opening_speed_bd)
-        line = Line(request, serial, self._epoll)
+        line = SerialLine(request, serial, self._epoll)
         try:
             meta = request.meta(serial, self._scheduling, self._boot_id)
             port = Port(line, meta, self._store, self._clock, self._queue)

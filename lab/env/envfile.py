@@ -19,7 +19,7 @@ from labgrid.util.yaml import load
 
 from lab import shipped, yamlfile
 from lab.env import wiring as envwiring
-from lab.env.wiring import Entry
+from lab.env.wiring import TargetComponent
 from lab.errors import ConfigurationError
 
 FOLDER = shipped.ENVS
@@ -144,7 +144,7 @@ def _targets(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[st
         yield role, target
 
 
-def _entries(path: Path, place: str, data: object, imports: Sequence[str]) -> Iterator[Entry | str]:
+def _entries(path: Path, place: str, data: object, imports: Sequence[str]) -> Iterator[TargetComponent | str]:
     """The entries of a list, or what is wrong with them."""
     resources = place.endswith(".resources")
     registered = target_factory.resources if resources else target_factory.drivers
@@ -164,7 +164,7 @@ def _entries(path: Path, place: str, data: object, imports: Sequence[str]) -> It
             yield f"{path}: {where}: bindings: expected `slot: name`, got {bindings!r}"
         elif not unknown:
             given = {key: value for key, value in item.items() if key not in OWN_ARGUMENTS}
-            yield Entry(where, cls, item.get("name"), bindings, given)
+            yield TargetComponent(where, cls, item.get("name"), bindings, given)
 
 
 def _parse(path: Path) -> dict[str, Any]:

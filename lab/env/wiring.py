@@ -29,7 +29,7 @@ _REMOTE = "RemotePlace"
 
 
 @frozen
-class Entry:
+class TargetComponent:
     """A resource or a driver of a target.
 
     Attributes:
@@ -49,7 +49,7 @@ class Entry:
         return self.cls.__name__ + (f" {self.name!r}" if self.name else "")
 
 
-def problems(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[str]:
+def problems(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
     """What is wrong with a target, each with its place and its mend."""
     for entry in (*resources, *drivers):
         yield from _arguments(entry)
@@ -62,7 +62,7 @@ def problems(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[s
         yield from _wiring(driver, resources, drivers[:number], drivers[number + 1 :])
 
 
-def _arguments(entry: Entry) -> Iterator[str]:
+def _arguments(entry: TargetComponent) -> Iterator[str]:
     """Values that labgrid's validators will refuse, and required ones that are missing."""
     for attribute in attr.fields(entry.cls):
         if not attribute.init or attribute.name in {"target", "name", "state"}:
@@ -88,7 +88,7 @@ def _arguments(entry: Entry) -> Iterator[str]:
                 yield f"{entry.place}: {attribute.name}: {error.args[0] if error.args else error}"
 
 
-def _ports(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[str]:
+def _ports(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
     if not any(_measures(entry.cls) for entry in drivers):
         return
     for entry in resources:
@@ -105,7 +105,7 @@ def _measures(cls: type) -> bool:
     return issubclass(cls, StampedConsoleDriver) or "BoardStrategy" in {base.__name__ for base in cls.__mro__}
 
 
-def _rails(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[str]:
+def _rails(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
     """Rails that cannot be measured, for the board type that the strategy names."""
     types = [str(entry.arguments["board_type"]) for entry in drivers if "board_type" in entry.arguments]
     for entry in resources:
@@ -116,7 +116,7 @@ def _rails(resources: Sequence[Entry], drivers: Sequence[Entry]) -> Iterator[str
                 yield f"{entry.place}: {error}"
 
 
-def _twice(entries: Sequence[Entry]) -> Iterator[str]:
+def _twice(entries: Sequence[TargetComponent]) -> Iterator[str]:
     seen: set[tuple[type, str]] = set()
     for entry in entries:
         if entry.name is None:
@@ -128,7 +128,10 @@ def _twice(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def _wiring(
-    driver: Entry, resources: Sequence[Entry], before: Sequence[Entry], after: Sequence[Entry]
+    driver: TargetComponent,
+    resources: Sequence[TargetComponent],
+    before: Sequence[TargetComponent],
+    after: Sequence[TargetComponent],
 ) -> Iterator[str]:
     if issubclass(driver.cls, BootModeDriver):
         names = {entry.name for entry in before}
@@ -147,10 +150,10 @@ def _wiring(
 
 
 def _slot(
-    driver: Entry,
+    driver: TargetComponent,
     slot: str,
     wanted: Sequence[Any],
-    around: tuple[Sequence[Entry], Sequence[Entry], Sequence[Entry]],
+    around: tuple[Sequence[TargetComponent], Sequence[TargetComponent], Sequence[TargetComponent]],
     *,
     optional: bool,
 ) -> Iterator[str]:
@@ -174,7 +177,7 @@ def _slot(
         )
 
 
-def _undecided(fitting: Sequence[Entry]) -> Sequence[Entry]:
+def _undecided(fitting: Sequence[TargetComponent]) -> Sequence[TargetComponent]:
     """Those that labgrid cannot choose among: a resource called "default" wins."""
     preferred = [entry for entry in fitting if entry.name == "default" and issubclass(entry.cls, Resource)]
     return preferred or fitting

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @frozen
-class Place:
+class RunnerPaths:
     """Where pytest is started.
 
     Attributes:
@@ -56,7 +56,7 @@ class Runner:
     """
 
     book: JobQueue
-    place: Place
+    place: RunnerPaths
     say: Callable[[str], None]
     heartbeat_s: float = HEARTBEAT_S
     _stopping: bool = field(default=False, init=False)

@@ -49,7 +49,7 @@ class _Entry:
 
 
 @frozen
-class Reading:
+class CellReading:
     """A cell and what it measures.
 
     Attributes:
@@ -93,7 +93,7 @@ class Catalogue:
     aliases: Mapping[str, str]
     keys: Mapping[str, str]
 
-    def readings(self, guide: Guide) -> Iterator[Reading]:
+    def readings(self, guide: Guide) -> Iterator[CellReading]:
         """Every cell of a guide, in order, with what it measures.
 
         An unattributed cell is read as the column that it likely stands under; without one it measures nothing known.
@@ -108,10 +108,12 @@ class Catalogue:
         """Every metric that a guide can publish, once."""
         yield from {entry.quantity.metric.name: entry.quantity.metric for entry in self.entries}.values()
 
-    def _reading(self, table: Table, cell: Cell, fitting: list[tuple[_Entry, re.Match[str]]], text: str) -> Reading:
+    def _reading(
+        self, table: Table, cell: Cell, fitting: list[tuple[_Entry, re.Match[str]]], text: str
+    ) -> CellReading:
         column = cell.metric if cell.metric is not None else cell.likely_metric
         if column is None or (cell.column < len(table.columns) and cell.metric and table.columns[cell.column].is_key):
-            return Reading(table, cell, None)
+            return CellReading(table, cell, None)
         printed = headers.row_unit(cell.row)[0].lower()
         row = self.aliases.get(printed, printed)
         for entry, in_table in fitting:
@@ -120,8 +122,8 @@ class Catalogue:
             if in_column and in_row:
                 found = [in_column, *(match for also in entry.also if (match := also.search(text))), in_table, in_row]
                 params = self._key_params(cell) | _groups(found)
-                return Reading(table, cell, entry.quantity, params, is_alias=row != printed)
-        return Reading(table, cell, None)
+                return CellReading(table, cell, entry.quantity, params, is_alias=row != printed)
+        return CellReading(table, cell, None)
 
     def _key_params(self, cell: Cell) -> dict[str, str]:
         params = {}

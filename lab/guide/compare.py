@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
-from lab.guide import evidence as known
-from lab.guide import judges
-from lab.guide.catalogue import Reading
-from lab.guide.evidence import Evidence, Pair
+from lab.guide import annotated, judges
+from lab.guide.annotated import AnnotatedGuide, Pair
+from lab.guide.catalogue import CellReading
 from lab.guide.model import Kind
 from lab.guide.sheet import Sheet
 from lab.guide.verdicts import Verdict
@@ -46,8 +45,8 @@ class Comparison:
     """All that two guides have in common, most important first, and what only one of them has."""
 
     changes: tuple[Change, ...]
-    only_old: tuple[Reading, ...]
-    only_new: tuple[Reading, ...]
+    only_old: tuple[CellReading, ...]
+    only_new: tuple[CellReading, ...]
 
 
 @frozen
@@ -70,7 +69,7 @@ def compare(old: Sheet, new: Sheet, board: str | None = None) -> Comparison:
     Args:
         board: only this one, as a header spells it, and what may be of it (rows whose board is not known).
     """
-    before, after = known.evidence(old), known.evidence(new)
+    before, after = annotated.annotate(old), annotated.annotate(new)
     olds, news = _results(before), _results(after)
     partners = _partners(olds, news)
     used = set(partners.values())
@@ -88,8 +87,8 @@ def _concerns(wanted: str | None, board: str | None) -> bool:
     return wanted is None or board is None or board == wanted
 
 
-def _results(evidence: Evidence) -> dict[_Key, Reading]:
-    found: dict[_Key, Reading] = {}
+def _results(evidence: AnnotatedGuide) -> dict[_Key, CellReading]:
+    found: dict[_Key, CellReading] = {}
     for reading in evidence.sheet.readings:
         quantity, cell = reading.quantity, reading.cell
         if reading.number is None or reading.is_alias or (quantity is not None and quantity.is_parameter):
@@ -105,7 +104,7 @@ def _results(evidence: Evidence) -> dict[_Key, Reading]:
     return found
 
 
-def _partners(olds: Mapping[_Key, Reading], news: Mapping[_Key, Reading]) -> dict[_Key, _Key | None]:
+def _partners(olds: Mapping[_Key, CellReading], news: Mapping[_Key, CellReading]) -> dict[_Key, _Key | None]:
     """Newer key -> the older guide's.
 
     Where one guide names no board (a table of powers headed "Power (mW)") and the other names exactly one, they belong
@@ -127,7 +126,7 @@ def _by_what(keys: Iterable[_Key]) -> dict[tuple[str, tuple[tuple[str, str], ...
     return found
 
 
-def _pair(old: Reading, new: Reading, before: Evidence, after: Evidence) -> Pair:
+def _pair(old: CellReading, new: CellReading, before: AnnotatedGuide, after: AnnotatedGuide) -> Pair:
     return Pair(old, new, before, after, before.number(old) or 0.0, after.number(new) or 0.0)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import define, field, frozen
 
 from lab.guide import layout
-from lab.guide.entries import Entry, Release
-from lab.guide.layout import Place, natural
+from lab.guide.entries import GuideEntry, GuideRelease
+from lab.guide.layout import CellPosition, natural
 from lab.metrics import by_name
 
 _AFTER_ALL = 10_000  # tables that the layout does not know come last, in the order of their sources
@@ -17,11 +17,11 @@ _OTHER_CHAPTER = "Other Measurements"
 
 
 @frozen
-class Row:
+class ComposedRow:
     """A row: its key cells, and one cell for each further column, None where a board has no data."""
 
     keys: tuple[str, ...]
-    cells: tuple[Entry | None, ...]
+    cells: tuple[GuideEntry | None, ...]
 
 
 @frozen
@@ -31,18 +31,18 @@ class ComposedTable:
     chapter: tuple[str, ...]
     title: str
     header: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ComposedRow, ...]
 
 
 @define
 class _Draft:
-    place: Place
+    place: CellPosition
     boards: tuple[str, ...]
     columns: dict[tuple[str, str], tuple[int, int]] = field(factory=dict)  # (board, column) -> order
-    rows: dict[tuple[str, ...], dict[tuple[str, str], Entry]] = field(factory=dict)
+    rows: dict[tuple[str, ...], dict[tuple[str, str], GuideEntry]] = field(factory=dict)
     names: dict[tuple[str, ...], tuple[str, ...]] = field(factory=dict)
 
-    def add(self, entry: Entry, place: Place) -> None:
+    def add(self, entry: GuideEntry, place: CellPosition) -> None:
         column = (entry.board, place.column)
         self.columns[column] = (self.boards.index(entry.board), place.order[1])
         second = tuple(_second_key(entry, key) for key in place.keys[1:])
@@ -54,14 +54,14 @@ class _Draft:
     def table(self) -> ComposedTable:
         columns = sorted(self.columns, key=lambda column: self.columns[column])
         rows = [
-            Row(self.names[identity], tuple(self.rows[identity].get(column) for column in columns))
+            ComposedRow(self.names[identity], tuple(self.rows[identity].get(column) for column in columns))
             for identity in (sorted(self.rows, key=_row_order) if self.place.is_sorted else self.rows)
         ]
         header = (*self.place.keys, *(f"{board}: {column}" for board, column in columns))
         return ComposedTable(self.place.chapter, self.place.title, header, tuple(rows))
 
 
-def tables(release: Release) -> list[ComposedTable]:
+def tables(release: GuideRelease) -> list[ComposedTable]:
     """Every table of the guide, in order."""
     known = layout.load()
     drafts: dict[tuple[object, ...], _Draft] = {}
@@ -75,17 +75,17 @@ def tables(release: Release) -> list[ComposedTable]:
     return [draft.table() for draft in _chapters_together(ordered)]
 
 
-def _other_place(entry: Entry, number: int) -> Place:
+def _other_place(entry: GuideEntry, number: int) -> CellPosition:
     """Where the number's source printed it; else a chapter for what guides do not have, with a table for each metric."""
     if entry.origin is not None:
         o = entry.origin
-        return Place((_AFTER_ALL, number), o.chapter, o.title, o.keys, o.row, o.column)
+        return CellPosition((_AFTER_ALL, number), o.chapter, o.title, o.keys, o.row, o.column)
     row = ", ".join(f"{name} {value}" for name, value in entry.params.items()) or "all"
     column = f"Value ({by_name(entry.metric).unit})"
-    return Place((_AFTER_ALL, number), (_OTHER_CHAPTER,), entry.metric, ("Parameters",), row, column)
+    return CellPosition((_AFTER_ALL, number), (_OTHER_CHAPTER,), entry.metric, ("Parameters",), row, column)
 
 
-def _second_key(entry: Entry, header: str) -> tuple[str, bool]:
+def _second_key(entry: GuideEntry, header: str) -> tuple[str, bool]:
     """The text of a second key column, and whether it tells rows apart."""
     name = layout.SECOND_KEYS.get(header)
     if name is not None and name in entry.params:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.model import release_key
 from lab.guide.sheet import Sheet
 
@@ -43,7 +43,7 @@ def of_sheet(sheet: Sheet) -> Conditions:
     return Conditions(media, clocks, sheet.guide.release)
 
 
-def medium_change(reading: Reading, old: Conditions, new: Conditions) -> tuple[str, str] | None:
+def medium_change(reading: CellReading, old: Conditions, new: Conditions) -> tuple[str, str] | None:
     """What the medium of a reading was and is, if both guides say so and differ."""
     medium = reading.params.get("medium", "")
     if not reading.metric.startswith(("storage.", "uboot.")):
@@ -53,7 +53,7 @@ def medium_change(reading: Reading, old: Conditions, new: Conditions) -> tuple[s
     return (gone[0], come[0]) if gone and come else None
 
 
-def mode_change(reading: Reading, old: Conditions, new: Conditions) -> tuple[str, str] | None:
+def mode_change(reading: CellReading, old: Conditions, new: Conditions) -> tuple[str, str] | None:
     """How the sleep mode of a reading was and is entered, if the releases enter it differently."""
     if reading.params.get("mode") != "mcuonly" or not old.release or not new.release:
         return None

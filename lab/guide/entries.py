@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 
 @frozen
-class Evidence:
+class EntryProvenance:
     """What a number rests on.
 
     Attributes:
@@ -46,7 +46,7 @@ class Origin:
 
 
 @frozen
-class Entry:
+class GuideEntry:
     """One number of a board.
 
     Attributes:
@@ -61,13 +61,13 @@ class Entry:
     params: Mapping[str, str]
     text: str
     value: float | None
-    evidence: Evidence
+    evidence: EntryProvenance
     keys: Mapping[str, str] = field(factory=dict)
     origin: Origin | None = None
 
 
 @frozen
-class Release:
+class GuideRelease:
     """All numbers of a release for some boards.
 
     Attributes:
@@ -78,7 +78,7 @@ class Release:
 
     name: str
     boards: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[GuideEntry, ...]
     modules: tuple[tuple[str, str], ...] = ()
     conditions: Mapping[str, tuple[str, ...]] = field(factory=dict)
     left_out: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.compare import Comparison
 from lab.guide.model import Guide, Kind
 from lab.guide.rulebook import Finding
@@ -51,7 +51,7 @@ def guide(sheet: Sheet) -> dict[str, Any]:
     }
 
 
-def cell(reading: Reading) -> dict[str, Any]:
+def cell(reading: CellReading) -> dict[str, Any]:
     """One cell. `quantity` is boardlab's metric, null where it knows none."""
     c = reading.cell
     return {
@@ -121,7 +121,7 @@ def findings(found: Iterable[Finding]) -> dict[str, Any]:
     }
 
 
-def _place(reading: Reading) -> dict[str, Any]:
+def _place(reading: CellReading) -> dict[str, Any]:
     c = reading.cell
     return {
         "table": reading.table.name,

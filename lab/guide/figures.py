@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 
 from lab.guide import layout
-from lab.guide.entries import Entry, Release
+from lab.guide.entries import GuideEntry, GuideRelease
 from lab.metrics import by_name, summarise
 from lab.results import plots
 from lab.results.overview import Overview
@@ -22,7 +22,7 @@ _WIDTH_IN = 9.0
 _LEAST_NUMBERS = 3  # that a chapter must share with the oldest release
 
 
-def of_release(release: Release, runs: Sequence[Overview]) -> dict[str, list[tuple[str, str]]]:
+def of_release(release: GuideRelease, runs: Sequence[Overview]) -> dict[str, list[tuple[str, str]]]:
     """Top chapter -> its figures with captions.
 
     Args:
@@ -49,7 +49,7 @@ def of_release(release: Release, runs: Sequence[Overview]) -> dict[str, list[tup
     return found
 
 
-def rail_power(rails: Sequence[Entry]) -> str:
+def rail_power(rails: Sequence[GuideEntry]) -> str:
     """Rails stacked on each other, one bar for each board and mode."""
     bars = list(dict.fromkeys((e.board, e.params.get("mode", "")) for e in rails))
     names = list(dict.fromkeys(e.params.get("rail", "") for e in rails))
@@ -70,7 +70,7 @@ def rail_power(rails: Sequence[Entry]) -> str:
         return plots.svg(figure, "rails", "Power of the supply rails by mode")
 
 
-def chapters_over_releases(releases: Sequence[Release]) -> str:
+def chapters_over_releases(releases: Sequence[GuideRelease]) -> str:
     """A line for each chapter: the median of its numbers against the oldest release; empty with one release."""
     if len(releases) < 2:
         return ""
@@ -108,7 +108,7 @@ def chapters_over_releases(releases: Sequence[Release]) -> str:
         return plots.svg(figure, "releases", "Each chapter over the releases")
 
 
-def _numbers(release: Release) -> Mapping[_Key, tuple[str, float, bool]]:
+def _numbers(release: GuideRelease) -> Mapping[_Key, tuple[str, float, bool]]:
     """(Board, metric, parameters) -> (chapter, value, whether higher is better), without broken runs and parameters."""
     found: dict[_Key, tuple[str, float, bool]] = {}
     for entry in release.entries:

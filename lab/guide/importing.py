@@ -17,13 +17,12 @@ from typing import Any
 from attrs import evolve, frozen
 
 from lab.errors import ConfigurationError
+from lab.guide import annotated, layout, reading
 from lab.guide import boards as names
-from lab.guide import evidence as known
-from lab.guide import layout, reading
 from lab.guide import sheet as sheets
-from lab.guide.catalogue import Reading
+from lab.guide.annotated import AnnotatedGuide
+from lab.guide.catalogue import CellReading
 from lab.guide.cells import decimals
-from lab.guide.evidence import Evidence
 from lab.guide.model import Kind
 from lab.guide.rulebook import Effect
 from lab.results.records import AttemptRecord, SampleRecord
@@ -63,7 +62,7 @@ def import_guide(store: Store, path: Path, release: str, board: str | None, now:
         ConfigurationError: the file cannot be read, names no board and none is given, or has nothing of the given one.
     """
     guide = evolve(reading.read(path), release=release)
-    evidence = known.evidence(sheets.of_guide(guide))
+    evidence = annotated.annotate(sheets.of_guide(guide))
     found = guide.boards or ((board,) if board else ())
     if not found:
         raise ConfigurationError(f"{path}: no table names a board; say whose numbers they are with --board")
@@ -83,7 +82,7 @@ def _one_board(
     store: Store,
     data: bytes,
     path: Path,
-    evidence: Evidence,
+    evidence: AnnotatedGuide,
     board: str,
     takes_nameless: bool,
     release: str,
@@ -139,18 +138,18 @@ def _one_board(
     return Imported(board, run.id, len(samples), is_new=True, unattributed=loose, nameless=nameless)
 
 
-def _is_result(r: Reading) -> bool:
+def _is_result(r: CellReading) -> bool:
     c = r.cell
     return (
         c.metric is not None and not r.table.columns[c.column].is_key and not r.is_alias and c.kind is not Kind.EMPTY
     )
 
 
-def _takes(r: Reading, takes_nameless: bool) -> bool:
+def _takes(r: CellReading, takes_nameless: bool) -> bool:
     return takes_nameless and all(column.board is None for column in r.table.columns)
 
 
-def _samples(own: Sequence[Reading], evidence: Evidence) -> Iterator[SampleRecord]:
+def _samples(own: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[SampleRecord]:
     seen = set()
     for r in own:
         value = evidence.number(r)
@@ -160,7 +159,7 @@ def _samples(own: Sequence[Reading], evidence: Evidence) -> Iterator[SampleRecor
         yield SampleRecord(r.metric, dict(r.params), value, _uncertainty(r, evidence))
 
 
-def _uncertainty(r: Reading, evidence: Evidence) -> float:
+def _uncertainty(r: CellReading, evidence: AnnotatedGuide) -> float:
     """Half of the printed range, at least half of the last printed digit; the number of samples is not published."""
     cell = r.cell.value
     digit = 0.5 * 10.0 ** -decimals(cell.text)
@@ -169,7 +168,7 @@ def _uncertainty(r: Reading, evidence: Evidence) -> float:
     return max(digit, (cell.high - cell.low) / 2)
 
 
-def _cell(r: Reading, evidence: Evidence) -> dict[str, Any]:
+def _cell(r: CellReading, evidence: AnnotatedGuide) -> dict[str, Any]:
     c = r.cell
     broken = evidence.effect(r, Effect.BROKEN) or evidence.effect(r, Effect.INCOMPARABLE)
     recovered = evidence.effect(r, Effect.RECOVERED)
@@ -197,7 +196,7 @@ def _cell(r: Reading, evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _conditions(evidence: Evidence, own: Sequence[Reading]) -> dict[str, list[str]]:
+def _conditions(evidence: AnnotatedGuide, own: Sequence[CellReading]) -> dict[str, list[str]]:
     """Top chapter of a written guide -> what the guide says about how those numbers were captured."""
     found: dict[str, dict[str, None]] = {}
     tables: set[tuple[int, str]] = set()
@@ -211,7 +210,7 @@ def _conditions(evidence: Evidence, own: Sequence[Reading]) -> dict[str, list[st
     return {top: list(texts) for top, texts in found.items()}
 
 
-def _short_rows(evidence: Evidence, file: str) -> list[str]:
+def _short_rows(evidence: AnnotatedGuide, file: str) -> list[str]:
     """The rows whose cells no board can be given, one line each."""
     rows: dict[str, None] = {}
     for r in evidence.sheet.readings:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from lab.guide import conditions
-from lab.guide.evidence import Pair, cell_key
+from lab.guide.annotated import Pair, cell_key
 from lab.guide.model import Kind
 from lab.guide.rulebook import Effect, Severity
 from lab.guide.rules import sensor_resolution

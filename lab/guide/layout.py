@@ -23,7 +23,7 @@ _PRINTED = {
 
 
 @frozen
-class Place:
+class CellPosition:
     """Where a number stands in a written guide.
 
     Attributes:
@@ -68,13 +68,13 @@ class Layout:
     specs: Mapping[str, Sequence[_Spec]]
     about: Mapping[str, str] = field(factory=dict)
 
-    def place(self, metric: str, params: Mapping[str, str]) -> Place | None:
+    def place(self, metric: str, params: Mapping[str, str]) -> CellPosition | None:
         """Where a guide prints a metric with these parameters; None where it does not."""
         spec = next((spec for spec in self.specs.get(metric, ()) if spec.fits(params)), None)
         if spec is None:
             return None
         words = _words(params)
-        return Place(
+        return CellPosition(
             order=(spec.table, spec.position),
             chapter=tuple(part.format_map(words) for part in spec.chapter),
             title=spec.title.format_map(words),

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from lab.guide import compose, layout
 from lab.guide.compose import ComposedTable
-from lab.guide.entries import Entry, Release
+from lab.guide.entries import GuideEntry, GuideRelease
 from lab.metrics import by_name
 from lab.results.figures import number
 
@@ -72,7 +72,7 @@ class ChapterView:
     figures: list[tuple[Markup, str]] = field(factory=list)
 
 
-def render(release: Release, figures: Mapping[str, Sequence[tuple[str, str]]], trend: str = "") -> str:
+def render(release: GuideRelease, figures: Mapping[str, Sequence[tuple[str, str]]], trend: str = "") -> str:
     """The page.
 
     Args:
@@ -122,7 +122,7 @@ def _table(table: ComposedTable, heading: str, anchors: Iterator[int]) -> TableV
     return TableView(heading, about, table.title, keys, table.header, rows)
 
 
-def _cell(entry: Entry, anchors: Iterator[int]) -> CellView:
+def _cell(entry: GuideEntry, anchors: Iterator[int]) -> CellView:
     evidence = entry.evidence
     shown = evidence.values[:_MOST_VALUES]
     values = ", ".join(f"{value:.4g}" for value in shown) + (" ..." if len(evidence.values) > len(shown) else "")
@@ -138,7 +138,7 @@ def _cell(entry: Entry, anchors: Iterator[int]) -> CellView:
     )
 
 
-def _hover(entry: Entry) -> str:
+def _hover(entry: GuideEntry) -> str:
     evidence = entry.evidence
     parts = [f"n = {evidence.samples}"] if evidence.samples is not None else []
     if evidence.uncertainty is not None and entry.metric:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from attrs import frozen
 
 from lab.guide import rules
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.model import Cell
 from lab.guide.sheet import Sheet
 
@@ -46,9 +46,9 @@ class Remark:
     """
 
     message: str
-    reading: Reading | None = None
+    reading: CellReading | None = None
     line: int = 0
-    also: tuple[Reading, ...] = ()
+    also: tuple[CellReading, ...] = ()
     corrected: float | None = None
     resolution: float | None = None
     severity: Severity | None = None
@@ -86,8 +86,8 @@ class Finding:
     file: str
     line: int
     message: str
-    reading: Reading | None
-    also: tuple[Reading, ...]
+    reading: CellReading | None
+    also: tuple[CellReading, ...]
     corrected: float | None
     resolution: float | None
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from lab.guide import catalogue
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.model import Condition, Guide, Table
 
 _K = TypeVar("_K")
@@ -25,12 +25,12 @@ class Sheet:
     """
 
     guide: Guide
-    readings: tuple[Reading, ...]
-    by_metric: Mapping[str, tuple[Reading, ...]]
+    readings: tuple[CellReading, ...]
+    by_metric: Mapping[str, tuple[CellReading, ...]]
 
-    def of(self, *metrics: str) -> tuple[Reading, ...]:
+    def of(self, *metrics: str) -> tuple[CellReading, ...]:
         """The numbers of some metrics; a name that ends in a dot stands for all that begin with it."""
-        found: list[Reading] = []
+        found: list[CellReading] = []
         for metric in metrics:
             if metric.endswith("."):
                 found += [r for name, rs in self.by_metric.items() if name.startswith(metric) for r in rs]
@@ -55,9 +55,9 @@ def of_guide(guide: Guide) -> Sheet:
     return Sheet(guide, readings, by_metric)
 
 
-def group(readings: Iterable[Reading], key: Callable[[Reading], _K]) -> dict[_K, tuple[Reading, ...]]:
+def group(readings: Iterable[CellReading], key: Callable[[CellReading], _K]) -> dict[_K, tuple[CellReading, ...]]:
     """Readings by a key, in order of appearance."""
-    found: defaultdict[_K, list[Reading]] = defaultdict(list)
+    found: defaultdict[_K, list[CellReading]] = defaultdict(list)
     for reading in readings:
         found[key(reading)].append(reading)
     return {name: tuple(members) for name, members in found.items()}

@@ -10,7 +10,7 @@ from attrs import evolve
 from lab.errors import ConfigurationError
 from lab.guide import boards as names
 from lab.guide import reading, write_rst
-from lab.guide.entries import Entry, Evidence, Origin, Release
+from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.guide.importing import GUIDE_CELLS, GUIDE_FILE, PUBLISHED
 from lab.guide.measured import guide_name
 from lab.guide.model import Guide, release_key
@@ -35,7 +35,7 @@ def open_existing(url: str | None) -> Store:
     return open_store(url, create=False)
 
 
-def release(store: Store, name: str, boards: Sequence[str]) -> Release:
+def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     """The numbers of some boards in a release; what was measured here goes before what was published, newer before older.
 
     Args:
@@ -52,7 +52,7 @@ def release(store: Store, name: str, boards: Sequence[str]) -> Release:
             f"{store.url} has no numbers of release {name}; there are: {', '.join(known) or 'none'}; import a guide or measure"
         )
     wanted = tuple(boards) or tuple(sorted({_header(kept, run) for run in runs}))
-    entries: list[Entry] = []
+    entries: list[GuideEntry] = []
     modules: list[tuple[str, str]] = []
     conditions: dict[str, dict[str, None]] = {}
     left_out: dict[str, None] = {}
@@ -71,7 +71,7 @@ def release(store: Store, name: str, boards: Sequence[str]) -> Release:
             for top, texts in (one.run.provenance.get("conditions") or {}).items():
                 conditions.setdefault(top, {}).update(dict.fromkeys(texts))
     stated = {top: tuple(texts) for top, texts in conditions.items()}
-    return Release(name, wanted, tuple(entries), tuple(modules), stated, tuple(left_out))
+    return GuideRelease(name, wanted, tuple(entries), tuple(modules), stated, tuple(left_out))
 
 
 def is_of(run: Run, board: str) -> bool:
@@ -129,8 +129,8 @@ def releases(store: Store, board: str) -> list[str]:
     return [names_of[key] for key in sorted(names_of)]
 
 
-def _entries(store: Store, own: Sequence[Overview], board: str) -> list[Entry]:
-    found: dict[object, Entry] = {}
+def _entries(store: Store, own: Sequence[Overview], board: str) -> list[GuideEntry]:
+    found: dict[object, GuideEntry] = {}
     measured = [one for one in own if one.run.kind != PUBLISHED]
     published = [one for one in own if one.run.kind == PUBLISHED]
     candidates = [e for one in measured for e in _measured(store, one, board)]
@@ -141,20 +141,20 @@ def _entries(store: Store, own: Sequence[Overview], board: str) -> list[Entry]:
     return list(found.values())
 
 
-def _measured(store: Store, run: Overview, board: str) -> Iterator[Entry]:
+def _measured(store: Store, run: Overview, board: str) -> Iterator[GuideEntry]:
     for measurement in run.measurements:
         summary = summarise(measurement.samples)
         attempts = attempts_of(run.attempts, measurement)
         name = guide_name(measurement.metric.name, measurement.params, run.run.board_type)
         note = "virtual board; " * run.virtual + ", ".join(sorted(measurement.flags))
-        yield Entry(
+        yield GuideEntry(
             board=board,
             metric=name.metric,
             params=name.params,
             keys=name.keys,
             text=guide_cell(summary) if summary.n > 1 else f"{summary.mean:.2f}",
             value=summary.mean,
-            evidence=Evidence(
+            evidence=EntryProvenance(
                 source=f"run {run.run.id}, {run.run.board}, {summary.n} cycles from {run.run.started_at:%Y-%m-%d %H:%M} UTC on",
                 run_id=run.run.id,
                 samples=summary.n,
@@ -182,19 +182,19 @@ def _excerpt(store: Store, attempts: Sequence[Attempt], measurement: Measurement
     return ""
 
 
-def _published(store: Store, run: Overview, board: str) -> Iterator[Entry]:
+def _published(store: Store, run: Overview, board: str) -> Iterator[GuideEntry]:
     file = run.run.provenance.get("file", "guide")
     lists = [ref for attempt in run.attempts if (ref := attempt.artifact(GUIDE_CELLS))]
     for ref in lists:
         for cell in json.loads(store.artifacts.read(ref.sha256)):
             origin = cell["origin"]
-            yield Entry(
+            yield GuideEntry(
                 board=board,
                 metric=cell["metric"],
                 params=cell["params"],
                 text=cell["text"],
                 value=cell["value"],
-                evidence=Evidence(
+                evidence=EntryProvenance(
                     source=f"published: {file}, line {cell['line']}, row {origin['row']!r} of {origin['title']!r}",
                     run_id=run.run.id,
                     excerpt=cell["text"],

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import frozen
 
 from lab.errors import ConfigurationError
-from lab.guide import cells
-from lab.guide import evidence as known
-from lab.guide.entries import Release
+from lab.guide import annotated, cells
+from lab.guide.entries import GuideRelease
 from lab.guide.model import Kind, release_key
 from lab.guide.rulebook import Effect
 from lab.guide.sheet import Sheet
@@ -63,7 +62,7 @@ def of_guides(sheets: Iterable[Sheet], metric: str, board: str, wanted: Mapping[
             raise ConfigurationError(
                 f"{sheet.guide.path}: neither its title nor its name tells the release; rename it, e.g. am62x-11.01.rst"
             )
-        evidence = known.evidence(sheet)
+        evidence = annotated.annotate(sheet)
         for reading in sheet.of(metric):
             value = evidence.number(reading)
             if reading.board != board or value is None or not wanted.items() <= reading.params.items():
@@ -86,7 +85,7 @@ def of_guides(sheets: Iterable[Sheet], metric: str, board: str, wanted: Mapping[
     return [Trend(metric, dict(key), board, **units, points=tuple(points)) for key, points in series.items()]
 
 
-def of_releases(releases: Iterable[Release], metric: str, board: str, wanted: Mapping[str, str]) -> list[Trend]:
+def of_releases(releases: Iterable[GuideRelease], metric: str, board: str, wanted: Mapping[str, str]) -> list[Trend]:
     """The series of a metric from the store, oldest release first.
 
     Raises:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.sheet import Sheet, group
 
 OVERHEAD_BYTES = 46  # Ethernet 18, IPv4 20, UDP 8: frame size with its checksum less the datagram
@@ -29,7 +29,7 @@ class Definition(enum.StrEnum):
 
 
 @frozen
-class Row:
+class UdpRow:
     """One row of one board in a UDP table.
 
     Attributes:
@@ -40,16 +40,16 @@ class Row:
     """
 
     frame: int
-    throughput: Reading
-    packets: Reading | None
-    loss: Reading | None
-    cpu: Reading | None
+    throughput: CellReading
+    packets: CellReading | None
+    loss: CellReading | None
+    cpu: CellReading | None
     definition: Definition | None
     fits: bool
     packets_k: float
 
     @property
-    def readings(self) -> tuple[Reading, ...]:
+    def readings(self) -> tuple[CellReading, ...]:
         """Every result of the row."""
         return tuple(r for r in (self.throughput, self.packets, self.cpu, self.loss) if r is not None)
 
@@ -59,13 +59,13 @@ def counted_bytes(frame: int, definition: Definition) -> int:
     return frame if definition is Definition.FRAME else frame - OVERHEAD_BYTES
 
 
-def tables(sheet: Sheet) -> Mapping[tuple[int, str | None], tuple[Row, ...]]:
+def tables(sheet: Sheet) -> Mapping[tuple[int, str | None], tuple[UdpRow, ...]]:
     """(Table, board) -> its rows by frame size."""
     by_row = group(
         sheet.of("ethernet.udp.throughput", "ethernet.udp.packets", "ethernet.udp.loss", "ethernet.udp.cpu_load"),
         lambda r: (r.cell.table, r.board, r.cell.row),
     )
-    found: dict[tuple[int, str | None], list[dict[str, Reading]]] = {}
+    found: dict[tuple[int, str | None], list[dict[str, CellReading]]] = {}
     for (table, board, row), readings in by_row.items():
         named = {r.metric.removeprefix("ethernet.udp."): r for r in readings}
         if "throughput" in named and row.isdecimal() and int(row) > OVERHEAD_BYTES:
@@ -73,14 +73,14 @@ def tables(sheet: Sheet) -> Mapping[tuple[int, str | None], tuple[Row, ...]]:
     return {place: _rows(named) for place, named in found.items()}
 
 
-def _rows(named: list[dict[str, Reading]]) -> tuple[Row, ...]:
+def _rows(named: list[dict[str, CellReading]]) -> tuple[UdpRow, ...]:
     votes = Counter(d for row in named for d in [_only_definition(row)] if d is not None)
     definition = votes.most_common(1)[0][0] if votes else None
     rows = [_row(row, definition) for row in named]
     return tuple(sorted(rows, key=lambda row: row.frame))
 
 
-def _row(named: Mapping[str, Reading], definition: Definition | None) -> Row:
+def _row(named: Mapping[str, CellReading], definition: Definition | None) -> UdpRow:
     throughput, packets = named["throughput"], named.get("packets")
     frame = int(throughput.cell.row)
     if definition is not None:
@@ -88,15 +88,15 @@ def _row(named: Mapping[str, Reading], definition: Definition | None) -> Row:
     else:
         packets_k = (packets.number or 0.0) if packets else 0.0
     fits = packets is None or bool(_definitions(named))
-    return Row(frame, throughput, packets, named.get("loss"), named.get("cpu_load"), definition, fits, packets_k)
+    return UdpRow(frame, throughput, packets, named.get("loss"), named.get("cpu_load"), definition, fits, packets_k)
 
 
-def _only_definition(named: Mapping[str, Reading]) -> Definition | None:
+def _only_definition(named: Mapping[str, CellReading]) -> Definition | None:
     fitting = _definitions(named)
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _definitions(named: Mapping[str, Reading]) -> list[Definition]:
+def _definitions(named: Mapping[str, CellReading]) -> list[Definition]:
     """The definitions under which throughput and packets of a row agree."""
     packets = named.get("packets")
     if packets is None or packets.number is None:

@@ -19,7 +19,7 @@ from typing import Final
 from attrs import evolve
 
 from lab.guide import catalogue, layout
-from lab.guide.entries import Entry, Origin, Release
+from lab.guide.entries import GuideEntry, GuideRelease, Origin
 
 OPERATIONS: Final = ("rd", "wr", "rdwr", "cp", "fwr", "frd", "fcp", "bzero", "bcopy")  # in the order they run
 PAIRED_SIZES: Final = frozenset({"1mb", "2mb", "4mb", "8mb"})
@@ -46,7 +46,7 @@ def paired(values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], str
     return cells
 
 
-def view(release: Release) -> Release:
+def view(release: GuideRelease) -> GuideRelease:
     """The same release with its measured cells as the vendor would print them; published ones are that already."""
     entries = list(release.entries)
     bandwidth = {
@@ -63,11 +63,11 @@ def view(release: Release) -> Release:
     return evolve(release, entries=(*formed, *_aliases(entries)))
 
 
-def _is_measured(entry: Entry) -> bool:
+def _is_measured(entry: GuideEntry) -> bool:
     return entry.evidence.samples is not None
 
 
-def _formed(entry: Entry, bandwidth: Mapping[str, Mapping[tuple[str, str], str]]) -> Entry:
+def _formed(entry: GuideEntry, bandwidth: Mapping[str, Mapping[tuple[str, str], str]]) -> GuideEntry:
     if entry.value is None:
         return entry
     match entry.metric:
@@ -80,7 +80,7 @@ def _formed(entry: Entry, bandwidth: Mapping[str, Mapping[tuple[str, str], str]]
     return entry
 
 
-def _aliases(entries: Sequence[Entry]) -> Iterator[Entry]:
+def _aliases(entries: Sequence[GuideEntry]) -> Iterator[GuideEntry]:
     """The rows that the vendor prints twice, marked as what they are."""
     printed: dict[str, list[str]] = {}
     for alias, row in catalogue.load().aliases.items():

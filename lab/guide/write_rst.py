@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lab.guide import compose, layout, markup
 from lab.guide.compose import ComposedTable
-from lab.guide.entries import Release
+from lab.guide.entries import GuideRelease
 
 _UNDERLINES = "-^\"'~"
 _READ_FIRST = (
@@ -15,7 +15,7 @@ _READ_FIRST = (
 )
 
 
-def write(release: Release) -> str:
+def write(release: GuideRelease) -> str:
     """The whole document."""
     title = f"Linux {release.name} Performance Guide"
     bar = "=" * (len(title) + 2)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.errors import ConfigurationError
 from lab.guide import figures, page, stored, vendor, write_rst
-from lab.guide.entries import Release
+from lab.guide.entries import GuideRelease
 from lab.guide.importing import PUBLISHED
 from lab.guide.model import release_key
 from lab.results.overview import overview
@@ -54,7 +54,7 @@ def write(
         yield path
 
 
-def _page(store: Store, release: Release) -> str:
+def _page(store: Store, release: GuideRelease) -> str:
     measured = [
         overview(store, run.id)
         for run in store.runs()

@@ -22,7 +22,7 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.rails.config import RailConfig, RailsConfig
-from lab.rails.model import Channel, Mark, Range, Reading, Schedule
+from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
 
 PROMPT: Final = b"=>\r\n"
 ANSWER_S: Final = 10.0
@@ -38,7 +38,7 @@ _FAILED: Final = re.compile(r"ERROR: .*|Error: .*|Command .* not valid .*|auto s
 
 
 @frozen
-class Row:
+class AutomationRow:
     """A rail of a measurement, in the units of the table."""
 
     rail: str
@@ -74,11 +74,11 @@ class AutomationInterface:
                 )
         return lines
 
-    def measure(self, samples: int, pause_ms: int) -> list[Row]:
+    def measure(self, samples: int, pause_ms: int) -> list[AutomationRow]:
         """The mean of so many samples (at most 150) of each rail, with pauses between them; raises as `command`."""
         answer = self.command(f"auto measure power {samples} {pause_ms}", ANSWER_S + samples * (pause_ms + 50) / 1000)
         found = [_ROW.match(line) for line in answer]
-        rows = [Row(row[1], *(float(row[column]) for column in (2, 3, 4, 5))) for row in found if row]
+        rows = [AutomationRow(row[1], *(float(row[column]) for column in (2, 3, 4, 5))) for row in found if row]
         if not rows:
             raise LabTransientError(
                 f"{self.port}: no rails in the answer to `auto measure power`: {answer[-3:]}; set `dut` in the env",
@@ -192,16 +192,16 @@ class AutomationSensor:
         text = f"auto measure power {self._iterations} {_PAUSE_MS}; averaging of the firmware"
         return Schedule(tuple(channels), period_ns, period_ns, period_ns, 0, text)
 
-    def read(self) -> Sequence[Reading]:
+    def read(self) -> Sequence[SensorReading]:
         """See `RailSensor`; blocks until the interface has measured."""
         rows = {row.rail: row for row in self._interface.measure(self._iterations, _PAUSE_MS)}
         found = []
         for number, (rail, shunt) in enumerate(zip(self.rails, self._shunts, strict=True)):
             row = rows.get(rail.channel or rail.name)
             if row is None:
-                found.append(Reading(number, 0, 0, Mark.NACK))
+                found.append(SensorReading(number, 0, 0, Mark.NACK))
             else:
-                found.append(Reading(number, round(row.volts * 1e6), round(row.milliampere * shunt * 1000)))
+                found.append(SensorReading(number, round(row.volts * 1e6), round(row.milliampere * shunt * 1000)))
         return found
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.rails.config import RailConfig, RailsConfig
-from lab.rails.model import Channel, Mark, Range, Reading, Schedule
+from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
 
 PERIOD_NS: Final = {Range.ACTIVE: 10_000_000, Range.SLEEP: 200_000_000}  # a file is an I2C transfer in the kernel
 NOMINAL_MOHM: Final = 10.0  # where the driver has computed the current itself, any shunt will do to carry it
@@ -50,7 +50,7 @@ class HwmonSensor:
         )
         return Schedule(channels, period_ns, 0, period_ns, 0, "hwmon: in1_input, curr1_input; averaging of the driver")
 
-    def read(self) -> Sequence[Reading]:
+    def read(self) -> Sequence[SensorReading]:
         """See `RailSensor`."""
         found = []
         for number, (folder, shunt) in enumerate(zip(self._folders, self._shunts, strict=True)):
@@ -63,9 +63,9 @@ class HwmonSensor:
                     failure="power_sensor",
                 ) from error
             except (OSError, ValueError):  # the driver's transfer was not acknowledged
-                found.append(Reading(number, 0, 0, Mark.NACK))
+                found.append(SensorReading(number, 0, 0, Mark.NACK))
             else:
-                found.append(Reading(number, millivolt * 1000, round(milliampere * shunt * 1000)))
+                found.append(SensorReading(number, millivolt * 1000, round(milliampere * shunt * 1000)))
         return found
 
     def close(self) -> None:

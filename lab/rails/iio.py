@@ -14,7 +14,7 @@ from attrs import frozen
 from lab.errors import ConfigurationError, LabStableError
 from lab.rails.chips import CHIPS
 from lab.rails.config import RailConfig, RailsConfig
-from lab.rails.model import Channel, Mark, Range, Reading, Schedule
+from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
 
 if TYPE_CHECKING:
     import iio
@@ -82,7 +82,7 @@ class IioSensor:
             )
         return Schedule(tuple(channels), period_ns, 0, period_ns, 0, "iio: raw and scale; averaging of the driver")
 
-    def read(self) -> Sequence[Reading]:
+    def read(self) -> Sequence[SensorReading]:
         """See `RailSensor`."""
         found = []
         lost = 0
@@ -91,9 +91,9 @@ class IioSensor:
                 shunt, bus = int(rail.shunt.value), int(rail.bus.value)
             except OSError:
                 lost += 1
-                found.append(Reading(number, 0, 0, Mark.NACK))
+                found.append(SensorReading(number, 0, 0, Mark.NACK))
             else:
-                found.append(Reading(number, round(bus * rail.bus_mv * 1e3), round(shunt * rail.shunt_mv * 1e6)))
+                found.append(SensorReading(number, round(bus * rail.bus_mv * 1e3), round(shunt * rail.shunt_mv * 1e6)))
         if lost == len(self._attributes):
             raise LabStableError(f"{self._port}: no device answers any more; is iiod gone?", failure="power_sensor")
         return found

@@ -9,7 +9,7 @@ from lab.errors import LabStableError
 from lab.rails.chips import BUS, CONFIG, SHUNT, Chip, Setting
 from lab.rails.config import RailConfig, RailsConfig
 from lab.rails.i2c import I2cBus, NackError, Register, read
-from lab.rails.model import Channel, Mark, Range, Reading, Schedule
+from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
 from lab.rails.timing import choose
 
 POLL_SHARE: Final = 0.5  # of a sample's time, so that a poll may come half of it late: by 0.56 ms at the top rate
@@ -56,7 +56,7 @@ class InaSensor:
         channels = tuple(self._channel(rail, setting) for rail in self.rails)
         return Schedule(channels, period_ns, period_ns, poll_ns, poll_ns, f"{self._chip.name}, {setting.text}")
 
-    def read(self) -> Sequence[Reading]:
+    def read(self) -> Sequence[SensorReading]:
         """See `RailSensor`."""
         self._round += 1
         if self._round % self._check_every == 0:
@@ -77,14 +77,14 @@ class InaSensor:
         """See `RailSensor`."""
         self._bus.close()
 
-    def _reading(self, rail: int, values: Sequence[int]) -> Reading | None:
+    def _reading(self, rail: int, values: Sequence[int]) -> SensorReading | None:
         chip = self._chip
         shunt, bus = values[-2], values[-1]
         ready = (bus if chip.ready[0] == BUS else values[0]) >> chip.ready[1] & 1
         if not ready:
             self._idle[rail] += 1
             if self._idle[rail] % (STALE_PERIODS * self._polls) == 0:
-                return Reading(rail, 0, 0, Mark.STALE)
+                return SensorReading(rail, 0, 0, Mark.STALE)
             return None
         self._idle[rail] = 0
         if shunt > 0x7FFF:
@@ -95,15 +95,15 @@ class InaSensor:
             mark = Mark.RESET
         if abs(shunt) >= chip.full_scale:
             mark |= Mark.SATURATED
-        return Reading(rail, (bus >> chip.bus_shift) * chip.bus_lsb_uv, shunt * chip.shunt_lsb_nv, mark)
+        return SensorReading(rail, (bus >> chip.bus_shift) * chip.bus_lsb_uv, shunt * chip.shunt_lsb_nv, mark)
 
-    def _one_by_one(self) -> list[Reading]:
+    def _one_by_one(self) -> list[SensorReading]:
         found = []
         for rail, fetch in enumerate(self._each):
             try:
                 reading = self._reading(rail, fetch())
             except NackError:
-                reading = Reading(rail, 0, 0, Mark.NACK)
+                reading = SensorReading(rail, 0, 0, Mark.NACK)
             if reading is not None:
                 found.append(reading)
         return found

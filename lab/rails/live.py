@@ -9,7 +9,7 @@ from attrs import frozen
 
 from lab.host.clock import Clock
 from lab.rails.config import RailsConfig
-from lab.rails.model import Channel, Mark, Range, Reading
+from lab.rails.model import Channel, Mark, Range, SensorReading
 from lab.rails.sensors import open_sensor
 
 _MISSING = Mark.NACK | Mark.STALE
@@ -39,7 +39,7 @@ def watch(config: RailsConfig, wanted: Range, clock: Clock, seconds: float) -> G
     try:
         schedule = sensor.start(wanted)
         while True:
-            found: list[list[Reading]] = [[] for _ in schedule.channels]
+            found: list[list[SensorReading]] = [[] for _ in schedule.channels]
             end_ns = clock.now_ns() + round(seconds * 1e9)
             while clock.now_ns() < end_ns:
                 for reading in sensor.read():
@@ -50,7 +50,7 @@ def watch(config: RailsConfig, wanted: Range, clock: Clock, seconds: float) -> G
         sensor.close()
 
 
-def _now(channel: Channel, readings: list[Reading]) -> Now:
+def _now(channel: Channel, readings: list[SensorReading]) -> Now:
     good = [reading for reading in readings if not reading.mark & _MISSING]
     text = "" if len(good) == len(readings) else "does not answer, or does not convert"
     if not good:

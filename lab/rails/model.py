@@ -28,7 +28,7 @@ class Range(enum.StrEnum):
     SLEEP = "sleep"  # a board that sleeps at some milliwatt: about one sample a second
 
 
-class Reading(NamedTuple):
+class SensorReading(NamedTuple):
     """One conversion of one sensor.
 
     Attributes:
@@ -105,7 +105,7 @@ class RailSensor(Protocol):
         """
         ...
 
-    def read(self) -> Sequence[Reading]:
+    def read(self) -> Sequence[SensorReading]:
         """The samples that are new since the last call.
 
         Raises:

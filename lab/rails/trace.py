@@ -20,7 +20,7 @@ from attrs import asdict, field, frozen
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.rails.config import RailConfig
-from lab.rails.model import Channel, Reading
+from lab.rails.model import Channel, SensorReading
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +71,7 @@ class TraceMeta:
         }
 
 
-def pack(t_ns: int, readings: Iterable[Reading]) -> bytes:
+def pack(t_ns: int, readings: Iterable[SensorReading]) -> bytes:
     """The records of samples that were found at `t_ns`."""
     record = RECORD.pack
     return b"".join([record(t_ns, bus_uv, shunt_nv, rail, mark) for rail, bus_uv, shunt_nv, mark in readings])

@@ -67,7 +67,7 @@ class Names:
 
 
 @frozen
-class Row:
+class SummaryRow:
     """A number in a table; `group` is the anchor of its cycles."""
 
     title: str
@@ -87,7 +87,7 @@ class Table:
     """The numbers of one metric."""
 
     metric: Metric
-    rows: tuple[Row, ...]
+    rows: tuple[SummaryRow, ...]
 
     @property
     def title(self) -> str:
@@ -104,7 +104,7 @@ class Table:
 
 
 @frozen
-class Entry:
+class AttemptEntry:
     """One attempt with its evidence.
 
     Attributes:
@@ -139,7 +139,7 @@ class Group:
 
     anchor: str
     title: str
-    entries: tuple[Entry, ...]
+    entries: tuple[AttemptEntry, ...]
 
 
 def anchor(params: Mapping[str, str]) -> str:
@@ -187,12 +187,12 @@ def facts(run: Overview) -> list[tuple[str, str]]:
     return [*_flat("plan", run.run.plan), *(fact for k, v in run.run.provenance.items() for fact in _flat(k, v))]
 
 
-def _row(run: Overview, m: Measurement, names: Names) -> Row:
+def _row(run: Overview, m: Measurement, names: Names) -> SummaryRow:
     s = summarise(m.samples)
     attempts = attempts_of(run.attempts, m)
     values = (number(value, s.uncertainty, m.metric) for value in (s.uncertainty, s.median, s.p95, s.std))
     uncertainty, median, p95, std = values
-    return Row(
+    return SummaryRow(
         title=names.of(m.params),
         group=anchor(attempts[0].params),
         average=with_uncertainty(s.mean, s.uncertainty, m.metric),
@@ -206,7 +206,7 @@ def _row(run: Overview, m: Measurement, names: Names) -> Row:
     )
 
 
-def _entry(run: Overview, attempt: Attempt, artifacts: ArtifactStore, names: Names) -> Entry:
+def _entry(run: Overview, attempt: Attempt, artifacts: ArtifactStore, names: Names) -> AttemptEntry:
     metrics = {m.metric.name: m.metric for m in run.measurements}
     numbers = tuple(
         (
@@ -217,7 +217,7 @@ def _entry(run: Overview, attempt: Attempt, artifacts: ArtifactStore, names: Nam
         for s in attempt.samples
     )
     log, problem = _log(attempt, artifacts)
-    return Entry(
+    return AttemptEntry(
         attempt=attempt,
         medium=names.of(attempt.params),
         value=numbers[0][1] if numbers else "",

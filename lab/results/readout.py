@@ -13,10 +13,10 @@ from lab.results.columns import DamagedValueError
 from lab.results.models import AttemptArtifactRow, AttemptRow, Base, DefinitionRow, MeasurementRow, RunRow, SampleRow
 from lab.results.records import ArtifactRef, Attempt, MomentRecord, Run, RunStatus, SampleRecord, StoredSample
 
-Row = TypeVar("Row", bound=Base)
+StoredRow = TypeVar("StoredRow", bound=Base)
 
 
-def whole(row: Row) -> Row:
+def whole(row: StoredRow) -> StoredRow:
     """A row in which nothing is missing.
 
     Raises:

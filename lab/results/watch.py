@@ -52,7 +52,7 @@ class Tally:
 
 
 @frozen
-class Reading:
+class SampleValue:
     """One sample's value, in its metric's unit."""
 
     run_id: int
@@ -132,14 +132,14 @@ class Look:
             for row in self._rows(wanted.where(AttemptRow.run_id.in_(ids)).group_by(AttemptRow.run_id)):
                 yield row[0], row[1]
 
-    def readings(self, run_ids: Sequence[int], patterns: Sequence[str]) -> Iterator[Reading]:
+    def readings(self, run_ids: Sequence[int], patterns: Sequence[str]) -> Iterator[SampleValue]:
         """All samples of metrics in these runs whose names are like one of these patterns of SQL (`\\` escapes)."""
         columns = (MeasurementRow.run_id, MeasurementRow.metric, DefinitionRow.unit, MeasurementRow.params)
         like = or_(*(MeasurementRow.metric.like(pattern, escape="\\") for pattern in patterns))
         for ids in _chunks(run_ids):
             wanted = select(*columns, SampleRow.value).join(SampleRow.measurement).join(MeasurementRow.definition)
             for row in self._rows(wanted.where(MeasurementRow.run_id.in_(ids), like)):
-                yield Reading(*row)
+                yield SampleValue(*row)
 
     def jobs(self) -> list[JobHead]:
         """The jobs that wait or run, the oldest first."""

@@ -225,10 +225,10 @@ class BootRun:
                     )
             return
 
-    def _evidence(self, medium: str, boot: Boot | None) -> Evidence:
+    def _evidence(self, medium: str, boot: Boot | None) -> AttemptResult:
         console = self.board.console
         base = base_of(console)
-        return Evidence(
+        return AttemptResult(
             params={"medium": medium},
             artifacts=recording(self.store, console),
             details=_details(boot, console.info),

@@ -178,9 +178,9 @@ class LowPowerRun:
         virtual = frozenset({Flag.SIMULATED}) if self.board.type.virtual else frozenset()
         return port_flags(self.board.console.info) | virtual
 
-    def _evidence(self, plan: SuspendPlan, cycle: Cycle | None) -> Evidence:
+    def _evidence(self, plan: SuspendPlan, cycle: Cycle | None) -> AttemptResult:
         console = self.board.console
-        return Evidence(
+        return AttemptResult(
             params=params(plan),
             artifacts=(*recording(self.store, console), *self._power_trace()),
             details={

@@ -47,7 +47,7 @@ class Console(Protocol):
 
 
 @frozen
-class Evidence:
+class AttemptResult:
     """What an attempt gave; of one that failed only the artifacts and details.
 
     Attributes:
@@ -79,7 +79,7 @@ class Recorder:
         """Since the attempt began."""
         return (self.clock.now_ns() - self._started[1]) / NS_PER_S
 
-    def record(self, attempt: Attempt[Any], evidence: Evidence) -> None:
+    def record(self, attempt: Attempt[Any], evidence: AttemptResult) -> None:
         """Keep the attempt that was started last.
 
         Raises:

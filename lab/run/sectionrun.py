@@ -85,10 +85,10 @@ class SectionRun:
 
         run_cycles([1], one, record, retries=self.retries, sleep=self.sleep)
 
-    def _evidence(self, section: Section, readings: Iterable[ParsedReading]) -> Evidence:
+    def _evidence(self, section: Section, readings: Iterable[ParsedReading]) -> AttemptResult:
         log = bytes(self._session.transcript) if self._session else b""
         flags = frozenset(self.setup.flags) | ({Flag.SIMULATED} if self.simulated else frozenset())
-        return Evidence(
+        return AttemptResult(
             params={"section": section.name},
             artifacts=(self.store.artifacts.put(log, kind=CONSOLE_LOG),) if log else (),
             details={"setup": dict(self.setup.facts), "simulated": self.simulated},

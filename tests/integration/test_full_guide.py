@@ -15,8 +15,8 @@ from lab.benchmarks.sections import ALL, order
 from lab.errors import ConfigurationError
 from lab.guide import reading, stored, vendor, write_rst
 from lab.guide import sheet as sheets
-from lab.guide.catalogue import Reading
-from lab.guide.entries import Release
+from lab.guide.catalogue import CellReading
+from lab.guide.entries import GuideRelease
 from lab.guide.sheet import Sheet
 from lab.metrics import Flag
 from lab.results.logs import console_log
@@ -57,7 +57,7 @@ def rows(one: Sheet, board: str) -> Mapping[tuple[str, str], set[object]]:
     return found
 
 
-def row(r: Reading) -> object:
+def row(r: CellReading) -> object:
     """What a row is: its name where the vendor prints it a second time, else what it measures."""
     return (r.cell.row.lower(), "alias") if r.is_alias else r.key
 
@@ -144,7 +144,7 @@ def test_every_number_leads_to_the_line_that_it_was_read_from(full: SectionBench
     assert f"{found.value:.2f}k" in shown
 
 
-def release(full: SectionBench) -> Release:
+def release(full: SectionBench) -> GuideRelease:
     return stored.release(full.store, "11.01", [])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from virtual.line import Line
+from virtual.line import UartChannel
 from virtual.sim.board import SimBoard
 from virtual.sim.faulthooks import Switching
 from virtual.sim.model import model
@@ -20,7 +20,7 @@ class VirtualPort:
     """A UART in virtual time, with an adapter that hands on each FIFO's load: what it said, and when."""
 
     lab: SimLab
-    line: Line = field(factory=Line)
+    line: UartChannel = field(factory=UartChannel)
     said: bytearray = field(factory=bytearray)
     chunks: list[tuple[int, bytes]] = field(factory=list)
     sent: list[tuple[int, bytes]] = field(factory=list)
@@ -74,7 +74,7 @@ class SimLab:
     def __attrs_post_init__(self) -> None:
         made = model(self.board_type, self.release)
         self.ports = {
-            uart.name: VirtualPort(self, Line(latency_ns=self.adapter_latency_ns)) for uart in made.board.uarts
+            uart.name: VirtualPort(self, UartChannel(latency_ns=self.adapter_latency_ns)) for uart in made.board.uarts
         }
         self.board = SimBoard(
             made, self.ports, seed=self.seed, time_scale=self.time_scale, setup=self.setup, note_hook=self._note

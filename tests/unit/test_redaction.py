@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from lab.cli import main
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.config import Farm
-from lab.farm.runner import Place, Runner
+from lab.farm.runner import Runner, RunnerPaths
 from lab.pytest_plugin.runs import STORE_KEY, summarise_run
 from lab.redaction import redacted, scrubbed
 from lab.results import open_store
@@ -166,7 +166,7 @@ def test_pytest_s_closing_lines_say_how_to_go_on_without_it(tmp_path: Path) -> N
 
 def test_a_job_s_pytest_gets_the_database_where_no_other_user_reads_it(tmp_path: Path) -> None:
     book: Any = None
-    runner = Runner(book, Place(tmp_path, tmp_path, URLS[0]), lambda _line: None)
+    runner = Runner(book, RunnerPaths(tmp_path, tmp_path, URLS[0]), lambda _line: None)
     assert runner._environment()["LAB_DB"] == URLS[0]
 
 

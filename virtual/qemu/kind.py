@@ -9,7 +9,7 @@ from pathlib import Path
 from lab.errors import LabStableError
 from lab.host.clock import Clock
 from virtual import environment
-from virtual.board import Backend, BoardFolder, Place
+from virtual.board import Backend, BoardAccess, BoardFolder
 from virtual.images import cache, tools
 from virtual.qemu import cable, recipe
 from virtual.qemu.machine import QEMU, QemuVirt
@@ -55,7 +55,7 @@ class QemuVirtKind:
         """See `BoardKind`."""
         return QemuVirt(folder, folder.media / recipe.FIRMWARE, adapters, clock)
 
-    def environment(self, place: Place) -> str:
+    def environment(self, place: BoardAccess) -> str:
         """See `BoardKind`."""
         return environment.of_board(place, with_tools=recipe.has_tools(place.folder.media))
 

@@ -9,7 +9,7 @@ import jinja2
 
 from lab import boards
 from virtual import pdudaemon
-from virtual.board import Place
+from virtual.board import BoardAccess
 from virtual.rails.levels import env_lines
 
 MCU = "mcu"  # the UART, and the wake-up source by a key on it
@@ -21,7 +21,7 @@ _SHIPPED = (
 )
 
 
-def of_board(board_type: str, place: Place, serial: str) -> str:
+def of_board(board_type: str, place: BoardAccess, serial: str) -> str:
     """The environment of a board of a bench, with the serial number that it will say."""
     folder = place.folder
     return _filled(

@@ -21,7 +21,7 @@ _RANGE_OF_5_SIGMA = 2.326  # expected range of five normal draws (Tippett 1925):
 
 
 @frozen
-class Figure:
+class PublishedValue:
     """A published number; the range is that of its samples."""
 
     params: Mapping[str, str]
@@ -31,20 +31,20 @@ class Figure:
 
 
 @frozen
-class Figures:
+class PublishedValues:
     """The figures of a board type in a release.
 
     Attributes:
         by_metric: empty where no guide has numbers of the board.
     """
 
-    by_metric: Mapping[str, tuple[Figure, ...]]
+    by_metric: Mapping[str, tuple[PublishedValue, ...]]
 
-    def figure(self, metric: str, otherwise: float, **params: str) -> Figure:
+    def figure(self, metric: str, otherwise: float, **params: str) -> PublishedValue:
         """The figure with most of these parameters, or a made-up one where the metric was not published at all."""
         known = self.by_metric.get(metric)
         if not known:
-            return Figure(params, otherwise)
+            return PublishedValue(params, otherwise)
         return max(
             known, key=lambda one: len(one.params.items() & params.items()) - len(one.params.keys() - params.keys())
         )
@@ -68,17 +68,17 @@ def file_name(board_type: str, release: str) -> str:
 
 
 @functools.cache
-def load(board_type: str, release: str) -> Figures:
+def load(board_type: str, release: str) -> PublishedValues:
     """The figures of a board type in a release, of its latest one before it where the release has none, or of any."""
     there = sorted(path.name for path in FOLDER.glob(f"{board_type}-*.csv"))
     wanted = file_name(board_type, release)
     usable = [name for name in there if name <= wanted] or there
     if not usable:
-        return Figures({})
-    found: dict[str, list[Figure]] = {}
+        return PublishedValues({})
+    found: dict[str, list[PublishedValue]] = {}
     for line in (FOLDER / usable[-1]).read_text(encoding="utf-8").splitlines():
         metric, params, *numbers = line.split(",")
         value, low, high = (float(text) if text else None for text in numbers)
         named = dict(pair.split("=", 1) for pair in params.split(";") if pair)
-        found.setdefault(metric, []).append(Figure(named, value or 0.0, low, high))
-    return Figures({metric: tuple(figures) for metric, figures in found.items()})
+        found.setdefault(metric, []).append(PublishedValue(named, value or 0.0, low, high))
+    return PublishedValues({metric: tuple(figures) for metric, figures in found.items()})

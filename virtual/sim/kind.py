@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from lab import boards
 from lab.host.clock import Clock
 from virtual import straps
-from virtual.board import Backend, BoardFolder, Place
+from virtual.board import Backend, BoardAccess, BoardFolder
 from virtual.sim import config, environment
 from virtual.sim.backend import SimBackend
 from virtual.sim.model import serial_number
@@ -40,6 +40,6 @@ class SimKind:
         """See `BoardKind`."""
         return SimBackend(self._board_type, config.load(folder.path), adapters, clock)
 
-    def environment(self, place: Place) -> str:
+    def environment(self, place: BoardAccess) -> str:
         """See `BoardKind`."""
         return environment.of_board(self._board_type, place, serial_number(config.load(place.folder.path).seed))

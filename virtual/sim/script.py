@@ -20,7 +20,7 @@ from virtual.sim.program import NS_PER_S, Pause, Program
 
 
 @frozen
-class Line:
+class ScriptLine:
     """One line of a text.
 
     Attributes:
@@ -35,18 +35,20 @@ class Line:
     point: str = ""
 
 
-def load(name: str, **facts: object) -> list[Line]:
+def load(name: str, **facts: object) -> list[ScriptLine]:
     """The lines of a text, filled with facts."""
     return [_line(raw) for raw in _templates().get_template(f"{name}.txt").render(**facts).splitlines() if raw.strip()]
 
 
-def printed_ns(lines: Sequence[Line], speed_bd: int, stamp_bytes: int = 15) -> int:
+def printed_ns(lines: Sequence[ScriptLine], speed_bd: int, stamp_bytes: int = 15) -> int:
     """How long the lines take on the UART; a kernel line has its stamp in front."""
     count = sum(len(line.text) + 2 + (stamp_bytes if line.kernel else 0) for line in lines if not line.point)
     return count * BITS_PER_BYTE * NS_PER_S // speed_bd
 
 
-def play(computer: Computer, lines: Sequence[Line], total_ns: int, log: KernelLog | None = None) -> Program[None]:
+def play(
+    computer: Computer, lines: Sequence[ScriptLine], total_ns: int, log: KernelLog | None = None
+) -> Program[None]:
     """Print the lines so that the last one has left the UART after `total_ns`.
 
     What the lines need on the UART is taken off; the rest is work, spread by weight. A stage that is planned shorter
@@ -82,13 +84,13 @@ def wait_until(computer: Computer, due_ns: int) -> Program[None]:
         yield Pause(due_ns - computer.now_ns)
 
 
-def _line(raw: str) -> Line:
+def _line(raw: str) -> ScriptLine:
     raw = raw.strip(" ") if raw.lstrip().startswith("@") else raw.lstrip(" ")
     if raw.startswith("@"):
-        return Line(0.0, "", point=raw[1:])
+        return ScriptLine(0.0, "", point=raw[1:])
     weight, _, rest = raw.partition(" ")
     kind, _, text = rest.partition(" ")
-    return Line(float(weight), text, kernel=kind == "k")
+    return ScriptLine(float(weight), text, kernel=kind == "k")
 
 
 @cache

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 
 from lab.guide import boards
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.model import Module
 from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet
@@ -25,7 +25,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
             yield _remark(sheet, reading, module, sound)
 
 
-def _remark(sheet: Sheet, reading: Reading, module: Module, sound: list[str]) -> Remark:
+def _remark(sheet: Sheet, reading: CellReading, module: Module, sound: list[str]) -> Remark:
     text = (
         f"the benchmark was told {reading.cell.value.text} MHz, but line {module.line} says that {module.name} runs at "
         f"{module.clock_mhz:g} MHz"

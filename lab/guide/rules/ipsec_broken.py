@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.model import Kind
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
@@ -25,7 +25,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
             yield from _row(throughput, readings, best[throughput.board])
 
 
-def _row(throughput: Reading, readings: Sequence[Reading], best: float) -> Iterator[Remark]:
+def _row(throughput: CellReading, readings: Sequence[CellReading], best: float) -> Iterator[Remark]:
     value = throughput.cell.value
     also = tuple(r for r in readings if r is not throughput)
     if value.number is not None and value.number <= DEAD_MBIT_S:

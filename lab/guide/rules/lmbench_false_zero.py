@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
 from lab.guide.sheet import Sheet
 
@@ -21,7 +21,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
         yield _remark(reading, own.get(reading.board))
 
 
-def _remark(reading: Reading, own: float | None) -> Remark:
+def _remark(reading: CellReading, own: float | None) -> Remark:
     value = reading.cell.value
     why = "the vendor's pattern also matches the lat_mmap line '1.000000 46', whose first digit it reads as the latency 0"
     if own is not None:

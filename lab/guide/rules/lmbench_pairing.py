@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.model import Kind
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
@@ -32,7 +32,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
             yield _recovered(chain[op], op, size, value, is_exact)
 
 
-def _own_values(chain: Mapping[str, Reading]) -> dict[str, tuple[float, bool]] | None:
+def _own_values(chain: Mapping[str, CellReading]) -> dict[str, tuple[float, bool]] | None:
     """Own value of each paired operation and whether it is a printed sample; None if the chain is not paired."""
     end = chain.get(ORDER[-1])
     following = end.number if end else None
@@ -56,14 +56,14 @@ def _own_values(chain: Mapping[str, Reading]) -> dict[str, tuple[float, bool]] |
     return own or None
 
 
-def _shares_samples(chain: Mapping[str, Reading], ranges: list[str]) -> bool:
+def _shares_samples(chain: Mapping[str, CellReading], ranges: list[str]) -> bool:
     """Whether each operation prints one of the next one's two samples; that needs no end of the chain."""
     pairs = [(a, b) for a, b in itertools.pairwise(ranges) if ORDER.index(b) == ORDER.index(a) + 1]
     ends = {op: {chain[op].cell.value.low, chain[op].cell.value.high} for op in ranges}
     return len(pairs) >= 2 and all(ends[a] & ends[b] for a, b in pairs)
 
 
-def _recovered(reading: Reading, op: str, size: str, value: float, is_exact: bool) -> Remark:
+def _recovered(reading: CellReading, op: str, size: str, value: float, is_exact: bool) -> Remark:
     following = ORDER[ORDER.index(op) + 1]
     how = "the printed sample that the chain leaves" if is_exact else "twice the average less the neighbour's mean"
     return Remark(
@@ -74,7 +74,7 @@ def _recovered(reading: Reading, op: str, size: str, value: float, is_exact: boo
     )
 
 
-def _unanchored(reading: Reading, op: str, size: str) -> Remark:
+def _unanchored(reading: CellReading, op: str, size: str) -> Remark:
     following = ORDER[ORDER.index(op) + 1]
     return Remark(
         f"likely averages bw_mem {op} with {following} of {size}, as neighbouring rows share a sample; the chain's single end "

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
 
@@ -31,7 +31,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
                 yield from _judge(reading, distances[key], distances.values())
 
 
-def _distances(readings: Sequence[Reading]) -> dict[str, float]:
+def _distances(readings: Sequence[CellReading]) -> dict[str, float]:
     """Board -> log of its number over the median of the other boards."""
     found = {}
     for reading in readings:
@@ -42,7 +42,7 @@ def _distances(readings: Sequence[Reading]) -> dict[str, float]:
 
 
 def _judge(
-    reading: Reading, here: Mapping[str, float], everywhere: Collection[Mapping[str, float]]
+    reading: CellReading, here: Mapping[str, float], everywhere: Collection[Mapping[str, float]]
 ) -> Iterator[Remark]:
     board = reading.board or ""
     if board not in here:
@@ -65,7 +65,7 @@ def _judge(
     )
 
 
-def _is_worse(reading: Reading, distance: float) -> bool:
+def _is_worse(reading: CellReading, distance: float) -> bool:
     higher_is_better = reading.quantity is not None and reading.quantity.metric.better == "higher"
     return (distance < 0) == higher_is_better
 

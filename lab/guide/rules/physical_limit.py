@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.guide import udp
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet
 
@@ -45,13 +45,13 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
             yield from _ethernet(row.throughput, limit_mbit_s, f"frames of {row.frame} bytes")
 
 
-def _in_mb(reading: Reading) -> float:
+def _in_mb(reading: CellReading) -> float:
     return {"KiB/s": 1024 / 1e6, "MiB/s": 2**20 / 1e6}.get(
         reading.quantity.metric.unit if reading.quantity else "", 1.0
     )
 
 
-def _ethernet(reading: Reading, limit: float, what: str) -> Iterator[Remark]:
+def _ethernet(reading: CellReading, limit: float, what: str) -> Iterator[Remark]:
     rate = reading.number or 0.0
     if rate <= limit * _ROUNDING:
         return
@@ -62,7 +62,7 @@ def _ethernet(reading: Reading, limit: float, what: str) -> Iterator[Remark]:
         yield Remark(text, reading)
 
 
-def _remark(reading: Reading, rate: str, limit: str) -> Remark:
+def _remark(reading: CellReading, rate: str, limit: str) -> Remark:
     return Remark(f"{rate} is above the limit of the medium, {limit}: it was not measured on it", reading)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet
 
@@ -28,7 +28,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
             )
 
 
-def step_mw(reading: Reading) -> float | None:
+def step_mw(reading: CellReading) -> float | None:
     """One step of the sensor, in mW at the rail's nominal voltage; None where that is unknown or zero."""
     nominal = next((text for name, text in reading.cell.params.items() if "voltage" in name.lower()), "")
     try:

@@ -28,7 +28,7 @@ def check(sheet: Sheet, older: Sheet | None) -> Iterator[Remark]:
                 )
 
 
-def _remark(first: udp.Row, before: udp.Definition | None, rows: tuple[udp.Row, ...]) -> Remark:
+def _remark(first: udp.UdpRow, before: udp.Definition | None, rows: tuple[udp.UdpRow, ...]) -> Remark:
     text = (
         f"UDP throughput of {first.throughput.board or 'this table'} counts the bytes of the {first.definition} "
         f"(packets * 8 * {first.definition} size)"
@@ -48,7 +48,7 @@ def _definitions(sheet: Sheet) -> dict[tuple[str | None, str, str], udp.Definiti
     return {_place(rows[0]): rows[0].definition for rows in udp.tables(sheet).values()}
 
 
-def _place(row: udp.Row) -> tuple[str | None, str, str]:
+def _place(row: udp.UdpRow) -> tuple[str | None, str, str]:
     params = row.throughput.params
     return row.throughput.board, params.get("direction", ""), params.get("loss", "")
 

@@ -31,12 +31,12 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
             yield from _search(rows, [row for table in other for row in table])
 
 
-def _place(rows: Sequence[udp.Row]) -> tuple[str | None, str | None, str | None]:
+def _place(rows: Sequence[udp.UdpRow]) -> tuple[str | None, str | None, str | None]:
     first = rows[0].throughput
     return first.board, first.params.get("direction"), first.params.get("port")
 
 
-def _search(rows: Sequence[udp.Row], unlimited: Sequence[udp.Row]) -> Iterator[Remark]:
+def _search(rows: Sequence[udp.UdpRow], unlimited: Sequence[udp.UdpRow]) -> Iterator[Remark]:
     proofs = [(row, "without loss") for row in rows]
     proofs += [
         (row, f"with {row.loss.number:.2f} % loss")
@@ -66,7 +66,7 @@ def _search(rows: Sequence[udp.Row], unlimited: Sequence[udp.Row]) -> Iterator[R
         )
 
 
-def _bytes(row: udp.Row) -> float:
+def _bytes(row: udp.UdpRow) -> float:
     return row.packets_k * row.frame
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
 
@@ -44,7 +44,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
         )
 
 
-def _unit(reading: Reading) -> str:
+def _unit(reading: CellReading) -> str:
     return (reading.cell.unit or "").lower()
 
 

@@ -36,7 +36,7 @@ from lab.guide import (
     write_rst,
     writing,
 )
-from lab.guide.entries import Entry, Evidence, Origin, Release
+from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.guide.model import Guide
 from lab.guide.sheet import Sheet
 from lab.metrics import by_name
@@ -116,7 +116,7 @@ def texts(one: Sheet, nameless: str | None = None) -> dict[tuple[str | None, obj
     }
 
 
-def reread(release: Release) -> Sheet:
+def reread(release: GuideRelease) -> Sheet:
     guide = reading.parse("written.rst", write_rst.write(release))
     assert guide.unread == ()
     return sheet.of_guide(guide)
@@ -268,7 +268,7 @@ _ODD = (
 
 
 @st.composite
-def releases(draw: st.DrawFn) -> Release:
+def releases(draw: st.DrawFn) -> GuideRelease:
     """Numbers of up to three boards, of metrics that guides have and of some that no metric stands for."""
     boards = draw(
         st.lists(
@@ -283,16 +283,18 @@ def releases(draw: st.DrawFn) -> Release:
             origin = (
                 Origin((), "", (), row, "") if metric in {"glmark2.score", "gfxbench.score", "nbench.rate"} else None
             )
-            entries.append(Entry(board, metric, dict(params), draw(_TEXT), None, Evidence("drawn", 1), origin=origin))
+            entries.append(
+                GuideEntry(board, metric, dict(params), draw(_TEXT), None, EntryProvenance("drawn", 1), origin=origin)
+            )
         for row in draw(st.lists(_ODD, max_size=3, unique_by=str.lower)):
             origin = Origin(("Novelties",), "Novelty", ("Test",), row, "Wobble (turns/s)")
-            entries.append(Entry(board, "", {}, draw(_TEXT), None, Evidence("drawn", 1), origin=origin))
-    return Release("12.00", tuple(boards), tuple(entries))
+            entries.append(GuideEntry(board, "", {}, draw(_TEXT), None, EntryProvenance("drawn", 1), origin=origin))
+    return GuideRelease("12.00", tuple(boards), tuple(entries))
 
 
 @settings(max_examples=40, deadline=None)
 @given(releases())
-def test_what_is_written_is_read_back_cell_by_cell(release: Release) -> None:
+def test_what_is_written_is_read_back_cell_by_cell(release: GuideRelease) -> None:
     if not release.entries:
         return
     expected = {
@@ -354,8 +356,8 @@ def test_nothing_that_was_measured_is_left_out(store: Store) -> None:
 
 
 def test_a_metric_that_no_guide_has_gets_a_table_of_its_own() -> None:
-    entry = Entry("a1-fs", "boot.stage", {"phase": "of the moon"}, "1.00", None, Evidence("drawn", 1))
-    (one,) = compose.tables(Release("12.00", ("a1-fs",), (entry,)))
+    entry = GuideEntry("a1-fs", "boot.stage", {"phase": "of the moon"}, "1.00", None, EntryProvenance("drawn", 1))
+    (one,) = compose.tables(GuideRelease("12.00", ("a1-fs",), (entry,)))
     assert (one.chapter, one.title, one.header) == (
         ("Other Measurements",),
         "boot.stage",
@@ -470,8 +472,8 @@ def test_the_page_has_its_figures(written_page: str) -> None:
 
 def test_texts_of_a_guide_cannot_break_the_page() -> None:
     evil = Origin(("<script>",), "</style>", ("K",), "<img src=x>", '"M"')
-    release = Release(
-        "1.0", ("a<b",), (Entry("a<b", "", {}, "<b>1</b>", None, Evidence("</details>", 1), origin=evil),)
+    release = GuideRelease(
+        "1.0", ("a<b",), (GuideEntry("a<b", "", {}, "<b>1</b>", None, EntryProvenance("</details>", 1), origin=evil),)
     )
     html = page.render(release, {})
     for text in ("<img src=x>", "<b>1</b>", "</details></td>"):

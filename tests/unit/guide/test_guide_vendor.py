@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.guide import evidence, reading, vendor
+from lab.guide import annotated, reading, vendor
 from lab.guide import sheet as sheets
-from lab.guide.entries import Entry, Evidence, Release
+from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease
 
 
 def test_the_published_pairing_of_all_five_guides_comes_out_of_the_corrected_values_exactly(
@@ -17,7 +17,7 @@ def test_the_published_pairing_of_all_five_guides_comes_out_of_the_corrected_val
 ) -> None:
     ranges = 0
     for path in paths.values():
-        known = evidence.evidence(sheets.of_guide(reading.read(path)))
+        known = annotated.annotate(sheets.of_guide(reading.read(path)))
         bandwidths = known.sheet.of("lmbench.bw_mem")
         for board in {r.board for r in bandwidths}:
             own = {(r.params["operation"], r.params["size"]): r for r in bandwidths if r.board == board}
@@ -28,13 +28,13 @@ def test_the_published_pairing_of_all_five_guides_comes_out_of_the_corrected_val
     assert ranges == 288
 
 
-def entry(metric: str, value: float, *, samples: int | None = 1, **params: str) -> Entry:
-    return Entry("board", metric, params, f"{value:.2f}", value, Evidence("run 1", 1, samples=samples))
+def entry(metric: str, value: float, *, samples: int | None = 1, **params: str) -> GuideEntry:
+    return GuideEntry("board", metric, params, f"{value:.2f}", value, EntryProvenance("run 1", 1, samples=samples))
 
 
-def texts(*entries: Entry) -> dict[str, str]:
+def texts(*entries: GuideEntry) -> dict[str, str]:
     """Row or metric -> cell of the vendor's view."""
-    release = vendor.view(Release("11.01", ("board",), entries))
+    release = vendor.view(GuideRelease("11.01", ("board",), entries))
     return {e.origin.row if e.origin else e.metric: e.text for e in release.entries}
 
 
@@ -49,7 +49,7 @@ def texts(*entries: Entry) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_aliases_are_printed_a_second_time_with_the_false_zero_where_the_vendor_reads_one(
-    measured: Entry, row: str, cell: str
+    measured: GuideEntry, row: str, cell: str
 ) -> None:
     assert texts(measured)[row] == cell
 

@@ -8,7 +8,7 @@ import pytest
 
 from lab.host.clock import NS_PER_S
 from lab.host.statusfiles import RailStatus, read_all
-from lab.rails.model import Channel, Reading, Schedule
+from lab.rails.model import Channel, Schedule, SensorReading
 from lab.rails.statusreporter import INTERVAL_NS, StatusReporter
 from lab.rails.trace import pack
 
@@ -26,7 +26,7 @@ def reporter(folder: Path) -> StatusReporter:
 
 def sample(told: StatusReporter, begin_ns: int, end_ns: int, *rails: int) -> None:
     for t_ns in range(begin_ns, end_ns, PERIOD_NS):
-        told.count(pack(t_ns, [Reading(rail, 1, 1) for rail in rails]))
+        told.count(pack(t_ns, [SensorReading(rail, 1, 1) for rail in rails]))
 
 
 def test_each_rail_is_told_with_its_rate(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lab.errors import ConfigurationError, LabStableError, TestStableError
 from lab.metrics import Flag
 from lab.rails import Mark, RailConfig, RailsConfig, Trace
-from lab.rails.model import Channel, Reading
+from lab.rails.model import Channel, SensorReading
 from lab.rails.phase import cut
 from lab.rails.trace import DTYPE, RECORD, TraceFile, TraceMeta, pack
 
@@ -55,8 +55,8 @@ def written(
     """A trace with these powers of the core at these times in milliseconds; the other rail is constant."""
     writer = TraceFile(path, meta)
     for ms, watts in core_w.items():
-        core = Reading(0, 1_000_000, shunt_nv(watts, 1.0))
-        writer.add(pack(ms * MS, [core, Reading(1, 3_300_000, shunt_nv(io_w, 3.3))]))
+        core = SensorReading(0, 1_000_000, shunt_nv(watts, 1.0))
+        writer.add(pack(ms * MS, [core, SensorReading(1, 3_300_000, shunt_nv(io_w, 3.3))]))
     if end:
         writer.end(max(core_w) * MS)
     return Trace.open(path)
@@ -156,7 +156,7 @@ def test_the_offset_of_a_sensor_is_subtracted(tmp_path: Path) -> None:
 
 
 def flags_of(
-    path: Path, readings: dict[int, Reading], start_ms: int = 0, end_ms: int = 99, **meta: object
+    path: Path, readings: dict[int, SensorReading], start_ms: int = 0, end_ms: int = 99, **meta: object
 ) -> set[Flag]:
     writer = TraceFile(path, evolve(META, **meta))
     for ms, reading in readings.items():
@@ -165,7 +165,7 @@ def flags_of(
     return set(cut(Trace.open(path), start_ms * MS, end_ms * MS).rail("core").flags)
 
 
-GOOD = {ms: Reading(0, 1_000_000, shunt_nv(0.2, 1.0) + 2500 * (ms % 3)) for ms in range(100)}
+GOOD = {ms: SensorReading(0, 1_000_000, shunt_nv(0.2, 1.0) + 2500 * (ms % 3)) for ms in range(100)}
 NOISY = (evolve(CHANNELS[0], noise_nv=2500), CHANNELS[1])
 
 
@@ -173,8 +173,8 @@ NOISY = (evolve(CHANNELS[0], noise_nv=2500), CHANNELS[1])
     ("changed", "flag"),
     [
         ({}, None),
-        ({ms: Reading(0, 0, 0, Mark.NACK) for ms in (50,)}, Flag.POWER_NACK),
-        ({ms: Reading(0, 0, 0, Mark.STALE) for ms in (50,)}, Flag.POWER_STUCK),
+        ({ms: SensorReading(0, 0, 0, Mark.NACK) for ms in (50,)}, Flag.POWER_NACK),
+        ({ms: SensorReading(0, 0, 0, Mark.STALE) for ms in (50,)}, Flag.POWER_STUCK),
         ({50: GOOD[50]._replace(mark=Mark.RESET)}, Flag.SENSOR_RESET),
         ({50: GOOD[50]._replace(mark=Mark.SATURATED)}, Flag.POWER_IMPLAUSIBLE),
         ({ms: GOOD[ms]._replace(bus_uv=1_800_000) for ms in range(100)}, Flag.POWER_IMPLAUSIBLE),
@@ -182,14 +182,14 @@ NOISY = (evolve(CHANNELS[0], noise_nv=2500), CHANNELS[1])
         (dict.fromkeys(range(100), GOOD[0]), Flag.POWER_STUCK),
     ],
 )
-def test_what_is_doubtful_is_flagged(tmp_path: Path, changed: dict[int, Reading], flag: Flag | None) -> None:
+def test_what_is_doubtful_is_flagged(tmp_path: Path, changed: dict[int, SensorReading], flag: Flag | None) -> None:
     found = flags_of(tmp_path / "a.trace", {**GOOD, **changed}, channels=NOISY)
     assert found >= ({flag} if flag else set())
     assert not found - {flag, Flag.POWER_GAP}
 
 
 def test_a_board_that_is_off_is_plausible(tmp_path: Path) -> None:
-    off = {ms: Reading(0, 0, 2500 * (ms % 3 - 1)) for ms in range(100)}
+    off = {ms: SensorReading(0, 0, 2500 * (ms % 3 - 1)) for ms in range(100)}
     assert flags_of(tmp_path / "a.trace", off, channels=NOISY) == set()
 
 
@@ -214,7 +214,7 @@ def test_a_sensor_that_says_the_same_while_the_board_goes_to_sleep_is_stuck(tmp_
     writer = TraceFile(tmp_path / "a.trace", META)
     for ms in range(20):
         watts = 0.9 if ms < 10 else 0.01
-        readings = [Reading(0, 1_000_000, 200_000), Reading(1, 3_300_000, shunt_nv(watts, 3.3) + ms)]
+        readings = [SensorReading(0, 1_000_000, 200_000), SensorReading(1, 3_300_000, shunt_nv(watts, 3.3) + ms)]
         writer.add(pack(ms * MS, readings))
     writer.end(0)
     power = cut(Trace.open(tmp_path / "a.trace"), 10 * MS, 19 * MS)

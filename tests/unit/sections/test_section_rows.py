@@ -11,12 +11,12 @@ from typing import Any
 import guide_family
 import measured_rows
 import pytest
-from measured_rows import Row, key
+from measured_rows import MetricKey, key
 
 from lab import boards
 from lab.guide import reading
 from lab.guide import sheet as sheets
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.measured import guide_name
 from lab.metrics.lowpower import KERNEL_MODES
 from virtual.sim.model import simulated
@@ -25,7 +25,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md").read_tex
 REASONS = tomllib.loads((guide_family.FIXTURES / "other_rows.toml").read_text(encoding="utf-8"))["reason"]
 
 
-def elsewhere(board_type: str) -> Iterator[Row]:
+def elsewhere(board_type: str) -> Iterator[MetricKey]:
     """What test_boot.py and test_low_power.py measure on a board, under the guides' names."""
     board = boards.load(board_type)
     for medium in board.media:
@@ -40,11 +40,11 @@ def elsewhere(board_type: str) -> Iterator[Row]:
             yield key(name.metric, name.params)
 
 
-def measured() -> dict[str, set[Row]]:
+def measured() -> dict[str, set[MetricKey]]:
     return {board: rows | set(elsewhere(board)) for board, rows in measured_rows.kept().items()}
 
 
-def cells(path: Path) -> Iterator[tuple[Reading, list[str]]]:
+def cells(path: Path) -> Iterator[tuple[CellReading, list[str]]]:
     """The cells of a guide that are no keys, with their board type; with all of the guide where a cell has no board."""
     sheet = sheets.of_guide(reading.read(path))
     types = [board.removesuffix("-fs") for board in sheet.guide.boards]
@@ -53,11 +53,13 @@ def cells(path: Path) -> Iterator[tuple[Reading, list[str]]]:
             yield r, [r.board.removesuffix("-fs")] if r.board else types
 
 
-def is_measured(row: Row, of: Mapping[str, set[Row]], on: list[str]) -> bool:
+def is_measured(row: MetricKey, of: Mapping[str, set[MetricKey]], on: list[str]) -> bool:
     return any(row in of.get(board, set()) for board in on)
 
 
-def applies(reason: Mapping[str, Any], guide: str, r: Reading, of: Mapping[str, set[Row]], on: list[str]) -> bool:
+def applies(
+    reason: Mapping[str, Any], guide: str, r: CellReading, of: Mapping[str, set[MetricKey]], on: list[str]
+) -> bool:
     """Whether a reason is that of a cell, and what it says of our row is so."""
     if reason.get("guide", guide) != guide or not re.fullmatch(reason["metric"], r.metric):
         return False

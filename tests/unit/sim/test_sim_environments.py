@@ -9,7 +9,7 @@ import pytest
 from labgrid.config import Config
 
 from lab import boards
-from virtual.board import BoardFolder, Place
+from virtual.board import BoardAccess, BoardFolder
 from virtual.sim import environment
 
 ENVS = Path(__file__).parents[3] / "envs"
@@ -79,7 +79,7 @@ def test_the_shipped_environment_is_the_one_that_up_would_write(name: str) -> No
 
 
 def test_the_environment_of_a_board_names_its_own_outlet_console_and_straps() -> None:
-    place = Place(BoardFolder(Path("/bench/am62xx_sk-7")), 7, "127.0.0.1:1", "127.0.0.1:2", 4.0)
+    place = BoardAccess(BoardFolder(Path("/bench/am62xx_sk-7")), 7, "127.0.0.1:1", "127.0.0.1:2", 4.0)
     text = environment.of_board("am62xx_sk", place, "sim00000007")
     assert "index: 7" in text
     assert 'port: "/bench/am62xx_sk-7/main0"' in text

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virtual import environment
-from virtual.board import BoardFolder, Place
+from virtual.board import BoardAccess, BoardFolder
 
 ENV = Path(__file__).parents[3] / "envs" / "virtual.yaml"
 
@@ -32,7 +32,7 @@ def test_the_command_that_measures_a_bench_works_from_any_folder(
 @given(st.text(st.characters(codec="utf-8", exclude_characters="/\0\n", exclude_categories=["C"]), min_size=1))
 def test_the_environment_of_a_bench_names_its_files_whatever_its_folder_is_called(name: str) -> None:
     folder = Path("/bench") / name
-    place = Place(BoardFolder(folder / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
+    place = BoardAccess(BoardFolder(folder / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
     target = yaml.safe_load(environment.of_board(place))["targets"]["main"]
     assert target["resources"]["RawSerialPort"]["port"] == f"{folder}/board-7/uart0"
     assert target["resources"]["PDUDaemonPort"] == {"host": "127.0.0.1:16500", "pdu": "bench", "index": 3}
@@ -43,7 +43,7 @@ def test_the_environment_of_a_bench_names_its_files_whatever_its_folder_is_calle
 
 
 def test_a_board_with_benchmark_programs_has_scratch_partitions_and_a_tester_behind_its_cable() -> None:
-    place = Place(BoardFolder(Path("/bench") / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
+    place = BoardAccess(BoardFolder(Path("/bench") / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
     plain, whole = (yaml.safe_load(environment.of_board(place, with_tools=tools)) for tools in (False, True))
     assert whole["targets"]["main"].pop("options") == {
         "benchmarks": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from virtual.line import SLIP_BYTES, Line
+from virtual.line import SLIP_BYTES, UartChannel
 
 SPEED_BD = 10_000_000  # a byte takes exactly 1000 ns
 BYTE_NS = 1000
@@ -13,7 +13,7 @@ BYTE_NS = 1000
 pushes = st.lists(st.tuples(st.integers(0, 60_000), st.binary(min_size=1, max_size=40)), min_size=1, max_size=12)
 
 
-def drive(line: Line, pushes: list[tuple[int, bytes]]) -> list[tuple[int, int, bytes]]:
+def drive(line: UartChannel, pushes: list[tuple[int, bytes]]) -> list[tuple[int, int, bytes]]:
     """Push at the given distances and take exactly at each deadline: (taken at, end, data) of all that came out."""
     out: list[tuple[int, int, bytes]] = []
     now_ns = 0
@@ -46,7 +46,7 @@ def expected_ends(pushes: list[tuple[int, bytes]]) -> list[int]:
 def test_every_byte_leaves_in_order_one_byte_time_after_the_one_before(
     pushes: list[tuple[int, bytes]], fifo_bytes: int, latency_ns: int
 ) -> None:
-    out = drive(Line(SPEED_BD, fifo_bytes, latency_ns), pushes)
+    out = drive(UartChannel(SPEED_BD, fifo_bytes, latency_ns), pushes)
     assert b"".join(data for _, _, data in out) == b"".join(data for _, data in pushes)
     ends = [end_ns - BYTE_NS * behind for _, end_ns, data in out for behind in reversed(range(len(data)))]
     assert ends == expected_ends(pushes)
@@ -58,7 +58,7 @@ def test_the_adapter_never_holds_more_than_its_fifo_nor_longer_than_its_latency(
     pushes: list[tuple[int, bytes]], fifo_bytes: int, latency_ns: int
 ) -> None:
     together: dict[int, int] = {}
-    for taken_ns, end_ns, data in drive(Line(SPEED_BD, fifo_bytes, latency_ns), pushes):
+    for taken_ns, end_ns, data in drive(UartChannel(SPEED_BD, fifo_bytes, latency_ns), pushes):
         together[taken_ns] = together.get(taken_ns, 0) + len(data)
         assert end_ns <= taken_ns
         if latency_ns == 0:
@@ -69,13 +69,13 @@ def test_the_adapter_never_holds_more_than_its_fifo_nor_longer_than_its_latency(
 
 
 def test_without_a_latency_timer_a_short_burst_comes_when_the_transmitter_goes_idle() -> None:
-    line = Line(SPEED_BD, fifo_bytes=16)
+    line = UartChannel(SPEED_BD, fifo_bytes=16)
     line.push(b"login: ", 500)
     assert line.deadline_ns() == 500 + 7 * BYTE_NS
 
 
 def test_with_a_latency_timer_a_short_burst_waits_for_its_tick() -> None:
-    line = Line(SPEED_BD, fifo_bytes=16, latency_ns=50_000)
+    line = UartChannel(SPEED_BD, fifo_bytes=16, latency_ns=50_000)
     line.push(b"login: ", 60_000)
     assert line.deadline_ns() == 100_000
     (sent,) = line.take(100_000)
@@ -83,14 +83,14 @@ def test_with_a_latency_timer_a_short_burst_waits_for_its_tick() -> None:
 
 
 def test_nothing_is_handed_on_before_the_deadline() -> None:
-    line = Line(SPEED_BD)
+    line = UartChannel(SPEED_BD)
     line.push(b"x", 0)
     assert line.take(BYTE_NS - 1) == []
     assert line.queued == 1
 
 
 def test_a_slightly_late_hand_over_moves_only_what_it_hands_on() -> None:
-    line = Line(SPEED_BD, fifo_bytes=4)
+    line = UartChannel(SPEED_BD, fifo_bytes=4)
     line.push(b"abcdefgh", 0)
     late_ns = SLIP_BYTES * BYTE_NS
     assert line.take(4 * BYTE_NS + late_ns)[0].end_ns == 4 * BYTE_NS + late_ns
@@ -98,7 +98,7 @@ def test_a_slightly_late_hand_over_moves_only_what_it_hands_on() -> None:
 
 
 def test_after_a_stall_the_line_goes_on_at_its_own_speed_instead_of_catching_up() -> None:
-    line = Line(SPEED_BD, fifo_bytes=4)
+    line = UartChannel(SPEED_BD, fifo_bytes=4)
     line.push(b"abcdefghijkl", 0)
     assert line.take(54 * BYTE_NS)[0].end_ns == 54 * BYTE_NS
     assert line.deadline_ns() == 58 * BYTE_NS
@@ -109,7 +109,7 @@ def test_after_a_stall_the_line_goes_on_at_its_own_speed_instead_of_catching_up(
 
 
 def test_a_burst_behind_a_stalled_one_does_not_overtake_it() -> None:
-    line = Line(SPEED_BD, fifo_bytes=4)
+    line = UartChannel(SPEED_BD, fifo_bytes=4)
     line.push(b"abc", 0)
     line.push(b"de", 10 * BYTE_NS)  # the line was idle; the hand-over of "abc" is overdue
     assert line.take(40 * BYTE_NS)[0].end_ns == 40 * BYTE_NS
@@ -117,7 +117,7 @@ def test_a_burst_behind_a_stalled_one_does_not_overtake_it() -> None:
 
 
 def test_power_off_keeps_only_what_had_left_the_uart() -> None:
-    line = Line(SPEED_BD, fifo_bytes=16)
+    line = UartChannel(SPEED_BD, fifo_bytes=16)
     line.push(b"abcdefgh", 0)
     assert line.discard(3 * BYTE_NS) == 5
     assert [sent.data for sent in line.take(3 * BYTE_NS)] == [b"abc"]
@@ -127,7 +127,7 @@ def test_power_off_keeps_only_what_had_left_the_uart() -> None:
 
 
 def test_the_transmitter_is_empty_once_its_last_byte_has_left_whether_or_not_it_was_handed_on() -> None:
-    line = Line(SPEED_BD, fifo_bytes=16, latency_ns=50_000)
+    line = UartChannel(SPEED_BD, fifo_bytes=16, latency_ns=50_000)
     line.push(b"abcdefgh", 1_000)
     assert [line.unsent(now_ns) for now_ns in (1_000, 1_001, 4_000, 8_999, 9_000, 20_000)] == [8, 8, 5, 1, 0, 0]
     assert line.queued == 8

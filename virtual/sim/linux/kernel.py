@@ -185,7 +185,7 @@ class Kernel:
         """The block device with the root file system; empty where it is in flash."""
         return rootfs.device_on(self.computer.model, self.root_medium)
 
-    def _silent_start(self, lines: Sequence[script.Line]) -> Program[None]:
+    def _silent_start(self, lines: Sequence[script.ScriptLine]) -> Program[None]:
         """Without an early console the kernel's lines wait, and its console prints them at once when it comes up; what
         firmware says meanwhile does not wait."""
         computer, early_ns = self.computer, self.computer.durations.early_ns
@@ -205,7 +205,7 @@ class Kernel:
             if line.kernel:
                 yield from self._print(Record(at_ns, line.text, 6))
 
-    def _printed_ns(self, lines: Sequence[script.Line]) -> int:
+    def _printed_ns(self, lines: Sequence[script.ScriptLine]) -> int:
         if self.console_level < ALL:
             return 0
         return script.printed_ns(lines, self.computer.machine.speed_bd[self.computer.console])

@@ -46,7 +46,9 @@ class UserSpace:
 
     def _services(self) -> Program[None]:
         computer, planned = self.computer, self.computer.durations
-        prompt_ns = script.printed_ns([script.Line(0, self._prompt())], computer.machine.speed_bd[computer.console])
+        prompt_ns = script.printed_ns(
+            [script.ScriptLine(0, self._prompt())], computer.machine.speed_bd[computer.console]
+        )
         total_ns = planned.boot_ns - planned.kernel_ns - prompt_ns
         computer.enter("user", total_ns + prompt_ns)
         lines = script.load("user", **self.kernel.facts())

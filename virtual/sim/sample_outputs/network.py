@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from virtual.sim.dice import Normal
-from virtual.sim.figures import Figures
+from virtual.sim.figures import PublishedValues
 from virtual.sim.linux import power
 from virtual.sim.linux.session import Session, Tool
 from virtual.sim.model import Model
@@ -31,7 +31,9 @@ class Udp:
     load: float
 
 
-def udp(model: Model, figures: Figures, dice: random.Random, direction: str, payload: int, offered: float) -> Udp:
+def udp(
+    model: Model, figures: PublishedValues, dice: random.Random, direction: str, payload: int, offered: float
+) -> Udp:
     """What becomes of a stream that offers so many packets a second; 0: as many as the sender can."""
     frame = FRAMES.get(payload, payload + 46)
     port = model.port

@@ -18,7 +18,7 @@ def drawn(session: Session, metric: str, otherwise: float = 1.0, **params: str) 
     return known(session).draw(dice, metric, otherwise, **params)
 
 
-def known(session: Session) -> figures.Figures:
+def known(session: Session) -> figures.PublishedValues:
     """The figures of this board."""
     model = session.computer.model
     return figures.load(model.board.name, model.release_name)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from lab.guide import conditions, udp
-from lab.guide.catalogue import Reading
+from lab.guide.catalogue import CellReading
 from lab.guide.conditions import Conditions
 from lab.guide.model import Cell
 from lab.guide.rulebook import Effect, Finding, Severity, run
@@ -18,7 +18,7 @@ _ReadingKey = tuple[str | None, tuple[str, tuple[tuple[str, str], ...]]]
 
 
 @frozen
-class Evidence:
+class AnnotatedGuide:
     """A guide with everything that is known about its numbers.
 
     Attributes:
@@ -30,28 +30,28 @@ class Evidence:
     sheet: Sheet
     conditions: Conditions
     findings: Mapping[_CellKey, Sequence[Finding]]
-    udp_rows: Mapping[_CellKey, udp.Row]
-    readings: Mapping[_ReadingKey, Reading]
+    udp_rows: Mapping[_CellKey, udp.UdpRow]
+    readings: Mapping[_ReadingKey, CellReading]
 
     @property
     def name(self) -> str:
         """How sentences call the guide."""
         return self.sheet.guide.release or self.sheet.guide.path
 
-    def sibling(self, reading: Reading, metric: str) -> Reading | None:
+    def sibling(self, reading: CellReading, metric: str) -> CellReading | None:
         """The reading of another metric of the same board and parameters."""
         return self.readings.get((reading.board, (metric, reading.key[1])))
 
-    def about(self, reading: Reading) -> Sequence[Finding]:
+    def about(self, reading: CellReading) -> Sequence[Finding]:
         """What the rules say about a cell."""
         return self.findings.get(cell_key(reading.cell), ())
 
-    def effect(self, reading: Reading, effect: Effect) -> Finding | None:
+    def effect(self, reading: CellReading, effect: Effect) -> Finding | None:
         """The finding that has this effect on a cell, if the rule is sure."""
         sure = (f for f in self.about(reading) if f.rule.effect is effect and f.severity is not Severity.SUSPECT)
         return next(sure, None)
 
-    def number(self, reading: Reading) -> float | None:
+    def number(self, reading: CellReading) -> float | None:
         """The recovered value, or the printed one."""
         found = self.effect(reading, Effect.RECOVERED)
         return found.corrected if found is not None and found.corrected is not None else reading.number
@@ -62,7 +62,7 @@ def cell_key(cell: Cell) -> _CellKey:
     return cell.table, cell.line, cell.column
 
 
-def evidence(sheet: Sheet) -> Evidence:
+def annotate(sheet: Sheet) -> AnnotatedGuide:
     """Run the rules over a guide."""
     findings: dict[_CellKey, list[Finding]] = {}
     for finding in run(sheet):
@@ -70,7 +70,7 @@ def evidence(sheet: Sheet) -> Evidence:
             findings.setdefault(cell_key(cell), []).append(finding)
     rows = {cell_key(r.cell): row for table in udp.tables(sheet).values() for row in table for r in row.readings}
     readings = {(r.board, r.key): r for r in sheet.of(*sheet.by_metric)}
-    return Evidence(sheet, conditions.of_sheet(sheet), findings, rows, readings)
+    return AnnotatedGuide(sheet, conditions.of_sheet(sheet), findings, rows, readings)
 
 
 @frozen
@@ -81,10 +81,10 @@ class Pair:
         old_number, new_number: recovered where a rule could, as printed otherwise.
     """
 
-    old: Reading
-    new: Reading
-    before: Evidence
-    after: Evidence
+    old: CellReading
+    new: CellReading
+    before: AnnotatedGuide
+    after: AnnotatedGuide
     old_number: float
     new_number: float
 
@@ -103,6 +103,6 @@ class Pair:
         """Unit of the metric."""
         return self.new.quantity.metric.unit if self.new.quantity else (self.new.cell.unit or "")
 
-    def sides(self) -> tuple[tuple[Reading, Evidence], tuple[Reading, Evidence]]:
+    def sides(self) -> tuple[tuple[CellReading, AnnotatedGuide], tuple[CellReading, AnnotatedGuide]]:
         """Both readings with their evidence."""
         return (self.old, self.before), (self.new, self.after)
