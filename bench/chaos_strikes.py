@@ -41,7 +41,7 @@ class Havoc:
     operators: Sequence[Operator]
     chance: Random
     done: dict[str, int] = field(factory=dict, init=False)
-    _untried: list[Kind] = field(init=False)
+    _untried: list[StrikeKind] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._untried = self.chance.sample(KINDS, len(KINDS))
@@ -61,7 +61,7 @@ class Havoc:
                 self._untried.insert(0, kind)  # nothing there to strike; later
         return ""
 
-    def _any(self) -> Kind:
+    def _any(self) -> StrikeKind:
         (kind,) = self.chance.choices(KINDS, weights=[kind.weight for kind in KINDS])
         return kind
 
@@ -172,7 +172,7 @@ class Havoc:
 
 
 @frozen
-class Kind:
+class StrikeKind:
     """A kind of strike, and how often it comes beside the others."""
 
     name: str
@@ -181,18 +181,18 @@ class Kind:
 
 
 KINDS = (
-    Kind("kill pytest", 3.0, Havoc.kill_pytest),
-    Kind("kill lab run", 2.0, Havoc.kill_lab_run),
-    Kind("kill console server", 1.0, Havoc.kill_console_server),
-    Kind("kill pdudaemon", 1.0, Havoc.kill_pdudaemon),
-    Kind("kill bench", 0.5, Havoc.kill_bench),
-    Kind("stop console server", 2.0, Havoc.stop_console_server),
-    Kind("stop bench", 2.0, Havoc.stop_bench),
-    Kind("stop pytest", 2.0, Havoc.stop_pytest),
-    Kind("adapter unplugged", 2.0, Havoc.unplug),
-    Kind("outlet does not obey", 1.0, Havoc.bad_outlet),
-    Kind("recordings' disk full", 1.0, Havoc.fill_recordings),
-    Kind("results' disk full", 1.0, Havoc.fill_results),
-    Kind("power switch refuses, hangs, fails", 1.0, Havoc.bad_switch),
-    Kind("straps refuse, hang, fail", 1.0, Havoc.bad_straps),
+    StrikeKind("kill pytest", 3.0, Havoc.kill_pytest),
+    StrikeKind("kill lab run", 2.0, Havoc.kill_lab_run),
+    StrikeKind("kill console server", 1.0, Havoc.kill_console_server),
+    StrikeKind("kill pdudaemon", 1.0, Havoc.kill_pdudaemon),
+    StrikeKind("kill bench", 0.5, Havoc.kill_bench),
+    StrikeKind("stop console server", 2.0, Havoc.stop_console_server),
+    StrikeKind("stop bench", 2.0, Havoc.stop_bench),
+    StrikeKind("stop pytest", 2.0, Havoc.stop_pytest),
+    StrikeKind("adapter unplugged", 2.0, Havoc.unplug),
+    StrikeKind("outlet does not obey", 1.0, Havoc.bad_outlet),
+    StrikeKind("recordings' disk full", 1.0, Havoc.fill_recordings),
+    StrikeKind("results' disk full", 1.0, Havoc.fill_results),
+    StrikeKind("power switch refuses, hangs, fails", 1.0, Havoc.bad_switch),
+    StrikeKind("straps refuse, hang, fail", 1.0, Havoc.bad_straps),
 )

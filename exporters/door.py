@@ -39,7 +39,7 @@ class Asked:
 
 
 @frozen
-class Answer:
+class HttpResponse:
     """An answer: pieces of its body, and their length in all."""
 
     status: HTTPStatus
@@ -93,8 +93,8 @@ class Door:
         self,
         listening: socket.socket,
         context: ssl.SSLContext | None,
-        admit: Callable[[Asked], Awaitable[Answer | None]],
-        answer: Callable[[Asked], Awaitable[Answer]],
+        admit: Callable[[Asked], Awaitable[HttpResponse | None]],
+        answer: Callable[[Asked], Awaitable[HttpResponse]],
     ) -> None:
         listening.setblocking(False)
         self._listening, self._context, self._admit, self._answer = listening, context, admit, answer
@@ -130,7 +130,7 @@ class Door:
             self._asking.leave(task)
             self._answered.enter(task)
             async with asyncio.timeout(ANSWER_S):
-                await _write(heard if isinstance(heard, Answer) else await self._answer(heard), writer)
+                await _write(heard if isinstance(heard, HttpResponse) else await self._answer(heard), writer)
                 writer.close()
                 await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
@@ -141,10 +141,10 @@ class Door:
             if writer is not None:
                 writer.transport.abort()
 
-    async def _hear(self, reader: asyncio.StreamReader) -> Asked | Answer:
+    async def _hear(self, reader: asyncio.StreamReader) -> Asked | HttpResponse:
         """A request that shall be answered, or what is said instead."""
         asked = parse(await reader.readuntil(b"\r\n\r\n"))
-        return asked if isinstance(asked, Answer) else await self._admit(asked) or asked
+        return asked if isinstance(asked, HttpResponse) else await self._admit(asked) or asked
 
     async def _open(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         loop = asyncio.get_running_loop()
@@ -158,7 +158,7 @@ class Door:
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-def parse(head: bytes) -> Asked | Answer:
+def parse(head: bytes) -> Asked | HttpResponse:
     """The request in the bytes up to the empty line, or the answer to one that is wrong."""
     first, *lines = head.decode("latin-1").split("\r\n")
     match first.split(" "):
@@ -171,13 +171,13 @@ def parse(head: bytes) -> Asked | Answer:
             return text(HTTPStatus.BAD_REQUEST, "expected a request of HTTP/1.1\n")
 
 
-def text(status: HTTPStatus, body: str, headers: Mapping[str, str] | None = None) -> Answer:
+def text(status: HTTPStatus, body: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
     """An answer in words."""
     data = body.encode()
-    return Answer(status, (data,), len(data), {"Content-Type": "text/plain", **(headers or {})})
+    return HttpResponse(status, (data,), len(data), {"Content-Type": "text/plain", **(headers or {})})
 
 
-async def _write(answer: Answer, writer: asyncio.StreamWriter) -> None:
+async def _write(answer: HttpResponse, writer: asyncio.StreamWriter) -> None:
     lines = [f"HTTP/1.1 {answer.status.value} {answer.status.phrase}", f"Content-Length: {answer.length}"]
     lines += [f"{name}: {value}" for name, value in answer.headers.items()]
     writer.write("\r\n".join((*lines, "Connection: close", "", "")).encode("latin-1"))

@@ -59,7 +59,7 @@ class Staleness(Collector):
 
 
 class Exposition:
-    """All metrics; see exporters.server.Exposition."""
+    """All metrics; see exporters.server.ExpositionProtocol."""
 
     def __init__(self, results: Poller[Page], live: CollectorRegistry) -> None:
         self._results = results

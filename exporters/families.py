@@ -11,11 +11,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from exporters.figures import ExportedMeasurement, Group
+from exporters.figures import ExportedMeasurement, LatestRun
 from exporters.naming import Labels
 from exporters.results import View
 from exporters.totals import BUCKETS, CycleKey, Tallies
-from exporters.verdicts import Change, changes
+from exporters.verdicts import MetricChange, changes
 
 _BOARD: Final = ("board", "board_type", "release")
 _PART: Final = 2000  # samples
@@ -52,9 +52,9 @@ class Results(Collector):
         yield left_out
 
 
-def _figures(groups: Sequence[Group]) -> Iterator[Metric]:
+def _figures(groups: Sequence[LatestRun]) -> Iterator[Metric]:
     """Value, uncertainty and number of samples of each metric, family by family."""
-    by_family: dict[str, list[tuple[Group, ExportedMeasurement]]] = {}
+    by_family: dict[str, list[tuple[LatestRun, ExportedMeasurement]]] = {}
     for group in groups:
         for figure in group.figures:
             by_family.setdefault(figure.name.value, []).append((group, figure))
@@ -67,7 +67,7 @@ def _figures(groups: Sequence[Group]) -> Iterator[Metric]:
         yield from _gauge(name.samples, f"How many samples {value} has.", samples)
 
 
-def _statistics(found: Iterable[tuple[Group, ExportedMeasurement]]) -> Iterator[LabelledValue]:
+def _statistics(found: Iterable[tuple[LatestRun, ExportedMeasurement]]) -> Iterator[LabelledValue]:
     for group, figure in found:
         labels = _labels(group, figure.labels)
         for stat, number in zip(figure.stats, figure.values, strict=True):
@@ -85,7 +85,7 @@ def _gauge(name: str, about: str, rows: Iterable[LabelledValue]) -> Iterator[Met
             return
 
 
-def _of_groups(groups: Sequence[Group]) -> Iterator[Metric]:
+def _of_groups(groups: Sequence[LatestRun]) -> Iterator[Metric]:
     flagged = (
         ({**_labels(group, ()), "metric": metric, "flag": flag}, float(count))
         for group in groups
@@ -96,7 +96,7 @@ def _of_groups(groups: Sequence[Group]) -> Iterator[Metric]:
     yield from _gauge("boardlab_run_duration_seconds", "How long the latest completed run took.", duration)
 
 
-def _changes(groups: Sequence[Group]) -> Iterator[Metric]:
+def _changes(groups: Sequence[LatestRun]) -> Iterator[Metric]:
     found = list(changes(groups))
     ratios = (({**_of(change), "against": change.against}, change.ratio) for change in found)
     about = "Change of the average from the release before, relative to that."
@@ -106,11 +106,11 @@ def _changes(groups: Sequence[Group]) -> Iterator[Metric]:
     yield from _gauge("boardlab_release_regression", about, regressions)
 
 
-def _of(change: Change) -> dict[str, str]:
+def _of(change: MetricChange) -> dict[str, str]:
     return {**_labels(change.group, change.figure.labels), "metric": change.figure.metric}
 
 
-def _labels(group: Group, more: Labels) -> dict[str, str]:
+def _labels(group: LatestRun, more: Labels) -> dict[str, str]:
     key = group.key
     own = {"board": key.board, "board_type": key.board_type, "release": key.release, "kind": key.kind}
     place = {name: value for name, value in (("medium", key.medium), ("init", key.init)) if value}

@@ -8,7 +8,7 @@ from typing import Final, Self
 from attrs import frozen
 
 from exporters.labels import clean, label_name
-from exporters.naming import DETAILED, Labels, Name, name_of
+from exporters.naming import DETAILED, Labels, MetricName, name_of
 from lab.metrics import Measurement, Metric, Summary, summarise
 from lab.metrics.catalogue import BOOT_STAGE
 
@@ -31,7 +31,7 @@ class BootVariant:
 
 
 @frozen
-class GroupKey:
+class RunKey:
     """What has one latest run: its numbers replace those of earlier runs.
 
     Attributes:
@@ -56,7 +56,7 @@ class ExportedMeasurement:
     """
 
     metric: str
-    name: Name
+    name: MetricName
     labels: Labels
     samples: int
     uncertainty: float
@@ -69,7 +69,7 @@ class ExportedMeasurement:
 
 
 @frozen
-class Group:
+class LatestRun:
     """The latest completed run of a board, type, release, kind, medium and init.
 
     Attributes:
@@ -77,7 +77,7 @@ class Group:
         left_out: how many figures were too many.
     """
 
-    key: GroupKey
+    key: RunKey
     figures: tuple[ExportedMeasurement, ...]
     flagged: Mapping[tuple[str, str], int]
     duration_s: float
@@ -88,7 +88,7 @@ class FigureMaker:
     """Makes figures; equal names, labels and flags are kept once, since a thousand boards have the same few."""
 
     def __init__(self) -> None:
-        self._names: dict[Metric, Name] = {}
+        self._names: dict[Metric, MetricName] = {}
         self._labels: dict[Labels, Labels] = {}
         self._flags: dict[tuple[str, str], tuple[str, str]] = {}
 
@@ -124,7 +124,7 @@ class FigureMaker:
             _values(summary, name.factor, detailed=name.quantity in DETAILED),
         )
 
-    def _labels_of(self, name: Name, measurement: Measurement) -> Labels:
+    def _labels_of(self, name: MetricName, measurement: Measurement) -> Labels:
         named = {label_name(key): clean(text) for key, text in measurement.params.items() if key != MEDIUM}
         named |= {**dict(name.labels), "version": str(measurement.metric.version)}
         labels = tuple(sorted(named.items()))

@@ -75,7 +75,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 @frozen
-class Name:
+class MetricName:
     """How a metric is called.
 
     Attributes:
@@ -96,12 +96,12 @@ class Name:
     better: str
 
 
-def name_of(metric: Metric) -> Name:
+def name_of(metric: Metric) -> MetricName:
     """The name of a metric; a unit that is not in BASE_UNITS is spelt out and not converted."""
     base, factor = BASE_UNITS.get(metric.unit, (_plain(metric.unit), 1.0))
     quantity, labels = quantity_of(metric.name)
     stem, suffix = f"{PREFIX}_{quantity}", f"_{base}" if base else ""
-    return Name(
+    return MetricName(
         quantity,
         f"{stem}{suffix}",
         f"{stem}_uncertainty{suffix}",

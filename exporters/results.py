@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import define, evolve, field, frozen
 
-from exporters.figures import BootVariant, FigureMaker, Group, GroupKey
+from exporters.figures import BootVariant, FigureMaker, LatestRun, RunKey
 from exporters.labels import clean
 from exporters.totals import Tallies, count
 from lab.metrics import Measurement
@@ -47,7 +47,7 @@ class View:
         left_out: what -> how many of it were too many.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[LatestRun, ...]
     last_runs: tuple[LastRun, ...]
     tallies: Tallies
     left_out: dict[str, int]
@@ -61,7 +61,7 @@ class ResultsReader:
     limits: Limits = Limits()
     _maker: FigureMaker = field(factory=FigureMaker, init=False)
     _places: dict[int, set[BootVariant]] = field(factory=dict, init=False)  # of the completed runs
-    _groups: dict[GroupKey, tuple[int, Group]] = field(factory=dict, init=False)
+    _groups: dict[RunKey, tuple[int, LatestRun]] = field(factory=dict, init=False)
     _settled: Tallies = field(factory=Tallies, init=False)  # of the completed runs
     _shown: Tallies = field(factory=Tallies, init=False)
     _classes: dict[str, set[str]] = field(factory=dict, init=False)
@@ -121,16 +121,16 @@ class ResultsReader:
 
     def _taken(
         self, look: Look, heads: Sequence[RunHead], places: dict[int, set[BootVariant]]
-    ) -> dict[GroupKey, tuple[int, Group]]:
+    ) -> dict[RunKey, tuple[int, LatestRun]]:
         """The latest run of each group, read where it is another one than before."""
-        latest: dict[tuple[GroupKey, bool], tuple[RunHead, BootVariant]] = {}
+        latest: dict[tuple[RunKey, bool], tuple[RunHead, BootVariant]] = {}
         for head in heads:  # the oldest first, so the latest one stays: of the board's own init, and of the others
             for place in places[head.id]:
                 labels = (clean(text) for text in (head.board, head.board_type, head.release, head.kind, place.medium))
-                latest[GroupKey(*labels), bool(place.init)] = head, place
+                latest[RunKey(*labels), bool(place.init)] = head, place
         wanted = {evolve(key, init=clean(place.init)): (head, place) for (key, _), (head, place) in latest.items()}
-        taken: dict[GroupKey, tuple[int, Group]] = {}
-        unread: dict[int, list[GroupKey]] = {}
+        taken: dict[RunKey, tuple[int, LatestRun]] = {}
+        unread: dict[int, list[RunKey]] = {}
         for key, (head, _) in wanted.items():
             if key in self._groups and self._groups[key][0] == head.id:
                 taken[key] = self._groups[key]
@@ -141,11 +141,11 @@ class ResultsReader:
                 taken[key] = run_id, self._group(key, *wanted[key], measurements)
         return taken
 
-    def _group(self, key: GroupKey, head: RunHead, place: BootVariant, measurements: Sequence[Measurement]) -> Group:
+    def _group(self, key: RunKey, head: RunHead, place: BootVariant, measurements: Sequence[Measurement]) -> LatestRun:
         figures = self._maker.figures(measurements, place)
         most = self.limits.figures_per_group
         flags = self._maker.flagged(measurements, place)
-        return Group(key, figures[:most], flags, _duration_s(head), max(0, len(figures) - most))
+        return LatestRun(key, figures[:most], flags, _duration_s(head), max(0, len(figures) - most))
 
 
 def _duration_s(head: RunHead) -> float:

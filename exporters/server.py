@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 import bcrypt
 
-from exporters.door import BACKLOG, Answer, Asked, Door, text
+from exporters.door import BACKLOG, Asked, Door, HttpResponse, text
 from exporters.page import CONTENT_TYPE
 from exporters.webconfig import WebConfig
 from lab.errors import LabStableError
@@ -29,7 +29,7 @@ _NOBODY: Final = "$2b$10$" + "." * 53  # no password has this hash; it costs as 
 _INDEX: Final = b'<!doctype html><title>boardlab</title><h1>boardlab exporter</h1><p><a href="/metrics">metrics</a>\n'
 
 
-class Exposition(Protocol):
+class ExpositionProtocol(Protocol):
     """What is served."""
 
     def gzipped(self) -> bytes:
@@ -72,7 +72,7 @@ class Guard:
 class Server:
     """Serves an exposition, in the thread that calls `serve_forever`; see `exporters.door` for who comes in."""
 
-    def __init__(self, host: str, port: int, exposition: Exposition, config: WebConfig | None) -> None:
+    def __init__(self, host: str, port: int, exposition: ExpositionProtocol, config: WebConfig | None) -> None:
         """Listen.
 
         Raises:
@@ -130,7 +130,7 @@ class Server:
         with contextlib.suppress(asyncio.CancelledError):
             await keeping
 
-    async def _admit(self, asked: Asked) -> Answer | None:
+    async def _admit(self, asked: Asked) -> HttpResponse | None:
         if not self._by_name and not is_address(asked.headers.get("host", "")):
             return text(HTTPStatus.FORBIDDEN, "ask by address, e.g. 127.0.0.1, not by name\n")
         header = asked.headers.get("authorization")
@@ -141,7 +141,7 @@ class Server:
             return None
         return text(HTTPStatus.UNAUTHORIZED, "a password is needed\n", {"WWW-Authenticate": "Basic"})
 
-    async def _answer(self, asked: Asked) -> Answer:
+    async def _answer(self, asked: Asked) -> HttpResponse:
         match asked.path:
             case "/metrics":
                 gzip = "gzip" in asked.headers.get("accept-encoding", "")
@@ -149,17 +149,17 @@ class Server:
             case "/-/healthy":
                 return text(HTTPStatus.OK, "ok\n")
             case "/":
-                return Answer(HTTPStatus.OK, (_INDEX,), len(_INDEX), {"Content-Type": "text/html"})
+                return HttpResponse(HTTPStatus.OK, (_INDEX,), len(_INDEX), {"Content-Type": "text/html"})
             case _:
                 return text(HTTPStatus.NOT_FOUND, "there is /metrics\n")
 
-    def _metrics(self, gzip: bool) -> Answer:
+    def _metrics(self, gzip: bool) -> HttpResponse:
         headers = {"Content-Type": CONTENT_TYPE}
         if gzip:
             page = self._exposition.gzipped()
-            return Answer(HTTPStatus.OK, (page,), len(page), {**headers, "Content-Encoding": "gzip"})
+            return HttpResponse(HTTPStatus.OK, (page,), len(page), {**headers, "Content-Encoding": "gzip"})
         length, pieces = self._exposition.plain()
-        return Answer(HTTPStatus.OK, pieces, length, headers)
+        return HttpResponse(HTTPStatus.OK, pieces, length, headers)
 
 
 def is_address(host: str) -> bool:

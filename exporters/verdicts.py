@@ -13,7 +13,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from exporters.figures import ExportedMeasurement, Group, GroupKey
+from exporters.figures import ExportedMeasurement, LatestRun, RunKey
 from lab.metrics import Flag, uncertainty
 from lab.metrics.catalogue import BOOT_STAGE
 
@@ -23,23 +23,23 @@ _AVERAGE: Final = "avg"
 
 
 @frozen
-class Change:
+class MetricChange:
     """A number in the newest release, against the release before.
 
     Attributes:
         ratio: of the change to the old average; positive: the number grew. regression: whether it is one.
     """
 
-    group: Group
+    group: LatestRun
     figure: ExportedMeasurement
     against: str
     ratio: float
     regression: bool
 
 
-def changes(groups: Iterable[Group]) -> Iterator[Change]:
+def changes(groups: Iterable[LatestRun]) -> Iterator[MetricChange]:
     """The changes of all numbers that have one."""
-    by_place: dict[GroupKey, dict[tuple[int, ...], Group]] = {}
+    by_place: dict[RunKey, dict[tuple[int, ...], LatestRun]] = {}
     for group in groups:
         if _NUMBERS.fullmatch(group.key.release):
             place = evolve(group.key, release="")
@@ -53,7 +53,7 @@ def changes(groups: Iterable[Group]) -> Iterator[Change]:
             yield from _between(old, new)
 
 
-def _between(old: Group, new: Group) -> Iterator[Change]:
+def _between(old: LatestRun, new: LatestRun) -> Iterator[MetricChange]:
     before = {(figure.metric, figure.labels): figure for figure in old.figures}
     for figure in new.figures:
         was = before.get((figure.metric, figure.labels))
@@ -63,12 +63,12 @@ def _between(old: Group, new: Group) -> Iterator[Change]:
         ratio = difference / abs(_average(was))
         worse = difference if figure.name.better == "lower" else -difference
         sure = worse > uncertainty.combined((figure.uncertainty, was.uncertainty))
-        yield Change(new, figure, old.key.release, ratio, sure and abs(ratio) > LEAST_CHANGE)
+        yield MetricChange(new, figure, old.key.release, ratio, sure and abs(ratio) > LEAST_CHANGE)
 
 
 def _average(figure: ExportedMeasurement) -> float:
     return figure.values[figure.stats.index(_AVERAGE)]
 
 
-def _simulated(group: Group) -> bool:
+def _simulated(group: LatestRun) -> bool:
     return any(flag == Flag.SIMULATED for _, flag in group.flagged)

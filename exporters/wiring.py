@@ -12,9 +12,9 @@ from exporters.exposition import Exposition, ResultsSource, Staleness
 from exporters.farm.consoles import Consoles
 from exporters.farm.disks import Disks
 from exporters.farm.jobs import Due, Jobs
-from exporters.farm.outlets import Outlets, PduDaemon
+from exporters.farm.outlets import Outlets, PduDaemonProbe
 from exporters.farm.places import Places
-from exporters.farm.rails import Rails
+from exporters.farm.rails import RailsCollector
 from exporters.farm.usb import RealUdev, Usb, UsbDevice
 from exporters.page import Page
 from exporters.polling import FreshMetrics, Health, Poller
@@ -75,11 +75,11 @@ def sources(watcher: Watcher, runtime: Path, watched: Watched, interval_s: float
         "jobs": Jobs(watcher, list(watched.due)).read,
         "console": Consoles(runtime).read,
         "outlets": Outlets(runtime).read,
-        "rails": Rails(runtime).read,
+        "rails": RailsCollector(runtime).read,
         "disks": Disks(folders).read,
     }
     if watched.pdudaemon:
-        live["pdudaemon"] = PduDaemon(watched.pdudaemon).read
+        live["pdudaemon"] = PduDaemonProbe(watched.pdudaemon).read
     if watched.coordinator:
         from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes memory that most hosts save
 

@@ -22,8 +22,8 @@ from lab.errors import BoardlabError, LabError
 from lab.host.clock import Clock, MonotonicRaw
 from virtual import benchconfig, kinds, panel, straps, tasmota
 from virtual.benchconfig import BenchConfig
-from virtual.board import BoardAccess, BoardFolder, Power
-from virtual.http import Answer, Request, serve
+from virtual.board import BoardAccess, BoardFolder, BoardPower
+from virtual.http import JsonResponse, Request, serve
 from virtual.outlet import Outlet
 from virtual.pacer import Pacer
 from virtual.pdudaemon import PduDaemon, find
@@ -39,7 +39,7 @@ LOCK_PATIENCE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-class Bench:
+class VirtualBench:
     """All outlets of the bench, and the power switch in front of them."""
 
     def __init__(self, config: BenchConfig, clock: Clock) -> None:
@@ -67,7 +67,7 @@ class Bench:
             )
         ]
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> JsonResponse:
         """The power switch's answer to a request."""
         if request.path == STATUS_PATH:
             return tasmota.ok(
@@ -88,7 +88,7 @@ class Bench:
         except LabError as error:
             _log.error("outlet %d: %s", command.outlet, error)
             return tasmota.failed(str(error))
-        return tasmota.done(command.outlet, on=outlet.power is not Power.OFF)
+        return tasmota.done(command.outlet, on=outlet.power is not BoardPower.OFF)
 
     async def listen(self) -> None:
         """Let the rails' sensors be reached, and give every UART its TCP port, if they shall have some.
@@ -184,7 +184,7 @@ async def run(config: BenchConfig, ready: Callable[[BenchState], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with contextlib.AsyncExitStack() as stack:
-        bench = Bench(config, MonotonicRaw())
+        bench = VirtualBench(config, MonotonicRaw())
         stack.push_async_callback(bench.close)
         await bench.listen()
         server = await serve(config.switch_port, bench.answer)

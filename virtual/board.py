@@ -14,7 +14,7 @@ from virtual.rails.sensors import RailTrouble
 from virtual.uart import UartAdapter
 
 
-class Power(StrEnum):
+class BoardPower(StrEnum):
     """A board's state, as the bench has verified it.
 
     DEAD: the power input is on, yet the board ended by itself (QEMU crashed, was killed, or the guest shut down).

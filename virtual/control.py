@@ -40,7 +40,7 @@ class BoardSpec:
 
 
 @frozen
-class Order:
+class ControlOrder:
     """What `up` is asked for; see its options."""
 
     folder: Path
@@ -69,7 +69,7 @@ class Order:
         return [sys.executable, "-P", "-m", "virtual.bench", *config.words()]
 
 
-def up(order: Order, report: Callable[[str], None]) -> BenchState:
+def up(order: ControlOrder, report: Callable[[str], None]) -> BenchState:
     """Bring a bench up, or find it up. In the foreground this process becomes the bench.
 
     Raises:
@@ -145,7 +145,7 @@ def status(state: BenchState) -> list[dict[str, object]]:
     return found
 
 
-def _start(order: Order, port: int) -> BenchState:
+def _start(order: ControlOrder, port: int) -> BenchState:
     log = order.folder / LOG
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -168,7 +168,7 @@ def _start(order: Order, port: int) -> BenchState:
     raise LabStableError(f"the bench did not start; the end of {log}:\n{tail}", failure="virtual_bench")
 
 
-def _check(order: Order) -> None:
+def _check(order: ControlOrder) -> None:
     for board in order.boards:
         if not _NAME.fullmatch(board.name):
             raise ConfigurationError(
@@ -187,7 +187,7 @@ def _check(order: Order) -> None:
         raise ConfigurationError(f"--fifo-bytes {order.fifo_bytes}: at least 1")
 
 
-def _same(order: Order, state: BenchState) -> None:
+def _same(order: ControlOrder, state: BenchState) -> None:
     there = [(board.name, board.type) for board in state.boards]
     if there != [(board.name, board.board_type) for board in order.boards]:
         names = ", ".join(f"{name} ({kind})" for name, kind in there)

@@ -82,10 +82,10 @@ class Gate:
         try:
             async with asyncio.timeout(http.REQUEST_S):
                 request = http.parse(await reader.readuntil(b"\r\n\r\n"))
-            if isinstance(request, http.Answer):
+            if isinstance(request, http.JsonResponse):
                 writer.write(http.encoded(request))
             elif request.body is not None:
-                writer.write(http.encoded(http.Answer(HTTPStatus.METHOD_NOT_ALLOWED, {"error": "expected GET"})))
+                writer.write(http.encoded(http.JsonResponse(HTTPStatus.METHOD_NOT_ALLOWED, {"error": "expected GET"})))
             else:
                 await self._ask(request.path, request.query, writer)
             await writer.drain()

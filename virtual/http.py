@@ -36,32 +36,32 @@ class Request:
 
 
 @frozen
-class Answer:
+class JsonResponse:
     """What is sent back, as JSON."""
 
     status: HTTPStatus
     body: Mapping[str, object]
 
 
-Handler = Callable[[Request], Awaitable[Answer]]
+Handler = Callable[[Request], Awaitable[JsonResponse]]
 
 
-def parse(head: bytes) -> Request | Answer:
+def parse(head: bytes) -> Request | JsonResponse:
     """The request in the bytes up to the empty line, or the answer to one that is wrong."""
     try:
         method, target, version = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
         parts = urlsplit(target)
         query = parse_qs(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
-        return Answer(HTTPStatus.BAD_REQUEST, {"error": "expected an HTTP request line"})
+        return JsonResponse(HTTPStatus.BAD_REQUEST, {"error": "expected an HTTP request line"})
     if _from_a_page(head):
-        return Answer(
+        return JsonResponse(
             HTTPStatus.FORBIDDEN, {"error": "pages in a browser may not switch boards; expected 127.0.0.1 as Host"}
         )
     if not version.startswith("HTTP/1."):
-        return Answer(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, {"error": f"expected HTTP/1.1, got {version}"})
+        return JsonResponse(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, {"error": f"expected HTTP/1.1, got {version}"})
     if method not in {"GET", "PUT"}:
-        return Answer(HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"expected GET or PUT, got {method}"})
+        return JsonResponse(HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"expected GET or PUT, got {method}"})
     body = None if method == "GET" else b""
     return Request(parts.path, {name: values[0] for name, values in query.items()}, body)
 
@@ -87,7 +87,7 @@ async def serve(port: int, handler: Handler) -> asyncio.Server:
             request = parse(head)
             if isinstance(request, Request) and request.body is not None:
                 request = evolve(request, body=body)
-            writer.write(encoded(request if isinstance(request, Answer) else await handler(request)))
+            writer.write(encoded(request if isinstance(request, JsonResponse) else await handler(request)))
             await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError) as error:
             _log.info("a client left without a whole request: %r", error)
@@ -100,7 +100,7 @@ async def serve(port: int, handler: Handler) -> asyncio.Server:
 def refusal() -> bytes:
     """What another user is told."""
     reason = "this virtual bench is another user's: only its user and root may use it"
-    return encoded(Answer(HTTPStatus.FORBIDDEN, {"error": reason}))
+    return encoded(JsonResponse(HTTPStatus.FORBIDDEN, {"error": reason}))
 
 
 def _from_a_page(head: bytes) -> bool:
@@ -112,7 +112,7 @@ def _from_a_page(head: bytes) -> bool:
     return "origin" in headers or headers.get("sec-fetch-site") in _PAGES or bool(host and not _NAMES.fullmatch(host))
 
 
-def encoded(answer: Answer) -> bytes:
+def encoded(answer: JsonResponse) -> bytes:
     """The answer as bytes."""
     body = json.dumps(answer.body).encode()
     head = (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from lab.errors import LabError, LabStableError
 from lab.host.clock import Clock
 from virtual import straps
-from virtual.board import Backend, BoardFolder, Power
+from virtual.board import Backend, BoardFolder, BoardPower
 from virtual.truth import TruthLog
 from virtual.uart import UartAdapter
 
@@ -38,7 +38,7 @@ class Outlet:
     ) -> None:
         self.folder = folder
         self.adapters = adapters
-        self.power = Power.OFF
+        self.power = BoardPower.OFF
         self.reason = ""  # why the board is dead, or was switched off by us
         self.backend = backend
         self._truth = truth
@@ -56,14 +56,14 @@ class Outlet:
             LabError: it does not run: the straps are unreadable, the board did not start, or it is dead.
         """
         async with self._lock:
-            if self.power is Power.ON:
+            if self.power is BoardPower.ON:
                 return
-            if self.power is Power.DEAD:
+            if self.power is BoardPower.DEAD:
                 raise LabStableError(f"{self.folder.name} is dead ({self.reason}); switch it off first")
             word = straps.read(self.folder.straps, self._bits)
             self._truth.power(self._clock.now_ns(), STARTING)
             released_ns = await self.backend.power_on(word)
-            self._set(Power.ON, f"straps {word:#x}", released_ns)
+            self._set(BoardPower.ON, f"straps {word:#x}", released_ns)
             if self._idle_off_s > 0:
                 self._idle = asyncio.create_task(self._switch_off_when_idle(released_ns))
 
@@ -73,9 +73,9 @@ class Outlet:
             if self._idle is not None and self._idle is not asyncio.current_task():
                 self._idle.cancel()
             self._idle = None
-            if self.power is not Power.OFF:
+            if self.power is not BoardPower.OFF:
                 await self.backend.power_off()
-                self._set(Power.OFF, "", self._clock.now_ns())
+                self._set(BoardPower.OFF, "", self._clock.now_ns())
 
     def straps(self) -> str:
         """The strap word as hexadecimal, or why it cannot be read."""
@@ -90,9 +90,9 @@ class Outlet:
         return sum(adapter.overruns for adapter in self.adapters.values())
 
     def _died(self, reason: str) -> None:
-        self._set(Power.DEAD, reason, self._clock.now_ns())
+        self._set(BoardPower.DEAD, reason, self._clock.now_ns())
 
-    def _set(self, power: Power, reason: str, t_ns: int) -> None:
+    def _set(self, power: BoardPower, reason: str, t_ns: int) -> None:
         self.power = power
         self.reason = reason
         self._truth.power(t_ns, power.value)

@@ -15,14 +15,14 @@ from http import HTTPStatus
 from lab.errors import ConfigurationError, LabError
 from virtual import straps
 from virtual.board import Misbehaving, Wakeable
-from virtual.http import Answer, Request
+from virtual.http import JsonResponse, Request
 from virtual.outlet import Outlet
 
 PREFIX = "/boards/"
 _LEVELS = {"on": True, "1": True, "off": False, "0": False}
 
 
-def answer(request: Request, outlets: Mapping[str, Outlet]) -> Answer:
+def answer(request: Request, outlets: Mapping[str, Outlet]) -> JsonResponse:
     """The panel's answer to a request below `PREFIX`."""
     name, _, rest = request.path.removeprefix(PREFIX).partition("/")
     outlet = outlets.get(name)
@@ -34,45 +34,45 @@ def answer(request: Request, outlets: Mapping[str, Outlet]) -> Answer:
         if outlet is not None and rest == "faults":
             return _faults(request, outlet)
     except ConfigurationError as error:
-        return Answer(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+        return JsonResponse(HTTPStatus.BAD_REQUEST, {"error": str(error)})
     except LabError as error:
-        return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": str(error)})
+        return JsonResponse(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": str(error)})
     known = ", ".join(outlets)
-    return Answer(
+    return JsonResponse(
         HTTPStatus.NOT_FOUND,
         {"error": f"no {request.path}; there are {PREFIX}NAME/straps/bitN and {PREFIX}NAME/faults for: {known}"},
     )
 
 
-def _strap(request: Request, outlet: Outlet, bit: str) -> Answer:
+def _strap(request: Request, outlet: Outlet, bit: str) -> JsonResponse:
     if not bit.isdigit() or not straps.path(outlet.folder.straps, int(bit)).exists():
-        return Answer(HTTPStatus.NOT_FOUND, {"error": f"{outlet.folder.name} has no strap {bit!r}"})
+        return JsonResponse(HTTPStatus.NOT_FOUND, {"error": f"{outlet.folder.name} has no strap {bit!r}"})
     if request.body is not None:
         level = request.body.decode("ascii", errors="replace").strip().lower()
         if level not in _LEVELS:
-            return Answer(HTTPStatus.BAD_REQUEST, {"error": f"expected on or off, got {level!r}"})
+            return JsonResponse(HTTPStatus.BAD_REQUEST, {"error": f"expected on or off, got {level!r}"})
         straps.write(outlet.folder.straps, int(bit), high=_LEVELS[level])
     high = straps.read(outlet.folder.straps, int(bit) + 1) >> int(bit) & 1
-    return Answer(HTTPStatus.OK, {"state": "on" if high else "off"})
+    return JsonResponse(HTTPStatus.OK, {"state": "on" if high else "off"})
 
 
-def _pin(request: Request, outlet: Outlet, pin: str) -> Answer:
+def _pin(request: Request, outlet: Outlet, pin: str) -> JsonResponse:
     name, backend = outlet.folder.name, outlet.backend
     if not isinstance(backend, Wakeable) or pin not in backend.pins:
-        return Answer(HTTPStatus.NOT_FOUND, {"error": f"{name} has no pin {pin!r} that wakes it"})
+        return JsonResponse(HTTPStatus.NOT_FOUND, {"error": f"{name} has no pin {pin!r} that wakes it"})
     level = (request.body or b"").decode("ascii", errors="replace").strip().lower()
     if level not in _LEVELS:
-        return Answer(HTTPStatus.BAD_REQUEST, {"error": f"expected on or off, got {level!r}"})
+        return JsonResponse(HTTPStatus.BAD_REQUEST, {"error": f"expected on or off, got {level!r}"})
     if _LEVELS[level]:
         backend.pulse(pin)
-    return Answer(HTTPStatus.OK, {"state": level})
+    return JsonResponse(HTTPStatus.OK, {"state": level})
 
 
-def _faults(request: Request, outlet: Outlet) -> Answer:
+def _faults(request: Request, outlet: Outlet) -> JsonResponse:
     if not isinstance(outlet.backend, Misbehaving):
         raise ConfigurationError(f"{outlet.folder.name} is no simulated board; only those misbehave on request")
     if request.body is not None and request.query:
         outlet.backend.inject(request.query)
     elif request.body is not None:
         outlet.backend.clear()
-    return Answer(HTTPStatus.OK, outlet.backend.faults())
+    return JsonResponse(HTTPStatus.OK, outlet.backend.faults())

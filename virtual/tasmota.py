@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from attrs import frozen
 
-from virtual.http import Answer
+from virtual.http import JsonResponse
 
 PATH = "/cm"
 _POWER = re.compile(r"power(\d*)(?:\s+(\w+))?", re.IGNORECASE)
@@ -45,23 +45,23 @@ def parse(command: str) -> PowerCommand | None:
     return None if action is None else PowerCommand(int(found.group(1) or 1), action)
 
 
-def done(outlet: int, *, on: bool) -> Answer:
+def done(outlet: int, *, on: bool) -> JsonResponse:
     """The outlet has this state."""
-    return Answer(HTTPStatus.OK, {f"POWER{outlet}": "ON" if on else "OFF"})
+    return JsonResponse(HTTPStatus.OK, {f"POWER{outlet}": "ON" if on else "OFF"})
 
 
-def ok(body: Mapping[str, object]) -> Answer:
+def ok(body: Mapping[str, object]) -> JsonResponse:
     """A question of ours, which Tasmota does not know, has this answer."""
-    return Answer(HTTPStatus.OK, body)
+    return JsonResponse(HTTPStatus.OK, body)
 
 
-def unknown(command: str) -> Answer:
+def unknown(command: str) -> JsonResponse:
     """No such command."""
-    return Answer(
+    return JsonResponse(
         HTTPStatus.BAD_REQUEST, {"Command": "Unknown", "error": f"expected PowerN On, Off or nothing; got {command!r}"}
     )
 
 
-def failed(reason: str) -> Answer:
+def failed(reason: str) -> JsonResponse:
     """The outlet did not reach the state."""
-    return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": reason})
+    return JsonResponse(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": reason})

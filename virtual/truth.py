@@ -107,7 +107,7 @@ class Note:
 
 
 @frozen
-class Found:
+class TruthMatch:
     """A match of a pattern: when its last byte left the UART, where it ends in the stream, and its text."""
 
     t_ns: int
@@ -158,10 +158,10 @@ class Truth:
         chunk = bisect_right(self._end, position)
         return self._delivered_ns[chunk] - self._end_ns[chunk]
 
-    def matches(self, pattern: bytes, start_ns: int | None = None, end_ns: int | None = None) -> list[Found]:
+    def matches(self, pattern: bytes, start_ns: int | None = None, end_ns: int | None = None) -> list[TruthMatch]:
         """Each non-empty match of a regular expression whose last byte left the UART in [start_ns, end_ns)."""
         found = [
-            Found(self.left_ns(match.end() - 1), match.end(), match.group())
+            TruthMatch(self.left_ns(match.end() - 1), match.end(), match.group())
             for match in re.finditer(pattern, self.data)
             if match.end() > match.start()
         ]

@@ -61,7 +61,7 @@ class Outlets:
 
 
 @frozen
-class PduDaemon:
+class PduDaemonProbe:
     """pdudaemon at host:port."""
 
     address: str

@@ -13,7 +13,7 @@ from lab.host.statusfiles import RailStatus
 
 
 @frozen
-class Rails:
+class RailsCollector:
     """The rails that samplers of this runtime folder read."""
 
     runtime: Path

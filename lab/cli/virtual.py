@@ -115,7 +115,7 @@ def up(
         defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS, DEFAULT_FIFO_BYTES)
     else:
         raise ConfigurationError(f"no kind {kind!r} of virtual boards; there are: qemu, sim")
-    order = control.Order(
+    order = control.ControlOrder(
         where,
         boards,
         defaults[0] if switch_port is None else switch_port,

@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from lab.console.client import ConsoleClient
     from lab.console.index import RecordingMeta
-    from lab.console.model import Chunk, Event, Gap, Interval, Kind, Lateness, LineTiming, Moment, Suspended, interval
+    from lab.console.model import (
+        Chunk,
+        Event,
+        Gap,
+        Interval,
+        Lateness,
+        LineTiming,
+        Moment,
+        RecordKind,
+        Suspended,
+        interval,
+    )
     from lab.console.moments import MomentFinder, find_moments
     from lab.console.printk import PrintkFit, fit_printk
     from lab.console.recording import Recording, encode
@@ -29,7 +40,6 @@ __all__ = [
     "Event",
     "Gap",
     "Interval",
-    "Kind",
     "Lateness",
     "LineTiming",
     "Moment",
@@ -37,6 +47,7 @@ __all__ = [
     "PortInfo",
     "PortStatus",
     "PrintkFit",
+    "RecordKind",
     "Recording",
     "RecordingMeta",
     "RecordingWriter",

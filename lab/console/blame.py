@@ -14,7 +14,7 @@ from lab.errors import BoardError, BoardlabError, LabTransientError, TestTransie
 _READ_FROM_THE_CONSOLE: Final = frozenset({"garbled", "wrong_medium", "mixed_boot"})
 
 
-class Console(Protocol):
+class SharedConsole(Protocol):
     """A console that knows who else reads it."""
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
@@ -32,7 +32,7 @@ def blamed(error: BoardlabError, device: Path, ours: Collection[int] = (), proc:
 
 
 @contextmanager
-def fairly(console: Console) -> Iterator[None]:
+def fairly(console: SharedConsole) -> Iterator[None]:
     """Nobody else's reading of the console is blamed on the board.
 
     Raises:

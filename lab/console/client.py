@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from lab.console.holders import holders, shared
-from lab.console.model import Chunk, Event, Gap, Kind
+from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.serialport import is_tty
 from lab.console.status import PortInfo, ServerStatus, of_another_boardlab, port_info, server_status
 from lab.console.wire import (
@@ -166,7 +166,7 @@ class ConsoleClient:
             if not self._receive(deadline):
                 return None
         event = self._events.popleft()
-        if isinstance(event, Gap) and event.kind == Kind.DROPPED:
+        if isinstance(event, Gap) and event.kind == RecordKind.DROPPED:
             raise LabTransientError(
                 f"the console server dropped this reader, which was too slow: {event.amount} bytes of its stream are "
                 "lost to it; they are in the recording. Attach again",

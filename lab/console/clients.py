@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab.console.connection import Connection
-from lab.console.port import Port
+from lab.console.port import ServedPort
 from lab.console.wire import Frame, FrameType, Message, encode_message, refusal
 from lab.errors import LabStableError, LabTransientError
 
@@ -37,7 +37,7 @@ class Clients:
         self._epoll = epoll
         self._answer = answer
         self._connections: dict[int, Connection] = {}
-        self._attached: dict[int, Port] = {}  # by the connection's file descriptor
+        self._attached: dict[int, ServedPort] = {}  # by the connection's file descriptor
         self._patience: dict[int, int] = {}  # beats that are left to connections that are new or closing
         self._most = min(MAX_CLIENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._full = False
@@ -48,7 +48,7 @@ class Clients:
         self._listener.listen()
         epoll.register(self._listener.fileno(), select.EPOLLIN)
 
-    def attach(self, connection: Connection, port: Port, write: bool) -> None:
+    def attach(self, connection: Connection, port: ServedPort, write: bool) -> None:
         """Let a client read a port, and write.
 
         Raises:
@@ -61,11 +61,11 @@ class Clients:
         port.attach(connection, write)
         self._attached[connection.fd] = port
 
-    def port_of(self, connection: Connection) -> Port | None:
+    def port_of(self, connection: Connection) -> ServedPort | None:
         """The port that a client is attached to."""
         return self._attached.get(connection.fd)
 
-    def send_away(self, port: Port) -> None:
+    def send_away(self, port: ServedPort) -> None:
         """End the connections that are attached to a port."""
         for fd in [fd for fd, attached in self._attached.items() if attached is port]:
             self._connections[fd].end()

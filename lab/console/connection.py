@@ -8,7 +8,7 @@ import socket
 from collections import deque
 from itertools import islice
 
-from lab.console.model import Gap, Kind
+from lab.console.model import Gap, RecordKind
 from lab.console.wire import (
     CREDENTIALS,
     MAX_REQUEST_BYTES,
@@ -103,7 +103,7 @@ class Connection:
         lost = self._waiting_bytes - sum(map(len, partly_sent))
         self._waiting = deque(partly_sent)
         self._waiting_bytes -= lost
-        self._put(encode_event(Gap(t_ns, position, Kind.DROPPED, lost)))
+        self._put(encode_event(Gap(t_ns, position, RecordKind.DROPPED, lost)))
         self.end()
 
     def end(self) -> None:

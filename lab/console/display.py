@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.console.model import Gap, Kind
+from lab.console.model import Gap, RecordKind
 from lab.console.printk import PrintkFit
 from lab.console.recording import Recording
 from lab.console.replay import Replay
@@ -15,10 +15,10 @@ from lab.shown import plain_bytes, table
 
 _NS_PER_MS = 1e6
 _GAPS = {
-    Kind.LOST: "the port was lost",
-    Kind.BACK: "the port was opened again",
-    Kind.UNRECORDED: "bytes are missing here: they could not be written",
-    Kind.DROPPED: "bytes are missing here: the reader was too slow",
+    RecordKind.LOST: "the port was lost",
+    RecordKind.BACK: "the port was opened again",
+    RecordKind.UNRECORDED: "bytes are missing here: they could not be written",
+    RecordKind.DROPPED: "bytes are missing here: the reader was too slow",
 }
 
 

@@ -22,7 +22,7 @@ from collections.abc import Collection
 
 from attrs import asdict, define, frozen
 
-from lab.console.model import Chunk, Event, Gap, Kind, Lateness, LineTiming, Suspended
+from lab.console.model import Chunk, Event, Gap, Lateness, LineTiming, RecordKind, Suspended
 from lab.errors import ConfigurationError
 
 FORMAT = "boardlab-console"
@@ -74,12 +74,12 @@ def pack(event: Event) -> bytes:
     """The record of an event; numbers too large for their field are cut to the largest it holds."""
     match event:
         case Chunk(t_ns, position, data):
-            return RECORD.pack(t_ns, position, len(data), Kind.DATA)
+            return RECORD.pack(t_ns, position, len(data), RecordKind.DATA)
         case Lateness(t_ns, position, lateness_ns):
-            return RECORD.pack(t_ns, position, min(-(-lateness_ns // _NS_PER_US), _U32_MAX), Kind.LATE)
+            return RECORD.pack(t_ns, position, min(-(-lateness_ns // _NS_PER_US), _U32_MAX), RecordKind.LATE)
         case Suspended(t_ns, position, missing_ns):
             microseconds = max(-(1 << 31), min(round(missing_ns / _NS_PER_US), (1 << 31) - 1))
-            return RECORD.pack(t_ns, position, microseconds & _U32_MAX, Kind.SUSPENDED)
+            return RECORD.pack(t_ns, position, microseconds & _U32_MAX, RecordKind.SUSPENDED)
         case Gap(t_ns, position, kind, amount):
             return RECORD.pack(t_ns, position, min(amount, _U32_MAX), kind)
 
@@ -90,13 +90,13 @@ def unpack(t_ns: int, position: int, n: int, kind: int, data: bytes) -> Event:
     Raises:
         ValueError: unknown kind.
     """
-    if kind == Kind.DATA:
+    if kind == RecordKind.DATA:
         return Chunk(t_ns, position, data)
-    if kind == Kind.LATE:
+    if kind == RecordKind.LATE:
         return Lateness(t_ns, position, n * _NS_PER_US)
-    if kind == Kind.SUSPENDED:
+    if kind == RecordKind.SUSPENDED:
         return Suspended(t_ns, position, (n - (1 << 32) if n >= 1 << 31 else n) * _NS_PER_US)
-    return Gap(t_ns, position, Kind(kind), n)
+    return Gap(t_ns, position, RecordKind(kind), n)
 
 
 @define
@@ -118,7 +118,7 @@ class Block:
 
     def digest(self, t_ns: int, position: int) -> bytes:
         """The DIGEST record that closes the block; the next one begins."""
-        record = RECORD.pack(t_ns, position, self.crc, Kind.DIGEST)
+        record = RECORD.pack(t_ns, position, self.crc, RecordKind.DIGEST)
         self.crc = self.size_bytes = 0
         return record
 
@@ -128,10 +128,10 @@ def open_block(first_line: bytes, records: bytes, log: bytes) -> Block:
     start, end, sizes = 0, len(records), 0
     for offset in range(end - RECORD.size, -1, -RECORD.size):
         _, _, n, kind = RECORD.unpack_from(records, offset)
-        if kind == Kind.DIGEST:
+        if kind == RecordKind.DIGEST:
             start = offset + RECORD.size
             break
-        sizes += n if kind == Kind.DATA else 0
+        sizes += n if kind == RecordKind.DATA else 0
     block = Block()
     if start == 0:
         block.add(first_line)
@@ -139,7 +139,7 @@ def open_block(first_line: bytes, records: bytes, log: bytes) -> Block:
     for offset in range(start, end, RECORD.size):
         record = records[offset : offset + RECORD.size]
         _, _, n, kind = RECORD.unpack(record)
-        size = n if kind == Kind.DATA else 0
+        size = n if kind == RecordKind.DATA else 0
         block.add(record, log[at : at + size])
         at += size
     return block
@@ -151,12 +151,12 @@ def first_damaged(first_line: bytes, records: bytes, log: bytes) -> int | None:
     block.add(first_line)
     offset = 0
     for number, (t_ns, position, n, kind) in enumerate(RECORD.iter_unpack(records)):
-        if kind == Kind.DIGEST:
+        if kind == RecordKind.DIGEST:
             if n != block.crc:
                 return number
             block = Block()
             continue
-        size = n if kind == Kind.DATA else 0
+        size = n if kind == RecordKind.DATA else 0
         block.add(RECORD.pack(t_ns, position, n, kind), log[offset : offset + size])
         offset += size
     return None

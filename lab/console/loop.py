@@ -20,7 +20,7 @@ from lab.console.clients import Clients
 from lab.console.connection import Connection
 from lab.console.line import PortRequest
 from lab.console.model import LATE_WINDOW_NS, Lateness
-from lab.console.port import Port
+from lab.console.port import ServedPort
 from lab.console.ports import Ports
 from lab.console.readerqueue import ReaderQueue
 from lab.console.recordingstore import RecordingStore
@@ -57,8 +57,8 @@ class ConsoleServer:
         self._queue = ReaderQueue()
         self.ports = Ports(self._epoll, RecordingStore(recordings_dir(runtime)), clock, self._scheduling, self._queue)
         self._clients = Clients(socket_path(runtime), self._epoll, self._answer)
-        self._backlog: deque[tuple[Port, int, bytes]] = deque()
-        self._failed: list[tuple[Port, int]] = []
+        self._backlog: deque[tuple[ServedPort, int, bytes]] = deque()
+        self._failed: list[tuple[ServedPort, int]] = []
         self._late = Lateness(0, 0, 0)
         self._stopping = False
         self._beats = 0
@@ -99,7 +99,7 @@ class ConsoleServer:
                 self._publish()
         self._close()
 
-    def open_port(self, request: PortRequest) -> Port:
+    def open_port(self, request: PortRequest) -> ServedPort:
         """Open a port, or find it open.
 
         Raises:
@@ -108,7 +108,7 @@ class ConsoleServer:
         self._publish_all()  # it may close a port that has something there
         return self.ports.open(request)
 
-    def attach(self, connection: Connection, name: str, write: bool) -> Port:
+    def attach(self, connection: Connection, name: str, write: bool) -> ServedPort:
         """Let a client read a port, and write.
 
         Raises:

@@ -18,7 +18,7 @@ RX_TIMEOUT_BYTES = 4  # a 16550 hands over a partly filled FIFO after four chara
 LATE_WINDOW_NS = NS_PER_S  # evidence of lateness counts for stamps so long after it: a busy host stays busy
 
 
-class Kind(enum.IntEnum):
+class RecordKind(enum.IntEnum):
     """What a record of a recording, or of the stream to a reader, is about.
 
     The record's number `n` means: bytes (DATA), microseconds (LATE), errno (LOST), nothing (BACK), bytes that are not
@@ -74,7 +74,7 @@ class Gap:
 
     t_ns: int
     position: int
-    kind: Kind
+    kind: RecordKind
     amount: int = 0
 
 

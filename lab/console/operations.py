@@ -23,7 +23,7 @@ from attrs import asdict
 
 from lab.console.connection import Connection
 from lab.console.line import PortRequest
-from lab.console.port import Port
+from lab.console.port import ServedPort
 from lab.console.requests import checked
 from lab.console.status import ServerStatus
 from lab.console.wire import PROTOCOL, Frame, FrameType, Message
@@ -35,11 +35,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 class Server(Protocol):
     """What the operations need of the server."""
 
-    def open_port(self, request: PortRequest) -> Port:
+    def open_port(self, request: PortRequest) -> ServedPort:
         """Open a port, or find it open."""
         ...
 
-    def attach(self, connection: Connection, name: str, write: bool) -> Port:
+    def attach(self, connection: Connection, name: str, write: bool) -> ServedPort:
         """Let a client read a port, and write."""
         ...
 

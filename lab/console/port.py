@@ -10,7 +10,7 @@ from attrs import define
 from lab.console.connection import Connection
 from lab.console.index import RecordingMeta
 from lab.console.line import SerialLine
-from lab.console.model import Chunk, Event, Gap, Kind, Lateness, Suspended
+from lab.console.model import Chunk, Event, Gap, Lateness, RecordKind, Suspended
 from lab.console.readerqueue import ReaderQueue
 from lab.console.recordingstore import RecordingStore
 from lab.console.status import PortInfo, PortStatus
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 @define
-class Tally:
+class PortCounters:
     """What is counted about a port since it was opened."""
 
     received_bytes: int = 0
@@ -33,7 +33,7 @@ class Tally:
     lateness_max_ns: int = 0
 
 
-class Port:
+class ServedPort:
     """A port that the server reads.
 
     Attributes:
@@ -59,11 +59,11 @@ class Port:
         self._store = store
         self._clock = clock
         self._queue = queue
-        self._tally = Tally()
+        self._tally = PortCounters()
         self._late_told_ns = -1
         self._recording = store.open(meta)
         if self._recording.size_bytes:
-            self._emit(Gap(clock.now_ns(), self._recording.position, Kind.BACK))
+            self._emit(Gap(clock.now_ns(), self._recording.position, RecordKind.BACK))
 
     @property
     def info(self) -> PortInfo:
@@ -131,14 +131,14 @@ class Port:
         _log.warning("%s: lost: %s", self.meta.name, os.strerror(code))
         self._tally.gaps += 1
         self.line.lose(code)
-        self._emit(Gap(self._clock.now_ns(), self._recording.position, Kind.LOST, code))
+        self._emit(Gap(self._clock.now_ns(), self._recording.position, RecordKind.LOST, code))
 
     def try_reopen(self) -> bool:
         """Open a lost port if it is there again. Returns: whether it is open now."""
         if not self.line.try_reopen():
             return False
         _log.info("%s: back", self.meta.name)
-        self._emit(Gap(self._clock.now_ns(), self._recording.position, Kind.BACK))
+        self._emit(Gap(self._clock.now_ns(), self._recording.position, RecordKind.BACK))
         return True
 
     def status(self) -> PortStatus:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.console.line import PortRequest, SerialLine
-from lab.console.port import Port
+from lab.console.port import ServedPort
 from lab.console.readerqueue import ReaderQueue
 from lab.console.recordingstore import RecordingStore
 from lab.console.serialport import open_port, speed_of
@@ -30,8 +30,8 @@ class Ports:
         self, epoll: select.epoll, store: RecordingStore, clock: Clock, scheduling: Scheduling, queue: ReaderQueue
     ) -> None:
         """No port is open yet."""
-        self.by_fd: dict[int, Port] = {}
-        self._by_name: dict[str, Port] = {}
+        self.by_fd: dict[int, ServedPort] = {}
+        self._by_name: dict[str, ServedPort] = {}
         self._epoll = epoll
         self._store = store
         self._clock = clock
@@ -39,11 +39,11 @@ class Ports:
         self._queue = queue
         self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
-    def __iter__(self) -> Iterator[Port]:
+    def __iter__(self) -> Iterator[ServedPort]:
         """All ports, lost ones too."""
         return iter(self._by_name.values())
 
-    def find(self, name: str) -> Port:
+    def find(self, name: str) -> ServedPort:
         """The port of that name.
 
         Raises:
@@ -55,7 +55,7 @@ class Ports:
             raise LabStableError(f"no port {name!r} is open; open are: {there_are}", failure="port_unknown")
         return port
 
-    def open(self, request: PortRequest) -> Port:
+    def open(self, request: PortRequest) -> ServedPort:
         """Open a port, or find it open. Its settings become those that are asked for, unless a writer has asked for its own.
 
         Raises:
@@ -74,7 +74,7 @@ class Ports:
             )
         return port
 
-    def lose(self, port: Port, code: int) -> None:
+    def lose(self, port: ServedPort, code: int) -> None:
         """The port's device failed with this errno."""
         del self.by_fd[port.line.fd]
         port.lose(code)
@@ -85,14 +85,14 @@ class Ports:
             if port.line.fd < 0:
                 self._reopen(port)
 
-    def close(self, port: Port) -> None:
+    def close(self, port: ServedPort) -> None:
         """Give a port's device back and end its recording."""
         self.by_fd.pop(port.line.fd, None)
         del self._by_name[port.meta.name]
         port.close()
         _log.info("%s: closed", port.meta.name)
 
-    def _same(self, request: PortRequest) -> Port | None:
+    def _same(self, request: PortRequest) -> ServedPort | None:
         """The port that is meant, if there is one: the same device, by whatever path."""
         for port in self:
             if port.line.is_device(request.device):
@@ -103,12 +103,12 @@ class Ports:
                 )
         return None
 
-    def _open(self, request: PortRequest) -> Port:
+    def _open(self, request: PortRequest) -> ServedPort:
         serial = open_port(request.device, request.opening_speed_bd)
         line = SerialLine(request, serial, self._epoll)
         try:
             meta = request.meta(serial, self._scheduling, self._boot_id)
-            port = Port(line, meta, self._store, self._clock, self._queue)
+            port = ServedPort(line, meta, self._store, self._clock, self._queue)
         except BaseException:
             line.close()  # else epoll would report for ever what nobody reads
             raise
@@ -116,14 +116,14 @@ class Ports:
         _log.info("%s: open: %s", request.name, port.meta)
         return port
 
-    def _reopen(self, port: Port) -> bool:
+    def _reopen(self, port: ServedPort) -> bool:
         if not port.try_reopen():
             return False
         self.by_fd[port.line.fd] = port
         return True
 
 
-def _describe(port: Port) -> str:
+def _describe(port: ServedPort) -> str:
     meta = port.meta
     return (
         f"{meta.name!r}: {meta.device} at {meta.speed_bd} Bd, adapter latency {meta.adapter_latency_ns} ns, "

@@ -19,7 +19,7 @@ from lab.console.index import (
     parse_header,
     unpack,
 )
-from lab.console.model import Chunk, Event, Gap, Kind, Lateness, Suspended
+from lab.console.model import Chunk, Event, Gap, Lateness, RecordKind, Suspended
 from lab.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ class Recording:
         """
         offset = 0
         for number, (t_ns, position, n, kind) in enumerate(RECORD.iter_unpack(self._records)):
-            if kind == Kind.DIGEST:
+            if kind == RecordKind.DIGEST:
                 continue
-            size = n if kind == Kind.DATA else 0
+            size = n if kind == RecordKind.DATA else 0
             try:
                 event = unpack(t_ns, position, n, kind, self.log[offset : offset + size])
             except ValueError as error:
@@ -153,7 +153,7 @@ def whole_records(records: bytes, log_size: int) -> tuple[int, int]:
     used = 0
     count = 0
     for _, _, n, kind in RECORD.iter_unpack(records[: len(records) // RECORD.size * RECORD.size]):
-        size = n if kind == Kind.DATA else 0
+        size = n if kind == RecordKind.DATA else 0
         if used + size > log_size:
             break
         used += size
@@ -167,7 +167,7 @@ def _breaks_off(records: bytes, count: int) -> bool:
         return False  # the torn tail of a killed writer
     _, position, n, _ = RECORD.unpack_from(records, count * RECORD.size)
     _, following, amount, kind = RECORD.unpack_from(records, (count + 1) * RECORD.size)
-    missing = amount if kind == Kind.UNRECORDED else 0
+    missing = amount if kind == RecordKind.UNRECORDED else 0
     return bool(following - missing != position + n)
 
 

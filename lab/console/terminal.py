@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from lab.console.client import ConsoleClient
 from lab.console.livetext import LiveText
-from lab.console.model import Chunk, Gap, Kind
+from lab.console.model import Chunk, Gap, RecordKind
 from lab.errors import LabTransientError
 
 LEAVE = b"\x1d"  # Ctrl-], telnet's escape character
@@ -119,7 +119,7 @@ class Terminal:
         while (event := self.client.read_event(timeout_s=0)) is not None:
             if isinstance(event, Chunk):
                 return event.data
-            if isinstance(event, Gap) and event.kind is Kind.LOST and not person:
+            if isinstance(event, Gap) and event.kind is RecordKind.LOST and not person:
                 raise LabTransientError(
                     f"the port was lost: {os.strerror(event.amount)}; is the adapter still plugged in?",
                     failure="port_lost",

@@ -22,7 +22,7 @@ from lab.console.index import (
     pack,
     parse_header,
 )
-from lab.console.model import Chunk, Event, Gap, Kind
+from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.recording import paths, whole_records
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import NS_PER_S
@@ -107,7 +107,7 @@ class RecordingWriter:
             raise LabStableError(f"{base}: the recording cannot be continued: {error.strerror}") from error
         if count:
             _, position, n, kind = RECORD.unpack_from(records, (count - 1) * RECORD.size)
-            writer.position = position + (n if kind == Kind.DATA else 0)
+            writer.position = position + (n if kind == RecordKind.DATA else 0)
         return writer
 
     @property
@@ -175,7 +175,7 @@ class RecordingWriter:
         self._retry_at_ns = event.t_ns + RETRY_NS
         try:
             self._cut_torn_tail()
-            self._write(Gap(event.t_ns, event.position, Kind.UNRECORDED, self._missing_bytes))
+            self._write(Gap(event.t_ns, event.position, RecordKind.UNRECORDED, self._missing_bytes))
             self._missing_bytes = 0
             self._write(event)
         except OSError as error:

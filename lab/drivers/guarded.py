@@ -54,7 +54,7 @@ Result = TypeVar("Result")
 
 
 @frozen
-class Kind:
+class DriverRole:
     """What a driver is to the lab.
 
     Attributes:
@@ -70,25 +70,27 @@ class Kind:
     lasting: type[BoardlabError] = LabStableError
 
 
-STRAP = Kind(
+STRAP = DriverRole(
     "strap", "boot-mode strap", "is the straps' switch powered and reachable, and its resource in the env right?"
 )
-WAKE_PIN = Kind(
+WAKE_PIN = DriverRole(
     "wake_pin", "wake-up pin", "is the pin's switch powered and reachable, and its resource in the env right?"
 )
-POWER = Kind("power", "power switch", "is the power switch powered and reachable, and its resource in the env right?")
-CONSOLE = Kind("console", "console", "is the adapter plugged in? `lab console status` shows what is read")
-RAILS = Kind("rails", "rails", "is the sensors' bus connected? `lab rails selftest` shows what answers")
-TESTER = Kind("tester", "tester", "is the tester on, and can this user log in there without a password?")
-SHELL = Kind(
+POWER = DriverRole(
+    "power", "power switch", "is the power switch powered and reachable, and its resource in the env right?"
+)
+CONSOLE = DriverRole("console", "console", "is the adapter plugged in? `lab console status` shows what is read")
+RAILS = DriverRole("rails", "rails", "is the sensors' bus connected? `lab rails selftest` shows what answers")
+TESTER = DriverRole("tester", "tester", "is the tester on, and can this user log in there without a password?")
+SHELL = DriverRole(
     "shell", "shell", "the attempt's log shows what the board said last", BoardTransientError, BoardStableError
 )
-UBOOT = Kind(
+UBOOT = DriverRole(
     "uboot", "U-Boot", "the attempt's log shows what the board said last", BoardTransientError, BoardStableError
 )
 
 
-def call(driver: Any, kind: Kind, action: str, work: Callable[[], Result], limit_s: float) -> Result:
+def call(driver: Any, kind: DriverRole, action: str, work: Callable[[], Result], limit_s: float) -> Result:
     """The result of `work`, which asks `driver` to do something.
 
     Args:
@@ -110,7 +112,7 @@ def call(driver: Any, kind: Kind, action: str, work: Callable[[], Result], limit
         raise _ours(driver, kind, action, error) from error
 
 
-def deactivate(driver: Any, kind: Kind, limit_s: float = ACTIVATE_LIMIT_S) -> None:
+def deactivate(driver: Any, kind: DriverRole, limit_s: float = ACTIVATE_LIMIT_S) -> None:
     """Deactivate a driver and what is bound to it.
 
     Raises:
@@ -136,7 +138,7 @@ def _interrupted(error: BaseException | None, handled: BaseException | None) -> 
     return False
 
 
-def _ours(driver: Any, kind: Kind, action: str, error: Exception) -> BoardlabError:
+def _ours(driver: Any, kind: DriverRole, action: str, error: Exception) -> BoardlabError:
     if isinstance(error, TimeLimitError):
         found, said = Meaning("timeout", True), f"{error}, and was given up"
     else:

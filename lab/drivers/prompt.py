@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from lab.drivers import guarded
-from lab.drivers.guarded import GRACE_S, Kind
+from lab.drivers.guarded import GRACE_S, DriverRole
 
 COMMAND_S = 30.0  # as labgrid's drivers have it
 
@@ -24,7 +24,7 @@ class Prompt:
     """
 
     driver: Any
-    kind: Kind
+    kind: DriverRole
     around: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def run(self, cmd: str, timeout: float = COMMAND_S) -> tuple[list[str], list[str], int]:

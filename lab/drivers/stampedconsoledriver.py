@@ -14,7 +14,7 @@ from pexpect import TIMEOUT
 
 from lab.console.blame import blamed
 from lab.console.client import ConsoleClient
-from lab.console.model import Chunk, Event, Gap, Kind
+from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.spawn import ensure_server
 from lab.console.status import PortInfo, PortStatus
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
@@ -168,7 +168,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
             self.capture.append(event)
             if isinstance(event, Chunk):
                 data.append(event.data)
-            elif isinstance(event, Gap) and event.kind is Kind.LOST:
+            elif isinstance(event, Gap) and event.kind is RecordKind.LOST:
                 raise self._lost()
             event = self._next_event(0)
         return b"".join(data)
@@ -192,7 +192,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         was, back = self._device, False
         while not back and (event := self._next_event(RETURN_S)) is not None:
             self.capture.append(event)
-            back = isinstance(event, Gap) and event.kind is Kind.BACK
+            back = isinstance(event, Gap) and event.kind is RecordKind.BACK
         self._device = self._resolved()
         look = "look at the adapter, its cable and its hub (dmesg)"
         if back and self._device != was:

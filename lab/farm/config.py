@@ -60,7 +60,7 @@ class Exporter:
 
 
 @frozen
-class PduDaemon:
+class PduDaemonConfig:
     """pdudaemon. program: empty: boardlab starts none. address: where it listens."""
 
     program: str = field(default="", validator=_word)
@@ -132,7 +132,7 @@ class Farm:
     runtime: str = field(default="boardlab", validator=_name)
     coordinator: str = field(default="", validator=_word)
     exporter: Exporter = Exporter()
-    pdudaemon: PduDaemon = PduDaemon()
+    pdudaemon: PduDaemonConfig = PduDaemonConfig()
     usb: list[UsbEntry] = Factory(list)
     schedules: list[Schedule] = Factory(list)
 

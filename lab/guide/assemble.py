@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from attrs import frozen
 
 from lab.guide import cells, headers
-from lab.guide.model import Cell, Column, Kind, Table, Value
+from lab.guide.model import Cell, CellKind, Column, Table, Value
 
 _MAX_PLACEMENTS = 1000  # of groups of cells on boards; a table with eight boards has at most 70
 
@@ -105,7 +105,7 @@ def _cell(row: RawRow, table: int, position: int, column: Column, params: Mappin
     value = cells.parse(row.cells[position])
     unit = column.unit or (headers.row_unit(row.cells[0])[1] if not column.is_key else None)
     if _holds_identifiers(column) and value.number is not None:
-        value = Value(Kind.IDENTIFIER, value.text)
+        value = Value(CellKind.IDENTIFIER, value.text)
     return Cell(
         table=table,
         row=row.cells[0].strip(),

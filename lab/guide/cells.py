@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lab.guide.model import Kind, Value
+from lab.guide.model import CellKind, Value
 
 _NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?|[-+]?\.\d+"
 _PLAIN = re.compile(rf"({_NUMBER})\s*%?")
@@ -20,17 +20,17 @@ def parse(text: str) -> Value:
     """What a cell's text says. Never fails: what is no number is text."""
     text = text.strip()
     if not text:
-        return Value(Kind.EMPTY, "")
+        return Value(CellKind.EMPTY, "")
     if text.lower() in _NOT_AVAILABLE:
-        return Value(Kind.NOT_AVAILABLE, text)
+        return Value(CellKind.NOT_AVAILABLE, text)
     words = " ".join(text.split())  # runs of blanks would make the patterns backtrack
     if match := _PLAIN.fullmatch(words):
-        return Value(Kind.VALUE, text, _number(match[1]))
+        return Value(CellKind.VALUE, text, _number(match[1]))
     if match := _RANGE.fullmatch(words):
-        return Value(Kind.RANGE, text, _number(match[1]), _number(match[2]), _number(match[3]))
+        return Value(CellKind.RANGE, text, _number(match[1]), _number(match[2]), _number(match[3]))
     if match := _APPROXIMATE.fullmatch(words):
-        return Value(Kind.APPROXIMATE, text, _number(match[1]))
-    return Value(Kind.TEXT, text)
+        return Value(CellKind.APPROXIMATE, text, _number(match[1]))
+    return Value(CellKind.TEXT, text)
 
 
 def decimals(text: str) -> int:

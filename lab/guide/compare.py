@@ -10,7 +10,7 @@ from attrs import frozen
 from lab.guide import annotated, judges
 from lab.guide.annotated import AnnotatedGuide, Pair
 from lab.guide.catalogue import CellReading
-from lab.guide.model import Kind
+from lab.guide.model import CellKind
 from lab.guide.sheet import Sheet
 from lab.guide.verdicts import Verdict
 
@@ -99,7 +99,7 @@ def _results(evidence: AnnotatedGuide) -> dict[_Key, CellReading]:
             metric, params = cell.metric.lower(), (("row", cell.row), ("table", reading.table.title.lower()))
         else:
             continue
-        place = cell.column if cell.kind is Kind.UNATTRIBUTED and reading.board is None else 0
+        place = cell.column if cell.kind is CellKind.UNATTRIBUTED and reading.board is None else 0
         found.setdefault(_Key(reading.board, metric, params, place), reading)
     return found
 
@@ -133,7 +133,7 @@ def _pair(old: CellReading, new: CellReading, before: AnnotatedGuide, after: Ann
 def _change(pair: Pair) -> Change:
     judgement = judges.judge(pair)
     cell = pair.new.cell
-    short = [side.name for r, side in pair.sides() if r.cell.kind is Kind.UNATTRIBUTED and r.board is not None]
+    short = [side.name for r, side in pair.sides() if r.cell.kind is CellKind.UNATTRIBUTED and r.board is not None]
     note = f"; the row is short in {' and '.join(short)}, its board follows from the columns that boards leave empty"
     return Change(
         board=pair.new.board or pair.old.board,

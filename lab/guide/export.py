@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.guide.catalogue import CellReading
 from lab.guide.compare import Comparison
-from lab.guide.model import Guide, Kind
+from lab.guide.model import CellKind, Guide
 from lab.guide.rulebook import Finding
 from lab.guide.sheet import Sheet
 from lab.guide.trend import Trend
@@ -83,7 +83,7 @@ def unknown_rows(sheet: Sheet) -> list[tuple[int, str, int]]:
     return list(found)
 
 
-def kinds(source: Guide) -> Counter[Kind]:
+def kinds(source: Guide) -> Counter[CellKind]:
     """How many cells of each kind a guide has."""
     return Counter(c.kind for t in source.tables for c in t.cells)
 

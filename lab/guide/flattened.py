@@ -15,13 +15,13 @@ from attrs import frozen
 from lab.guide import cells, headers, modules
 from lab.guide.assemble import RawRow, RawTable
 from lab.guide.document import Document
-from lab.guide.model import Condition, Kind, Unread
+from lab.guide.model import CellKind, Condition, Unread
 
 _ANNOUNCED = re.compile(r"Table\s+\d+(?:[.-]\d+)*[.:]?\s+(\S.*)")
 _NUMBERED_HEADING = re.compile(r"(\d+(?:\.\d+)+)\.?\s+(\S.*)")
 _BULLET = re.compile(r"\s*[•·*-]\s+(\S.*)")
 _KEY_NUMBER = re.compile(r"\d+[kKmMgG]?")
-_RESULTS = frozenset({Kind.VALUE, Kind.RANGE, Kind.APPROXIMATE, Kind.NOT_AVAILABLE})
+_RESULTS = frozenset({CellKind.VALUE, CellKind.RANGE, CellKind.APPROXIMATE, CellKind.NOT_AVAILABLE})
 _MOST_COLUMNS = 64
 
 

@@ -23,7 +23,7 @@ from lab.guide import sheet as sheets
 from lab.guide.annotated import AnnotatedGuide
 from lab.guide.catalogue import CellReading
 from lab.guide.cells import decimals
-from lab.guide.model import Kind
+from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect
 from lab.results.records import AttemptRecord, SampleRecord
 from lab.results.store import Store
@@ -92,7 +92,7 @@ def _one_board(
     own = [
         r for r in evidence.sheet.readings if _is_result(r) and (r.cell.board == board or _takes(r, takes_nameless))
     ]
-    loose = sum(c.kind is Kind.UNATTRIBUTED for t in guide.tables for c in t.cells)
+    loose = sum(c.kind is CellKind.UNATTRIBUTED for t in guide.tables for c in t.cells)
     nameless = (
         0 if takes_nameless else sum(_is_result(r) and _takes(r, takes_nameless=True) for r in evidence.sheet.readings)
     )
@@ -141,7 +141,10 @@ def _one_board(
 def _is_result(r: CellReading) -> bool:
     c = r.cell
     return (
-        c.metric is not None and not r.table.columns[c.column].is_key and not r.is_alias and c.kind is not Kind.EMPTY
+        c.metric is not None
+        and not r.table.columns[c.column].is_key
+        and not r.is_alias
+        and c.kind is not CellKind.EMPTY
     )
 
 
@@ -214,7 +217,7 @@ def _short_rows(evidence: AnnotatedGuide, file: str) -> list[str]:
     """The rows whose cells no board can be given, one line each."""
     rows: dict[str, None] = {}
     for r in evidence.sheet.readings:
-        if r.cell.kind is Kind.UNATTRIBUTED:
+        if r.cell.kind is CellKind.UNATTRIBUTED:
             where = f"{file}, line {r.cell.line}: row {r.cell.row!r} of {r.table.name!r}"
             rows[f"{where} is shorter or longer than its header, so its boards are not known"] = None
     return list(rows)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from lab.guide import conditions
 from lab.guide.annotated import Pair, cell_key
-from lab.guide.model import Kind
+from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Severity
 from lab.guide.rules import sensor_resolution
 from lab.guide.verdicts import Judgement, Verdict
@@ -23,7 +23,7 @@ def judge(pair: Pair) -> Judgement:
 
 
 def _incomparable(pair: Pair) -> Judgement | None:
-    loose = [e.name for r, e in pair.sides() if r.cell.kind is Kind.UNATTRIBUTED and r.cell.likely_board is None]
+    loose = [e.name for r, e in pair.sides() if r.cell.kind is CellKind.UNATTRIBUTED and r.cell.likely_board is None]
     wrong = [f"{e.name} {f.message}" for r, e in pair.sides() if (f := e.effect(r, Effect.INCOMPARABLE))]
     if not loose and not wrong:
         return None

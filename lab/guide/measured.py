@@ -16,7 +16,7 @@ _VOLTAGE: Final = "Rail voltage(V)"
 
 
 @frozen
-class Name:
+class GuideName:
     """A guide's metric with its parameters, and the further key columns of its row."""
 
     metric: str
@@ -24,18 +24,18 @@ class Name:
     keys: Mapping[str, str] = {}
 
 
-def guide_name(metric: str, params: Mapping[str, str], board_type: str) -> Name:
+def guide_name(metric: str, params: Mapping[str, str], board_type: str) -> GuideName:
     """How guides call a number; the number's own name where they have none."""
     match = _LOW_POWER.fullmatch(metric)
     if match is None or match[1] not in _MODES:
-        return Name(metric, params)
+        return GuideName(metric, params)
     mode = {"mode": _MODES[match[1]]}
     if match[2] == "resume_kernel":
-        return Name("power.resume_latency", mode)
+        return GuideName("power.resume_latency", mode)
     if match[2] == "power_total":
-        return Name("power.total", {"rail": "total", **mode}, {_VOLTAGE: " "})
+        return GuideName("power.total", {"rail": "total", **mode}, {_VOLTAGE: " "})
     rail = params["rail"]
-    return Name("power.rail", {"rail": rail, **mode}, {_VOLTAGE: _volts(board_type, rail)})
+    return GuideName("power.rail", {"rail": rail, **mode}, {_VOLTAGE: _volts(board_type, rail)})
 
 
 def _volts(board_type: str, rail: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 
-class Kind(enum.StrEnum):
+class CellKind(enum.StrEnum):
     """What stands in a cell."""
 
     VALUE = "value"  # one number
@@ -32,7 +32,7 @@ class Value:
         text: as printed, without the blanks around it.
     """
 
-    kind: Kind
+    kind: CellKind
     text: str
     number: float | None = None
     low: float | None = None
@@ -87,9 +87,9 @@ class Cell:
     likely_metric: str | None = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> CellKind:
         """What stands in the cell; a cell of a row of the wrong length is unattributed, whatever it holds."""
-        return Kind.UNATTRIBUTED if self.metric is None else self.value.kind
+        return CellKind.UNATTRIBUTED if self.metric is None else self.value.kind
 
     @property
     def number(self) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lab.guide import export
 from lab.guide.compare import Change, Comparison
-from lab.guide.model import Kind
+from lab.guide.model import CellKind
 from lab.guide.rulebook import Finding, Severity
 from lab.guide.sheet import Sheet
 from lab.guide.trend import Trend
@@ -26,10 +26,10 @@ def guide(sheet: Sheet) -> Iterator[str]:
     total = sum(counts.values())
     yield f"{source.path}: {source.title or 'no title'}, release {source.release or 'unknown'}"
     yield f"  boards: {', '.join(source.boards) or 'none named'}"
-    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in Kind if counts[kind])
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in CellKind if counts[kind])
     yield f"  {len(source.tables)} tables, {total} cells: {kinds}"
     for table in source.tables:
-        loose = sum(cell.kind is Kind.UNATTRIBUTED for cell in table.cells)
+        loose = sum(cell.kind is CellKind.UNATTRIBUTED for cell in table.cells)
         where = " > ".join([*table.chapter, ""]) if table.chapter else ""
         yield f"  {table.line:5}  {where}{table.title}  [{len(table.cells)} cells" + (
             f", {loose} unattributed]" if loose else "]"

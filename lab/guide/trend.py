@@ -9,7 +9,7 @@ from attrs import frozen
 from lab.errors import ConfigurationError
 from lab.guide import annotated, cells
 from lab.guide.entries import GuideRelease
-from lab.guide.model import Kind, release_key
+from lab.guide.model import CellKind, release_key
 from lab.guide.rulebook import Effect
 from lab.guide.sheet import Sheet
 from lab.metrics import by_name
@@ -71,7 +71,7 @@ def of_guides(sheets: Iterable[Sheet], metric: str, board: str, wanted: Mapping[
                 units = {"unit": reading.quantity.metric.unit, "better": reading.quantity.metric.better}
             broken = evidence.effect(reading, Effect.BROKEN) or evidence.effect(reading, Effect.INCOMPARABLE)
             cell = reading.cell.value
-            is_own_range = cell.kind is Kind.RANGE and not evidence.effect(reading, Effect.RECOVERED)
+            is_own_range = cell.kind is CellKind.RANGE and not evidence.effect(reading, Effect.RECOVERED)
             point = Point(
                 sheet.guide.release,
                 value,

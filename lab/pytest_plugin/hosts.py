@@ -8,9 +8,9 @@ from typing import Any, Final
 from attrs import frozen
 
 from lab.drivers import guarded
-from lab.drivers.guarded import GRACE_S, SHELL, TESTER, UBOOT, Kind
+from lab.drivers.guarded import GRACE_S, SHELL, TESTER, UBOOT, DriverRole
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
-from lab.run.session import Ended
+from lab.run.session import CommandResult
 
 _NO_ANSWER: Final = frozenset({"timeout", "failed", "unreachable"})
 
@@ -35,8 +35,8 @@ class LabgridHost:
     is_shell: bool = True
     lost_hook: Callable[[], None] = _nothing
 
-    def run(self, command: str, timeout_s: float) -> Ended:
-        """See `lab.run.session.Host`.
+    def run(self, command: str, timeout_s: float) -> CommandResult:
+        """See `lab.run.session.CommandHost`.
 
         Raises:
             BoardTransientError, LabTransientError: it did not end in time, or the answer came in pieces.
@@ -44,9 +44,9 @@ class LabgridHost:
         """
         more = {"codec": "utf-8", "decodeerrors": "replace"} if self.is_shell else {}
 
-        def run() -> Ended:
+        def run() -> CommandResult:
             stdout, stderr, status = self.driver.run(command, timeout=timeout_s, **more)
-            return Ended([*stdout, *stderr], status)
+            return CommandResult([*stdout, *stderr], status)
 
         try:
             return guarded.call(self.driver, self._kind, f"`{command}` on {self.name}", run, timeout_s + GRACE_S)
@@ -61,7 +61,7 @@ class LabgridHost:
             ) from error
 
     @property
-    def _kind(self) -> Kind:
+    def _kind(self) -> DriverRole:
         if issubclass(self.error, LabTransientError):
             return TESTER
         return SHELL if self.is_shell else UBOOT

@@ -24,7 +24,7 @@ from lab.pytest_plugin.measuring import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
 from lab.run.eta import Eta
 from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
-from lab.run.session import Session
+from lab.run.session import BoardSession
 from lab.shown import plain
 
 RUN_KEY = pytest.StashKey["SectionMeasurer"]()
@@ -162,7 +162,7 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
     write = writer(config)
     made: list[SectionRun] = []
 
-    def session(section: Section) -> Session:
+    def session(section: Section) -> BoardSession:
         return _session(env, strategy, clock, section, made[0])
 
     def line(text: str) -> None:
@@ -181,7 +181,7 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
     )
 
 
-def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run: SectionRun) -> Session:
+def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run: SectionRun) -> BoardSession:
     """At the prompt that the section runs at; a fresh Linux is looked at and its clock fixed."""
     before = strategy.status.name
     strategy.transition("linux" if section.where == "linux" else "bootloader")
@@ -189,13 +189,13 @@ def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run
     def lost() -> None:
         strategy.status = type(strategy.status).unknown
 
-    def made() -> Session:
+    def made() -> BoardSession:
         linux = section.where == "linux"
         driver = strategy.shell if linux else strategy.uboot
         host = LabgridHost(driver, strategy.board, is_shell=linux, lost_hook=lost)
         where = f"{env.config_file}: targets.main.options.{site.OPTION}"
         described = site.of_options(env.config.get_target_option("main", site.OPTION, {}), where)
-        return Session(strategy.type, described, clock, host, _tester(env))
+        return BoardSession(strategy.type, described, clock, host, _tester(env))
 
     if section.where == "linux" and before != "linux":
         run.setup.take(made(), facts_before(run.store, run.run))

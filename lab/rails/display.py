@@ -9,7 +9,7 @@ from attrs import asdict
 
 from lab.rails.live import Now
 from lab.rails.model import PhasePower, RailPower
-from lab.rails.selftest import Answer
+from lab.rails.selftest import SensorCheck
 from lab.rails.stages import StagePower
 from lab.shown import table
 
@@ -61,7 +61,7 @@ def watch_lines(rails: Sequence[Now]) -> list[str]:
     return table(["Rail name", "V", "mW", ""], rows, "<>><")
 
 
-def answer_lines(answers: Sequence[Answer]) -> list[str]:
+def answer_lines(answers: Sequence[SensorCheck]) -> list[str]:
     """The self-test as a table."""
     rows = [
         [

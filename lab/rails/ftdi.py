@@ -13,7 +13,7 @@ from lab.errors import ConfigurationError
 from lab.rails.i2c import NackError, Register, gone
 
 
-class Port(Protocol):
+class I2cPort(Protocol):
     """What is used of pyftdi.i2c.I2cPort."""
 
     def exchange(self, out: bytes, readlen: int = 0) -> bytes:
@@ -23,7 +23,7 @@ class Port(Protocol):
 class Controller(Protocol):
     """What is used of pyftdi.i2c.I2cController."""
 
-    def get_port(self, address: int) -> Port:
+    def get_port(self, address: int) -> I2cPort:
         """The chip at an address."""
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from lab.rails.statusreporter import StatusReporter
 from lab.rails.trace import TraceFile, TraceMeta, pack
 
 
-class Recorder:
+class SensorRecorder:
     """Records one sensor.
 
     Attributes:

@@ -26,7 +26,7 @@ from lab.host.runtime import runtime_dir
 from lab.host.scheduling import raise_priority
 from lab.rails.config import RailsConfig
 from lab.rails.model import Range
-from lab.rails.recorder import Recorder
+from lab.rails.recorder import SensorRecorder
 from lab.rails.sensors import open_sensor
 from lab.rails.tracewriter import TraceWriter
 from lab.shown import plain_text
@@ -62,7 +62,7 @@ def record(config: RailsConfig, wanted: Range, path: Path) -> None:
     idle_states = IdleStates()
     idle_states.forbid(wanted is Range.ACTIVE)  # a sleeping board has a sample a second, and those may be late
     gc.disable()  # nothing here makes cycles, and a collection would make a poll late
-    recorder = Recorder(config, sensor, wanted, path, clock, scheduling.text, runtime_dir() / statusfiles.RAILS)
+    recorder = SensorRecorder(config, sensor, wanted, path, clock, scheduling.text, runtime_dir() / statusfiles.RAILS)
     period_ns = recorder.poll_ns
     due_ns = clock.now_ns()
     listened_ns = due_ns

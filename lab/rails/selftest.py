@@ -24,7 +24,7 @@ _PATIENCE_S: Final = 5.0
 
 
 @frozen
-class Answer:
+class SensorCheck:
     """What a sensor says.
 
     Attributes:
@@ -51,7 +51,7 @@ class _Found:
     shunt_uv: float
 
 
-def run(config: RailsConfig, clock: Clock) -> list[Answer]:
+def run(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
     """Read every bus voltage, and judge it.
 
     Raises:
@@ -67,7 +67,7 @@ def run(config: RailsConfig, clock: Clock) -> list[Answer]:
         bus.close()
 
 
-def survey(config: RailsConfig, bus: I2cBus) -> list[Answer]:
+def survey(config: RailsConfig, bus: I2cBus) -> list[SensorCheck]:
     """Read every address that an INA2xx can have on a bus, and those that are configured, and judge them.
 
     Raises:
@@ -121,7 +121,7 @@ def _ask(bus: I2cBus, chip: Chip, address: int) -> _Found | None:
     return _Found((volts >> chip.bus_shift) * chip.bus_lsb_uv / 1e6, shunt * chip.shunt_lsb_nv / 1000)
 
 
-def _by_name(config: RailsConfig, clock: Clock) -> list[Answer]:
+def _by_name(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
     sensor = open_sensor(config)
     found: dict[int, _Found] = {}
     try:
@@ -143,7 +143,7 @@ def _by_name(config: RailsConfig, clock: Clock) -> list[Answer]:
 
 def _answer(
     config: RailsConfig, where: str, rail: RailConfig | None, found: _Found | None, volts: Mapping[str, float]
-) -> Answer:
+) -> SensorCheck:
     if rail is None:
         shown = "" if found is None else f"; {_like(config.measured, found.volts, 'it could be')}"
         verdict, good = f"answers, and no rail is configured here{shown}", True
@@ -151,7 +151,7 @@ def _answer(
         verdict, good = "does not answer: check its address, the wiring and the sensor's supply", False
     else:
         verdict, good = _judged(config, rail, found.volts, volts)
-    return Answer(
+    return SensorCheck(
         where,
         rail.name if rail else "",
         rail.volts if rail else 0.0,

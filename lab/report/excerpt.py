@@ -14,13 +14,13 @@ _LONGEST_LINE: Final = 400
 
 
 @frozen
-class Gap:
+class LogGap:
     """Lines that were left out."""
 
     lines: int
 
 
-def excerpt(lines: Sequence[LogLine], limit: int = LIMIT) -> list[LogLine | Gap]:
+def excerpt(lines: Sequence[LogLine], limit: int = LIMIT) -> list[LogLine | LogGap]:
     """At most about `limit` characters of a log: the lines nearest to its moments and to its two ends."""
     anchors = [i for i, line in enumerate(lines) if line.moments or i in {0, len(lines) - 1}]
     nearest = sorted(range(len(lines)), key=lambda i: min(abs(i - anchor) for anchor in anchors))
@@ -30,11 +30,11 @@ def excerpt(lines: Sequence[LogLine], limit: int = LIMIT) -> list[LogLine | Gap]
         if limit < 0 and kept:
             break
         kept.add(i)
-    found: list[LogLine | Gap] = []
+    found: list[LogLine | LogGap] = []
     after = 0
     for i in [*sorted(kept), len(lines)]:
         if i > after:
-            found.append(Gap(i - after))
+            found.append(LogGap(i - after))
         if i < len(lines):
             found.append(_cut(lines[i]))
         after = i + 1

@@ -12,7 +12,7 @@ from attrs import define, frozen
 from lab import boards
 from lab.errors import BoardlabError
 from lab.metrics import Flag, Measurement, Metric, summarise
-from lab.report.excerpt import Gap, excerpt
+from lab.report.excerpt import LogGap, excerpt
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import guide_cell, label, number, with_uncertainty
 from lab.results.logs import LogLine, console_log, lines, window
@@ -83,7 +83,7 @@ class SummaryRow:
 
 
 @frozen
-class Table:
+class MetricTable:
     """The numbers of one metric."""
 
     metric: Metric
@@ -120,7 +120,7 @@ class AttemptEntry:
     message: str
     flags: tuple[str, ...]
     numbers: tuple[tuple[str, str, str], ...]
-    log: list[LogLine | Gap]
+    log: list[LogLine | LogGap]
     problem: str
 
     @property
@@ -134,7 +134,7 @@ class AttemptEntry:
 
 
 @frozen
-class Group:
+class AttemptGroup:
     """The attempts of one medium."""
 
     anchor: str
@@ -147,9 +147,9 @@ def anchor(params: Mapping[str, str]) -> str:
     return "cycles-" + re.sub(r"[^a-z0-9]+", "-", label(params).lower())
 
 
-def tables(run: Overview, names: Names) -> list[Table]:
+def tables(run: Overview, names: Names) -> list[MetricTable]:
     """The run's numbers, one table a metric."""
-    return [Table(metric, tuple(_row(run, m, names) for m in group)) for metric, group in run.numbers.items()]
+    return [MetricTable(metric, tuple(_row(run, m, names) for m in group)) for metric, group in run.numbers.items()]
 
 
 def series(run: Overview, names: Names) -> list[Series]:
@@ -167,13 +167,13 @@ def series(run: Overview, names: Names) -> list[Series]:
     ]
 
 
-def groups(run: Overview, artifacts: ArtifactStore, names: Names) -> list[Group]:
+def groups(run: Overview, artifacts: ArtifactStore, names: Names) -> list[AttemptGroup]:
     """Every attempt with its evidence, by medium, in the order of cycles."""
     found: dict[str, list[Attempt]] = {}
     for attempt in run.attempts:
         found.setdefault(anchor(attempt.params), []).append(attempt)
     return [
-        Group(
+        AttemptGroup(
             name,
             names.of(attempts[0].params),
             tuple(_entry(run, a, artifacts, names) for a in sorted(attempts, key=lambda a: (a.cycle, a.number))),
@@ -229,7 +229,7 @@ def _entry(run: Overview, attempt: Attempt, artifacts: ArtifactStore, names: Nam
     )
 
 
-def _log(attempt: Attempt, artifacts: ArtifactStore) -> tuple[list[LogLine | Gap], str]:
+def _log(attempt: Attempt, artifacts: ArtifactStore) -> tuple[list[LogLine | LogGap], str]:
     if attempt.artifact(CONSOLE_LOG) is None:
         return [], "No console log was kept."
     try:

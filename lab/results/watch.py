@@ -41,7 +41,7 @@ class RunHead:
 
 
 @frozen
-class Tally:
+class AttemptCount:
     """How many attempts of a run with these parameters had this outcome."""
 
     run_id: int
@@ -117,13 +117,13 @@ class Look:
                 found[run_id].append(Measurement(definitions[metric, version], params, its_samples))
             yield from found.items()
 
-    def tallies(self, run_ids: Sequence[int]) -> Iterator[Tally]:
+    def tallies(self, run_ids: Sequence[int]) -> Iterator[AttemptCount]:
         """The outcomes of these runs' attempts."""
         columns = (AttemptRow.run_id, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
         for ids in _chunks(run_ids):
             wanted = select(*columns, func.count()).where(AttemptRow.run_id.in_(ids)).group_by(*columns)
             for row in self._rows(wanted):
-                yield Tally(*row)
+                yield AttemptCount(*row)
 
     def moments(self, run_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Run, and how many moments were found on its console."""

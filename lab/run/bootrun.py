@@ -38,13 +38,13 @@ RATE_LIMIT_PPM = 500.0  # two crystals differ by at most 200 ppm; the rest is th
 KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
 
 
-class Board(Protocol):
+class BootBoard(Protocol):
     """What a run needs of the board (lab.strategies.BoardStrategy)."""
 
     type: BoardType
     board: str
     identity: str
-    console: Console
+    console: RunConsole
 
     def select_medium(self, medium: str) -> None: ...
     def boot(self, init: str = "") -> BootWatch: ...
@@ -99,7 +99,7 @@ class BootRun:
 
     store: Store
     run: Run
-    board: Board
+    board: BootBoard
     progress: Progress
     clock: Clock
     sleep: Callable[[float], None]
@@ -133,7 +133,7 @@ class BootRun:
         """
         self.board.select_medium(medium)
         cycles = int(self.run.plan["cycles"])
-        recorder = Recorder(self.store, self.run.id, self.clock)
+        recorder = AttemptRecorder(self.store, self.run.id, self.clock)
 
         def one(cycle: int, _number: int) -> Boot:
             recorder.start()

@@ -48,12 +48,12 @@ class LowPowerBoard(Protocol):
     def cold_boot(self) -> BootWatch: ...
 
 
-class Board(Protocol):
+class LowPowerRunBoard(Protocol):
     """What a run needs of the board (lab.strategies.BoardStrategy)."""
 
     type: BoardType
     board: str
-    console: Console
+    console: RunConsole
     low_power: LowPowerBoard
     rails: object | None
 
@@ -82,7 +82,7 @@ class LowPowerRun:
 
     store: Store
     run: Run
-    board: Board
+    board: LowPowerRunBoard
     progress: Progress
     clock: Clock
     sleep: Callable[[float], None]
@@ -114,7 +114,7 @@ class LowPowerRun:
         self.board.select_medium(str(self.run.plan["medium"]))
         self.board.low_power.release = self.run.release
         cycles, plan = int(self.run.plan["cycles"]), self.plan(mode)
-        recorder = Recorder(self.store, self.run.id, self.clock)
+        recorder = AttemptRecorder(self.store, self.run.id, self.clock)
 
         def one(cycle: int, _number: int) -> Cycle:
             recorder.start()

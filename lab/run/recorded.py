@@ -23,7 +23,7 @@ from lab.results import ArtifactRef, AttemptRecord, MomentRecord, SampleRecord, 
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, OK
 
 
-class Console(Protocol):
+class RunConsole(Protocol):
     """What a run needs of the console driver."""
 
     capture: list[Event]
@@ -62,7 +62,7 @@ class AttemptResult:
 
 
 @define
-class Recorder:
+class AttemptRecorder:
     """Keeps the attempts of a run, each as soon as it has ended."""
 
     store: Store
@@ -124,7 +124,7 @@ def sample_record(sample: BootSample, base: int) -> SampleRecord:
     )
 
 
-def recording(store: Store, console: Console) -> tuple[ArtifactRef, ...]:
+def recording(store: Store, console: RunConsole) -> tuple[ArtifactRef, ...]:
     """The console's log of an attempt, kept with its stamps; nothing where it said nothing."""
     if not console.capture or console.info is None:
         return ()

@@ -26,7 +26,7 @@ ANSWERED_NS = 5_000_000  # after a carriage return; getty takes about so long
 
 
 @frozen
-class Answer:
+class PromptReply:
     """What a board that waits at its prompt since then prints when it gets a carriage return."""
 
     text: bytes
@@ -48,7 +48,7 @@ def rewatch(
     medium: str,
     power: PowerEdge,
     timing: LineTiming,
-    answer: Answer | None = None,
+    answer: PromptReply | None = None,
 ) -> Rewatched:
     """Watch a boot as a live run would, and judge it.
 
@@ -79,7 +79,7 @@ class Rewatcher:
                 following.run(events[at : at + PLACE_EVENTS], None, goes_on=True)
                 self._places.append(self._copy(following))
 
-    def rewatch(self, events: Sequence[Event], answer: Answer | None = None) -> Rewatched:
+    def rewatch(self, events: Sequence[Event], answer: PromptReply | None = None) -> Rewatched:
         """Watch a boot as a live run would, and judge it; `answer` None: nobody answers a carriage return."""
         following = self._begin()
         alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._known, events, strict=False)))
@@ -115,7 +115,7 @@ class _Following:
     captured: list[Event] = field(factory=list, init=False)
     _coming: deque[Event] = field(factory=deque, init=False)
 
-    def run(self, events: Sequence[Event], answer: Answer | None, *, goes_on: bool = False) -> None:
+    def run(self, events: Sequence[Event], answer: PromptReply | None, *, goes_on: bool = False) -> None:
         """Follow the boot to its end.
 
         Args:
@@ -151,7 +151,7 @@ class _Following:
         for moment in self.finder.feed(event):
             self.watch.moment(moment)
 
-    def _ask(self, answer: Answer | None) -> None:
+    def _ask(self, answer: PromptReply | None) -> None:
         """A carriage return is sent: what is said to it comes between what else is coming."""
         if answer is None or self.now_ns < answer.since_ns:
             return

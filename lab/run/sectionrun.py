@@ -39,15 +39,15 @@ class SectionRun:
 
     store: Store
     run: Run
-    session: Callable[[Section], Session]
+    session: Callable[[Section], BoardSession]
     simulated: bool
     write: Callable[[str], None]
     clock: Clock
     sleep: Callable[[float], None]
     retries: int
-    setup: Setup = field(factory=Setup)
+    setup: RunSetup = field(factory=RunSetup)
     judged: Callable[[], AbstractContextManager[None]] = nullcontext
-    _session: Session | None = field(default=None, init=False)
+    _session: BoardSession | None = field(default=None, init=False)
 
     def done(self, section: Section) -> bool:
         """Whether the run has the section already."""
@@ -68,7 +68,7 @@ class SectionRun:
             BoardlabError: it could not be measured; what it printed is in the store.
         """
 
-        recorder = Recorder(self.store, self.run.id, self.clock)
+        recorder = AttemptRecorder(self.store, self.run.id, self.clock)
 
         def one(_cycle: int, _number: int) -> Measured:
             recorder.start()
@@ -97,7 +97,7 @@ class SectionRun:
 
 
 @contextmanager
-def _restored(section: Section, session: Session) -> Iterator[None]:
+def _restored(section: Section, session: BoardSession) -> Iterator[None]:
     """Put back what the section changes; where both fail, the first error is the one that tells."""
     try:
         yield

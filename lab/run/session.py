@@ -15,7 +15,7 @@ from lab.host.clock import Clock
 
 
 @frozen
-class Ended:
+class CommandResult:
     """A command that ended.
 
     Attributes:
@@ -27,10 +27,10 @@ class Ended:
     status: int
 
 
-class Host(Protocol):
+class CommandHost(Protocol):
     """Something that runs commands; labgrid's CommandProtocol behind an adapter (lab.pytest_plugin.hosts)."""
 
-    def run(self, command: str, timeout_s: float) -> Ended:
+    def run(self, command: str, timeout_s: float) -> CommandResult:
         """Run it to its end.
 
         Raises:
@@ -40,7 +40,7 @@ class Host(Protocol):
 
 
 @define
-class Session:
+class BoardSession:
     """A `lab.benchmarks.section.Bench`.
 
     Attributes:
@@ -51,8 +51,8 @@ class Session:
     board: BoardType
     site: Site
     clock: Clock
-    host: Host
-    tester_host: Host | None = None
+    host: CommandHost
+    tester_host: CommandHost | None = None
     transcript: bytearray = field(factory=bytearray, init=False)
 
     def run(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
@@ -88,14 +88,14 @@ class Session:
         base = len(self.transcript) - len(output)
         return [evolve(r, start=r.start + base, end=r.end + base) for r in parser(output)]
 
-    def _tester(self) -> Host:
+    def _tester(self) -> CommandHost:
         if self.tester_host is None:
             raise ConfigurationError(
                 "this section needs commands on the tester, and the env has no target `tester` (docs/benchmarks.md); add one"
             )
         return self.tester_host
 
-    def _run(self, name: str, host: Host, command: str, timeout_s: float) -> tuple[bytes, int]:
+    def _run(self, name: str, host: CommandHost, command: str, timeout_s: float) -> tuple[bytes, int]:
         self.transcript += f"{name}$ {command}\n".encode()
         start_ns = self.clock.now_ns()
         ended = host.run(command, timeout_s)

@@ -18,7 +18,7 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 @define
-class Setup:
+class RunSetup:
     """The state of a booted board that numbers depend on.
 
     Attributes:

@@ -8,13 +8,13 @@ from labgrid.exceptions import NoResourceFoundError
 from pexpect import TIMEOUT
 
 from lab.drivers import guarded
-from lab.drivers.guarded import ACTIVATE_LIMIT_S, Kind
+from lab.drivers.guarded import ACTIVATE_LIMIT_S, DriverRole
 from lab.errors import BoardTransientError, LabStableError
 from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.outage import power_asked
 
 
-def activate(board: DrivenBoard, driver: Any, kind: Kind, late: BoardTransientError | None = None) -> None:
+def activate(board: DrivenBoard, driver: Any, kind: DriverRole, late: BoardTransientError | None = None) -> None:
     """Activate one of the target's drivers, and what it is bound to.
 
     Args:

@@ -19,7 +19,7 @@ from lab.boards import BoardType
 from lab.console.blame import fairly
 from lab.console.model import LineTiming
 from lab.drivers import guarded
-from lab.drivers.guarded import CONSOLE, POWER, SHELL, STRAP, UBOOT, Kind
+from lab.drivers.guarded import CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
 from lab.drivers.prompt import Prompt
 from lab.drivers.switching import switch_of
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
@@ -276,7 +276,7 @@ class BoardStrategy(Strategy):
         self.status = Status.linux
         return found
 
-    def activate(self, driver: Any, kind: Kind, late: BoardTransientError | None = None) -> None:
+    def activate(self, driver: Any, kind: DriverRole, late: BoardTransientError | None = None) -> None:
         """See `strategies.activation.activate`."""
         activate(self, driver, kind, late)
 

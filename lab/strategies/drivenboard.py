@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from lab.boards import BoardType
 from lab.console.model import LineTiming
-from lab.drivers.guarded import Kind
+from lab.drivers.guarded import DriverRole
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardTransientError
 from lab.strategies.status import Status
@@ -39,7 +39,7 @@ class DrivenBoard(Protocol):
         """The shell of a board whose status is `linux`."""
         ...
 
-    def activate(self, driver: Any, kind: Kind, late: BoardTransientError | None = None) -> None:
+    def activate(self, driver: Any, kind: DriverRole, late: BoardTransientError | None = None) -> None:
         """Activate a driver, with a limit."""
         ...
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import evolve
-from simruns import Bench, bench
+from simruns import SimBench, bench
 
 from lab.boards import MomentPattern
 
@@ -30,7 +30,7 @@ def reader_of(device: str) -> Iterator[int]:
             other.kill()
 
 
-def missing_a_marker(lab: Bench) -> Bench:
+def missing_a_marker(lab: SimBench) -> SimBench:
     """A bench whose boots lack a marker that they have to have."""
     board = lab.strategy.type
     lost = MomentPattern(name="taken_away", pattern="text that another program got", required=True)

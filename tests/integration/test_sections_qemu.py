@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from measuring_lab import ROOT
-from virtual_bench import Bench, all_end, lab_virtual, running_bench, watched
+from virtual_bench import BenchProcess, all_end, lab_virtual, running_bench, watched
 
 from lab.console.client import ConsoleClient
 from lab.host.runtime import socket_path
@@ -68,7 +68,7 @@ SECTIONS = {
 ON_THE_CABLE = {"iperf3", "iperf3-udp"}
 
 
-def measure(bench: Bench, folder: Path) -> subprocess.CompletedProcess[str]:
+def measure(bench: BenchProcess, folder: Path) -> subprocess.CompletedProcess[str]:
     """Measure the sections and the short tests, each program for a second."""
     (folder / "test_short.py").write_text(SHORT)
     env = bench.folder / "env.yaml"

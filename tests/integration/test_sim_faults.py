@@ -17,12 +17,12 @@ from attrs import define, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simlab import S
-from simruns import Bench, Told, bench, planned
+from simruns import SimBench, Told, bench, planned
 
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.results import Attempt
-from virtual.sim.faults.base import Fault, Outcome
+from virtual.sim.faults.base import Fault, FaultOutcome
 from virtual.sim.faults.catalogue import FAULTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
@@ -49,7 +49,7 @@ def observed() -> Observed:
     return Observed()
 
 
-def trial(made: Bench, outcome: Outcome) -> Sequence[Attempt | Told]:
+def trial(made: SimBench, outcome: FaultOutcome) -> Sequence[Attempt | Told]:
     """The attempts of the trial that shows a fault."""
     match outcome.trial:
         case "boot" | "off":
@@ -64,7 +64,7 @@ def trial(made: Bench, outcome: Outcome) -> Sequence[Attempt | Told]:
             raise AssertionError(f"no trial {outcome.trial!r}: say here what shows such a fault")
 
 
-def check_samples(made: Bench) -> None:
+def check_samples(made: SimBench) -> None:
     """Every boot time is a true one within its ±; so is every time from power on, unless it says that it may not be."""
     true = made.true_boots()
     for value, uncertainty in made.samples_s():
@@ -80,7 +80,7 @@ def flags_of(attempt: Attempt, metric: str) -> set[str]:
     return set(sample.flags) - {Flag.SIMULATED}
 
 
-def check_flags(attempts: Sequence[Attempt | Told], outcome: Outcome) -> None:
+def check_flags(attempts: Sequence[Attempt | Told], outcome: FaultOutcome) -> None:
     """The struck cycle's numbers carry the documented flags, and no number others; a board that was silent before it
     was switched off may always have been on."""
     for attempt in attempts:

@@ -42,7 +42,7 @@ imports: [lab.drivers, lab.strategies]
 
 
 @define
-class Bench:
+class StrapBench:
     """A scripted board, its straps, and a folder for everything else."""
 
     folder: Path
@@ -77,10 +77,10 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path) -> Iterator[StrapBench]:
     board = ScriptedBoard()
     with strap_server() as straps:
-        yield Bench(tmp_path, board, straps)
+        yield StrapBench(tmp_path, board, straps)
     with ConsoleClient(socket_path(tmp_path / "r")) as client:
         client.stop()
     board.close()
@@ -97,7 +97,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         ("rubbish", "strap_failed"),
     ],
 )
-def test_trouble_that_passes_costs_an_attempt_and_no_cycle(bench: Bench, trouble: str, failure: str) -> None:
+def test_trouble_that_passes_costs_an_attempt_and_no_cycle(bench: StrapBench, trouble: str, failure: str) -> None:
     bench.straps.trouble, bench.straps.left = trouble, 2  # rubbish is a good answer to PUT, and not to GET
     said, attempts = bench.measure()
     failed = [attempt for attempt in attempts if attempt.outcome != NO_BOARD_IS_SO_FAST]
@@ -108,7 +108,7 @@ def test_trouble_that_passes_costs_an_attempt_and_no_cycle(bench: Bench, trouble
     assert "Traceback" not in said
 
 
-def test_a_refused_connection_is_tried_again_and_then_said_once(bench: Bench) -> None:
+def test_a_refused_connection_is_tried_again_and_then_said_once(bench: StrapBench) -> None:
     said, attempts = bench.measure(nobody())
     assert [(a.outcome, a.fault, a.number) for a in attempts] == [("strap_unreachable", "lab", n) for n in (1, 2, 3)]
     assert "Connection refused" in said
@@ -116,7 +116,7 @@ def test_a_refused_connection_is_tried_again_and_then_said_once(bench: Bench) ->
     assert "site-packages" not in said
 
 
-def test_a_switch_that_does_not_know_the_strap_stops_the_run_at_once(bench: Bench) -> None:
+def test_a_switch_that_does_not_know_the_strap_stops_the_run_at_once(bench: StrapBench) -> None:
     bench.straps.trouble = "404"
     _, attempts = bench.measure()
     assert [(a.outcome, a.transient) for a in attempts] == [("strap_refused", False)]

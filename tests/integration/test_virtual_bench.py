@@ -7,7 +7,7 @@ import signal
 import socket
 from pathlib import Path
 
-from virtual_bench import Bench, all_end, children, lab_virtual, running_bench, watched
+from virtual_bench import BenchProcess, all_end, children, lab_virtual, running_bench, watched
 
 from virtual.images import cache
 from virtual.qemu import recipe
@@ -19,7 +19,7 @@ def test_up_is_idempotent_and_down_leaves_no_process(tmp_path: Path) -> None:
         again = lab_virtual("up", "--dir", tmp_path, "--pdu-port", "0")
         assert again.returncode == 0
         assert "Already up" in again.stderr
-        assert Bench(tmp_path).state == bench.state
+        assert BenchProcess(tmp_path).state == bench.state
         with watched(bench.state.pid, *children(bench.state.pid)) as processes:
             assert len(processes) == 3  # the bench, pdudaemon, QEMU
             assert lab_virtual("down", "--dir", tmp_path).returncode == 0

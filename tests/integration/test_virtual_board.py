@@ -9,25 +9,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from virtual_bench import DEADLINE_S, Bench, all_end, running_bench, watched
+from virtual_bench import DEADLINE_S, BenchProcess, all_end, running_bench, watched
 
 MEDIA = [("sd", 1), ("emmc", 2), ("ospi", 3)]
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BenchProcess]:
     with running_bench(tmp_path_factory.mktemp("bench")) as bench:
         yield bench
 
 
 @pytest.fixture(autouse=True)
-def board_off(bench: Bench) -> Iterator[None]:
+def board_off(bench: BenchProcess) -> Iterator[None]:
     yield
     assert bench.power("off") == 200
 
 
 @pytest.mark.parametrize(("medium", "word"), MEDIA)
-def test_the_board_boots_the_medium_that_the_straps_select_and_says_so(bench: Bench, medium: str, word: int) -> None:
+def test_the_board_boots_the_medium_that_the_straps_select_and_says_so(
+    bench: BenchProcess, medium: str, word: int
+) -> None:
     name = medium.encode()
     bench.set_straps(word)
     with bench.console() as console:
@@ -46,7 +48,7 @@ def test_the_board_boots_the_medium_that_the_straps_select_and_says_so(bench: Be
         console.until(b"aarch64\r\n" + name + b"\r\n")
 
 
-def test_the_prompt_is_the_last_that_comes_and_asks_the_terminal_nothing(bench: Bench) -> None:
+def test_the_prompt_is_the_last_that_comes_and_asks_the_terminal_nothing(bench: BenchProcess) -> None:
     """Who waits for a prompt at the end of what came, as tbot does, would wait for ever behind a question."""
     bench.set_straps(1)
     begin = len(bench.truth().data)
@@ -70,7 +72,7 @@ def test_the_prompt_is_the_last_that_comes_and_asks_the_terminal_nothing(bench: 
     assert b"\x1b[6n" not in session
 
 
-def test_the_truth_log_has_every_byte_of_the_boot_in_time_order(bench: Bench) -> None:
+def test_the_truth_log_has_every_byte_of_the_boot_in_time_order(bench: BenchProcess) -> None:
     bench.set_straps(1)
     with bench.console() as console:
         console.drain()
@@ -91,7 +93,7 @@ def test_the_truth_log_has_every_byte_of_the_boot_in_time_order(bench: Bench) ->
     assert truth.left_ns(len(truth.data) - 1) - truth.left_ns(begin) >= (count - 10) * 10 * 1e9 / 115200
 
 
-def test_without_a_boot_mode_the_board_says_so_and_waits_at_the_prompt(bench: Bench) -> None:
+def test_without_a_boot_mode_the_board_says_so_and_waits_at_the_prompt(bench: BenchProcess) -> None:
     bench.set_straps(0)
     with bench.console() as console:
         console.drain()
@@ -103,7 +105,7 @@ def test_without_a_boot_mode_the_board_says_so_and_waits_at_the_prompt(bench: Be
         console.until(rb"\r\nstill here\r\n")
 
 
-def test_autoboot_can_be_interrupted(bench: Bench) -> None:
+def test_autoboot_can_be_interrupted(bench: BenchProcess) -> None:
     bench.set_straps(1)
     with bench.console() as console:
         console.drain()
@@ -113,7 +115,7 @@ def test_autoboot_can_be_interrupted(bench: Bench) -> None:
         console.until(rb"=> ")
 
 
-def test_power_off_ends_qemu_and_the_text_but_not_the_port(bench: Bench) -> None:
+def test_power_off_ends_qemu_and_the_text_but_not_the_port(bench: BenchProcess) -> None:
     bench.set_straps(1)
     with bench.console() as console:
         assert bench.power("on") == 200
@@ -131,7 +133,7 @@ def test_power_off_ends_qemu_and_the_text_but_not_the_port(bench: Bench) -> None
         console.until(rb"U-Boot 20")
 
 
-def test_power_commands_may_be_repeated(bench: Bench) -> None:
+def test_power_commands_may_be_repeated(bench: BenchProcess) -> None:
     assert bench.power("off") == 200
     assert bench.power("on") == 200
     qemu = bench.child("qemu-system")
@@ -139,7 +141,7 @@ def test_power_commands_may_be_repeated(bench: Bench) -> None:
     assert bench.child("qemu-system") == qemu
 
 
-def test_a_killed_qemu_is_a_dead_board_until_it_is_power_cycled(bench: Bench) -> None:
+def test_a_killed_qemu_is_a_dead_board_until_it_is_power_cycled(bench: BenchProcess) -> None:
     assert bench.power("on") == 200
     with watched(bench.child("qemu-system")) as qemu:
         os.kill(bench.child("qemu-system"), signal.SIGKILL)
@@ -153,7 +155,7 @@ def test_a_killed_qemu_is_a_dead_board_until_it_is_power_cycled(bench: Bench) ->
     assert bench.status()["power"] == "on"
 
 
-def test_a_guest_that_shuts_down_is_a_dead_board(bench: Bench) -> None:
+def test_a_guest_that_shuts_down_is_a_dead_board(bench: BenchProcess) -> None:
     bench.set_straps(3)
     assert bench.power("off") == 200  # an earlier boot would still talk
     with bench.console() as console:
@@ -168,7 +170,7 @@ def test_a_guest_that_shuts_down_is_a_dead_board(bench: Bench) -> None:
     assert bench.status()["power"] == "dead"
 
 
-def test_what_the_bench_cannot_do_reaches_the_caller_as_a_failure(bench: Bench) -> None:
+def test_what_the_bench_cannot_do_reaches_the_caller_as_a_failure(bench: BenchProcess) -> None:
     strap = Path(bench.board.straps) / "bit0"
     strap.write_text("high\n")
     assert bench.power("on") == 500
@@ -179,7 +181,7 @@ def test_what_the_bench_cannot_do_reaches_the_caller_as_a_failure(bench: Bench) 
     assert bench.power("on") == 200
 
 
-def test_a_qemu_that_cannot_start_leaves_the_board_off_and_its_reason_in_the_log(bench: Bench) -> None:
+def test_a_qemu_that_cannot_start_leaves_the_board_off_and_its_reason_in_the_log(bench: BenchProcess) -> None:
     medium = bench.folder / "qemu-1" / "media" / "sd.img"
     aside = medium.with_suffix(".aside")
     medium.rename(aside)
@@ -192,7 +194,7 @@ def test_a_qemu_that_cannot_start_leaves_the_board_off_and_its_reason_in_the_log
     assert bench.power("on") == 200
 
 
-def test_a_board_keeps_what_it_wrote_on_its_medium(bench: Bench) -> None:
+def test_a_board_keeps_what_it_wrote_on_its_medium(bench: BenchProcess) -> None:
     """Media are the board's own: a sector that U-Boot wrote before the partition is there after a power cycle."""
     bench.set_straps(0)
     for commands in (
@@ -210,7 +212,7 @@ def test_a_board_keeps_what_it_wrote_on_its_medium(bench: Bench) -> None:
     assert b"42000000: cafef00d" in answer
 
 
-def test_nothing_of_the_bench_grows_with_the_number_of_power_cycles(bench: Bench) -> None:
+def test_nothing_of_the_bench_grows_with_the_number_of_power_cycles(bench: BenchProcess) -> None:
     def descriptors() -> int:
         return len(list(Path(f"/proc/{bench.state.pid}/fd").iterdir()))
 

@@ -71,7 +71,7 @@ class Adapter:
 
 
 @define
-class Bench:
+class ConsoleBench:
     """A folder with a console server and adapters."""
 
     folder: Path

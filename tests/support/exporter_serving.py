@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from exporters import page
 from exporters.exposition import Exposition
 from exporters.polling import Poller
-from exporters.server import Exposition as Served
+from exporters.server import ExpositionProtocol as Served
 from exporters.server import Server
 from exporters.webconfig import WebConfig
 from lab.host.clock import MonotonicRaw

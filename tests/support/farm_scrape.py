@@ -15,7 +15,7 @@ from exporters.farm.disks import Disks
 from exporters.farm.jobs import Due, Jobs
 from exporters.farm.outlets import Outlets
 from exporters.farm.places import CoordinatorState, Place, Places
-from exporters.farm.rails import Rails
+from exporters.farm.rails import RailsCollector
 from exporters.farm.usb import Usb, UsbDevice
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
@@ -98,7 +98,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
         "jobs": Jobs(watch(url), [Due("qemu-1", "boot", 86400.0)]).read,
         "console": lambda: consoles.families(SERVER),
         "outlets": Outlets(runtime).read,
-        "rails": Rails(runtime).read,
+        "rails": RailsCollector(runtime).read,
         "disks": Disks({"results": runtime}).read,
         "coordinator": Places(lambda: STATE).read,
         "usb": Usb(devices, Plugs("usb-0:2")).read,

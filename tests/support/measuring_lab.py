@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 from attrs import define, field
-from virtual_bench import Bench, running_bench
+from virtual_bench import BenchProcess, running_bench
 
 from lab.console.client import ConsoleClient
 from lab.errors import LabTransientError
@@ -30,7 +30,7 @@ class Lab:
     """One virtual board with everything around it in a folder of its own."""
 
     folder: Path
-    bench: Bench
+    bench: BenchProcess
     environ: dict[str, str] = field(init=False)
 
     def __attrs_post_init__(self) -> None:

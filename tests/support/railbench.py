@@ -12,7 +12,7 @@ from lab.rails import RailConfig, RailsConfig, Range
 from lab.rails.chips import CHIPS
 from lab.rails.i2c import NackError, Register
 from lab.rails.ina import InaSensor
-from lab.rails.recorder import Recorder
+from lab.rails.recorder import SensorRecorder
 from virtual.rails.levels import IDLE, levels, shared_rails, wired
 from virtual.rails.sensors import Rails, RailTrouble
 from virtual.truth import read_truth
@@ -95,13 +95,13 @@ class RailBench:
         recorder.close()
         return phases
 
-    def recorder(self, path: Path, wanted: Range) -> Recorder:
+    def recorder(self, path: Path, wanted: Range) -> SensorRecorder:
         """A started recorder of this board."""
         sensor = InaSensor(self.config, CHIPS["ina231"], RailBus(self))
         self._due_ns = self.now_ns
-        return Recorder(self.config, sensor, wanted, path, BenchClock(self), "virtual time")
+        return SensorRecorder(self.config, sensor, wanted, path, BenchClock(self), "virtual time")
 
-    def play(self, recorder: Recorder, *states: tuple[str, float]) -> list[tuple[str, int, int]]:
+    def play(self, recorder: SensorRecorder, *states: tuple[str, float]) -> list[tuple[str, int, int]]:
         """Let the board go through these states while it is recorded; (state, start_ns, end_ns) of each."""
         phases = []
         for state, seconds in states:

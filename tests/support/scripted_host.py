@@ -11,7 +11,7 @@ from lab import boards
 from lab.benchmarks.site import Site
 from lab.errors import BoardlabError
 from lab.host.clock import MonotonicRaw
-from lab.run.session import Ended, Session
+from lab.run.session import BoardSession, CommandResult
 
 Answer = str | BoardlabError | tuple[str, int]
 
@@ -26,7 +26,7 @@ class ScriptedHost:
     answers: Mapping[str, Answer | list[Answer]] = field(factory=dict)
     ran: list[str] = field(factory=list)
 
-    def run(self, command: str, timeout_s: float) -> Ended:
+    def run(self, command: str, timeout_s: float) -> CommandResult:
         assert timeout_s > 0
         self.ran.append(command)
         found = next((answer for pattern, answer in self.answers.items() if re.search(pattern, command)), "")
@@ -35,13 +35,13 @@ class ScriptedHost:
         if isinstance(found, BoardlabError):
             raise found
         text, status = found if isinstance(found, tuple) else (found, 0)
-        return Ended(text.splitlines(), status)
+        return CommandResult(text.splitlines(), status)
 
 
-def session(host: ScriptedHost, tester: ScriptedHost | None = None, site: Site | None = None) -> Session:
+def session(host: ScriptedHost, tester: ScriptedHost | None = None, site: Site | None = None) -> BoardSession:
     """A session of an am62xx_sk."""
-    return Session(boards.load("am62xx_sk"), site or Site(), MonotonicRaw(), host, tester)
+    return BoardSession(boards.load("am62xx_sk"), site or Site(), MonotonicRaw(), host, tester)
 
 
-def sessions(host: ScriptedHost) -> Callable[[object], Session]:
+def sessions(host: ScriptedHost) -> Callable[[object], BoardSession]:
     return lambda _section: session(host)

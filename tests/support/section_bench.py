@@ -15,7 +15,7 @@ from lab.benchmarks.site import Site
 from lab.pytest_plugin.hosts import LabgridHost
 from lab.results import Store, open_store
 from lab.run.sectionrun import KIND, SectionRun
-from lab.run.session import Ended, Session
+from lab.run.session import BoardSession, CommandResult
 from lab.strategies import BoardStrategy, Status
 from virtual.sim.dice import dice
 from virtual.sim.sample_outputs.tester import Tester
@@ -36,10 +36,10 @@ class PlayedTester:
 
     tester: Tester
 
-    def run(self, command: str, timeout_s: float) -> Ended:
+    def run(self, command: str, timeout_s: float) -> CommandResult:
         assert timeout_s > 0
         text, status = self.tester.run(command)
-        return Ended(text.splitlines(), status)
+        return CommandResult(text.splitlines(), status)
 
 
 @frozen
@@ -50,7 +50,7 @@ class SectionBench:
     run: SectionRun
     said: list[str]
 
-    def session(self, section: Section) -> Session:
+    def session(self, section: Section) -> BoardSession:
         return self.run.session(section)
 
 
@@ -67,7 +67,7 @@ def section_bench(
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store, strategy_on(lab) as strategy:
         clock = SimClock(lab)
 
-        def session(section: Section) -> Session:
+        def session(section: Section) -> BoardSession:
             strategy.transition("linux" if section.where == "linux" else "bootloader")
             driver = strategy.shell if section.where == "linux" else strategy.uboot
 
@@ -75,7 +75,7 @@ def section_bench(
                 strategy.status = Status.unknown
 
             host = LabgridHost(driver, strategy.board, is_shell=section.where == "linux", lost_hook=lost)
-            return Session(
+            return BoardSession(
                 strategy.type, Site(interface=interface, scratch=scratch, crypto_module=module), clock, host, tester
             )
 

@@ -8,7 +8,7 @@ from virtual.line import UartChannel
 from virtual.sim.board import SimBoard
 from virtual.sim.faulthooks import Switching
 from virtual.sim.model import model
-from virtual.sim.setup import DEFAULT, Setup
+from virtual.sim.setup import DEFAULT, SimSetup
 from virtual.truth import Note
 
 S = 1_000_000_000
@@ -60,7 +60,7 @@ class SimLab:
     release: str | None = None
     seed: int = 1
     time_scale: float = 1.0
-    setup: Setup = DEFAULT
+    setup: SimSetup = DEFAULT
     adapter_latency_ns: int = 0
     now_ns: int = 1_000 * S
     outlet: str = "off"

@@ -23,7 +23,7 @@ from lab.run.progress import Progress
 from lab.strategies import BoardStrategy
 from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
-from virtual.sim.setup import DEFAULT, Setup
+from virtual.sim.setup import DEFAULT, SimSetup
 from virtual.sim.trueboots import TrueBoot, true_boots
 from virtual.truth import Truth
 
@@ -43,7 +43,7 @@ class Told:
 
 
 @define(eq=False)
-class Bench:
+class SimBench:
     """A board with planned faults, its strategy, and a store."""
 
     lab: SimLab
@@ -116,10 +116,10 @@ def bench(
     cycles: int = 1,
     seed: int = 1,
     time_scale: float = 1.0,
-    setup: Setup = DEFAULT,
+    setup: SimSetup = DEFAULT,
     say: Callable[[str], None] = lambda _line: None,
     power: Callable[[Target, str], Driver] = pdudaemon,
-) -> Iterator[Bench]:
+) -> Iterator[SimBench]:
     """A board that will have these faults, with this setup and power driver."""
     lab = SimLab(board_type, seed=seed, time_scale=time_scale, setup=setup)
 
@@ -134,7 +134,7 @@ def bench(
         )
         clock = SimClock(lab)
         run = BootRun(store, record, strategy, Progress(say, clock, cycles), clock, strategy.sleep, RETRIES)
-        yield Bench(lab, strategy, store, run)
+        yield SimBench(lab, strategy, store, run)
 
 
 def planned(fault: str, cycles: str = "1", **parameters: object) -> plan.Planned:

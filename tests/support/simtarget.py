@@ -26,7 +26,7 @@ from labgrid.resource import PDUDaemonPort, RawSerialPort
 from simlab import SimLab
 
 from lab.console.index import RecordingMeta
-from lab.console.model import Chunk, Event, Gap, Kind
+from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.status import PortInfo, ServerStatus
 from lab.drivers import BootModeDriver, SideConsoleDriver, StampedConsoleDriver, StampedPDUDaemonDriver, WakePinsDriver
 from lab.strategies import BoardStrategy
@@ -71,7 +71,9 @@ class SimClient:
             self.position += len(data)
         self._taken = len(port.chunks)
         for t_ns, plugged in port.changes[self._changes :]:
-            found.append((t_ns, Gap(t_ns, self.position, Kind.BACK if plugged else Kind.LOST, 0 if plugged else 5)))
+            found.append(
+                (t_ns, Gap(t_ns, self.position, RecordKind.BACK if plugged else RecordKind.LOST, 0 if plugged else 5))
+            )
         self._changes = len(port.changes)
         self._waiting.extend(event for _, event in sorted(found, key=lambda pair: pair[0]))
         return bool(self._waiting)

@@ -78,7 +78,7 @@ class Console:
         os.close(self.fd)
 
 
-class Bench:
+class BenchProcess:
     """A running bench with one board."""
 
     def __init__(self, folder: Path) -> None:
@@ -133,12 +133,12 @@ class Bench:
 
 
 @contextlib.contextmanager
-def running_bench(folder: Path, *words: str) -> Iterator[Bench]:
+def running_bench(folder: Path, *words: str) -> Iterator[BenchProcess]:
     """A bench of our own, with free ports; taken down at the end. `words` go to `lab virtual up`."""
     done = lab_virtual("up", *words, "--dir", folder, "--pdu-port", "0", "--switch-port", "0")
     assert done.returncode == 0, done.stderr
     try:
-        yield Bench(folder)
+        yield BenchProcess(folder)
     finally:
         lab_virtual("down", "--dir", folder)
 

@@ -43,7 +43,7 @@ from lab.cli import virtual as virtual_commands
 from lab.cli.groups import COMMAND_GROUPS
 from lab.console import operations
 from lab.console.index import RecordingMeta
-from lab.console.model import Chunk, Kind, Lateness
+from lab.console.model import Chunk, Lateness, RecordKind
 from lab.console.recording import encode
 from lab.console.wire import FrameType
 from lab.metrics import Flag
@@ -154,8 +154,8 @@ def test_the_examples_read_a_recording(
     assert capsys.readouterr().out.splitlines()[-1] == "1500000000 7 b'2023.01'"
 
 
-@pytest.mark.parametrize("enum", [Kind, FrameType])
-def test_the_page_on_the_console_has_the_numbers_of_the_wire(enum: type[Kind | FrameType]) -> None:
+@pytest.mark.parametrize("enum", [RecordKind, FrameType])
+def test_the_page_on_the_console_has_the_numbers_of_the_wire(enum: type[RecordKind | FrameType]) -> None:
     assert {row for row in enum if f"| {row.value} | `{row.name}` |" not in CONSOLE} == set()
 
 

@@ -78,7 +78,7 @@ def test_every_flag_has_a_fault_or_a_test_that_makes_it_appear(flag: Flag) -> No
 
 def guarded_kinds() -> list[str]:
     """The kinds of drivers that are called behind a guard: their failures are named `<kind>_<what>`."""
-    return [value.name for value in vars(guarded).values() if isinstance(value, guarded.Kind)]
+    return [value.name for value in vars(guarded).values() if isinstance(value, guarded.DriverRole)]
 
 
 def classes() -> set[str]:

@@ -21,7 +21,7 @@ _MESSAGE: Final = struct.Struct("<BBH")
 _ANSWER: Final = struct.Struct("<Hi")
 
 
-class Chip(Protocol):
+class SimulatedChip(Protocol):
     """A chip with 16-bit registers."""
 
     def write(self, register: int, value: int, now_ns: int) -> bool:
@@ -40,7 +40,7 @@ class Wires:
         chip_at: the chip that answers at an address now; None: nobody does.
     """
 
-    def __init__(self, chip_at: Callable[[int], Chip | None], clock: Clock) -> None:
+    def __init__(self, chip_at: Callable[[int], SimulatedChip | None], clock: Clock) -> None:
         self._chip_at = chip_at
         self._clock = clock
         self._pointers: dict[int, int] = {}
@@ -71,7 +71,7 @@ class Wires:
             return _ANSWER.pack(0, -errno.EINVAL)
         return _ANSWER.pack(len(read), 0) + read
 
-    def _written(self, chip: Chip, address: int, data: bytes, now_ns: int) -> bool:
+    def _written(self, chip: SimulatedChip, address: int, data: bytes, now_ns: int) -> bool:
         if data:
             self._pointers[address] = data[0]
         return len(data) < 3 or chip.write(data[0], int.from_bytes(data[1:3], "big"), now_ns)

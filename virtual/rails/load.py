@@ -29,7 +29,7 @@ class Step:
 
 
 @define(eq=False)
-class Load:
+class RailLoad:
     """The rails of one board.
 
     Attributes:

@@ -10,7 +10,7 @@ from attrs import define, field
 from lab.boards import BoardType
 from virtual.rails.ina231 import Ina231
 from virtual.rails.levels import Wired, levels, wired
-from virtual.rails.load import Load
+from virtual.rails.load import RailLoad
 from virtual.sim.dice import dice
 
 
@@ -64,13 +64,13 @@ class Rails:
     troubles: Callable[[], Sequence[RailTrouble]] = _no_troubles
     note: Callable[[int, str], None] = _no_note
     wired: list[Wired] = field(init=False)
-    load: Load = field(init=False)
+    load: RailLoad = field(init=False)
     _chips: dict[int, _Soldered] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.wired = wired(self.board)
         volts = {rail.rail: rail.volts for rail in self.wired}
-        self.load = Load(volts, levels(self.board, self.release), self.seed, self.note)
+        self.load = RailLoad(volts, levels(self.board, self.release), self.seed, self.note)
         self._chips = {rail.address: _Soldered(self, rail) for rail in self.wired}
 
     def enter(self, state: str, t_ns: int) -> None:

@@ -9,9 +9,9 @@ from attrs import define, evolve, field
 from virtual.sim.boot import life
 from virtual.sim.computer import Computer
 from virtual.sim.faulthooks import FaultHooks, Switching
-from virtual.sim.machine import Machine, Port
+from virtual.sim.machine import Machine, UartTransmitter
 from virtual.sim.model import Model
-from virtual.sim.setup import DEFAULT, Setup
+from virtual.sim.setup import DEFAULT, SimSetup
 from virtual.sim.storage import Storage
 
 
@@ -44,10 +44,10 @@ class SimBoard:
     """
 
     model: Model
-    ports: Mapping[str, Port]
+    ports: Mapping[str, UartTransmitter]
     seed: int = 0
     time_scale: float = 1.0
-    setup: Setup = DEFAULT
+    setup: SimSetup = DEFAULT
     troubles_for: Callable[[int], Sequence[FaultHooks]] = _no_trouble
     dark_hook: Callable[[], None] = _nothing
     died_hook: Callable[[], None] = _nothing
@@ -202,7 +202,7 @@ class _Wire:
     """A UART's transmitter as the machine sees it; faults are on the way."""
 
     name: str
-    port: Port
+    port: UartTransmitter
     board: SimBoard
 
     @property

@@ -12,7 +12,7 @@ from virtual.sim.dice import dice
 from virtual.sim.machine import Machine, Task
 from virtual.sim.model import Model
 from virtual.sim.program import CpuResetError, Pause, Program, Say
-from virtual.sim.setup import DEFAULT, Setup
+from virtual.sim.setup import DEFAULT, SimSetup
 from virtual.sim.storage import Storage
 from virtual.sim.timing import Durations, draw
 
@@ -85,7 +85,7 @@ class Computer:
     time_scale: float
     troubles: Sequence[Hooks]
     note: Callable[[str], None]
-    setup: Setup = DEFAULT
+    setup: SimSetup = DEFAULT
     main: Task | None = field(default=None, init=False)
     kernel: KernelLog | None = field(default=None, init=False)
     medium: str = field(default="", init=False)

@@ -9,7 +9,7 @@ import cattrs
 from attrs import asdict, field, frozen, validators
 
 from lab.errors import ConfigurationError, LabStableError
-from virtual.sim.setup import FLOWS, NORMAL, Setup
+from virtual.sim.setup import FLOWS, NORMAL, SimSetup
 
 FILE = "sim.json"
 
@@ -23,7 +23,7 @@ class SimConfig:
         seed: of all its chance. Two boards with the same seed do the same.
         time_scale: factor on all waiting but that for the UARTs, above 0; 1 is the real board's pace.
         faults: planned ones, as `virtual.sim.faults.plan` writes them.
-        flow, stock: see `virtual.sim.setup.Setup`.
+        flow, stock: see `virtual.sim.setup.SimSetup`.
     """
 
     release: str = ""
@@ -34,9 +34,9 @@ class SimConfig:
     stock: bool = False
 
     @property
-    def setup(self) -> Setup:
+    def setup(self) -> SimSetup:
         """How the board was set up."""
-        return Setup(flow=self.flow, stock=self.stock)
+        return SimSetup(flow=self.flow, stock=self.stock)
 
 
 def save(folder: Path, config: SimConfig) -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from lab.boards import Release
     from virtual.sim.computer import Computer
     from virtual.sim.program import Program
-    from virtual.sim.setup import Setup
+    from virtual.sim.setup import SimSetup
 
 POINTS = (
     "rom",
@@ -84,7 +84,7 @@ class FaultHooks:
         """The software that is on the board."""
         return release
 
-    def setup(self, setup: Setup) -> Setup:
+    def setup(self, setup: SimSetup) -> SimSetup:
         """How the board was set up."""
         return setup
 

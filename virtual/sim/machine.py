@@ -15,7 +15,7 @@ FIFO_BYTES = 64  # of the K3's and the AM437x's UARTs (omap8250), each direction
 _REFILL_BYTES = 8  # room in the FIFO at which its interrupt asks for more
 
 
-class Port(Protocol):
+class UartTransmitter(Protocol):
     """A UART's transmitter (virtual.uart.UartAdapter is one)."""
 
     @property
@@ -63,7 +63,7 @@ class Machine:
         lost: how many were lost.
     """
 
-    def __init__(self, ports: Mapping[str, Port], speed_bd: Mapping[str, int]) -> None:
+    def __init__(self, ports: Mapping[str, UartTransmitter], speed_bd: Mapping[str, int]) -> None:
         self.now_ns = 0
         self.speed_bd = dict(speed_bd)
         self.rx_limit = FIFO_BYTES

@@ -13,7 +13,7 @@ from virtual.sim.config import SimConfig
 from virtual.sim.faults import scenario
 from virtual.sim.kind import SimKind
 from virtual.sim.model import model
-from virtual.sim.setup import FLOWS, NORMAL, Setup, check
+from virtual.sim.setup import FLOWS, NORMAL, SimSetup, check
 
 DEFAULT_TYPE = "am62xx_sk"
 MOST = 256  # boards in one process; see docs/performance.md for what a machine carries
@@ -27,7 +27,7 @@ class SimOptions:
         types: board types; there are `count` boards of each.
         seed: of the first board; each further one has the next number.
         scenario: the file with the faults.
-        flow, stock: see `virtual.sim.setup.Setup`.
+        flow, stock: see `virtual.sim.setup.SimSetup`.
     """
 
     types: Sequence[str]
@@ -55,7 +55,7 @@ def board_specs(options: SimOptions) -> tuple[BoardSpec, ...]:
     plans = scenario.read(options.scenario) if options.scenario else None
     for board_type in types:
         # A wrong type, release or flow is named before anything starts:
-        check(Setup(flow=options.flow), model(board_type, options.release or None))
+        check(SimSetup(flow=options.flow), model(board_type, options.release or None))
         for number in range(1, options.count + 1):
             name = f"{board_type}-{number}"
             told = _config(options, name, len(found), plans)

@@ -17,7 +17,7 @@ FLOWS = (NORMAL, FALCON, SBL)
 
 
 @frozen
-class Setup:
+class SimSetup:
     """What somebody chose when the board was set up, or its software built.
 
     Attributes:
@@ -45,15 +45,15 @@ class Setup:
     spl_built: str = ""
     variables: Mapping[str, str] = Factory(dict)
 
-    def with_variables(self, **variables: str) -> Setup:
+    def with_variables(self, **variables: str) -> SimSetup:
         """The same, with these variables too."""
         return evolve(self, variables={**self.variables, **variables})
 
 
-DEFAULT = Setup()
+DEFAULT = SimSetup()
 
 
-def check(setup: Setup, model: Model) -> None:
+def check(setup: SimSetup, model: Model) -> None:
     """Whether such a board can be set up so.
 
     Raises:

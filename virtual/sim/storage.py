@@ -23,7 +23,7 @@ class Content:
 
 
 @define
-class Medium:
+class StorageMedium:
     """A medium's FAT files, what was written to it raw (by byte offset), and the U-Boot environment saved on it."""
 
     files: dict[str, Content] = field(factory=dict)
@@ -46,9 +46,9 @@ class Storage:
         files: path -> content, on the root file system.
     """
 
-    media: dict[str, Medium] = field(factory=dict)
+    media: dict[str, StorageMedium] = field(factory=dict)
     files: dict[str, bytes] = field(factory=dict)
 
-    def medium(self, name: str) -> Medium:
+    def medium(self, name: str) -> StorageMedium:
         """The medium of that name, made when it is first asked for."""
-        return self.media.setdefault(name, Medium())
+        return self.media.setdefault(name, StorageMedium())

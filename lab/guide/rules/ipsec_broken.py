@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lab.guide.catalogue import CellReading
-from lab.guide.model import Kind
+from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
 
@@ -37,7 +37,7 @@ def _row(throughput: CellReading, readings: Sequence[CellReading], best: float) 
             throughput,
             also=also,
         )
-    elif value.kind is Kind.RANGE and value.low is not None and value.high and value.high > _SPREAD * value.low:
+    elif value.kind is CellKind.RANGE and value.low is not None and value.high and value.high > _SPREAD * value.low:
         yield Remark(
             f"averages runs from {value.low:g} to {value.high:g} Mbit/s: some of them had a broken tunnel, and the average "
             "means nothing",

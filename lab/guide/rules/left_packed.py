@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.guide.model import Kind
+from lab.guide.model import CellKind
 from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
 
 
 def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
     """Which board a cell of a short row belongs to is not printed, and filling from the left gives it its neighbour's."""
-    loose = (r for r in sheet.readings if r.cell.kind is Kind.UNATTRIBUTED)
+    loose = (r for r in sheet.readings if r.cell.kind is CellKind.UNATTRIBUTED)
     for (table_index, _line), readings in group(loose, lambda r: (r.cell.table, r.cell.line)).items():
         table = sheet.guide.tables[table_index]
         count = max(r.cell.column for r in readings) + 1

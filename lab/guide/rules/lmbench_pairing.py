@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 from lab.guide.catalogue import CellReading
-from lab.guide.model import Kind
+from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
 
@@ -23,7 +23,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
     """
     for (_, size), readings in group(sheet.of("lmbench.bw_mem"), lambda r: (r.board, r.params["size"])).items():
         chain = {r.params["operation"]: r for r in readings}
-        ranges = [op for op in ORDER[:-1] if op in chain and chain[op].cell.value.kind is Kind.RANGE]
+        ranges = [op for op in ORDER[:-1] if op in chain and chain[op].cell.value.kind is CellKind.RANGE]
         own = _own_values(chain)
         if own is None and len(ranges) == len(chain) - ("bcopy" in chain) and _shares_samples(chain, ranges):
             for op in ranges:

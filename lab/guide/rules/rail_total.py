@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.guide.model import Kind
+from lab.guide.model import CellKind
 from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
 
@@ -21,7 +21,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
         if not parts or total.number is None:
             continue
         added = sum(r.number or 0.0 for r in parts)
-        about = sum((r.number or 0.0) * _APPROXIMATE for r in parts if r.cell.kind is Kind.APPROXIMATE)
+        about = sum((r.number or 0.0) * _APPROXIMATE for r in parts if r.cell.kind is CellKind.APPROXIMATE)
         if abs(added - total.number) <= len(parts) * _ROUNDING_MW + _SLACK_MW + about:
             continue
         cells = [c for c in sheet.guide.tables[total.cell.table].cells if c.column == total.cell.column]

@@ -16,8 +16,8 @@ from lab.console.model import Chunk, LineTiming, Moment
 from lab.console.moments import MomentFinder
 from lab.metrics import Flag
 from lab.run.check.barelog import BareLog
-from lab.run.check.flows import Candidate, candidates
-from lab.run.rewatch import Answer, Rewatched, rewatch
+from lab.run.check.flows import FlowCandidate, candidates
+from lab.run.rewatch import PromptReply, Rewatched, rewatch
 
 TAIL_LINES: Final = 30  # behind a prompt, up to which it may be the one that the board waits at
 RESET: Final = "reset"
@@ -27,7 +27,7 @@ FLAGS: Final = (Flag.MEDIUM_UNVERIFIED, Flag.PROMPT_REPEATED, Flag.KERNEL_ERRORS
 
 
 @frozen
-class Found:
+class FoundMoment:
     """A moment of the board type, and the lines that it was found in.
 
     Attributes:
@@ -77,8 +77,8 @@ class Findings:
 
     log: BareLog
     board: BoardType = field(repr=False)
-    moments: tuple[Found, ...]
-    flows: dict[str, Candidate]
+    moments: tuple[FoundMoment, ...]
+    flows: dict[str, FlowCandidate]
     witnesses: tuple[Witness, ...]
     software: dict[str, str]
     failures: tuple[Known, ...]
@@ -91,14 +91,14 @@ class Findings:
         return tuple(dict.fromkeys(w.medium for w in self.witnesses if w.confirmed and w.medium))
 
     @property
-    def too_often(self) -> tuple[Found, ...]:
+    def too_often(self) -> tuple[FoundMoment, ...]:
         """The moments of a boot that began anew which came more often than in a healthy one."""
         error = self.result.error
         began_anew = error is not None and error.failure == RESET
         return tuple(found for found in self.moments if began_anew and 0 < found.pattern.times < len(found.lines))
 
     @property
-    def prompts(self) -> tuple[Found, ...]:
+    def prompts(self) -> tuple[FoundMoment, ...]:
         """The prompts of Linux that were found."""
         return tuple(found for found in self.moments if found.pattern.name in ENDS and found.lines)
 
@@ -152,7 +152,7 @@ def _moments(board: BoardType, events: Sequence[Chunk], timing: LineTiming) -> t
     return moments, ruled_out
 
 
-def _found(board: BoardType, log: BareLog, moments: Sequence[MomentLike]) -> tuple[Found, ...]:
+def _found(board: BoardType, log: BareLog, moments: Sequence[MomentLike]) -> tuple[FoundMoment, ...]:
     found = []
     for pattern in board.markers:
         of_it = [moment for moment in moments if moment.name == pattern.name]
@@ -160,7 +160,7 @@ def _found(board: BoardType, log: BareLog, moments: Sequence[MomentLike]) -> tup
             name for name in (NORMAL, *board.flows) if any(each.name == pattern.name for each in board.flow(name))
         )
         lines = tuple(log.line_at(moment.position) for moment in of_it)
-        found.append(Found(pattern, flows, lines, of_it[0].text if of_it else ""))
+        found.append(FoundMoment(pattern, flows, lines, of_it[0].text if of_it else ""))
     return tuple(found)
 
 
@@ -197,6 +197,6 @@ def _live(
     """What a live run would have made of it, if the board waits at a prompt that the log ends with."""
     prompts = [moment for moment in moments if moment.name in ENDS]
     waits = prompts and len(log.lines) - log.line_at(prompts[-1].position) <= TAIL_LINES
-    answer = Answer(b"\r\n" + prompts[-1].text.encode(), events[-1].t_ns) if waits else None
+    answer = PromptReply(b"\r\n" + prompts[-1].text.encode(), events[-1].t_ns) if waits else None
     patient = evolve(board, timeouts=evolve(board.timeouts, boot_s=NO_LIMIT_S))
     return rewatch(events, patient, medium, PowerEdge(0, 0), timing, answer)

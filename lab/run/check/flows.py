@@ -14,7 +14,7 @@ from lab.errors import BoardlabError
 
 
 @frozen
-class Candidate:
+class FlowCandidate:
     """A flow.
 
     Attributes:
@@ -29,7 +29,7 @@ class Candidate:
 
 def candidates(
     board: BoardType, moments: Sequence[MomentLike], end: int, ruled_out: Mapping[str, int]
-) -> dict[str, Candidate]:
+) -> dict[str, FlowCandidate]:
     """Every flow of the board type, the usual one first.
 
     Args:
@@ -37,19 +37,19 @@ def candidates(
         ruled_out: flows that it cannot be, and the lines that show that.
     """
     return {
-        name: Candidate(f"line {ruled_out[name]} is of another flow")
+        name: FlowCandidate(f"line {ruled_out[name]} is of another flow")
         if name in ruled_out
         else _candidate(board, name, moments, end)
         for name in (NORMAL, *board.flows)
     }
 
 
-def _candidate(board: BoardType, name: str, moments: Sequence[MomentLike], end: int) -> Candidate:
+def _candidate(board: BoardType, name: str, moments: Sequence[MomentLike], end: int) -> FlowCandidate:
     patterns = board.flow(name)
     came = {moment.name for moment in moments}
     there = [number for number, pattern in enumerate(patterns) if pattern.name in came]
     if not there:
-        return Candidate("none of its moments is there")
+        return FlowCandidate("none of its moments is there")
     first, last = there[0], there[-1]
     behind = tuple(p.name for p in patterns[last + 1 :] if p.required)
     middle = [p for p in patterns[first : last + 1] if p.name not in ENDS]
@@ -65,5 +65,5 @@ def _candidate(board: BoardType, name: str, moments: Sequence[MomentLike], end: 
     except BoardlabError as error:
         missing = ", ".join(pattern.name for pattern in middle if pattern.required and pattern.name not in came)
         why_not = f"not found: {missing}" if error.failure == "moment_missing" and missing else str(error)
-        return Candidate(why_not, before, behind)
-    return Candidate("", before, behind)
+        return FlowCandidate(why_not, before, behind)
+    return FlowCandidate("", before, behind)

@@ -8,8 +8,8 @@ from attrs import asdict
 
 from lab.benchmarks.boot import ENDS
 from lab.boards import NORMAL
-from lab.run.check.findings import Findings, Found, Known
-from lab.run.check.verdict import Verdict, nearly
+from lab.run.check.findings import Findings, FoundMoment, Known
+from lab.run.check.verdict import LogVerdict, nearly
 from lab.shown import table
 
 TEXT_CHARACTERS = 70
@@ -17,7 +17,7 @@ SHOWN = 5  # lines of failures and of troubles; all of them stand in the documen
 INDENT = "  "
 
 
-def lines(findings: Findings, verdict: Verdict) -> Iterator[str]:
+def lines(findings: Findings, verdict: LogVerdict) -> Iterator[str]:
     """A log's part of the report."""
     log = findings.log
     yield f"{log.where}: {len(log.lines)} lines, as {findings.board.name}"
@@ -40,7 +40,7 @@ def lines(findings: Findings, verdict: Verdict) -> Iterator[str]:
         yield f"{INDENT}  -> {todo}"
 
 
-def document(findings: Findings, verdict: Verdict) -> dict[str, object]:
+def document(findings: Findings, verdict: LogVerdict) -> dict[str, object]:
     """A log's part of the JSON."""
     return {
         "file": findings.log.where,
@@ -84,7 +84,7 @@ def _flows(findings: Findings) -> Iterator[str]:
             yield f"{INDENT}  not {name}: {candidate.why_not or f'{flow} goes first'}"
 
 
-def _moment_row(findings: Findings, found: Found) -> list[str]:
+def _moment_row(findings: Findings, found: FoundMoment) -> list[str]:
     pattern = found.pattern
     in_flow = {each.name: each for each in findings.board.flow(findings.flow or NORMAL)}
     kind = "required" if in_flow.get(pattern.name, pattern).required else "optional"

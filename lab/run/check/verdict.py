@@ -46,7 +46,7 @@ class Reason:
 
 
 @frozen
-class Verdict:
+class LogVerdict:
     """What became of a log."""
 
     reasons: tuple[Reason, ...] = field(default=())
@@ -58,13 +58,13 @@ class Verdict:
         return next((fit for fit in (Fit.NOT, Fit.PART) if fit in found), Fit.WHOLE)
 
 
-def judge(findings: Findings) -> Verdict:
+def judge(findings: Findings) -> LogVerdict:
     """Judge a log."""
     reasons = list(_reasons(findings))
     if not reasons and findings.result.error is not None:
         reasons = [Reason(Fit.NOT, str(findings.result.error))]
-    worst = Verdict(tuple(reasons)).fit
-    return Verdict(tuple(reason for reason in reasons if reason.fit is worst))
+    worst = LogVerdict(tuple(reasons)).fit
+    return LogVerdict(tuple(reason for reason in reasons if reason.fit is worst))
 
 
 def nearly(findings: Findings, name: str) -> int:

@@ -20,7 +20,7 @@ from lab.errors import ConfigurationError
 from lab.host.clock import NS_PER_S
 from lab.metrics import Flag, Sample
 from lab.metrics.catalogue import HEADLINES
-from lab.run.rewatch import Answer, Rewatched, rewatch
+from lab.run.rewatch import PromptReply, Rewatched, rewatch
 from lab.run.torture.tape import Tape, joined, recorded
 
 POWER = "power on"  # in a truth, beside the names of moments
@@ -221,9 +221,9 @@ def _later(match: re.Match[bytes], by_ns: int) -> bytes:
     return b"[%5d.%06d]" % (seconds, micros)
 
 
-def answer_of(prompt: str, since_ns: int) -> Answer:
+def answer_of(prompt: str, since_ns: int) -> PromptReply:
     """What a board that waits at this prompt prints when it gets a carriage return."""
-    return Answer(b"\r\n" + prompt.encode(), since_ns)
+    return PromptReply(b"\r\n" + prompt.encode(), since_ns)
 
 
 def good_boot(recording: Recording, board: BoardType, medium: str | None = None) -> GoodBoot:

@@ -9,9 +9,9 @@ from typing import Final
 from lab.run.torture import damage, disorder, slowness
 from lab.run.torture.boot import GoodBoot, Mutated
 
-Kind = Callable[[GoodBoot, Random], Mutated]
+DamageKind = Callable[[GoodBoot, Random], Mutated]
 
-KINDS: Final[Mapping[str, Kind]] = {
+KINDS: Final[Mapping[str, DamageKind]] = {
     "drop": damage.drop,
     "repeat": damage.repeat,
     "delay": slowness.delay,

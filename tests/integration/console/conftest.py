@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console_bench import Bench
+from console_bench import ConsoleBench
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
+def bench() -> Iterator[ConsoleBench]:
     """A folder with a server and adapters; everything is ended with the test."""
-    bench = Bench(Path(tempfile.mkdtemp(prefix="console-")))  # short, for the socket's path
+    bench = ConsoleBench(Path(tempfile.mkdtemp(prefix="console-")))  # short, for the socket's path
     yield bench
     bench.close()
     shutil.rmtree(bench.folder)

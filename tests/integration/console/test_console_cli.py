@@ -8,26 +8,26 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, Bench, read_bytes
+from console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, ConsoleBench, read_bytes
 
 LAB = [sys.executable, "-c", "import sys; from lab.cli import main; sys.exit(main())", "console"]
 
 
-def lab(bench: Bench, *words: str) -> subprocess.CompletedProcess[str]:
+def lab(bench: ConsoleBench, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*LAB, *words], capture_output=True, text=True, timeout=DEADLINE_S, env=env(bench), check=False
     )
 
 
-def env(bench: Bench) -> dict[str, str]:
+def env(bench: ConsoleBench) -> dict[str, str]:
     return {**os.environ, "BOARDLAB_RUNTIME": str(bench.runtime)}
 
 
-def start(bench: Bench, words: Sequence[str]) -> subprocess.Popen[bytes]:
+def start(bench: ConsoleBench, words: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*LAB, *words], stdout=subprocess.PIPE, env=env(bench))
 
 
-def test_status_shows_the_ports_and_stop_ends_the_server(bench: Bench) -> None:
+def test_status_shows_the_ports_and_stop_ends_the_server(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     client, _ = bench.opened(adapter, write=True)
     adapter.say(BOOT)
@@ -44,7 +44,7 @@ def test_status_shows_the_ports_and_stop_ends_the_server(bench: Bench) -> None:
     assert refused.stderr.startswith("error: no console server answers at")
 
 
-def test_tail_shows_what_comes_and_disturbs_nobody(bench: Bench) -> None:
+def test_tail_shows_what_comes_and_disturbs_nobody(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     client, _ = bench.opened(adapter, write=True)
     tail = start(bench, ["tail", "uart0"])
@@ -60,7 +60,7 @@ def test_tail_shows_what_comes_and_disturbs_nobody(bench: Bench) -> None:
     tail.stdout.close()
 
 
-def test_serve_runs_until_interrupted(bench: Bench) -> None:
+def test_serve_runs_until_interrupted(bench: ConsoleBench) -> None:
     server = start(bench, ["serve"])
     assert server.stdout is not None
     assert server.stdout.readline().startswith(b"serving ")
@@ -73,7 +73,7 @@ def test_serve_runs_until_interrupted(bench: Bench) -> None:
     server.stdout.close()
 
 
-def test_a_live_recording_can_be_replayed(bench: Bench) -> None:
+def test_a_live_recording_can_be_replayed(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     client, info = bench.opened(adapter)
     adapter.say(BOOT)

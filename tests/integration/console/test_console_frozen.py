@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console_bench import DEADLINE_S, Adapter, Bench, wait_for
+from console_bench import DEADLINE_S, Adapter, ConsoleBench, wait_for
 from frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim
 
 from lab.boards import MomentPattern
@@ -56,7 +56,7 @@ def take(client: ConsoleClient, count: int) -> list[Event]:
 
 
 @contextlib.contextmanager
-def stopped(bench: Bench) -> Iterator[None]:
+def stopped(bench: ConsoleBench) -> Iterator[None]:
     """The server stands still meanwhile."""
     stat = Path(f"/proc/{bench.server_pid}/stat")
     os.kill(bench.server_pid, signal.SIGSTOP)
@@ -89,7 +89,9 @@ def played(adapter: Adapter, data: bytes, left: list[int]) -> threading.Thread:
 
 
 @pytest.mark.parametrize("talkative", [False, True])
-def test_a_prompt_that_comes_as_the_server_stops_is_as_unsure_as_it_waited(bench: Bench, *, talkative: bool) -> None:
+def test_a_prompt_that_comes_as_the_server_stops_is_as_unsure_as_it_waited(
+    bench: ConsoleBench, *, talkative: bool
+) -> None:
     adapter, clock = bench.adapter(), MonotonicRaw()
     client, _ = bench.opened(adapter)
     events: list[Event] = []
@@ -112,7 +114,7 @@ def test_a_prompt_that_comes_as_the_server_stops_is_as_unsure_as_it_waited(bench
 
 @pytest.mark.parametrize("frozen", ["server", "disk"])
 def test_a_stall_longer_than_the_buffers_is_in_the_bound_of_every_read_behind_it(
-    bench: Bench, shim: Shim, frozen: str
+    bench: ConsoleBench, shim: Shim, frozen: str
 ) -> None:
     adapter, client = bench.adapter(), bench.client()
     client.attach(client.open(adapter.link, fifo_bytes=FIFO_BYTES).name, write=False)
@@ -137,7 +139,7 @@ def test_a_stall_longer_than_the_buffers_is_in_the_bound_of_every_read_behind_it
     assert max(beyond_ns, default=0) <= BUSY_NS
 
 
-def while_stopped(bench: Bench, shim: Shim, clocks: tuple[int, ...]) -> list[Event]:
+def while_stopped(bench: ConsoleBench, shim: Shim, clocks: tuple[int, ...]) -> list[Event]:
     """What a reader gets when the server is stopped for half a second, and these clocks do not count it."""
     adapter = bench.adapter()
     client, _ = bench.opened(adapter)
@@ -152,7 +154,7 @@ def while_stopped(bench: Bench, shim: Shim, clocks: tuple[int, ...]) -> list[Eve
 
 @pytest.mark.parametrize("clocks", [SUSPENDED, PAUSED_AND_SET])
 def test_a_host_that_was_suspended_is_told_to_the_readers_and_in_the_recording(
-    bench: Bench, shim: Shim, clocks: tuple[int, ...]
+    bench: ConsoleBench, shim: Shim, clocks: tuple[int, ...]
 ) -> None:
     events = while_stopped(bench, shim, clocks)
     (told,) = [event for event in events if isinstance(event, Suspended)]
@@ -160,7 +162,7 @@ def test_a_host_that_was_suspended_is_told_to_the_readers_and_in_the_recording(
     assert list(bench.recording().suspended()) == [told]
 
 
-def test_a_paused_virtual_machine_leaves_no_trace_on_the_clocks(bench: Bench, shim: Shim) -> None:
+def test_a_paused_virtual_machine_leaves_no_trace_on_the_clocks(bench: ConsoleBench, shim: Shim) -> None:
     events = while_stopped(bench, shim, PAUSED)
     assert [event for event in events if isinstance(event, Suspended)] == []  # the board's own clock has to tell
     assert b"".join(event.data for event in events if isinstance(event, Chunk)) == b"beforeafter"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from console_bench import DEADLINE_S, Bench, read_bytes
+from console_bench import DEADLINE_S, ConsoleBench, read_bytes
 
 from lab.console import ConsoleClient, ensure_server
 from lab.console.wire import Deframer, FrameType, Message, encode_frame, encode_message
@@ -31,7 +31,7 @@ class Stranger:
                 return frame.message()
 
 
-def test_a_second_server_is_refused_and_a_stale_socket_is_not_in_the_way(bench: Bench) -> None:
+def test_a_second_server_is_refused_and_a_stale_socket_is_not_in_the_way(bench: ConsoleBench) -> None:
     bench.client().close()
     command = [sys.executable, "-m", "lab.console.server", "--runtime", str(bench.runtime)]
     second = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
@@ -44,7 +44,7 @@ def test_a_second_server_is_refused_and_a_stale_socket_is_not_in_the_way(bench: 
     assert bench.client().status().ports == []
 
 
-def test_two_that_start_a_server_at_once_get_the_same(bench: Bench) -> None:
+def test_two_that_start_a_server_at_once_get_the_same(bench: ConsoleBench) -> None:
     script = "import sys, pathlib; from lab.console import ensure_server; ensure_server(pathlib.Path(sys.argv[1]))"
     starters = [subprocess.Popen([sys.executable, "-c", script, str(bench.runtime)]) for _ in range(3)]
     assert [starter.wait(DEADLINE_S * 2) for starter in starters] == [0, 0, 0]
@@ -52,7 +52,7 @@ def test_two_that_start_a_server_at_once_get_the_same(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_server_ends_cleanly_when_told(bench: Bench, number: signal.Signals) -> None:
+def test_the_server_ends_cleanly_when_told(bench: ConsoleBench, number: signal.Signals) -> None:
     adapter = bench.adapter()
     client, _ = bench.opened(adapter)
     adapter.say(b"last words")
@@ -65,7 +65,7 @@ def test_the_server_ends_cleanly_when_told(bench: Bench, number: signal.Signals)
         client.status()
 
 
-def test_a_server_that_cannot_start_says_why(bench: Bench) -> None:
+def test_a_server_that_cannot_start_says_why(bench: ConsoleBench) -> None:
     bench.runtime.mkdir(mode=0o700)
     (bench.runtime / "console.sock").mkdir()
     with pytest.raises(LabStableError, match=r"did not start \(exit status 1\); the end of .*console\.log"):
@@ -73,7 +73,7 @@ def test_a_server_that_cannot_start_says_why(bench: Bench) -> None:
     (bench.runtime / "console.sock").rmdir()
 
 
-def test_a_client_of_another_protocol_is_told_and_nonsense_ends_the_connection(bench: Bench) -> None:
+def test_a_client_of_another_protocol_is_told_and_nonsense_ends_the_connection(bench: ConsoleBench) -> None:
     address = str(ensure_server(bench.runtime))
     for nonsense in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, encode_frame(FrameType.RECORD, b"x" * 40)[:4] + b"\x63"):
         with socket.socket(socket.AF_UNIX) as stranger:
@@ -96,7 +96,7 @@ def test_a_client_of_another_protocol_is_told_and_nonsense_ends_the_connection(b
     ],
 )
 def test_a_wrong_request_is_answered_and_does_no_harm(
-    bench: Bench, request_fields: dict[str, object], says: str
+    bench: ConsoleBench, request_fields: dict[str, object], says: str
 ) -> None:
     stranger = Stranger(str(ensure_server(bench.runtime)))
     assert stranger.ask({"op": "hello", "protocol": 1})["protocol"] == 1

@@ -6,7 +6,7 @@ import os
 import termios
 
 import pytest
-from console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, Bench, read_bytes, wait_for
+from console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, ConsoleBench, read_bytes, wait_for
 
 from lab import boards
 from lab.console import MomentFinder, find_moments
@@ -14,7 +14,7 @@ from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
 
 
-def test_bytes_arrive_stamped_in_order_and_are_recorded(bench: Bench) -> None:
+def test_bytes_arrive_stamped_in_order_and_are_recorded(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     client, info = bench.opened(adapter)
     clock = MonotonicRaw()
@@ -33,7 +33,7 @@ def test_bytes_arrive_stamped_in_order_and_are_recorded(bench: Bench) -> None:
     assert info.meta.scheduling.startswith("SCHED_")
 
 
-def test_live_moments_and_those_of_the_recording_are_the_same(bench: Bench) -> None:
+def test_live_moments_and_those_of_the_recording_are_the_same(bench: ConsoleBench) -> None:
     board = boards.load("qemu-virt")
     adapter = bench.adapter()
     client, info = bench.opened(adapter)
@@ -48,7 +48,7 @@ def test_live_moments_and_those_of_the_recording_are_the_same(bench: Bench) -> N
     assert find_moments(bench.recording().events(), board.moments, info.meta.timing) == live
 
 
-def test_many_read_and_one_writes(bench: Bench) -> None:
+def test_many_read_and_one_writes(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     writer, info = bench.opened(adapter, write=True)
     reader, other = bench.client(), bench.client()
@@ -72,7 +72,7 @@ def test_many_read_and_one_writes(bench: Bench) -> None:
     assert adapter.heard(4) == b"mine"
 
 
-def test_an_open_port_is_found_again_by_any_path_but_not_with_other_settings(bench: Bench) -> None:
+def test_an_open_port_is_found_again_by_any_path_but_not_with_other_settings(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     client, info = bench.opened(adapter)
     other_path = bench.folder / "run" / ".." / "uart0"
@@ -101,7 +101,7 @@ def test_an_open_port_is_found_again_by_any_path_but_not_with_other_settings(ben
     assert other.status().ports == []
 
 
-def test_who_only_looks_does_not_keep_a_measurement_from_its_settings(bench: Bench) -> None:
+def test_who_only_looks_does_not_keep_a_measurement_from_its_settings(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     looking, before = bench.opened(adapter)
     adapter.say(b"idle\r\n")
@@ -125,14 +125,14 @@ def test_who_only_looks_does_not_keep_a_measurement_from_its_settings(bench: Ben
     assert termios.tcgetattr(adapter.board)[4:6] == [termios.B921600] * 2
 
 
-def test_what_is_told_about_the_adapter_goes_into_the_timing(bench: Bench) -> None:
+def test_what_is_told_about_the_adapter_goes_into_the_timing(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     info = bench.client().open(adapter.link, adapter_latency_ns=16_000_000, fifo_bytes=64)
     assert (info.meta.timing.adapter_latency_ns, info.meta.timing.fifo_bytes) == (16_000_000, 64)
     assert "as configured" in info.meta.adapter
 
 
-def test_sixteen_consoles_at_once_lose_nothing(bench: Bench) -> None:
+def test_sixteen_consoles_at_once_lose_nothing(bench: ConsoleBench) -> None:
     adapters = [bench.adapter(f"uart{number}") for number in range(16)]
     clients = [bench.opened(adapter)[0] for adapter in adapters]
     texts = [b"".join(b"port %d line %d\r\n" % (number, n) for n in range(400)) for number in range(16)]

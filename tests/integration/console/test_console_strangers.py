@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 import pytest
-from console_bench import DEADLINE_S, Bench, read_bytes, wait_for
+from console_bench import DEADLINE_S, ConsoleBench, read_bytes, wait_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -114,14 +114,14 @@ class Stranger:
         return self.say(encode_message(FrameType.REQUEST, fields))
 
 
-def greeted(bench: Bench) -> Stranger:
+def greeted(bench: ConsoleBench) -> Stranger:
     """A stranger who has said hello."""
     stranger = Stranger(str(bench.runtime / "console.sock"))
     assert stranger.ask(op="hello", protocol=1) == {"protocol": 1, "pid": bench.server_pid}
     return stranger
 
 
-def test_ten_thousand_strange_messages_end_nothing_and_cost_no_other_port_a_byte(bench: Bench) -> None:
+def test_ten_thousand_strange_messages_end_nothing_and_cost_no_other_port_a_byte(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     reader, info = bench.opened(adapter)
     counted = {"messages": 0, "lines": 0}
@@ -179,7 +179,7 @@ def test_ten_thousand_strange_messages_end_nothing_and_cost_no_other_port_a_byte
         ("7", "not a request: expected a JSON object, got int"),
     ],
 )
-def test_a_wrong_field_is_refused_by_its_name(bench: Bench, text: str, says: str) -> None:
+def test_a_wrong_field_is_refused_by_its_name(bench: ConsoleBench, text: str, says: str) -> None:
     bench.client().close()
     stranger = greeted(bench)
     answer = stranger.say(encode_frame(FrameType.REQUEST, text.encode()))
@@ -191,20 +191,20 @@ def test_a_wrong_field_is_refused_by_its_name(bench: Bench, text: str, says: str
 @pytest.mark.parametrize(
     "frame", [encode_frame(FrameType.REQUEST, b"[" * 200_000), encode_frame(FrameType.WRITE, bytes(70_000))]
 )
-def test_a_frame_that_no_client_of_ours_sends_is_hung_up_on(bench: Bench, frame: bytes) -> None:
+def test_a_frame_that_no_client_of_ours_sends_is_hung_up_on(bench: ConsoleBench, frame: bytes) -> None:
     client = bench.client()
     assert greeted(bench).say(frame) is None
     assert client.status().ports == []
 
 
-def test_a_frame_of_the_server_s_own_kind_is_refused(bench: Bench) -> None:
+def test_a_frame_of_the_server_s_own_kind_is_refused(bench: ConsoleBench) -> None:
     bench.client().close()
     answer = greeted(bench).say(encode_frame(FrameType.RECORD, b'{"op": "stop"}'))
     assert answer is not None
     assert "not RECORD frames" in answer["message"]
 
 
-def test_a_wrong_speed_does_not_close_the_port_that_nobody_reads(bench: Bench) -> None:
+def test_a_wrong_speed_does_not_close_the_port_that_nobody_reads(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     client = bench.client()
     client.open(adapter.link, name="uart0")
@@ -214,7 +214,7 @@ def test_a_wrong_speed_does_not_close_the_port_that_nobody_reads(bench: Bench) -
     assert (port.state, port.info.meta.speed_bd) == ("open", 115200)
 
 
-def test_clients_without_end_leave_the_ports_their_descriptors(bench: Bench) -> None:
+def test_clients_without_end_leave_the_ports_their_descriptors(bench: ConsoleBench) -> None:
     bench.runtime.mkdir(mode=0o700)
     serve = f'ulimit -n 64; exec "{sys.executable}" -m lab.console.server --runtime "{bench.runtime}" --detach'
     subprocess.run(["sh", "-c", serve], check=True, timeout=DEADLINE_S)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from attrs import define, field
-from console_bench import DEADLINE_S, Adapter, Bench, read_bytes
+from console_bench import DEADLINE_S, Adapter, ConsoleBench, read_bytes
 
 from lab.console.lookup import attached, awaited_writer, last_lines
 from lab.console.terminal import LEAVE, Ending, Terminal
@@ -60,7 +60,7 @@ class Script:
 class Desk:
     """A port, and scripts at it."""
 
-    bench: Bench
+    bench: ConsoleBench
     adapter: Adapter
     scripts: list[Script] = field(factory=list)
 
@@ -82,7 +82,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(bench: Bench) -> Iterator[Desk]:
+def desk(bench: ConsoleBench) -> Iterator[Desk]:
     desk = Desk(bench, bench.adapter())
     yield desk
     desk.close()
@@ -138,7 +138,7 @@ def test_lines_are_sent_with_a_carriage_return_and_shown_as_harmless_text(desk: 
     assert script.result() == (True, b"^[[2Jarch=arm\n=> ")
 
 
-def test_a_port_is_found_by_its_path_its_name_and_its_board(bench: Bench) -> None:
+def test_a_port_is_found_by_its_path_its_name_and_its_board(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     with bench.client() as measurement:
         info = measurement.open(adapter.link, speed_bd=9600, name="uart0", board="sim-1")
@@ -156,7 +156,7 @@ def test_a_port_is_found_by_its_path_its_name_and_its_board(bench: Bench) -> Non
     assert caught.value.failure == "port_unknown"
 
 
-def test_a_name_starts_no_server_and_a_path_does(bench: Bench) -> None:
+def test_a_name_starts_no_server_and_a_path_does(bench: ConsoleBench) -> None:
     with pytest.raises(LabTransientError, match="no console server answers"):
         attached("uart0", bench.runtime)
     client, found = attached(str(bench.adapter().link), bench.runtime)
@@ -164,7 +164,7 @@ def test_a_name_starts_no_server_and_a_path_does(bench: Bench) -> None:
         assert found.meta.speed_bd == 115200
 
 
-def test_who_is_to_type_is_waited_for_before_the_server_and_the_port_are_there(bench: Bench) -> None:
+def test_who_is_to_type_is_waited_for_before_the_server_and_the_port_are_there(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     found: list[int | None] = []
     waiting = threading.Thread(
@@ -189,7 +189,9 @@ def test_who_is_to_type_is_waited_for_before_the_server_and_the_port_are_there(b
     ("count", "expected"),
     [(1, b"=> "), (2, b"two\r\n=> "), (3, b"one\r\ntwo\r\n=> "), (99, b"one\r\ntwo\r\n=> ")],
 )
-def test_the_last_lines_are_those_from_before_one_was_attached(bench: Bench, count: int, expected: bytes) -> None:
+def test_the_last_lines_are_those_from_before_one_was_attached(
+    bench: ConsoleBench, count: int, expected: bytes
+) -> None:
     adapter = bench.adapter()
     reader, _ = bench.opened(adapter)
     said = b"one\r\ntwo\r\n=> "
@@ -202,7 +204,7 @@ def test_the_last_lines_are_those_from_before_one_was_attached(bench: Bench, cou
         assert last_lines(info, count) == expected
 
 
-def test_last_lines_of_a_long_log_and_of_none(bench: Bench, tmp_path: Path) -> None:
+def test_last_lines_of_a_long_log_and_of_none(bench: ConsoleBench, tmp_path: Path) -> None:
     adapter = bench.adapter()
     reader, info = bench.opened(adapter)
     assert last_lines(info, 3) == b""

@@ -9,13 +9,13 @@ import sys
 import termios
 
 import pytest
-from console_bench import DEADLINE_S, Bench, read_bytes, read_until_refused, wait_for
+from console_bench import DEADLINE_S, ConsoleBench, read_bytes, read_until_refused, wait_for
 
-from lab.console import Chunk, Gap, Kind
+from lab.console import Chunk, Gap, RecordKind
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 
 
-def test_a_killed_server_leaves_every_byte_that_it_handed_out_and_the_next_one_goes_on(bench: Bench) -> None:
+def test_a_killed_server_leaves_every_byte_that_it_handed_out_and_the_next_one_goes_on(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     client, _ = bench.opened(adapter)
     seen: list[Chunk] = []
@@ -37,10 +37,10 @@ def test_a_killed_server_leaves_every_byte_that_it_handed_out_and_the_next_one_g
     assert after[0].position >= before[-1].end
     events = list(bench.recording().events())
     assert [event for event in events if isinstance(event, Chunk)][: len(before)] == before
-    assert [event.kind for event in events if isinstance(event, Gap)] == [Kind.BACK]
+    assert [event.kind for event in events if isinstance(event, Gap)] == [RecordKind.BACK]
 
 
-def test_an_unplugged_port_is_noticed_and_read_again_when_it_is_back(bench: Bench) -> None:
+def test_an_unplugged_port_is_noticed_and_read_again_when_it_is_back(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     client, info = bench.opened(adapter, write=True)
     adapter.say(b"before")
@@ -48,7 +48,7 @@ def test_an_unplugged_port_is_noticed_and_read_again_when_it_is_back(bench: Benc
     adapter.unplug()
     lost = client.read_event(DEADLINE_S)
     assert isinstance(lost, Gap)
-    assert (lost.kind, lost.position) == (Kind.LOST, 6)
+    assert (lost.kind, lost.position) == (RecordKind.LOST, 6)
     with pytest.raises(LabTransientError, match=r"uart0: lost since .*: Input/output error; plug it in again"):
         client.write(b"x")
     (port,) = client.status().ports
@@ -58,17 +58,17 @@ def test_an_unplugged_port_is_noticed_and_read_again_when_it_is_back(bench: Benc
     adapter.plug()
     back = client.read_event(DEADLINE_S)
     assert isinstance(back, Gap)
-    assert back.kind == Kind.BACK
+    assert back.kind == RecordKind.BACK
     adapter.say(b"after")
     client.write(b"hello")
     assert adapter.heard(5) == b"hello"
     (after,) = read_bytes(client, 5)
     assert (after.data, after.position) == (b"after", 6)
-    assert [gap.kind for gap in bench.recording().gaps()] == [Kind.LOST, Kind.BACK]
+    assert [gap.kind for gap in bench.recording().gaps()] == [RecordKind.LOST, RecordKind.BACK]
     assert client.status().ports[0].gaps == 1
 
 
-def test_a_pty_whose_link_still_points_to_a_stranger_s_terminal_is_left_alone(bench: Bench) -> None:
+def test_a_pty_whose_link_still_points_to_a_stranger_s_terminal_is_left_alone(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     client, _ = bench.opened(adapter)
     number = str(adapter.link.readlink())
@@ -90,7 +90,7 @@ def test_a_pty_whose_link_still_points_to_a_stranger_s_terminal_is_left_alone(be
         os.close(fd)
 
 
-def test_a_new_pty_with_the_number_of_a_lost_one_is_a_port_of_its_own(bench: Bench) -> None:
+def test_a_new_pty_with_the_number_of_a_lost_one_is_a_port_of_its_own(bench: ConsoleBench) -> None:
     lost = bench.adapter()
     client, _ = bench.opened(lost)
     number = str(lost.link.readlink())
@@ -105,7 +105,7 @@ def test_a_new_pty_with_the_number_of_a_lost_one_is_a_port_of_its_own(bench: Ben
     assert read_bytes(other, 12)[0].position == 0
 
 
-def test_a_slow_reader_is_dropped_with_a_word_and_the_other_one_loses_nothing(bench: Bench) -> None:
+def test_a_slow_reader_is_dropped_with_a_word_and_the_other_one_loses_nothing(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     slow, info = bench.opened(adapter)
     fast = bench.client()
@@ -130,7 +130,7 @@ def test_a_slow_reader_is_dropped_with_a_word_and_the_other_one_loses_nothing(be
     assert fast.status().ports[0].readers == 1
 
 
-def test_a_port_that_takes_no_bytes_does_not_hold_up_the_server(bench: Bench) -> None:
+def test_a_port_that_takes_no_bytes_does_not_hold_up_the_server(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     client, _ = bench.opened(adapter, write=True)
 
@@ -146,7 +146,7 @@ def test_a_port_that_takes_no_bytes_does_not_hold_up_the_server(bench: Bench) ->
     assert client.status().ports[0].state == "open"
 
 
-def test_a_port_that_somebody_else_reads_is_not_opened_and_he_is_named(bench: Bench) -> None:
+def test_a_port_that_somebody_else_reads_is_not_opened_and_he_is_named(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     before = termios.tcgetattr(adapter.board)
     script = "import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY); print('mine', flush=True); input()"
@@ -166,7 +166,7 @@ def test_a_port_that_somebody_else_reads_is_not_opened_and_he_is_named(bench: Be
     bench.client().open(adapter.link)  # the server, which holds it now, is no stranger
 
 
-def test_a_port_that_somebody_else_locks_is_refused_with_his_name(bench: Bench) -> None:
+def test_a_port_that_somebody_else_locks_is_refused_with_his_name(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     script = "import fcntl, sys; f = open(sys.argv[1], 'wb', 0); fcntl.flock(f, 2); print('mine', flush=True); input()"
     with subprocess.Popen(
@@ -189,13 +189,13 @@ def test_a_port_that_somebody_else_locks_is_refused_with_his_name(bench: Bench) 
     ],
 )
 def test_a_port_that_cannot_be_opened_says_what_to_do(
-    bench: Bench, device: str, kind: type[Exception], says: str
+    bench: ConsoleBench, device: str, kind: type[Exception], says: str
 ) -> None:
     with pytest.raises(kind, match=says):
         bench.client().open(device)
 
 
-def test_a_full_disk_costs_the_recording_bytes_and_nobody_else_and_is_said(bench: Bench) -> None:
+def test_a_full_disk_costs_the_recording_bytes_and_nobody_else_and_is_said(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     client, _ = bench.opened(adapter)
     line = b"x" * 999 + b"\n"
@@ -224,6 +224,6 @@ def test_a_full_disk_costs_the_recording_bytes_and_nobody_else_and_is_said(bench
 
     wait_for(recording_again, "the recording's recovery")
     (gap,) = bench.recording().gaps()
-    assert gap.kind == Kind.UNRECORDED
+    assert gap.kind == RecordKind.UNRECORDED
     assert len(bench.recording().log) + gap.amount == sent
     assert gap.position == len(kept.log) + gap.amount

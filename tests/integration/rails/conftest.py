@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from virtual_bench import Bench, running_bench
+from virtual_bench import BenchProcess, running_bench
 
 HASTE = "0.02"
 
 
 @pytest.fixture(scope="package")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BenchProcess]:
     with running_bench(tmp_path_factory.mktemp("rails") / "bench", "sim", "--time-scale", HASTE) as running:
         yield running

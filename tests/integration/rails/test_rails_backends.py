@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 from labgrid import Target
 from railbench import config_of
-from virtual_bench import Bench, Console
+from virtual_bench import BenchProcess, Console
 
 from lab import boards
 from lab.drivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver
@@ -30,12 +30,12 @@ AVERAGED_NS = 1_000_000_000  # more than any sensor's mean goes back
 
 
 @pytest.fixture
-def wired(bench: Bench) -> RailsConfig:
+def wired(bench: BenchProcess) -> RailsConfig:
     return config_of("am62xx_sk", f"unix:{bench.board.rails}", BOARD)
 
 
 @pytest.fixture
-def idle(bench: Bench) -> Iterator[Bench]:
+def idle(bench: BenchProcess) -> Iterator[BenchProcess]:
     """The board sits at its login prompt, and no sensor averages over anything before that."""
     console = Console(bench.board.uarts["main0"])
     assert bench.power("on") == 200
@@ -49,7 +49,7 @@ def idle(bench: Bench) -> Iterator[Bench]:
     console.close()
 
 
-def idles_since_ns(bench: Bench) -> int:
+def idles_since_ns(bench: BenchProcess) -> int:
     """When the board's load became that of an idle one, by its truth log; 0: it is not yet."""
     notes = [note for note in bench.truth().notes if note.text.startswith("rails=")]
     return notes[-1].t_ns if notes and notes[-1].text.startswith("rails=idle ") else 0
@@ -77,14 +77,14 @@ def sampled(config: RailsConfig, path: Path, samples: int) -> None:
 
 
 def test_the_automation_interface_measures_what_the_board_draws(
-    idle: Bench, wired: RailsConfig, tmp_path: Path
+    idle: BenchProcess, wired: RailsConfig, tmp_path: Path
 ) -> None:
     config = evolve(wired, backend="automation", port=idle.board.automation, dut="am62x-sk")
     sampled(config, tmp_path / "a.trace", 60)
     check(tmp_path / "a.trace", 0.05)
 
 
-def test_an_iiod_is_read_by_the_real_libiio(idle: Bench, wired: RailsConfig, tmp_path: Path) -> None:
+def test_an_iiod_is_read_by_the_real_libiio(idle: BenchProcess, wired: RailsConfig, tmp_path: Path) -> None:
     rails = tuple(evolve(rail, shunt_mohm=0.0, address=0) for rail in wired.rails)
     config = evolve(wired, backend="iio", port=f"ip:{idle.board.iiod}", rails=rails)
     sampled(config, tmp_path / "a.trace", 200)
@@ -118,7 +118,7 @@ def test_hwmon_files_are_read(wired: RailsConfig, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def target(bench: Bench) -> Iterator[Target]:
+def target(bench: BenchProcess) -> Iterator[Target]:
     target = Target("main")
     AutomationPort(target, None, port=bench.board.automation, dut="am62x-sk")
     yield target
@@ -126,7 +126,7 @@ def target(bench: Bench) -> Iterator[Target]:
 
 
 def test_the_automation_interface_switches_the_board_and_its_straps(
-    bench: Bench, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: BenchProcess, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path))
     power = AutomationPowerDriver(target, None, delay=0.0)
@@ -150,7 +150,7 @@ def test_the_automation_interface_switches_the_board_and_its_straps(
     assert (told.commands, told.failures) == (4, 0)  # on, the two of the cycle, off
 
 
-def test_straps_can_be_wired_to_other_pins_of_the_expander(bench: Bench, target: Target) -> None:
+def test_straps_can_be_wired_to_other_pins_of_the_expander(bench: BenchProcess, target: Target) -> None:
     crossed = AutomationBootModeDriver(target, None, pins={0: 1, 1: 0})
     target.activate(crossed)
     crossed.set(0x241)
@@ -160,7 +160,7 @@ def test_straps_can_be_wired_to_other_pins_of_the_expander(bench: Bench, target:
         AutomationBootModeDriver(target, "wrong", pins={0: 99})
 
 
-def test_a_refusal_of_the_automation_interface_is_an_error_that_says_what_to_do(bench: Bench) -> None:
+def test_a_refusal_of_the_automation_interface_is_an_error_that_says_what_to_do(bench: BenchProcess) -> None:
     interface = AutomationInterface(bench.board.automation)
     assert interface.command("version")
     with pytest.raises(LabStableError, match=r"says 'Command auto fly not valid ...' to 'auto fly': check `dut`"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from railbench import config_of
-from virtual_bench import Bench, running_bench
+from virtual_bench import BenchProcess, running_bench
 
 from lab import boards
 from lab.rails import Trace, sampling
@@ -18,7 +18,7 @@ WATTS = levels(boards.load("qemu-virt"), "")
 RAILS = [rail.name for rail in boards.load("qemu-virt").rails]
 
 
-def seen(bench: Bench, since_ns: int) -> list[tuple[int, str]]:
+def seen(bench: BenchProcess, since_ns: int) -> list[tuple[int, str]]:
     """When the load changed, and to which state."""
     notes = [note for note in read_truth(Path(bench.board.truth)).notes if note.text.startswith("rails=")]
     return [(note.t_ns, note.text.split()[0].removeprefix("rails=")) for note in notes if note.t_ns >= since_ns]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from railbench import config_of, drawn, true_energy_j
-from virtual_bench import Bench, Console, lab_virtual
+from virtual_bench import BenchProcess, Console, lab_virtual
 
 from lab.cli import main
 from lab.errors import ConfigurationError, LabTransientError
@@ -34,7 +34,7 @@ with sampling(RailsConfig.loads(sys.argv[1]), Path(sys.argv[2])) as sampler:
 
 
 @pytest.fixture
-def config(bench: Bench) -> RailsConfig:
+def config(bench: BenchProcess) -> RailsConfig:
     return config_of("am62xx_sk", f"unix:{bench.board.rails}", BOARD)
 
 
@@ -67,7 +67,7 @@ def ends(pid: int) -> bool:
         os.close(fd)
 
 
-def test_a_boot_is_measured_with_its_true_energy(bench: Bench, config: RailsConfig, tmp_path: Path) -> None:
+def test_a_boot_is_measured_with_its_true_energy(bench: BenchProcess, config: RailsConfig, tmp_path: Path) -> None:
     path = tmp_path / "boot.trace"
     with sampling(config, path) as sampler:
         console = Console(bench.board.uarts["main0"])
@@ -141,7 +141,7 @@ def test_the_sampler_ends_with_whoever_started_it(config: RailsConfig, tmp_path:
 
 
 def test_a_sensor_that_is_not_there_is_named_before_anything_is_measured(
-    config: RailsConfig, tmp_path: Path, bench: Bench
+    config: RailsConfig, tmp_path: Path, bench: BenchProcess
 ) -> None:
     wrong = RailsConfig.loads(config.dumps().replace('"address": 64', '"address": 79'))
     silent = pytest.raises(LabTransientError, match=r"ina231 at 0x4f \(vdd_core\) does not answer")
@@ -152,7 +152,7 @@ def test_a_sensor_that_is_not_there_is_named_before_anything_is_measured(
         pass
 
 
-def test_the_self_test_finds_what_is_swapped(bench: Bench, tmp_path: Path) -> None:
+def test_the_self_test_finds_what_is_swapped(bench: BenchProcess, tmp_path: Path) -> None:
     lab = Path(sys.executable).with_name("lab")
     env = bench.folder / BOARD / "env.yaml"
     assert bench.power("on") == 200
@@ -173,7 +173,7 @@ def test_the_self_test_finds_what_is_swapped(bench: Bench, tmp_path: Path) -> No
 
 
 def test_a_board_is_switched_from_the_command_line_and_its_rails_tell_whether_it_has_power(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bench: BenchProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path))
     env = str(bench.folder / BOARD / "env.yaml")
@@ -185,7 +185,7 @@ def test_a_board_is_switched_from_the_command_line_and_its_rails_tell_whether_it
     assert f"{BOARD}: off. Verified: its rails read 0.00 to 0.00 V" in capsys.readouterr().out
 
 
-def test_power_is_sampled_shown_and_drawn_from_the_command_line(bench: Bench, tmp_path: Path) -> None:
+def test_power_is_sampled_shown_and_drawn_from_the_command_line(bench: BenchProcess, tmp_path: Path) -> None:
     lab = Path(sys.executable).with_name("lab")
     env = bench.folder / BOARD / "env.yaml"
     trace, plot = tmp_path / "a.trace", tmp_path / "a.svg"
@@ -208,7 +208,7 @@ def test_range_sleep_averages_in_the_sensor(config: RailsConfig, tmp_path: Path)
         assert "average of 1024, shunt 1100 us" in sampler.trace().meta.settings
 
 
-def test_watching_shows_the_rails_until_ctrl_c(bench: Bench) -> None:
+def test_watching_shows_the_rails_until_ctrl_c(bench: BenchProcess) -> None:
     lab = Path(sys.executable).with_name("lab")
     process = subprocess.Popen(
         [lab, "rails", "watch", bench.folder / BOARD / "env.yaml"],

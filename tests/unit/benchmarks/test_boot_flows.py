@@ -10,7 +10,7 @@ from lab.boards import NORMAL
 from lab.console.model import Chunk, Event, LineTiming
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME
-from lab.run.rewatch import Answer, Rewatched, rewatch
+from lab.run.rewatch import PromptReply, Rewatched, rewatch
 
 MS = 1_000_000
 GAP_NS = 100 * MS  # between two lines
@@ -57,7 +57,7 @@ def booted(
         t_ns += GAP_NS
         events.append(Chunk(t_ns + TIMING.bytes_ns(len(text)), position, text))
         position += len(text)
-    answer = Answer(b"\r\n\r\n" + prompt.encode(), t_ns) if prompt else None
+    answer = PromptReply(b"\r\n\r\n" + prompt.encode(), t_ns) if prompt else None
     return rewatch(events, boards.load(board), medium, PowerEdge(ON_NS, ON_NS), TIMING, answer)
 
 

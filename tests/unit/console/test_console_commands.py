@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from lab import boards
 from lab.cli.console_recordings import app
-from lab.console import Chunk, Gap, Kind, Lateness, LineTiming, RecordingMeta, encode, find_moments
+from lab.console import Chunk, Gap, Lateness, LineTiming, RecordingMeta, RecordKind, encode, find_moments
 from lab.errors import ConfigurationError
 
 META = RecordingMeta("uart0", "/dev/ttyUSB0", 115200, adapter_latency_ns=1_000_000, scheduling_ns=200_000)
@@ -28,7 +28,7 @@ def recording(tmp_path: Path) -> Path:
     """A boot at full speed, with a late stamp and a port that was lost at the end."""
     events = paced(BOOT, META.timing)
     events.insert(0, Lateness(events[0].t_ns - 900_000_000, 0, 3_000_000))
-    events.append(Gap(events[-1].t_ns + 5, len(BOOT), Kind.LOST, 5))
+    events.append(Gap(events[-1].t_ns + 5, len(BOOT), RecordKind.LOST, 5))
     for path, content in zip((tmp_path / "uart0.log", tmp_path / "uart0.idx"), encode(META, events), strict=True):
         path.write_bytes(content)
     return tmp_path / "uart0.log"

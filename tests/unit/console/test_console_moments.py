@@ -18,13 +18,13 @@ from lab.console import (
     Chunk,
     Event,
     Gap,
-    Kind,
     Lateness,
     LineTiming,
     Moment,
     MomentFinder,
     Recording,
     RecordingMeta,
+    RecordKind,
     encode,
     find_moments,
     interval,
@@ -221,7 +221,7 @@ def test_on_a_real_line_the_true_instant_lies_within_the_uncertainty(delays: lis
 
 
 def test_a_gap_cuts_the_line_and_what_is_known_of_the_read_before() -> None:
-    events: list[Event] = [Chunk(1, 0, b"log"), Gap(2, 3, Kind.LOST, 5), Chunk(10**9, 3, b"in: ")]
+    events: list[Event] = [Chunk(1, 0, b"log"), Gap(2, 3, RecordKind.LOST, 5), Chunk(10**9, 3, b"in: ")]
     assert positions(events, "login: ") == []
     jump: list[Event] = [Chunk(1, 0, b"log"), Chunk(10**9, 100, b"in: ")]
     assert positions(jump, "login: ") == []

@@ -13,7 +13,18 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.console import Chunk, Event, Gap, Kind, Lateness, Recording, RecordingMeta, RecordingWriter, Suspended, encode
+from lab.console import (
+    Chunk,
+    Event,
+    Gap,
+    Lateness,
+    Recording,
+    RecordingMeta,
+    RecordingWriter,
+    RecordKind,
+    Suspended,
+    encode,
+)
 from lab.console.index import RECORD
 from lab.console.recording import paths
 from lab.console.writer import RETRY_NS
@@ -24,8 +35,8 @@ EVENTS: list[Event] = [
     Lateness(90, 0, 350_000),
     Chunk(100, 0, b"U-Boot 2023.01\r\n"),
     Chunk(200, 16, b"=> "),
-    Gap(250, 19, Kind.LOST, 5),
-    Gap(300, 19, Kind.BACK),
+    Gap(250, 19, RecordKind.LOST, 5),
+    Gap(300, 19, RecordKind.BACK),
     Chunk(400, 19, b"\x00\xff again"),
 ]
 
@@ -62,7 +73,7 @@ def streams(draw: st.DrawFn) -> list[Event]:
             case "late":
                 events.append(Lateness(t_ns, position, draw(st.integers(0, 10**6)) * 1000))
             case "gap":
-                events.append(Gap(t_ns, position, draw(st.sampled_from([Kind.LOST, Kind.BACK])), 5))
+                events.append(Gap(t_ns, position, draw(st.sampled_from([RecordKind.LOST, RecordKind.BACK])), 5))
     return events
 
 
@@ -75,7 +86,7 @@ def test_a_recording_gives_back_every_event_in_its_order(tmp_path: Path, suffix:
     assert recording.log == b"U-Boot 2023.01\r\n=> \x00\xff again"
     assert list(recording.chunks()) == [event for event in EVENTS if isinstance(event, Chunk)]
     assert list(recording.lateness()) == EVENTS[:1]
-    assert [gap.kind for gap in recording.gaps()] == [Kind.LOST, Kind.BACK]
+    assert [gap.kind for gap in recording.gaps()] == [RecordKind.LOST, RecordKind.BACK]
 
 
 def test_the_log_is_the_bare_bytes_of_the_console(tmp_path: Path) -> None:
@@ -86,7 +97,7 @@ def test_the_log_is_the_bare_bytes_of_the_console(tmp_path: Path) -> None:
 def test_numpy_reads_the_index(tmp_path: Path) -> None:
     write(tmp_path / "uart0", EVENTS)
     index = Recording.open(tmp_path / "uart0.log").index()
-    chunks = index[index["kind"] == Kind.DATA]
+    chunks = index[index["kind"] == RecordKind.DATA]
     assert chunks["t_ns"].tolist() == [100, 200, 400]
     assert np.cumsum(chunks["n"]).tolist() == [16, 19, 27]
 
@@ -109,7 +120,7 @@ def test_a_torn_tail_costs_only_what_was_not_complete(events: list[Event], data:
     seen = list(Recording.decode(cut_log, cut_index).events())
     assert seen == list(Recording.decode(log, index).events())[: len(seen)]
     records = cut_index[header : len(cut_index) - (len(cut_index) - header) % RECORD.size]
-    whole = sum(kind != Kind.DIGEST for _, _, _, kind in RECORD.iter_unpack(records))
+    whole = sum(kind != RecordKind.DIGEST for _, _, _, kind in RECORD.iter_unpack(records))
     if cut_log == log:
         assert len(seen) == whole
     bytes_seen = sum(len(event.data) for event in seen if isinstance(event, Chunk))
@@ -159,7 +170,7 @@ def test_a_full_disk_is_said_once_and_costs_only_what_did_not_fit(tmp_path: Path
     assert writer.broken == ""
     assert list(Recording.open(tmp_path / "uart0.log").events()) == [
         Chunk(0, 0, b"before"),
-        Gap(after.t_ns, 30, Kind.UNRECORDED, 24),
+        Gap(after.t_ns, 30, RecordKind.UNRECORDED, 24),
         after,
     ]
 

@@ -6,7 +6,7 @@ from console_bench import paced
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.console import Chunk, Gap, Kind, LineTiming
+from lab.console import Chunk, Gap, LineTiming, RecordKind
 from lab.console.text import LIMIT_BYTES, StampedLine, stamped_lines
 
 TIMING = LineTiming(speed_bd=115200)
@@ -29,6 +29,6 @@ def test_a_console_without_newlines_is_cut_into_lines() -> None:
 
 
 def test_a_gap_stands_between_the_lines_that_it_cut() -> None:
-    gap = Gap(2, 3, Kind.LOST, 5)
+    gap = Gap(2, 3, RecordKind.LOST, 5)
     lines = list(stamped_lines([Chunk(1, 0, b"log"), gap, Chunk(3, 3, b"in\n")], TIMING))
     assert lines == [StampedLine(lines[0].t_ns, 0, b"log"), gap, StampedLine(lines[2].t_ns, 3, b"in\n")]

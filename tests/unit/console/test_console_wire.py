@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.console import Chunk, Event, Gap, Kind, Lateness
+from lab.console import Chunk, Event, Gap, Lateness, RecordKind
 from lab.console.connection import Connection
 from lab.console.wire import (
     MAX_PAYLOAD_BYTES,
@@ -98,7 +98,7 @@ def test_an_oversized_frame_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [Chunk(-1, 2**40, b"\x00abc"), Lateness(5, 7, 1_234_000), Gap(9, 10, Kind.UNRECORDED, 77)],
+    [Chunk(-1, 2**40, b"\x00abc"), Lateness(5, 7, 1_234_000), Gap(9, 10, RecordKind.UNRECORDED, 77)],
 )
 def test_an_event_crosses_unchanged(event: Event) -> None:
     (frame,) = Deframer().feed(encode_event(event))
@@ -143,7 +143,7 @@ def test_a_client_that_does_not_read_is_dropped_with_a_word_and_without_a_torn_f
     assert connection.done
     assert [event.position for event in before] == [n * size for n in range(len(before))]
     assert isinstance(last, Gap)
-    assert last.kind is Kind.DROPPED
+    assert last.kind is RecordKind.DROPPED
     lost = number - len(before)
     assert last.amount == lost * len(encode_event(before[0]))
 

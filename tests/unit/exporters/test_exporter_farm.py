@@ -16,7 +16,7 @@ from prometheus_client import Metric as Family
 from exporters.farm import consoles
 from exporters.farm.consoles import Consoles
 from exporters.farm.disks import Disks
-from exporters.farm.outlets import Outlets, PduDaemon
+from exporters.farm.outlets import Outlets, PduDaemonProbe
 from exporters.farm.places import Places
 from exporters.farm.usb import Usb, UsbDevice
 from exporters.labels import clean, label_name
@@ -74,7 +74,7 @@ def test_a_pdudaemon_that_does_not_answer_is_an_error() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         with pytest.raises(LabTransientError, match="does not answer"):
-            PduDaemon(f"127.0.0.1:{closed.getsockname()[1]}").read()
+            PduDaemonProbe(f"127.0.0.1:{closed.getsockname()[1]}").read()
 
 
 def test_a_disk_that_is_not_mounted_is_an_error(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
-from lab.farm.config import Exporter, Farm, PduDaemon, Schedule, UsbEntry, load
+from lab.farm.config import Exporter, Farm, PduDaemonConfig, Schedule, UsbEntry, load
 from lab.farm.units import units, write
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -107,7 +107,7 @@ def test_check_names_what_a_schedule_does_not_find(tmp_path: Path) -> None:
 
 def test_the_page_on_the_farm_explains_every_key() -> None:
     page = (ROOT / "docs" / "farm.md").read_text(encoding="utf-8")
-    keys = {f.name for record in (Farm, Exporter, PduDaemon, UsbEntry, Schedule) for f in attrs.fields(record)}
+    keys = {f.name for record in (Farm, Exporter, PduDaemonConfig, UsbEntry, Schedule) for f in attrs.fields(record)}
     assert {key for key in keys if f"`{key}`" not in page} == set()
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError
 from lab.guide import reading, rst
-from lab.guide.model import Guide, Kind
+from lab.guide.model import CellKind, Guide
 
 GOOD = mini(table("Benchmark,am62xx_sk-fs: Score", "Glmark2-DRM,61.00", title="Glmark2"))
 
@@ -84,7 +84,7 @@ def test_a_broken_row_costs_that_row_only(tmp_path: Path) -> None:
 
 def test_a_broken_header_leaves_every_cell_unattributed(tmp_path: Path) -> None:
     guide = read(tmp_path, GOOD.replace('"am62xx_sk-fs: Score"', '"am62xx_sk-fs: Score'))
-    assert [(c.number, c.kind) for c in guide.tables[0].cells] == [(61.0, Kind.UNATTRIBUTED)]
+    assert [(c.number, c.kind) for c in guide.tables[0].cells] == [(61.0, CellKind.UNATTRIBUTED)]
     (lost,) = guide.unread
     assert "the header of this table" in lost.reason
 

@@ -7,32 +7,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.guide import cells, headers
-from lab.guide.model import Kind, Value, release_key, release_of
+from lab.guide.model import CellKind, Value, release_key, release_of
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("16.24 (min 15.96, max 16.42)", Value(Kind.RANGE, "16.24 (min 15.96, max 16.42)", 16.24, 15.96, 16.42)),
-        ("5.0(MIN 4,MAX 6)", Value(Kind.RANGE, "5.0(MIN 4,MAX 6)", 5.0, 4.0, 6.0)),
-        ("5 (4, 6)", Value(Kind.RANGE, "5 (4, 6)", 5.0, 4.0, 6.0)),
-        ("0.00", Value(Kind.VALUE, "0.00", 0.0)),
-        ("-1.00", Value(Kind.VALUE, "-1.00", -1.0)),
-        ("1,234.5", Value(Kind.VALUE, "1,234.5", 1234.5)),
-        ("137", Value(Kind.VALUE, "137", 137.0)),
-        ("35%", Value(Kind.VALUE, "35%", 35.0)),
-        ("~11.04", Value(Kind.APPROXIMATE, "~11.04", 11.04)),
-        ("n/a", Value(Kind.NOT_AVAILABLE, "n/a")),
-        ("N/A", Value(Kind.NOT_AVAILABLE, "N/A")),
-        (" ", Value(Kind.EMPTY, "")),
-        ("", Value(Kind.EMPTY, "")),
-        ("ov10635", Value(Kind.TEXT, "ov10635")),
-        ("Full normal boot time (~seconds)", Value(Kind.TEXT, "Full normal boot time (~seconds)")),
-        ("4k", Value(Kind.TEXT, "4k")),
-        ("nan", Value(Kind.TEXT, "nan")),
-        ("infk", Value(Kind.TEXT, "infk")),
-        ("1.2.3", Value(Kind.TEXT, "1.2.3")),
-        ("5 (min 4)", Value(Kind.TEXT, "5 (min 4)")),
+        ("16.24 (min 15.96, max 16.42)", Value(CellKind.RANGE, "16.24 (min 15.96, max 16.42)", 16.24, 15.96, 16.42)),
+        ("5.0(MIN 4,MAX 6)", Value(CellKind.RANGE, "5.0(MIN 4,MAX 6)", 5.0, 4.0, 6.0)),
+        ("5 (4, 6)", Value(CellKind.RANGE, "5 (4, 6)", 5.0, 4.0, 6.0)),
+        ("0.00", Value(CellKind.VALUE, "0.00", 0.0)),
+        ("-1.00", Value(CellKind.VALUE, "-1.00", -1.0)),
+        ("1,234.5", Value(CellKind.VALUE, "1,234.5", 1234.5)),
+        ("137", Value(CellKind.VALUE, "137", 137.0)),
+        ("35%", Value(CellKind.VALUE, "35%", 35.0)),
+        ("~11.04", Value(CellKind.APPROXIMATE, "~11.04", 11.04)),
+        ("n/a", Value(CellKind.NOT_AVAILABLE, "n/a")),
+        ("N/A", Value(CellKind.NOT_AVAILABLE, "N/A")),
+        (" ", Value(CellKind.EMPTY, "")),
+        ("", Value(CellKind.EMPTY, "")),
+        ("ov10635", Value(CellKind.TEXT, "ov10635")),
+        ("Full normal boot time (~seconds)", Value(CellKind.TEXT, "Full normal boot time (~seconds)")),
+        ("4k", Value(CellKind.TEXT, "4k")),
+        ("nan", Value(CellKind.TEXT, "nan")),
+        ("infk", Value(CellKind.TEXT, "infk")),
+        ("1.2.3", Value(CellKind.TEXT, "1.2.3")),
+        ("5 (min 4)", Value(CellKind.TEXT, "5 (min 4)")),
     ],
 )
 def test_a_cell_is_what_it_says(text: str, value: Value) -> None:

@@ -13,7 +13,7 @@ from test_guide_family import FINDINGS
 from lab.cli import main
 from lab.cli.guide import app
 from lab.guide import catalogue, rulebook
-from lab.guide.model import Kind
+from lab.guide.model import CellKind
 from lab.guide.rulebook import Rule
 from lab.guide.verdicts import Verdict
 
@@ -57,7 +57,7 @@ def test_the_page_shows_all_five_guides() -> None:
 
 
 def test_the_page_explains_every_kind_and_verdict() -> None:
-    assert {str(kind) for kind in Kind if f"| `{kind}` |" not in GUIDES} == set()
+    assert {str(kind) for kind in CellKind if f"| `{kind}` |" not in GUIDES} == set()
     explained = {
         word.strip() for row in re.findall(r"^\| ([a-z, ]+) \| ", GUIDES, re.MULTILINE) for word in row.split(",")
     }

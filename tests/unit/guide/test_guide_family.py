@@ -9,7 +9,7 @@ import guide_family
 import pytest
 
 from lab.guide import export, reading, rulebook
-from lab.guide.model import Guide, Kind
+from lab.guide.model import CellKind, Guide
 from lab.guide.rulebook import Severity
 from lab.guide.sheet import Sheet
 
@@ -39,7 +39,7 @@ def test_every_table_and_cell_is_read(guides: Mapping[str, Guide], name: str) ->
     tables, rows, cells, unattributed = GOLDEN[name]
     assert len(guide.tables) == tables
     assert sum(len(one.cells) for one in guide.tables) == cells
-    assert export.kinds(guide)[Kind.UNATTRIBUTED] == unattributed
+    assert export.kinds(guide)[CellKind.UNATTRIBUTED] == unattributed
     assert rows is None or len({(c.table, c.line) for one in guide.tables for c in one.cells}) == rows
     assert guide.unread == ()
 
@@ -59,9 +59,9 @@ def test_every_cell_is_in_the_line_that_it_names(guides: Mapping[str, Guide], na
 
 def test_short_rows_are_unattributed_and_nothing_else_is(guides: Mapping[str, Guide]) -> None:
     for name, guide in guides.items():
-        loose = Counter(c.row for one in guide.tables for c in one.cells if c.kind is Kind.UNATTRIBUTED)
+        loose = Counter(c.row for one in guide.tables for c in one.cells if c.kind is CellKind.UNATTRIBUTED)
         assert loose == SHORT_ROWS.get(name, {})
-        assert all(c.board is None for one in guide.tables for c in one.cells if c.kind is Kind.UNATTRIBUTED)
+        assert all(c.board is None for one in guide.tables for c in one.cells if c.kind is CellKind.UNATTRIBUTED)
 
 
 def test_the_udp_rows_of_11_01_likely_belong_to_the_two_boards_that_print_a_datagram(
@@ -93,7 +93,9 @@ def test_every_result_of_the_five_has_a_metric(sheets: Mapping[str, Sheet]) -> N
 
 def test_no_two_results_of_a_board_have_one_key(sheets: Mapping[str, Sheet]) -> None:
     for sheet in sheets.values():
-        keys = Counter((r.board, r.key) for r in sheet.of(*sheet.by_metric) if r.cell.kind is not Kind.UNATTRIBUTED)
+        keys = Counter(
+            (r.board, r.key) for r in sheet.of(*sheet.by_metric) if r.cell.kind is not CellKind.UNATTRIBUTED
+        )
         assert [key for key, count in keys.items() if count > 1] == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from guide_family import GuideText, TableText, mini, table, write_rst
 
 from lab.guide import reading
-from lab.guide.model import Guide, Kind
+from lab.guide.model import CellKind, Guide
 
 PERF = TableText(['"Benchmarks","am62xx_sk-fs: perf"', '"bw_pipe (MB/s)","507.32"'])
 
@@ -258,5 +258,5 @@ def test_a_list_after_tables_states_the_conditions(tmp_path: Path) -> None:
 def test_identifiers_are_no_numbers(tmp_path: Path) -> None:
     text = mini(table("Benchmark,am43xx-gpevm: Test Number,am43xx-gpevm: Fps", "Egypt,2500005.00,4.50"))
     identifier, fps = read(tmp_path, text).tables[0].cells
-    assert (identifier.kind, identifier.number, identifier.value.text) == (Kind.IDENTIFIER, None, "2500005.00")
-    assert (fps.kind, fps.number) == (Kind.VALUE, 4.5)
+    assert (identifier.kind, identifier.number, identifier.value.text) == (CellKind.IDENTIFIER, None, "2500005.00")
+    assert (fps.kind, fps.number) == (CellKind.VALUE, 4.5)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lab.guide import assemble, reading
 from lab.guide.assemble import RawRow, RawTable
-from lab.guide.model import Kind, Table
+from lab.guide.model import CellKind, Table
 
 GLMARK = "Benchmark,am62xx_lp_sk-fs: Score,am62xx_sk-fs: Score,am62xxsip_sk-fs: Score"
 IPSEC = ",".join(
@@ -47,43 +47,43 @@ def test_a_full_row_gives_each_cell_its_board() -> None:
 def test_a_short_row_is_no_boards() -> None:
     cells = of(GLMARK, "DRM,51.00,61.00,54.00", "1080p,63.00,66.00").cells[3:]
     assert [(c.kind, c.board, c.metric, c.number) for c in cells] == [
-        (Kind.UNATTRIBUTED, None, None, 63.0),
-        (Kind.UNATTRIBUTED, None, None, 66.0),
+        (CellKind.UNATTRIBUTED, None, None, 63.0),
+        (CellKind.UNATTRIBUTED, None, None, 66.0),
     ]
 
 
 def test_a_placeholder_is_an_empty_cell_and_keeps_its_place() -> None:
     cells = of(GLMARK, "empty-wld,1.00,,1.00").cells
     assert [(c.kind, c.board) for c in cells] == [
-        (Kind.VALUE, "am62xx_lp_sk-fs"),
-        (Kind.EMPTY, "am62xx_sk-fs"),
-        (Kind.VALUE, "am62xxsip_sk-fs"),
+        (CellKind.VALUE, "am62xx_lp_sk-fs"),
+        (CellKind.EMPTY, "am62xx_sk-fs"),
+        (CellKind.VALUE, "am62xxsip_sk-fs"),
     ]
 
 
 def test_a_short_row_of_one_board_keeps_the_board_but_no_metric() -> None:
     cells = of("Buffer,a1-fs: Write (MB/s),a1-fs: CPU (%),a1-fs: Read (MB/s)", "4k,1.00,2.00").cells
-    assert [(c.board, c.metric, c.kind) for c in cells] == [("a1-fs", None, Kind.UNATTRIBUTED)] * 2
+    assert [(c.board, c.metric, c.kind) for c in cells] == [("a1-fs", None, CellKind.UNATTRIBUTED)] * 2
 
 
 def test_key_columns_of_a_short_row_stand_firm() -> None:
     header = "Algorithm,Buffer Size (in bytes),a1-fs: throughput (KBytes/Sec),b2-fs: throughput (KBytes/Sec)"
     size, throughput = of(header, "aes,16,344.83").cells
-    assert (size.metric, size.number, size.kind) == ("Buffer Size (in bytes)", 16.0, Kind.VALUE)
+    assert (size.metric, size.number, size.kind) == ("Buffer Size (in bytes)", 16.0, CellKind.VALUE)
     assert throughput.params == {"Algorithm": "aes", "Buffer Size (in bytes)": "16"}
-    assert throughput.kind is Kind.UNATTRIBUTED
+    assert throughput.kind is CellKind.UNATTRIBUTED
 
 
 def test_an_overlong_row_is_no_boards() -> None:
     cells = of(GLMARK, "a,1,2,3,4").cells
     assert [c.number for c in cells] == [1.0, 2.0, 3.0, 4.0]
-    assert {c.kind for c in cells} == {Kind.UNATTRIBUTED}
+    assert {c.kind for c in cells} == {CellKind.UNATTRIBUTED}
 
 
 def test_a_table_without_a_header_attributes_nothing() -> None:
     raw = RawTable((), "T", "inline", 1, (), (RawRow(2, ("a", "1.0")),))
     (cell,) = assemble.tables([raw])[0].cells
-    assert (cell.kind, cell.number, cell.board) == (Kind.UNATTRIBUTED, 1.0, None)
+    assert (cell.kind, cell.number, cell.board) == (CellKind.UNATTRIBUTED, 1.0, None)
 
 
 def test_the_metric_of_a_short_row_is_known_where_every_board_has_the_same_columns() -> None:

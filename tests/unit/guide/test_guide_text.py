@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.guide import assemble, flattened, reading, rst
-from lab.guide.model import Kind, Table
+from lab.guide.model import CellKind, Table
 
 POWER = [
     "Rail name",
@@ -130,9 +130,9 @@ def test_numbers_without_decimals_begin_the_rows_of_a_ragged_table() -> None:
     header = ["Frame Size(bytes)", "a1-evm: Size(bytes)", "a1-evm: THROUGHPUT (Mbits/sec)"]
     (built,) = tables(lines(*header, "64", "3.38", "128", "82.00", "6.76"))
     assert [(c.row, c.value.text, c.kind) for c in built.cells] == [
-        ("64", "3.38", Kind.UNATTRIBUTED),
-        ("128", "82.00", Kind.VALUE),
-        ("128", "6.76", Kind.VALUE),
+        ("64", "3.38", CellKind.UNATTRIBUTED),
+        ("128", "82.00", CellKind.VALUE),
+        ("128", "6.76", CellKind.VALUE),
     ]
 
 

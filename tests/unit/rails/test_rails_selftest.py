@@ -11,10 +11,10 @@ from lab import boards
 from lab.errors import ConfigurationError
 from lab.rails import RailConfig, RailsConfig, from_env
 from lab.rails.display import answer_lines
-from lab.rails.selftest import Answer, survey
+from lab.rails.selftest import SensorCheck, survey
 
 
-def asked(bench: RailBench, config: RailsConfig | None = None) -> dict[str, Answer]:
+def asked(bench: RailBench, config: RailsConfig | None = None) -> dict[str, SensorCheck]:
     """The answers by address, of a board that has idled for a while."""
     bench.now_ns += S
     return {answer.where: answer for answer in survey(config or bench.config, RailBus(bench))}

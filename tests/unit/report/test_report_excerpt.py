@@ -7,7 +7,7 @@ from collections.abc import Collection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.report.excerpt import Gap, excerpt
+from lab.report.excerpt import LogGap, excerpt
 from lab.results import MomentRecord
 from lab.results.logs import LogLine
 
@@ -27,7 +27,7 @@ def test_a_long_log_keeps_its_ends_and_the_lines_around_its_moments() -> None:
     lines = log([10] * 100, marked={40})
     kept = excerpt(lines, 90)
     assert [line.start // 1000 for line in kept if isinstance(line, LogLine)] == [0, 1, 2, 38, 39, 40, 41, 98, 99]
-    assert [gap.lines for gap in kept if isinstance(gap, Gap)] == [35, 56]
+    assert [gap.lines for gap in kept if isinstance(gap, LogGap)] == [35, 56]
 
 
 @given(st.lists(st.integers(0, 2000), max_size=60), st.sets(st.integers(0, 59)), st.integers(0, 5000))
@@ -35,7 +35,7 @@ def test_nothing_is_lost_without_being_counted(lengths: list[int], marked: set[i
     lines = log(lengths, marked)
     kept = excerpt(lines, limit)
     shown = [line for line in kept if isinstance(line, LogLine)]
-    assert len(shown) + sum(gap.lines for gap in kept if isinstance(gap, Gap)) == len(lines)
+    assert len(shown) + sum(gap.lines for gap in kept if isinstance(gap, LogGap)) == len(lines)
     assert [line.start for line in shown] == sorted(line.start for line in shown)
     assert sum(min(len(lines[line.start // 1000].text), 400) for line in shown) <= limit or len(shown) == 1
     assert all(len(line.text) < 440 for line in shown)

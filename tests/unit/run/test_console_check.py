@@ -12,16 +12,16 @@ from lab import boards
 from lab.boards import NORMAL
 from lab.run.check.barelog import read
 from lab.run.check.findings import Findings, look
-from lab.run.check.verdict import Fit, Verdict, judge
+from lab.run.check.verdict import Fit, LogVerdict, judge
 
-Check = Callable[..., tuple[Findings, Verdict]]
+Check = Callable[..., tuple[Findings, LogVerdict]]
 
 
 @pytest.fixture
 def check(tmp_path: Path) -> Check:
     """Checks lines as a log."""
 
-    def checked(lines: list[str], board: str = "am62xx_sk", newline: str = "\r\n") -> tuple[Findings, Verdict]:
+    def checked(lines: list[str], board: str = "am62xx_sk", newline: str = "\r\n") -> tuple[Findings, LogVerdict]:
         path = tmp_path / "boot.log"
         path.write_bytes(newline.join(lines).encode("latin-1"))
         found = look(read(path, boards.load(board)), boards.load(board))

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from simruns import Bench, bench
+from simruns import SimBench, bench
 
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_TIME
 from lab.metrics.model import Metric
 from virtual.sim.faults.base import Fault
-from virtual.sim.setup import Setup
+from virtual.sim.setup import SimSetup
 from virtual.truth import Truth
 
 
-def numbers(made: Bench, metric: Metric) -> list[tuple[float, float, str]]:
+def numbers(made: SimBench, metric: Metric) -> list[tuple[float, float, str]]:
     """Value, ± and flow of a metric's samples."""
     samples = made.store.samples(made.run.run.id, metric=metric.name)
     return [(s.value, s.uncertainty, s.params.get("flow", "normal")) for s in samples]
@@ -27,7 +27,7 @@ def spl_ns(truth: Truth) -> int:
 
 
 def test_a_falcon_boot_is_measured_from_its_spl_and_from_power_on(tmp_path: Path) -> None:
-    with bench(tmp_path, setup=Setup(flow="falcon")) as made:
+    with bench(tmp_path, setup=SimSetup(flow="falcon")) as made:
         assert [told.outcome for told in made.measure()] == ["ok"]
         (boot,) = made.true_boots()
         ((value_s, uncertainty_s, flow),) = numbers(made, BOOT_SPL)
@@ -40,7 +40,7 @@ def test_a_falcon_boot_is_measured_from_its_spl_and_from_power_on(tmp_path: Path
 
 
 def test_an_sbl_boot_has_its_boot_time_and_a_parameter(tmp_path: Path) -> None:
-    with bench(tmp_path, setup=Setup(flow="sbl")) as made:
+    with bench(tmp_path, setup=SimSetup(flow="sbl")) as made:
         assert [told.outcome for told in made.measure()] == ["ok"]
         ((value_s, uncertainty_s, flow),) = numbers(made, BOOT_TIME)
         assert flow == "sbl"
@@ -51,7 +51,7 @@ def test_an_sbl_boot_has_its_boot_time_and_a_parameter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("first", "then"), [("normal", "falcon"), ("falcon", "normal"), ("normal", "sbl")])
 def test_a_run_is_of_one_flow(tmp_path: Path, first: str, then: str) -> None:
-    with bench(tmp_path, cycles=2, setup=Setup(flow=first)) as made:
+    with bench(tmp_path, cycles=2, setup=SimSetup(flow=first)) as made:
 
         def another_bootloader(cycle: int) -> list[Fault]:
             if cycle > 1:

@@ -8,7 +8,7 @@ from torture_boots import good, recording
 
 from lab import boards
 from lab.benchmarks.boot import START, BootSample
-from lab.console import Gap, Kind, encode
+from lab.console import Gap, RecordKind, encode
 from lab.console.recording import Recording
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.metrics import Flag
@@ -128,7 +128,7 @@ def test_processes_share_the_work_and_keep_its_order() -> None:
 def test_a_boot_with_a_gap_or_without_bytes_is_no_good_boot() -> None:
     whole = recording()
     found = list(whole.events())
-    for broken in ([], [*found[:50], Gap(found[50].t_ns, found[50].position, Kind.LOST, 5), *found[50:]]):
+    for broken in ([], [*found[:50], Gap(found[50].t_ns, found[50].position, RecordKind.LOST, 5), *found[50:]]):
         with pytest.raises(ConfigurationError, match="bytes are missing"):
             good_boot(Recording.decode(*encode(whole.meta, broken)), boards.load("am62xx_sk"))
 

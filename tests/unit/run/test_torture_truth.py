@@ -14,7 +14,7 @@ from lab.console import Chunk, Event, Lateness
 from lab.console.model import Suspended
 from lab.run.torture import damage, disorder, slowness
 from lab.run.torture.boot import KERNEL_TIME, POWER, GoodBoot, Mutated
-from lab.run.torture.kinds import KINDS, Kind, mutate
+from lab.run.torture.kinds import KINDS, DamageKind, mutate
 from lab.run.torture.tape import events, held, joined, queued, recorded, shuffled, typed
 
 CASES = 60  # of one kind, to find among them what a test is about
@@ -30,7 +30,7 @@ def said(found: tuple[Event, ...]) -> bytes:
     return b"".join(event.data for event in found if isinstance(event, Chunk))
 
 
-def cases(boot: GoodBoot, kind: Kind, what: str, count: int = CASES) -> list[Mutated]:
+def cases(boot: GoodBoot, kind: DamageKind, what: str, count: int = CASES) -> list[Mutated]:
     """Those cases of a kind, of so many, whose description matches."""
     made = [kind(boot, Random(seed)) for seed in range(count)]
     found = [mutated for mutated in made if re.search(what, mutated.what)]

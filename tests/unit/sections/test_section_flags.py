@@ -18,7 +18,7 @@ from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store
 from lab.run.sectionrun import KIND, SectionRun
-from lab.run.session import Ended
+from lab.run.session import CommandResult
 
 _STREAM = """MIGRATED UDP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 192.168.0.1 () port 0 AF_INET : demo
 DIRECTION=Send
@@ -39,7 +39,7 @@ class LossyLink(ScriptedHost):
     capacity_pps: float = 200_000.0
     disturbed: int = 0
 
-    def run(self, command: str, timeout_s: float) -> Ended:
+    def run(self, command: str, timeout_s: float) -> CommandResult:
         asked = re.search(r"-l (\d+) .*-b (\d+) .* -m (\d+)", command)
         if asked is None:
             return super().run(command, timeout_s)
@@ -49,7 +49,7 @@ class LossyLink(ScriptedHost):
         if seconds == ethernet.LONG_S and self.disturbed:
             self.disturbed -= 1
             loss = 1e-3
-        return Ended(_STREAM.format(sent=sent, received=round(sent * (1 - loss)), size=size).splitlines(), 0)
+        return CommandResult(_STREAM.format(sent=sent, received=round(sent * (1 - loss)), size=size).splitlines(), 0)
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from lab.benchmarks.sections import ALL, of_chapter, of_number, order
 from lab.benchmarks.site import Site, of_options
 from lab.errors import ConfigurationError, TestTransientError
 from lab.metrics import Flag
-from lab.run.session import Ended
-from lab.run.setup import Setup
+from lab.run.session import CommandResult
+from lab.run.setup import RunSetup
 
 SECTIONS = named(ALL)
 TIME = tuple(need for need in SECTIONS["openssl"].needs if need.name == "tool time")
@@ -65,11 +65,11 @@ def test_a_trap_is_named_with_its_mend(need: Need, answers: dict[str, Answer], s
 
 def test_the_keyword_of_bash_is_no_program_time(tmp_path: Path) -> None:
     class Bash(ScriptedHost):
-        def run(self, command: str, timeout_s: float) -> Ended:
+        def run(self, command: str, timeout_s: float) -> CommandResult:
             said = subprocess.run(
                 ["/bin/bash", "-c", command], env={"PATH": str(tmp_path)}, timeout=timeout_s, check=False
             )
-            return Ended([], said.returncode)
+            return CommandResult([], said.returncode)
 
     for program in ("env", "true"):
         (tmp_path / program).symlink_to(f"/usr/bin/{program}")
@@ -129,30 +129,30 @@ def test_the_governor_is_fixed_and_given_back_and_a_refusal_is_a_flag() -> None:
     host = ScriptedHost(
         {"^cat .*scaling_governor": ["schedutil\nschedutil", "performance\nperformance"], "cur_freq": "1400000"}
     )
-    setup = Setup()
+    setup = RunSetup()
     setup.take(session(host), {})
     assert setup.flags == set()
     assert setup.facts["clock"] == "1400 MHz"
     setup.give_back(session(host))
     assert "echo schedutil" in host.ran[-1]
-    refused = Setup()
+    refused = RunSetup()
     refused.take(session(ScriptedHost({"^cat .*scaling_governor": "powersave"})), {})
     assert refused.flags == {Flag.GOVERNOR}
 
 
 def test_another_clock_card_or_tool_than_before_is_a_flag() -> None:
-    slow = Setup()
+    slow = RunSetup()
     slow.take(session(ScriptedHost({"scaling_governor": "performance", "cur_freq": "1250000"})), {})
     assert slow.flags == {Flag.CLOCK_DIFFERS}
     answers: dict[str, Answer] = {"mmcblk": "/sys/block/mmcblk1/device/name SR32G", "openssl version": "OpenSSL 3.2.4"}
-    first = Setup()
+    first = RunSetup()
     first.take(session(ScriptedHost(answers)), {})
     assert first.facts == {"card mmcblk1": "SR32G", "tool openssl": "3.2.4"}
-    again = Setup()
+    again = RunSetup()
     again.take(session(ScriptedHost(answers)), first.facts)
     assert again.flags == set()
     for changed in ("card mmcblk1", "tool openssl"):
-        other = Setup()
+        other = RunSetup()
         other.take(session(ScriptedHost(answers)), {**first.facts, changed: "another"})
         assert other.flags == {Flag.SETUP_CHANGED}
 

@@ -14,7 +14,7 @@ from lab import boards
 from lab.benchmarks.section import named
 from lab.benchmarks.sections import ALL
 from lab.errors import BoardTransientError, TestTransientError
-from lab.run.session import Ended
+from lab.run.session import CommandResult
 from virtual.sim import figures
 
 SECTIONS = named(ALL)
@@ -39,7 +39,7 @@ class Kernel(ScriptedHost):
     has_des: bool = True
     states: set[str] = field(factory=set)
 
-    def run(self, command: str, timeout_s: float) -> Ended:
+    def run(self, command: str, timeout_s: float) -> CommandResult:
         words = command.split()
         if command == "ip xfrm state flush":
             self.states.clear()
@@ -47,7 +47,7 @@ class Kernel(ScriptedHost):
             name = " ".join(words[4:11])
             refused = name in self.states or (not self.has_des and "des3_ede" in command)
             if refused:
-                return Ended(["refused"] if "|| echo refused" in command else [], 0 if "||" in command else 2)
+                return CommandResult(["refused"] if "|| echo refused" in command else [], 0 if "||" in command else 2)
             self.states.add(name)
         return super().run(command, timeout_s)
 

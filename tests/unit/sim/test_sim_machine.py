@@ -13,7 +13,7 @@ MS = 1_000_000
 
 
 @define(eq=False)
-class Port:
+class FakeTransmitter:
     """Takes everything; `unsent` is what a test says."""
 
     said: list[bytes] = field(factory=list)
@@ -27,8 +27,8 @@ class Port:
     def plug(self, *, renumbered: bool) -> None: ...
 
 
-def machine() -> tuple[Machine, Port]:
-    port = Port()
+def machine() -> tuple[Machine, FakeTransmitter]:
+    port = FakeTransmitter()
     return Machine({"u": port}, {"u": 115200}), port
 
 

@@ -21,7 +21,7 @@ from labgrid.driver import (
     NetworkPowerDriver,
 )
 from labgrid.resource import HttpDigitalOutput, NetworkPowerPort
-from simruns import Bench, bench
+from simruns import SimBench, bench
 from simtarget import OUTLET
 
 from lab.drivers import outlets
@@ -65,7 +65,7 @@ def persons_output(target: Target, _address: str) -> Driver:
     return DigitalOutputPowerDriver(target, None)
 
 
-def obeying(made: Bench, asked: list[str]) -> Callable[[str], str]:
+def obeying(made: SimBench, asked: list[str]) -> Callable[[str], str]:
     """A person who does as asked, after two seconds, and presses Enter another second later."""
 
     def answer(prompt: str) -> str:

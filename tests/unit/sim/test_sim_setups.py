@@ -14,7 +14,7 @@ from virtual.sim import config
 from virtual.sim.config import SimConfig
 from virtual.sim.model import model
 from virtual.sim.order import SimOptions, board_specs
-from virtual.sim.setup import Setup, check
+from virtual.sim.setup import SimSetup, check
 from virtual.sim.trueboots import true_boots
 from virtual.truth import Truth
 
@@ -24,7 +24,7 @@ PROMPT = "=> "
 
 def booted(medium: str = "sd", board_type: str = "am62xx_sk", release: str | None = None, **setup: object) -> SimLab:
     """A board that waits for a login."""
-    lab = SimLab(board_type, release=release, setup=Setup(**setup))
+    lab = SimLab(board_type, release=release, setup=SimSetup(**setup))
     lab.on(medium)
     lab.run_until(LOGIN)
     return lab
@@ -117,8 +117,8 @@ def test_with_sbl_only_the_spl_behind_tf_a_has_a_banner(release: str, firmware: 
 
 def test_flows_are_for_boards_with_tf_a() -> None:
     with pytest.raises(ConfigurationError, match="has no TF-A"):
-        check(Setup(flow="sbl"), model("am43xx-gpevm"))
-    check(Setup(flow="sbl"), model("am654x-evm"))
+        check(SimSetup(flow="sbl"), model("am43xx-gpevm"))
+    check(SimSetup(flow="sbl"), model("am654x-evm"))
     with pytest.raises(ConfigurationError, match="has no TF-A"):
         board_specs(SimOptions(["am43xx-gpevm"], 1, "", 0, 1.0, flow="falcon"))
     with pytest.raises(ConfigurationError, match="there are: normal, falcon, sbl"):
@@ -127,12 +127,12 @@ def test_flows_are_for_boards_with_tf_a() -> None:
 
 def test_a_board_of_a_bench_keeps_how_it_was_set_up(tmp_path: Path) -> None:
     config.save(tmp_path, SimConfig(flow="falcon", stock=True))
-    assert config.load(tmp_path).setup == Setup(flow="falcon", stock=True)
+    assert config.load(tmp_path).setup == SimSetup(flow="falcon", stock=True)
     (tmp_path / config.FILE).write_text(json.dumps({"flow": "eagle"}))
     with pytest.raises(ConfigurationError, match="up sim"):
         config.load(tmp_path)
     (tmp_path / config.FILE).write_text(json.dumps({"seed": 3}))  # written before there were flows
-    assert config.load(tmp_path).setup == Setup()
+    assert config.load(tmp_path).setup == SimSetup()
 
 
 # The environment
@@ -172,7 +172,7 @@ def test_an_environment_that_a_lab_prepared_loads_linux_from_the_medium_of_the_s
 
 
 def test_what_a_lab_sets_and_saves_makes_a_stock_board_boot_from_its_emmc() -> None:
-    lab = SimLab(setup=Setup(stock=True))
+    lab = SimLab(setup=SimSetup(stock=True))
     lab.on("emmc")
     lab.run_until("stop autoboot:")
     lab.type(" ")

@@ -9,7 +9,7 @@ import pytest
 from simlab import MS, SimLab
 
 from virtual.sim.linux import root
-from virtual.sim.setup import Setup
+from virtual.sim.setup import SimSetup
 
 LOGIN = "-evm login: "
 PROMPT = "=> "
@@ -91,7 +91,7 @@ def test_a_gp_device_says_when_its_second_processors_start_after_u_boot_said_tha
 
 
 def test_what_firmware_says_does_not_wait_for_the_kernels_console() -> None:
-    lab = SimLab(release="10.00", setup=Setup(tee_talks=True))  # without an early console
+    lab = SimLab(release="10.00", setup=SimSetup(tee_talks=True))  # without an early console
     lab.on()
     lab.run_until("Starting kernel ...")
     lab.run_until("I/TC: Asynchronous notifications are disabled\n")

@@ -139,9 +139,9 @@ def test_the_users_own_connection_is_admitted() -> None:
 def test_every_server_of_the_bench_is_behind_the_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    async def answer(request: http.Request) -> http.Answer:
+    async def answer(request: http.Request) -> http.JsonResponse:
         asked.append(request.path)
-        return http.Answer(HTTPStatus.OK, {})
+        return http.JsonResponse(HTTPStatus.OK, {})
 
     async def run() -> None:
         clock, truth = MonotonicRaw(), TruthLog(tmp_path / "truth.log", 115200)
@@ -199,7 +199,7 @@ def test_nothing_of_the_bench_listens_past_the_guard(tmp_path: Path) -> None:
 )
 def test_a_page_in_the_users_browser_is_refused(header: str) -> None:
     answer = http.parse(f"GET /cm?cmnd=Power1%20On HTTP/1.1\r\n{header}\r\n\r\n".encode())
-    assert isinstance(answer, http.Answer)
+    assert isinstance(answer, http.JsonResponse)
     assert answer.status == HTTPStatus.FORBIDDEN
 
 

@@ -12,7 +12,7 @@ from attrs import define, field
 from lab.errors import LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from virtual import straps
-from virtual.board import BoardFolder, Power
+from virtual.board import BoardFolder, BoardPower
 from virtual.outlet import Outlet
 from virtual.pacer import Pacer
 from virtual.truth import PowerEvent, Truth, TruthLog, read_truth
@@ -75,7 +75,7 @@ def test_power_on_reads_the_straps_of_that_moment(tmp_path: Path) -> None:
         straps.path(outlet.folder.straps, 1).write_text("1\n")
         await outlet.on()
         straps.path(outlet.folder.straps, 1).write_text("0\n")
-        assert outlet.power is Power.ON
+        assert outlet.power is BoardPower.ON
         assert board.done == ["on 2"]
 
     with_outlet(tmp_path, body)
@@ -99,7 +99,7 @@ def test_an_unreadable_strap_keeps_the_board_off(tmp_path: Path) -> None:
         straps.path(outlet.folder.straps, 0).write_text("high\n")
         with pytest.raises(LabStableError, match="expected 0 or 1"):
             await outlet.on()
-        assert outlet.power is Power.OFF
+        assert outlet.power is BoardPower.OFF
         assert board.done == []
         assert "expected 0 or 1" in outlet.straps()
 
@@ -111,10 +111,10 @@ def test_a_board_that_does_not_start_stays_off_and_may_be_tried_again(tmp_path: 
         board.broken = True
         with pytest.raises(LabTransientError, match="does not start"):
             await outlet.on()
-        assert outlet.power is Power.OFF
+        assert outlet.power is BoardPower.OFF
         board.broken = False
         await outlet.on()
-        assert outlet.power is Power.ON
+        assert outlet.power is BoardPower.ON
 
     with_outlet(tmp_path, body)
 
@@ -123,12 +123,12 @@ def test_a_dead_board_is_told_and_needs_a_power_cycle(tmp_path: Path) -> None:
     async def body(outlet: Outlet, board: ToyBoard) -> None:
         await outlet.on()
         board.died_hook("smoke")
-        assert (outlet.power, outlet.reason) == (Power.DEAD, "smoke")
+        assert (outlet.power, outlet.reason) == (BoardPower.DEAD, "smoke")
         with pytest.raises(LabStableError, match=r"smoke.*switch it off first"):
             await outlet.on()
         await outlet.off()
         await outlet.on()
-        assert outlet.power is Power.ON
+        assert outlet.power is BoardPower.ON
 
     truth = with_outlet(tmp_path, body)
     assert [event.state for event in switched(truth)] == ["on", "dead", "off", "on", "off"]
@@ -145,7 +145,7 @@ def test_two_requests_at_once_switch_one_after_the_other(tmp_path: Path) -> None
 def test_a_silent_board_is_switched_off_once_the_idle_time_has_passed(tmp_path: Path) -> None:
     async def body(outlet: Outlet, board: ToyBoard) -> None:
         await outlet.on()
-        while outlet.power is not Power.OFF:
+        while outlet.power is not BoardPower.OFF:
             await asyncio.sleep(0)
         assert board.done == ["on 0", "off"]
 
@@ -158,7 +158,7 @@ def test_a_board_that_speaks_is_not_idle(tmp_path: Path) -> None:
     async def body(outlet: Outlet, _board: ToyBoard) -> None:
         await outlet.on()
         outlet.adapters["uart0"].transmit(b"x" * 3500)  # for 0.3 s
-        while outlet.power is not Power.OFF:
+        while outlet.power is not BoardPower.OFF:
             await asyncio.sleep(0)
 
     truth = with_outlet(tmp_path, body, idle_off_s=0.2)

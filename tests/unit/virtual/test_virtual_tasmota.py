@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virtual import http, tasmota
-from virtual.http import Answer, Request
+from virtual.http import JsonResponse, Request
 from virtual.tasmota import Action, PowerCommand
 
 
@@ -40,8 +40,8 @@ def test_other_commands_are_not_guessed_at(text: str) -> None:
 
 
 def test_the_answer_names_the_outlet_as_pdudaemon_expects_it() -> None:
-    assert tasmota.done(7, on=True) == Answer(HTTPStatus.OK, {"POWER7": "ON"})
-    assert tasmota.done(7, on=False) == Answer(HTTPStatus.OK, {"POWER7": "OFF"})
+    assert tasmota.done(7, on=True) == JsonResponse(HTTPStatus.OK, {"POWER7": "ON"})
+    assert tasmota.done(7, on=False) == JsonResponse(HTTPStatus.OK, {"POWER7": "OFF"})
 
 
 def test_failures_are_http_errors_with_a_reason() -> None:
@@ -53,7 +53,7 @@ def test_failures_are_http_errors_with_a_reason() -> None:
 
 @given(st.binary(max_size=200))
 def test_no_request_breaks_the_parser(head: bytes) -> None:
-    assert isinstance(http.parse(head), Request | Answer)
+    assert isinstance(http.parse(head), Request | JsonResponse)
 
 
 def test_a_request_is_taken_apart() -> None:
@@ -72,7 +72,7 @@ def test_a_request_is_taken_apart() -> None:
 )
 def test_a_wrong_request_is_answered_with_what_is_wrong(head: bytes, status: HTTPStatus) -> None:
     answer = http.parse(head)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, JsonResponse)
     assert answer.status is status
 
 
@@ -86,7 +86,7 @@ def ask(url: str) -> tuple[int, Any]:
 
 
 def test_an_http_client_gets_the_handlers_answer_and_its_errors() -> None:
-    async def handler(request: Request) -> Answer:
+    async def handler(request: Request) -> JsonResponse:
         return tasmota.done(1, on=True) if request.path == "/cm" else tasmota.failed("no such board")
 
     async def run() -> None:
@@ -102,7 +102,7 @@ def test_an_http_client_gets_the_handlers_answer_and_its_errors() -> None:
 
 
 def test_a_client_that_sends_too_much_is_cut_off_and_the_next_one_is_served() -> None:
-    async def handler(_request: Request) -> Answer:
+    async def handler(_request: Request) -> JsonResponse:
         return tasmota.done(1, on=False)
 
     async def run() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, field, validators
 
-from virtual.sim.faults.base import Fault, Outcome, point
+from virtual.sim.faults.base import Fault, FaultOutcome, point
 from virtual.sim.program import NS_PER_S, Pause, Program
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class AdapterLost(Fault):
     """The console's USB adapter is unplugged during the boot, and comes back as the same device."""
 
     name: ClassVar[str] = "adapter_lost"
-    outcome: ClassVar[Outcome] = Outcome(("adapter_lost",), "lab", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("adapter_lost",), "lab", transient=True)
     renumbered: ClassVar[bool] = False
     at_point: str = field(default="kernel.middle", validator=point)
     seconds: float = field(default=1.5, validator=validators.ge(0.0))
@@ -42,5 +42,5 @@ class AdapterRenumbered(AdapterLost):
     """The console's USB adapter is unplugged during the boot, and comes back under another number."""
 
     name: ClassVar[str] = "adapter_renumbered"
-    outcome: ClassVar[Outcome] = Outcome(("adapter_renumbered",), "lab", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("adapter_renumbered",), "lab", transient=True)
     renumbered: ClassVar[bool] = True

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, field
 
-from virtual.sim.faults.base import Fault, Outcome
+from virtual.sim.faults.base import Fault, FaultOutcome
 from virtual.sim.program import Program
 
 if TYPE_CHECKING:
     from virtual.sim.computer import Computer
 
-_ERRORS = Outcome(flags=("kernel_errors",))
+_ERRORS = FaultOutcome(flags=("kernel_errors",))
 _ERROR, _CRITICAL = 3, 2  # syslog's levels
 
 
@@ -34,7 +34,7 @@ class MmcErrors(_Logged):
     """The SD card answers badly, and does after some tries; transfers have to be recovered."""
 
     name: ClassVar[str] = "mmc_errors"
-    outcome: ClassVar[Outcome] = _ERRORS
+    outcome: ClassVar[FaultOutcome] = _ERRORS
     lines: ClassVar[Mapping[str, tuple[str, ...]]] = {
         # drivers/mmc/core/core.c (mmc_execute_tuning); drivers/mmc/core/sd.c (mmc_attach_sd)
         "kernel.middle": ("mmc1: tuning execution failed: -5", "mmc1: error -110 whilst initialising SD card"),
@@ -46,7 +46,7 @@ class UbiErrors(_Logged):
     """The flash with the root file system has unreadable blocks."""
 
     name: ClassVar[str] = "ubi_errors"
-    outcome: ClassVar[Outcome] = Outcome(flags=("kernel_errors",), medium="ospi")
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=("kernel_errors",), medium="ospi")
     lines: ClassVar[Mapping[str, tuple[str, ...]]] = {
         # drivers/mtd/ubi/io.c (ubi_io_read) by ubi_err; fs/ubifs/io.c (ubifs_read_node) by ubifs_err (fs/ubifs/misc.c)
         "init": (
@@ -60,7 +60,7 @@ class RootReadOnly(_Logged):
     """The root file system has an error and becomes read-only; the services start all the same."""
 
     name: ClassVar[str] = "root_read_only"
-    outcome: ClassVar[Outcome] = _ERRORS
+    outcome: ClassVar[FaultOutcome] = _ERRORS
     level: ClassVar[int] = _CRITICAL
     lines: ClassVar[Mapping[str, tuple[str, ...]]] = {
         # fs/ext4/super.c (__ext4_error_inode, ext4_handle_error); fs/jbd2/journal.c (jbd2_journal_abort)
@@ -77,7 +77,7 @@ class FsckRepairs(Fault):
     """The board was switched off while it wrote: the file system check repairs a partition on the way."""
 
     name: ClassVar[str] = "fsck_repairs"
-    outcome: ClassVar[Outcome] = _ERRORS
+    outcome: ClassVar[FaultOutcome] = _ERRORS
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`; e2fsck/journal.c, e2fsck/super.c, e2fsck/unix.c, as systemd-fsck@.service puts it on the console."""
@@ -96,7 +96,7 @@ class UnitFailed(Fault):
     """A service does not start; systemd says so and goes on."""
 
     name: ClassVar[str] = "unit_failed"
-    outcome: ClassVar[Outcome] = _ERRORS
+    outcome: ClassVar[FaultOutcome] = _ERRORS
     colour: bool = field(default=True)
 
     def at(self, point: str, computer: Computer) -> Program[None]:

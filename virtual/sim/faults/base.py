@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Outcome:
+class FaultOutcome:
     """What boardlab makes of a boot with this fault.
 
     Attributes:
@@ -59,7 +59,7 @@ class Fault(FaultHooks):
     """
 
     name: ClassVar[str]
-    outcome: ClassVar[Outcome]
+    outcome: ClassVar[FaultOutcome]
     dice: Random = field(factory=lambda: Random(0), metadata={"hidden": True})  # noqa: S311 - repeatable, not secret
 
     @classmethod

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, evolve, field, validators
 
-from virtual.sim.faults.base import Fault, Hang, Outcome, for_ever, point
+from virtual.sim.faults.base import Fault, FaultOutcome, Hang, for_ever, point
 from virtual.sim.program import NS_PER_S, CpuResetError, Pause, Program
 
 if TYPE_CHECKING:
     from virtual.sim.computer import Computer
-    from virtual.sim.setup import Setup
+    from virtual.sim.setup import SimSetup
 
 
-def _board(*failures: str, trial: str = "boot") -> Outcome:
-    return Outcome(failures, "board", transient=True, trial=trial)
+def _board(*failures: str, trial: str = "boot") -> FaultOutcome:
+    return FaultOutcome(failures, "board", transient=True, trial=trial)
 
 
 class HangSpl(Hang):
@@ -80,7 +80,7 @@ class WrongMedium(Fault):
     """The boot-mode pins are misread: the board boots from another medium than the one that was selected."""
 
     name: ClassVar[str] = "wrong_medium"
-    outcome: ClassVar[Outcome] = Outcome(("wrong_medium",), "lab", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("wrong_medium",), "lab", transient=True)
 
     def medium(self, medium: str, computer: Computer) -> str:
         """See `FaultHooks`."""
@@ -94,7 +94,7 @@ class RomOverUart(Fault):
 
     name, outcome = "rom_over_uart", _board("rom_no_medium")
 
-    def setup(self, setup: Setup) -> Setup:
+    def setup(self, setup: SimSetup) -> SimSetup:
         """See `FaultHooks`."""
         return evolve(setup, rom_talks=True)
 
@@ -142,7 +142,7 @@ class MediumFallback(Fault):
     """The medium cannot be read: SPL falls back to the next one, and the board boots from that."""
 
     name: ClassVar[str] = "medium_fallback"
-    outcome: ClassVar[Outcome] = Outcome(("wrong_medium",), "lab", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("wrong_medium",), "lab", transient=True)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -161,7 +161,7 @@ class KeyNoise(Fault):
     """Noise on the line looks like a key during the countdown: U-Boot stops at its prompt."""
 
     name: ClassVar[str] = "key_noise"
-    outcome: ClassVar[Outcome] = _board("stopped_at_uboot")
+    outcome: ClassVar[FaultOutcome] = _board("stopped_at_uboot")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -175,7 +175,7 @@ class AutobootMissed(Fault):
     """U-Boot does not see keys during its countdown: it cannot be stopped and boots on."""
 
     name: ClassVar[str] = "autoboot_missed"
-    outcome: ClassVar[Outcome] = _board("autoboot_missed", trial="bootloader")
+    outcome: ClassVar[FaultOutcome] = _board("autoboot_missed", trial="bootloader")
     _deaf: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:

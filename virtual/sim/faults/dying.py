@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, field, validators
 
-from virtual.sim.faults.base import AfterPrompt, Fault, Outcome, for_ever, point
+from virtual.sim.faults.base import AfterPrompt, Fault, FaultOutcome, for_ever, point
 from virtual.sim.program import NS_PER_S, Program
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ _ARM_ABORT = (
 )
 
 
-def _board(*failures: str) -> Outcome:
-    return Outcome(failures, "board", transient=True)
+def _board(*failures: str) -> FaultOutcome:
+    return FaultOutcome(failures, "board", transient=True)
 
 
 @define(kw_only=True, eq=False)
@@ -84,7 +84,7 @@ class KernelPanic(Fault):
     """The kernel panics while it starts, and stays there."""
 
     name: ClassVar[str] = "kernel_panic"
-    outcome: ClassVar[Outcome] = _board("kernel_panic")
+    outcome: ClassVar[FaultOutcome] = _board("kernel_panic")
     at_point: str = field(default="kernel.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -99,7 +99,7 @@ class Oops(Fault):
     """A driver crashes while the kernel starts; the kernel goes on, and the boot ends as if nothing had been."""
 
     name: ClassVar[str] = "oops"
-    outcome: ClassVar[Outcome] = _board("kernel_oops")
+    outcome: ClassVar[FaultOutcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -112,7 +112,7 @@ class OopsAfterPrompt(AfterPrompt):
     """A driver crashes a moment after the login prompt."""
 
     name: ClassVar[str] = "oops_after_prompt"
-    outcome: ClassVar[Outcome] = _board("kernel_oops")
+    outcome: ClassVar[FaultOutcome] = _board("kernel_oops")
     lines: ClassVar[tuple[str, ...]] = _OOPS
     level: ClassVar[int] = 1
 
@@ -122,7 +122,7 @@ class ExternalAbort(Fault):
     """A driver touches a device that does not answer; the kernel goes on, and the boot ends as if nothing had been."""
 
     name: ClassVar[str] = "external_abort"
-    outcome: ClassVar[Outcome] = _board("kernel_oops")
+    outcome: ClassVar[FaultOutcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -135,7 +135,7 @@ class ArmAbort(Fault):
     """A driver touches a device without a clock, on a 32-bit board (AM437x): an oops that has no name but a number."""
 
     name: ClassVar[str] = "arm_abort"
-    outcome: ClassVar[Outcome] = _board("kernel_oops")
+    outcome: ClassVar[FaultOutcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -148,7 +148,7 @@ class SError(Fault):
     """A bus error that no instruction is known for (SError) ends the kernel."""
 
     name: ClassVar[str] = "serror"
-    outcome: ClassVar[Outcome] = _board("kernel_oops")
+    outcome: ClassVar[FaultOutcome] = _board("kernel_oops")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -162,7 +162,7 @@ class SoftLockup(Fault):
     """A processor is stuck in a driver for half a minute, is reported, and goes on."""
 
     name: ClassVar[str] = "soft_lockup"
-    outcome: ClassVar[Outcome] = _board("kernel_lockup")
+    outcome: ClassVar[FaultOutcome] = _board("kernel_lockup")
     seconds: float = field(default=26.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, field, validators
 
-from virtual.sim.faults.base import Fault, Outcome, point, share
+from virtual.sim.faults.base import Fault, FaultOutcome, point, share
 from virtual.sim.program import NS_PER_MS, Pause, Program, Say
 
 if TYPE_CHECKING:
     from virtual.sim.computer import Computer
 
 _INTACT_LINES = 8  # of the kernel's log, before any is lost: what a boot must show is among them
-_UNREADABLE = Outcome(("garbled",), "lab", transient=True)
+_UNREADABLE = FaultOutcome(("garbled",), "lab", transient=True)
 _DAMAGED = (
     "moment_missing",
     "moment_order",
@@ -28,8 +28,8 @@ _DAMAGED = (
 )
 
 
-def _chance(*, fault: str = "") -> Outcome:
-    return Outcome(_DAMAGED, fault, transient=True, may_succeed=True)
+def _chance(*, fault: str = "") -> FaultOutcome:
+    return FaultOutcome(_DAMAGED, fault, transient=True, may_succeed=True)
 
 
 @define(kw_only=True, eq=False)
@@ -37,7 +37,7 @@ class Dropped(Fault):
     """Characters are lost on their way to the host, e.g. by an overrun in the adapter."""
 
     name: ClassVar[str] = "dropped"
-    outcome: ClassVar[Outcome] = _chance()
+    outcome: ClassVar[FaultOutcome] = _chance()
     share: float = field(default=0.002, validator=share)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
@@ -51,7 +51,7 @@ class LinesLost(Fault):
     middle of another, in several pieces."""
 
     name: ClassVar[str] = "lines_lost"
-    outcome: ClassVar[Outcome] = Outcome(flags=("console_overrun",), may_carry=("clock_disagrees",))
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=("console_overrun",), may_carry=("clock_disagrees",))
     lines: int = field(default=40, validator=validators.ge(1))
     pieces: int = field(default=8, validator=validators.ge(1))
     _seen: int = field(default=0, init=False)
@@ -74,7 +74,7 @@ class Duplicated(Fault):
     """Characters come twice."""
 
     name: ClassVar[str] = "duplicated"
-    outcome: ClassVar[Outcome] = _chance()
+    outcome: ClassVar[FaultOutcome] = _chance()
     share: float = field(default=0.002, validator=share)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
@@ -87,7 +87,7 @@ class Garbled(Fault):
     """Characters change on their way, e.g. by a bad ground: bits flip."""
 
     name: ClassVar[str] = "garbled"
-    outcome: ClassVar[Outcome] = _chance()
+    outcome: ClassVar[FaultOutcome] = _chance()
     share: float = field(default=0.002, validator=share)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
@@ -102,7 +102,7 @@ class WrongBaud(Fault):
     """The board speaks at another speed than the host listens: everything is garbage."""
 
     name: ClassVar[str] = "wrong_baud"
-    outcome: ClassVar[Outcome] = _UNREADABLE
+    outcome: ClassVar[FaultOutcome] = _UNREADABLE
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
         """See `FaultHooks`."""
@@ -114,7 +114,7 @@ class NulStorm(Fault):
     """The line is held low: the adapter reports NUL upon NUL, and nothing of the board comes through."""
 
     name: ClassVar[str] = "nul_storm"
-    outcome: ClassVar[Outcome] = _UNREADABLE
+    outcome: ClassVar[FaultOutcome] = _UNREADABLE
 
     def beside(self, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -135,7 +135,7 @@ class Flood(Fault):
     """A driver logs without an end, as fast as a fast console takes it."""
 
     name: ClassVar[str] = "flood"
-    outcome: ClassVar[Outcome] = Outcome(("log_flood",), "board", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("log_flood",), "board", transient=True)
     bytes_per_s: int = field(default=1_000_000, validator=validators.ge(1000))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -157,7 +157,7 @@ class SilentConsole(Fault):
     """The board's transmit line is cut: the board boots, and nobody hears it."""
 
     name: ClassVar[str] = "silent_console"
-    outcome: ClassVar[Outcome] = Outcome(("silent",), "board", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("silent",), "board", transient=True)
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
         """See `FaultHooks`."""
@@ -169,7 +169,7 @@ class PromptInterleaved(Fault):
     """A kernel message comes in the middle of the login prompt."""
 
     name: ClassVar[str] = "prompt_interleaved"
-    outcome: ClassVar[Outcome] = Outcome(("prompt_broken",), "test", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("prompt_broken",), "test", transient=True)
     _armed: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -192,7 +192,7 @@ class PromptSplit(Fault):
     """The login prompt comes in two pieces, with a pause between them."""
 
     name: ClassVar[str] = "prompt_split"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
     pause_ms: float = field(default=120.0, validator=validators.ge(0.0))
     _computer: Computer | None = field(default=None, init=False)
 
@@ -220,7 +220,9 @@ class InputLost(Fault):
     """Typed characters are lost, e.g. since a FIFO overflows."""
 
     name: ClassVar[str] = "input_lost"
-    outcome: ClassVar[Outcome] = Outcome(("login_failed",), "board", transient=True, may_succeed=True, trial="login")
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(
+        ("login_failed",), "board", transient=True, may_succeed=True, trial="login"
+    )
     share: float = field(default=0.02, validator=share)
     from_point: str = field(default="login", validator=point)
     _active: bool = field(default=False, init=False)

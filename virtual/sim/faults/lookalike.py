@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, field, validators
 
-from virtual.sim.faults.base import AfterPrompt, Fault, Outcome
+from virtual.sim.faults.base import AfterPrompt, Fault, FaultOutcome
 from virtual.sim.program import NS_PER_MS, NS_PER_S, Pause, Program
 from virtual.sim.uboot import environment
 
@@ -32,7 +32,7 @@ class EnvironmentEchoed(Fault):
     """U-Boot prints its environment before it boots: boot commands, "Starting kernel ..." and its own version in it."""
 
     name: ClassVar[str] = "environment_echoed"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -55,7 +55,7 @@ class TerminalQuery(Fault):
     """U-Boot asks the terminal for its size, and systemd resets the terminal just before the prompt."""
 
     name: ClassVar[str] = "terminal_query"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -70,7 +70,7 @@ class PromptInLog(Fault):
     """Lines of the log hold the prompt's text in their middle, long before the prompt."""
 
     name: ClassVar[str] = "prompt_in_log"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -85,7 +85,7 @@ class PromptInIssue(Fault):
     """/etc/issue begins with a line like the prompt; the rest of it takes a while (its domain name is looked up)."""
 
     name: ClassVar[str] = "prompt_in_issue"
-    outcome: ClassVar[Outcome] = Outcome(flags=(_REPEATED,))
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=(_REPEATED,))
     pause_ms: float = field(default=400.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -101,7 +101,7 @@ class PromptWithText(Fault):
     """A daemon logs a line that begins like the prompt, long before the prompt."""
 
     name: ClassVar[str] = "prompt_with_text"
-    outcome: ClassVar[Outcome] = Outcome(may_carry=(_REPEATED,))
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(may_carry=(_REPEATED,))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -114,7 +114,7 @@ class PromptWithKernelText(AfterPrompt):
     """The kernel logs a line just after the prompt, which then stands behind it on the prompt's own line."""
 
     name: ClassVar[str] = "prompt_with_kernel_text"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
     # kernel/audit.c; the record is one of kernel/bpf/syscall.c
     lines: ClassVar[tuple[str, ...]] = ("audit: type=1334 audit(1736360589.123:14): prog-id=9 op=UNLOAD",)
     after_ms: float = field(default=500.0, validator=validators.ge(0.0))
@@ -125,7 +125,7 @@ class PrintkCaller(Fault):
     """The kernel names the caller of each line behind its time (CONFIG_PRINTK_CALLER)."""
 
     name: ClassVar[str] = "printk_caller"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def printk(self, line: str) -> str:
         """See `FaultHooks`; kernel/printk/printk.c, print_caller: the task, or the processor in an interrupt."""
@@ -141,7 +141,7 @@ class PrintkDated(Fault):
     """A log daemon stands between the kernel and the console: date, time zone and host in front of each kernel line."""
 
     name: ClassVar[str] = "printk_dated"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
     def printk(self, line: str) -> str:
         """See `FaultHooks`; the form is that of rsyslog's RSYSLOG_FileFormat, which writes RFC 3339."""

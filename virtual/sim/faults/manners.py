@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, evolve, field, validators
 
-from virtual.sim.faults.base import Fault, Outcome
+from virtual.sim.faults.base import Fault, FaultOutcome
 from virtual.sim.program import NS_PER_MS, CpuResetError, Pause, Program
 
 if TYPE_CHECKING:
     from virtual.sim.computer import Computer
-    from virtual.sim.setup import Setup
+    from virtual.sim.setup import SimSetup
 
 
 @define(kw_only=True, eq=False)
@@ -22,9 +22,9 @@ class QuietKernel(Fault):
     """The kernel's command line has `quiet`: the console shows errors only, and neither the kernel's start nor systemd's."""
 
     name: ClassVar[str] = "quiet_kernel"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
-    def setup(self, setup: Setup) -> Setup:
+    def setup(self, setup: SimSetup) -> SimSetup:
         """See `FaultHooks`; Documentation/admin-guide/kernel-parameters.txt, and systemd(1) on show_status."""
         return setup.with_variables(optargs="quiet")
 
@@ -34,9 +34,9 @@ class AutobootKeyed(Fault):
     """Only a space stops U-Boot's countdown, and nothing is counted: "Press SPACE to abort autoboot in 2 seconds"."""
 
     name: ClassVar[str] = "autoboot_keyed"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
-    def setup(self, setup: Setup) -> Setup:
+    def setup(self, setup: SimSetup) -> SimSetup:
         """See `FaultHooks`; public logs of AM335x and AM62x boards with U-Boot 2017.05 and later."""
         return evolve(setup, keyed=True)
 
@@ -46,9 +46,9 @@ class SilentBl31(Fault):
     """TF-A was built to say nothing: between the two SPL there is silence."""
 
     name: ClassVar[str] = "silent_bl31"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
-    def setup(self, setup: Setup) -> Setup:
+    def setup(self, setup: SimSetup) -> SimSetup:
         """See `FaultHooks`; TF-A's LOG_LEVEL below that of notices."""
         return evolve(setup, bl31_silent=True)
 
@@ -58,9 +58,9 @@ class TeeTalks(Fault):
     """OP-TEE was built to say what it does, also in the middle of the kernel's start (`I/TC: Secondary CPU 1 ...`)."""
 
     name: ClassVar[str] = "tee_talks"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
-    def setup(self, setup: Setup) -> Setup:
+    def setup(self, setup: SimSetup) -> SimSetup:
         """See `FaultHooks`; a public log of the SK-AM62 with SDK 11.0 and a debug build."""
         return evolve(setup, tee_talks=True)
 
@@ -70,10 +70,10 @@ class SplRebuilt(Fault):
     """The two SPL were built at different times, and say so in their banners."""
 
     name: ClassVar[str] = "spl_rebuilt"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
     built: str = field(default="Jun 25 2025 - 09:02:11 +0000")
 
-    def setup(self, setup: Setup) -> Setup:
+    def setup(self, setup: SimSetup) -> SimSetup:
         """See `FaultHooks`; public logs of the SK-AM62 with SDK 8.5 and of boards with 10.0 have two stamps; this one is made up."""
         return evolve(setup, spl_built=self.built)
 
@@ -83,9 +83,9 @@ class ClockRates(Fault):
     """SPL prints the clocks that it sets, as with SDK 11.2, in place of the one frequency that it changed."""
 
     name: ClassVar[str] = "clock_rates"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
-    def setup(self, setup: Setup) -> Setup:
+    def setup(self, setup: SimSetup) -> SimSetup:
         """See `FaultHooks`; a description of logs with SDK 11.2, whose other lines are assumed to be those of 11.1."""
         return evolve(setup, clocks_said=True)
 
@@ -95,9 +95,9 @@ class ExtlinuxBoot(Fault):
     """U-Boot boots through a menu file (extlinux.conf): it says the kernel's command line, and not that it found a card."""
 
     name: ClassVar[str] = "extlinux_boot"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
 
-    def setup(self, setup: Setup) -> Setup:
+    def setup(self, setup: SimSetup) -> SimSetup:
         """See `FaultHooks`; public logs of boards with U-Boot 2018 to 2020, and of Fedora's and Debian's images."""
         return evolve(setup, extlinux=True)
 
@@ -107,7 +107,7 @@ class NoCardPresent(Fault):
     """U-Boot looks for a card in an empty slot too, before it finds the one that it boots from and after."""
 
     name: ClassVar[str] = "no_card_present"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
     _said: int = field(default=0, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -122,7 +122,7 @@ class ErratumI2331(Fault):
     """SPL resets the board once after each cold start (AM64x, erratum i2331): three SPL banners, and a healthy boot."""
 
     name: ClassVar[str] = "erratum_i2331"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
     _left: int = field(default=1, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -140,7 +140,7 @@ class ResumeWithSpl(Fault):
     """SPL runs again at each resume (as on the J784S4), prints its banner, and hands over to the sleeping kernel."""
 
     name: ClassVar[str] = "resume_with_spl"
-    outcome: ClassVar[Outcome] = Outcome(trial="suspend")
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="suspend")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`; a description of logs of the J784S4; which of SPL's lines come is assumed."""
@@ -178,7 +178,7 @@ class SecondPrompt(_Later):
 
     name: ClassVar[str] = "second_prompt"
     after_ms: float = field(default=1500.0, validator=validators.ge(0.0))
-    outcome: ClassVar[Outcome] = Outcome(may_carry=("prompt_repeated",))
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(may_carry=("prompt_repeated",))
 
     def text(self, computer: Computer) -> str:
         """The banner and the prompt once more; their form is that of the first ones."""
@@ -192,7 +192,7 @@ class NoticeAfterPrompt(_Later):
     """A program writes a notice to the console after the prompt, on the prompt's own line; no second prompt follows."""
 
     name: ClassVar[str] = "notice_after_prompt"
-    outcome: ClassVar[Outcome] = Outcome(may_carry=("prompt_repeated",))
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(may_carry=("prompt_repeated",))
 
     def text(self, computer: Computer) -> str:
         """A line of systemd, which waits for nobody: its unit is made up."""

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from attrs import define, field, validators
 
-from virtual.sim.faults.base import Fault, Outcome, share
+from virtual.sim.faults.base import Fault, FaultOutcome, share
 
 
-def _flags(*flags: str) -> Outcome:
-    return Outcome(flags=flags, trial="rails")
+def _flags(*flags: str) -> FaultOutcome:
+    return FaultOutcome(flags=flags, trial="rails")
 
 
 @define(kw_only=True, eq=False)
@@ -18,7 +18,7 @@ class SensorNack(Fault):
     """A rail's sensor does not acknowledge now and then: a bad contact, or a bus that is too long."""
 
     name: ClassVar[str] = "sensor_nack"
-    outcome: ClassVar[Outcome] = _flags("power_nack", "power_gap")
+    outcome: ClassVar[FaultOutcome] = _flags("power_nack", "power_gap")
     rail: str = "vdd_core"
     share: float = field(default=0.05, validator=share)
 
@@ -32,7 +32,7 @@ class SensorStuck(Fault):
     """A rail's sensor repeats its last values, and still says that it converts."""
 
     name: ClassVar[str] = "sensor_stuck"
-    outcome: ClassVar[Outcome] = _flags("power_stuck")
+    outcome: ClassVar[FaultOutcome] = _flags("power_stuck")
     rail: str = "vdd_core"
 
     def sticks(self, rail: str) -> bool:
@@ -45,7 +45,7 @@ class WrongShunt(Fault):
     """A rail's shunt is another one than the environment says."""
 
     name: ClassVar[str] = "wrong_shunt"
-    outcome: ClassVar[Outcome] = _flags("power_implausible")
+    outcome: ClassVar[FaultOutcome] = _flags("power_implausible")
     rail: str = "vdd_core"
     factor: float = field(default=5.0, validator=validators.gt(0.0))
 
@@ -59,7 +59,7 @@ class SwappedRails(Fault):
     """Two rails are exchanged: each one's sensor is on the other."""
 
     name: ClassVar[str] = "swapped_rails"
-    outcome: ClassVar[Outcome] = _flags("power_implausible")
+    outcome: ClassVar[FaultOutcome] = _flags("power_implausible")
     rail: str = "soc_dvdd_3v3"
     other: str = "vdda_1v8"
 
@@ -73,7 +73,7 @@ class SensorReset(Fault):
     """A rail's sensor loses its power for an instant, and with it its settings."""
 
     name: ClassVar[str] = "sensor_reset"
-    outcome: ClassVar[Outcome] = _flags("sensor_reset", "power_gap")
+    outcome: ClassVar[FaultOutcome] = _flags("sensor_reset", "power_gap")
     rail: str = "vdd_core"
     _lost: bool = field(default=False, init=False)
 

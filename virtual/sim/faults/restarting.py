@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, field, validators
 
-from virtual.sim.faults.base import Fault, Outcome, point
+from virtual.sim.faults.base import Fault, FaultOutcome, point
 from virtual.sim.program import NS_PER_MS, CpuResetError, KexecError, Pause, Program, WarmRestartError
 
 if TYPE_CHECKING:
     from virtual.sim.computer import Computer
 
-_RESET = Outcome(("reset",), "board", transient=True)
+_RESET = FaultOutcome(("reset",), "board", transient=True)
 _GARBAGE = (0x80, 0xE6, 0x9E, 0x66, 0x78, 0x86, 0x98, 0x06)
 _CLOCK_STANDS = "[    0.000000]"  # lines of the kernel from before its clock runs
 
@@ -49,7 +49,7 @@ class Kexec(_Once):
     """The running kernel starts another one (kexec), without U-Boot, and that one boots to the prompt."""
 
     name: ClassVar[str] = "kexec"
-    outcome: ClassVar[Outcome] = _RESET
+    outcome: ClassVar[FaultOutcome] = _RESET
     at_point: str = field(default="user.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -66,7 +66,7 @@ class ClockRestarted(_Once):
     """The kernel starts a second time, and all that would say so is lost: only its clock begins at zero again."""
 
     name: ClassVar[str] = "clock_restarted"
-    outcome: ClassVar[Outcome] = _RESET
+    outcome: ClassVar[FaultOutcome] = _RESET
     at_point: str = field(default="user.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -85,7 +85,7 @@ class WatchdogUnreadable(_Once):
     """The watchdog resets the processor in the middle of the boot, and no banner of the second start can be read."""
 
     name: ClassVar[str] = "watchdog_unreadable"
-    outcome: ClassVar[Outcome] = _RESET
+    outcome: ClassVar[FaultOutcome] = _RESET
     at_point: str = field(default="user.middle", validator=point)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -104,7 +104,7 @@ class CountdownReset(_Once):
     """The board resets during U-Boot's countdown, and no banner of the second start can be read."""
 
     name: ClassVar[str] = "countdown_reset"
-    outcome: ClassVar[Outcome] = _RESET
+    outcome: ClassVar[FaultOutcome] = _RESET
     after_ms: float = field(default=500.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -127,7 +127,7 @@ class WarmRestart(_Once):
     """U-Boot starts anew after its countdown, without SPL, and then boots well."""
 
     name: ClassVar[str] = "warm_restart"
-    outcome: ClassVar[Outcome] = _RESET
+    outcome: ClassVar[FaultOutcome] = _RESET
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""

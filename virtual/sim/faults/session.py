@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, field, validators
 
-from virtual.sim.faults.base import Fault, Outcome, point
+from virtual.sim.faults.base import Fault, FaultOutcome, point
 from virtual.sim.program import NS_PER_S, Pause, Program
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class LoginRefused(Fault):
     """Nobody can log in: the password file is damaged."""
 
     name: ClassVar[str] = "login_refused"
-    outcome: ClassVar[Outcome] = Outcome(("login_failed",), "board", transient=True, trial="login")
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("login_failed",), "board", transient=True, trial="login")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -32,7 +32,7 @@ class ShellSlow(Fault):
     """Every command in the shell takes long to begin."""
 
     name: ClassVar[str] = "shell_slow"
-    outcome: ClassVar[Outcome] = Outcome(trial="login")
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="login")
     seconds: float = field(default=2.0, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -46,7 +46,7 @@ class ClockJump(Fault):
     """The board's wall clock jumps while it boots, as it does when it first hears of the time."""
 
     name: ClassVar[str] = "clock_jump"
-    outcome: ClassVar[Outcome] = Outcome()
+    outcome: ClassVar[FaultOutcome] = FaultOutcome()
     seconds: float = field(default=1730.0)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -61,7 +61,7 @@ class ClockStopped(Fault):
     """A debugger halts the board while it boots, its system counter too: the kernel does not know of that time."""
 
     name: ClassVar[str] = "clock_stopped"
-    outcome: ClassVar[Outcome] = Outcome(flags=("clock_disagrees",))
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=("clock_disagrees",))
     at_point: str = field(default="kernel.middle", validator=point)
     seconds: float = field(default=0.8, validator=validators.ge(0.0))
 

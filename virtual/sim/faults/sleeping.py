@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, field, validators
 
-from virtual.sim.faults.base import Fault, Outcome, for_ever
+from virtual.sim.faults.base import Fault, FaultOutcome, for_ever
 from virtual.sim.program import NS_PER_S, Program
 
 if TYPE_CHECKING:
     from virtual.sim.computer import Computer
 
 
-def _board(failure: str) -> Outcome:
-    return Outcome((failure,), "board", transient=True, trial="suspend")
+def _board(failure: str) -> FaultOutcome:
+    return FaultOutcome((failure,), "board", transient=True, trial="suspend")
 
 
 @define(kw_only=True, eq=False)
@@ -22,7 +22,7 @@ class SuspendRefused(Fault):
     """A device refuses to suspend: the kernel turns back."""
 
     name: ClassVar[str] = "suspend_refused"
-    outcome: ClassVar[Outcome] = _board("suspend_refused")
+    outcome: ClassVar[FaultOutcome] = _board("suspend_refused")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -36,7 +36,7 @@ class EarlyWake(Fault):
     """Something wakes the board before its alarm does."""
 
     name: ClassVar[str] = "early_wake"
-    outcome: ClassVar[Outcome] = _board("early_wake")
+    outcome: ClassVar[FaultOutcome] = _board("early_wake")
     seconds: float = field(default=0.5, validator=validators.ge(0.0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
@@ -51,7 +51,7 @@ class HungResume(Fault):
     """The board is woken and never comes back."""
 
     name: ClassVar[str] = "hung_resume"
-    outcome: ClassVar[Outcome] = _board("hung_resume")
+    outcome: ClassVar[FaultOutcome] = _board("hung_resume")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""
@@ -64,7 +64,7 @@ class ModeRefused(Fault):
     """The device manager chooses another low-power mode than the one that was asked for."""
 
     name: ClassVar[str] = "mode_refused"
-    outcome: ClassVar[Outcome] = _board("wrong_sleep_mode")
+    outcome: ClassVar[FaultOutcome] = _board("wrong_sleep_mode")
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         """See `FaultHooks`."""

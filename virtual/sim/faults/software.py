@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, evolve, field, validators
 
-from virtual.sim.faults.base import Fault, Outcome
+from virtual.sim.faults.base import Fault, FaultOutcome
 
 if TYPE_CHECKING:
     from lab.boards import Release
     from virtual.sim.computer import Computer
-    from virtual.sim.setup import Setup
+    from virtual.sim.setup import SimSetup
 
 
 @define(kw_only=True, eq=False)
@@ -22,7 +22,7 @@ class RootElsewhere(Fault):
     """
 
     name: ClassVar[str] = "root_elsewhere"
-    outcome: ClassVar[Outcome] = Outcome(("mixed_boot",), "lab", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("mixed_boot",), "lab", transient=True)
 
     def root(self, medium: str, computer: Computer) -> str:
         """See `FaultHooks`."""
@@ -34,9 +34,9 @@ class StockEnvironment(Fault):
     """U-Boot's environment is as TI ships it: SPL comes from the selected medium, and Linux from the SD card all the same."""
 
     name: ClassVar[str] = "stock_environment"
-    outcome: ClassVar[Outcome] = Outcome(("mixed_boot",), "lab", transient=True, medium="emmc")
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("mixed_boot",), "lab", transient=True, medium="emmc")
 
-    def setup(self, setup: Setup) -> Setup:
+    def setup(self, setup: SimSetup) -> SimSetup:
         """See `FaultHooks`; U-Boot, board/ti/am62x/am62x.env: `mmcdev=1`, whatever the straps."""
         return evolve(setup, stock=True)
 
@@ -46,7 +46,7 @@ class OtherSoftware(Fault):
     """Somebody writes another kernel (or U-Boot) to the medium between two cycles of a run."""
 
     name: ClassVar[str] = "other_software"
-    outcome: ClassVar[Outcome] = Outcome(("software_changed",), "lab", transient=True, cycle=2)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("software_changed",), "lab", transient=True, cycle=2)
     what: str = field(default="kernel", validator=validators.in_(("kernel", "uboot")))
 
     def software(self, release: Release) -> Release:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from attrs import define, field, validators
 
 from virtual.sim.faulthooks import Switching
-from virtual.sim.faults.base import Fault, Hang, Outcome
+from virtual.sim.faults.base import Fault, FaultOutcome, Hang
 from virtual.sim.program import NS_PER_S
 
 
@@ -16,7 +16,7 @@ class NoPower(Fault):
     """The power does not come through: the PDU switches, and the board stays dead."""
 
     name: ClassVar[str] = "no_power"
-    outcome: ClassVar[Outcome] = Outcome(("silent",), "board", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("silent",), "board", transient=True)
 
     def stays_off(self) -> bool:
         """See `FaultHooks`."""
@@ -28,7 +28,7 @@ class StuckRelay(Fault):
     """The relay sticks: the PDU says off, and the board stays on."""
 
     name: ClassVar[str] = "stuck_relay"
-    outcome: ClassVar[Outcome] = Outcome(("power_off_ineffective",), "lab", transient=False, trial="off")
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("power_off_ineffective",), "lab", transient=False, trial="off")
 
     def stays_on_ns(self) -> int | None:
         """See `FaultHooks`."""
@@ -40,7 +40,7 @@ class SlowDischarge(Fault):
     """The supplies fall slowly: the board lives on for a while after the power was switched off."""
 
     name: ClassVar[str] = "slow_discharge"
-    outcome: ClassVar[Outcome] = Outcome(("power_off_ineffective",), "lab", transient=False, trial="off")
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("power_off_ineffective",), "lab", transient=False, trial="off")
     seconds: float = field(default=30.0, validator=validators.ge(0.0))
 
     def stays_on_ns(self) -> int | None:
@@ -54,7 +54,7 @@ class LateRelay(Hang):
 
     name: ClassVar[str] = "late_relay"
     where: ClassVar[str] = "kernel.middle"
-    outcome: ClassVar[Outcome] = Outcome(
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(
         ("hang_kernel",), "board", transient=True, flags=("off_unverified",), from_power_on=True
     )
     seconds: float = field(default=3.0, validator=validators.ge(0.0))
@@ -87,7 +87,7 @@ class PduError(_Pdu):
     """The PDU answers with an error (HTTP 500)."""
 
     name: ClassVar[str] = "pdu_error"
-    outcome: ClassVar[Outcome] = Outcome(("pdu_refused",), "lab", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("pdu_refused",), "lab", transient=True)
     does_instead: ClassVar[Switching] = Switching.ERROR
 
 
@@ -96,7 +96,7 @@ class PduTimeout(_Pdu):
     """The PDU takes a command and never answers."""
 
     name: ClassVar[str] = "pdu_timeout"
-    outcome: ClassVar[Outcome] = Outcome(("pdu_timeout", "pdu_refused"), "lab", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("pdu_timeout", "pdu_refused"), "lab", transient=True)
     does_instead: ClassVar[Switching] = Switching.HANG
 
 
@@ -105,7 +105,7 @@ class PduRefused(_Pdu):
     """The PDU closes the connection without an answer."""
 
     name: ClassVar[str] = "pdu_connection_refused"
-    outcome: ClassVar[Outcome] = Outcome(("pdu_unreachable", "pdu_refused"), "lab", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("pdu_unreachable", "pdu_refused"), "lab", transient=True)
     does_instead: ClassVar[Switching] = Switching.REFUSE
 
 
@@ -114,7 +114,7 @@ class PduLies(Fault):
     """The PDU answers that it has switched on, and does nothing."""
 
     name: ClassVar[str] = "pdu_lies"
-    outcome: ClassVar[Outcome] = Outcome(("silent",), "board", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("silent",), "board", transient=True)
 
     def switching(self, command: str) -> Switching:
         """See `FaultHooks`."""

@@ -6,13 +6,13 @@ import fnmatch
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.session import LoginSession, Tool
 from virtual.sim.linux.tool import complain, say
 from virtual.sim.program import Program
 from virtual.sim.sh.interpreter import Interpreter, Streams
 
 
-def _ls(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _ls(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     status = 0
     for name in [a for a in arguments[1:] if not a.startswith("-")] or ["."]:
         path = session.path(name)
@@ -28,7 +28,7 @@ def _ls(session: Session, arguments: Sequence[str], streams: Streams, _shell: In
     return status
 
 
-def _find(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _find(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     words = list(arguments[1:])
     name = words[words.index("-name") + 1] if "-name" in words[:-1] else "*"
     for start in [word for word in words[: words.index("-name") if "-name" in words else None] if word[0] != "-"]:
@@ -39,7 +39,7 @@ def _find(session: Session, arguments: Sequence[str], streams: Streams, _shell: 
     return 0
 
 
-def _change(session: Session, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+def _change(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
     """cd and pwd."""
     if arguments[0] == "pwd":
         yield from say(streams, session.folder)
@@ -52,7 +52,7 @@ def _change(session: Session, arguments: Sequence[str], streams: Streams, shell:
     return 0
 
 
-def _make(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _make(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     """mkdir and touch."""
     for name in [a for a in arguments[1:] if not a.startswith("-") and not a.isdigit()]:
         path = session.path(name)
@@ -63,7 +63,7 @@ def _make(session: Session, arguments: Sequence[str], streams: Streams, _shell: 
     return 0
 
 
-def _remove(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _remove(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     forced = any("f" in a for a in arguments[1:] if a.startswith("-"))
     status = 0
     for name in [a for a in arguments[1:] if not a.startswith("-")]:
@@ -72,7 +72,7 @@ def _remove(session: Session, arguments: Sequence[str], streams: Streams, _shell
     return status
 
 
-def _copy(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _copy(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     """cp and mv."""
     words = [a for a in arguments[1:] if not a.startswith("-")]
     if len(words) != 2:
@@ -90,7 +90,7 @@ def _copy(session: Session, arguments: Sequence[str], streams: Streams, _shell: 
     return 0
 
 
-def _tee(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _tee(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     for name in [a for a in arguments[1:] if not a.startswith("-")]:
         if problem := (yield from session.files.write(session.path(name), streams.stdin or b"")):
             return (yield from complain(streams, f"tee: {problem}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.session import LoginSession, Tool
 from virtual.sim.linux.tool import complain, say
 from virtual.sim.program import NS_PER_MS, CpuResetError, Program
 from virtual.sim.sh.interpreter import Interpreter, Streams
@@ -17,7 +17,7 @@ _STOPPING = (
 )
 
 
-def _rtcwake(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _rtcwake(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     words = list(arguments[1:])
 
     def option(name: str, default: str) -> str:
@@ -37,7 +37,7 @@ def _rtcwake(session: Session, arguments: Sequence[str], streams: Streams, _shel
     return (yield from complain(streams, "rtcwake: write error")) if problem else 0
 
 
-def _ethtool(session: Session, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+def _ethtool(session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     """`ethtool -s mcu_mcan0 wol p` arms the CAN pins as a wake-up source; all else succeeds and changes nothing."""
     yield from ()
     if [word for word in arguments[1:] if word.startswith("mcu_mcan")] and "wol" in arguments[:-1]:
@@ -46,19 +46,21 @@ def _ethtool(session: Session, arguments: Sequence[str], _streams: Streams, _she
     return 0
 
 
-def _reboot(session: Session, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+def _reboot(session: LoginSession, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     yield from _stop_services(session)
     yield from session.kernel.printk("reboot: Restarting system")
     raise CpuResetError
 
 
-def _poweroff(session: Session, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+def _poweroff(
+    session: LoginSession, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter
+) -> Program[int]:
     yield from _stop_services(session)
     yield from session.files.sleeper.power_off()
     return 0
 
 
-def _stop_services(session: Session) -> Program[None]:
+def _stop_services(session: LoginSession) -> Program[None]:
     for line in _STOPPING:
         yield from session.computer.pause(30 * NS_PER_MS)
         yield from session.computer.write(f"[  OK  ] {line}.\n".encode())

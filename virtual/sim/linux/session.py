@@ -20,12 +20,12 @@ from virtual.sim.sh.interpreter import (
 from virtual.sim.sh.words import IncompleteError
 
 # A command gets the session, its words, its streams and its shell, and returns its status.
-Tool: TypeAlias = Callable[["Session", Sequence[str], Streams, Interpreter], Program[int]]
+Tool: TypeAlias = Callable[["LoginSession", Sequence[str], Streams, Interpreter], Program[int]]
 
 _NAME = "-sh"
 
 
-class Session:
+class LoginSession:
     """A login shell on the console. It is the host of its own commands.
 
     Args:

@@ -6,13 +6,13 @@ import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 
-from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.session import LoginSession, Tool
 from virtual.sim.linux.tool import complain, say, wait
 from virtual.sim.program import NS_PER_S, Program
 from virtual.sim.sh.interpreter import ExitError, Interpreter, Streams, execute_line
 
 
-def _uname(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _uname(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     model = session.computer.model
     parts = {
         "s": "Linux",
@@ -27,7 +27,7 @@ def _uname(session: Session, arguments: Sequence[str], streams: Streams, _shell:
     return 0
 
 
-def _dmesg(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _dmesg(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     kernel = session.kernel
     words = list(arguments[1:])
     if words[:1] == ["-n"]:
@@ -42,7 +42,7 @@ def _dmesg(session: Session, arguments: Sequence[str], streams: Streams, _shell:
     return 0
 
 
-def _date(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _date(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     sleeper = session.files.sleeper
     for word in arguments[1:]:
         if seconds := re.fullmatch(r"@(\d+)", word):
@@ -54,14 +54,14 @@ def _date(session: Session, arguments: Sequence[str], streams: Streams, _shell: 
     return 0
 
 
-def _sleep(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _sleep(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     if len(arguments) != 2 or not re.fullmatch(r"\d+(\.\d+)?", arguments[1]):
         return (yield from complain(streams, "sleep: invalid time interval"))
     yield from wait(session, float(arguments[1]) * NS_PER_S)
     return 0
 
 
-def _facts(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _facts(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     """Commands that print one fact."""
     identity, uptime_s = session.computer.model.identity, session.kernel.clock_ns / NS_PER_S
     facts = {
@@ -76,7 +76,9 @@ def _facts(session: Session, arguments: Sequence[str], streams: Streams, _shell:
     return 0
 
 
-def _systemctl(_session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _systemctl(
+    _session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter
+) -> Program[int]:
     if "is-system-running" in arguments:
         yield from say(streams, "running")
     elif "is-active" in arguments:
@@ -84,7 +86,7 @@ def _systemctl(_session: Session, arguments: Sequence[str], streams: Streams, _s
     return 0
 
 
-def _sh(session: Session, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+def _sh(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
     """`sh -c TEXT`, `sh FILE`, or text on standard input."""
     inner = shell.subshell()
     match list(arguments[1:]):
@@ -103,7 +105,7 @@ def _sh(session: Session, arguments: Sequence[str], streams: Streams, shell: Int
         return end.status
 
 
-def _variables(_session: Session, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+def _variables(_session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
     """export, unset and set."""
     if arguments[0] == "set" and len(arguments) == 1:
         for name in sorted(shell.variables):
@@ -117,12 +119,12 @@ def _variables(_session: Session, arguments: Sequence[str], streams: Streams, sh
     return 0
 
 
-def _exit(_session: Session, arguments: Sequence[str], _streams: Streams, shell: Interpreter) -> Program[int]:
+def _exit(_session: LoginSession, arguments: Sequence[str], _streams: Streams, shell: Interpreter) -> Program[int]:
     yield from ()
     raise ExitError(int(arguments[1]) if len(arguments) > 1 and arguments[1].isdigit() else shell.status)
 
 
-def _which(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _which(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     """which, type and command -v."""
     names = [word for word in arguments[1:] if not word.startswith("-")]
     for name in names:
@@ -132,7 +134,7 @@ def _which(session: Session, arguments: Sequence[str], streams: Streams, _shell:
     return 0
 
 
-def _nothing(_session: Session, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+def _nothing(_session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     """Commands that succeed and change nothing that anyone could see."""
     yield from ()
     return int(arguments[0] == "false")

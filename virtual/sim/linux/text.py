@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.session import LoginSession, Tool
 from virtual.sim.linux.tool import complain, inputs, say
 from virtual.sim.program import Program
 from virtual.sim.sh.interpreter import Interpreter, Streams
 
 
-def _echo(_session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _echo(_session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     words = list(arguments[1:])
     end, escapes = "\n", False
     while words and re.fullmatch(r"-[neE]+", words[0]):
@@ -23,7 +23,7 @@ def _echo(_session: Session, arguments: Sequence[str], streams: Streams, _shell:
     return 0
 
 
-def _printf(_session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _printf(_session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     if len(arguments) < 2:
         return (yield from complain(streams, "printf: usage: printf format [arguments]"))
     left = iter(arguments[2:])
@@ -44,7 +44,7 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\([ntr0\\])", lambda match: known[match[1]], text)
 
 
-def _cat(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _cat(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     status = 0
     for path in arguments[1:] or ["-"]:
         found = yield from inputs(session, [path], streams, "cat")
@@ -54,7 +54,7 @@ def _cat(session: Session, arguments: Sequence[str], streams: Streams, _shell: I
     return status
 
 
-def _grep(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _grep(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     options = "".join(a[1:] for a in arguments[1:] if a.startswith("-") and len(a) > 1)
     words = [a for a in arguments[1:] if not a.startswith("-")]
     if not words:
@@ -87,7 +87,7 @@ def _basic(pattern: str) -> str:
     return re.sub(r"\\?[|()+?{}]", lambda match: match[0][1:] if match[0][0] == "\\" else "\\" + match[0], pattern)
 
 
-def _lines(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _lines(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     """head and tail."""
     count, paths = 10, []
     rest = iter(arguments[1:])
@@ -106,7 +106,7 @@ def _lines(session: Session, arguments: Sequence[str], streams: Streams, _shell:
     return 0
 
 
-def _wc(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _wc(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     options = [a for a in arguments[1:] if a.startswith("-")]
     paths = [a for a in arguments[1:] if not a.startswith("-")]
     for path, content in (yield from inputs(session, paths, streams, "wc")):
@@ -116,7 +116,7 @@ def _wc(session: Session, arguments: Sequence[str], streams: Streams, _shell: In
     return 0
 
 
-def _sort(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _sort(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     options = "".join(a[1:] for a in arguments[1:] if a.startswith("-"))
     paths = [a for a in arguments[1:] if not a.startswith("-")]
     found = yield from inputs(session, paths, streams, "sort")
@@ -131,7 +131,7 @@ def _sort(session: Session, arguments: Sequence[str], streams: Streams, _shell: 
     return 0
 
 
-def _cut(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _cut(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     delimiter, columns, paths = "\t", [1], []
     rest = iter(arguments[1:])
     for word in rest:
@@ -148,7 +148,7 @@ def _cut(session: Session, arguments: Sequence[str], streams: Streams, _shell: I
     return 0
 
 
-def _tr(_session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _tr(_session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     text = (streams.stdin or b"").decode(errors="replace")
     match list(arguments[1:]):
         case ["-d", gone]:
@@ -162,7 +162,7 @@ def _tr(_session: Session, arguments: Sequence[str], streams: Streams, _shell: I
     return 0
 
 
-def _seq(_session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _seq(_session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     numbers = [int(word) for word in arguments[1:] if re.fullmatch(r"-?\d+", word)]
     if not numbers or len(numbers) != len(arguments) - 1:
         return (yield from complain(streams, "seq: usage: seq [first [step]] last"))
@@ -174,7 +174,7 @@ def _seq(_session: Session, arguments: Sequence[str], streams: Streams, _shell: 
     return 0
 
 
-def _test(session: Session, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+def _test(session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     yield from ()
     words = list(arguments[1:])
     if arguments[0] == "[" and words[-1:] == ["]"]:
@@ -183,7 +183,7 @@ def _test(session: Session, arguments: Sequence[str], _streams: Streams, _shell:
     return int(_holds(session, words[negated:]) == negated)
 
 
-def _holds(session: Session, words: list[str]) -> bool:
+def _holds(session: LoginSession, words: list[str]) -> bool:
     numeric = {"-eq": "==", "-ne": "!=", "-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">="}
     match words:
         case [text]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from virtual.sim.editor import INTERRUPT
-from virtual.sim.linux.session import Session
+from virtual.sim.linux.session import LoginSession
 from virtual.sim.program import Hear, Program
 from virtual.sim.sh.interpreter import InterruptedCommandError, Streams
 
@@ -21,7 +21,9 @@ def complain(streams: Streams, text: str) -> Program[int]:
     return 1
 
 
-def inputs(session: Session, paths: Sequence[str], streams: Streams, name: str) -> Program[list[tuple[str, bytes]]]:
+def inputs(
+    session: LoginSession, paths: Sequence[str], streams: Streams, name: str
+) -> Program[list[tuple[str, bytes]]]:
     """The named files, or standard input when none is named; says which do not exist."""
     if not paths:
         return [("-", streams.stdin or b"")]
@@ -35,7 +37,7 @@ def inputs(session: Session, paths: Sequence[str], streams: Streams, name: str) 
     return found
 
 
-def wait(session: Session, ns: float) -> Program[None]:
+def wait(session: LoginSession, ns: float) -> Program[None]:
     """A command works or sleeps; ctrl-C ends it.
 
     Raises:

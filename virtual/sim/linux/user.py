@@ -6,7 +6,7 @@ from virtual.sim import script
 from virtual.sim.editor import EndOfInputError, read_line
 from virtual.sim.linux.files import Files
 from virtual.sim.linux.kernel import Kernel
-from virtual.sim.linux.session import Session
+from virtual.sim.linux.session import LoginSession
 from virtual.sim.linux.table import TOOLS
 from virtual.sim.program import NS_PER_S, Drain, Program
 from virtual.sim.sh.interpreter import InterruptedCommandError
@@ -41,7 +41,7 @@ class UserSpace:
             user = yield from self._login()
             if user:
                 self.computer.enter("shell")
-                yield from Session(self.kernel, self.files, user, TOOLS).run()
+                yield from LoginSession(self.kernel, self.files, user, TOOLS).run()
             yield from self.computer.say("\n")
 
     def _services(self) -> Program[None]:
@@ -63,7 +63,7 @@ class UserSpace:
         yield from self.computer.pause(max(0, planned.shell_boot_ns - planned.kernel_ns))
         yield from self.computer.say("sh: cannot set terminal process group (-1): Inappropriate ioctl for device\n")
         yield from self.computer.say("sh: no job control in this shell\n")
-        session = Session(self.kernel, self.files, "root", TOOLS, prompt="sh-5.2# ")
+        session = LoginSession(self.kernel, self.files, "root", TOOLS, prompt="sh-5.2# ")
         while True:
             yield from session.run()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.session import LoginSession, Tool
 from virtual.sim.linux.tool import complain
 from virtual.sim.program import NS_PER_S, Program
 from virtual.sim.sample_outputs.player import drawn, option, play, took_part
@@ -15,7 +15,7 @@ _SECONDS = 3
 _VERSION = "OpenSSL 3.2.4 11 Feb 2025"
 
 
-def _openssl(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _openssl(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     if arguments[1:2] == ["version"]:
         return (yield from play(session, streams, f"{_VERSION} (Library: {_VERSION})\n", 0.01))
     algorithm = option(arguments, "-evp")
@@ -36,7 +36,7 @@ def _openssl(session: Session, arguments: Sequence[str], streams: Streams, _shel
     return (yield from play(session, streams, text, _SECONDS * len(_BLOCKS)))
 
 
-def _time(session: Session, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+def _time(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
     words = list(arguments[1:])
     form = words.pop(0) if words[:1] in (["-v"], ["-p"]) else ""
     runner = session.runner(words[0]) if words else None
@@ -62,7 +62,7 @@ def _time(session: Session, arguments: Sequence[str], streams: Streams, shell: I
     return status
 
 
-def _env(session: Session, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+def _env(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
     runner = session.runner(arguments[1]) if len(arguments) > 1 else None
     if runner is None:
         yield from complain(streams, f"env: can't execute '{arguments[-1]}': No such file or directory")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.session import LoginSession, Tool
 from virtual.sim.program import Program
 from virtual.sim.sample_outputs.player import drawn, option, play
 from virtual.sim.sh.interpreter import Interpreter, Streams
@@ -12,7 +12,7 @@ from virtual.sim.sh.interpreter import Interpreter, Streams
 _STRESSORS = {"cpu": 160.0, "matrix": 210.0, "cache": 5.0, "pipe": 260_000.0, "switch": 90_000.0}
 
 
-def _sysbench(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _sysbench(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     words = dict(word.lstrip("-").split("=", 1) for word in arguments if "=" in word)
     seconds = float(words.get("time", "10"))
     if "memory" in arguments:
@@ -28,7 +28,7 @@ def _sysbench(session: Session, arguments: Sequence[str], streams: Streams, _she
     return (yield from play(session, streams, text, seconds))
 
 
-def _stress_ng(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _stress_ng(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     name = next((word.lstrip("-") for word in arguments if word.lstrip("-") in _STRESSORS), "cpu")
     seconds = float(option(arguments, "--timeout", "10s").rstrip("s"))
     rate = drawn(session, "stress_ng.rate", _STRESSORS[name], stressor=name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.session import LoginSession, Tool
 from virtual.sim.program import Program
 from virtual.sim.sample_outputs.player import drawn, known, option, play
 from virtual.sim.sh.interpreter import Interpreter, Streams
@@ -14,7 +14,7 @@ _CAN_FRAMES_S = 7400.0  # nobody publishes it; 1 Mbit/s carries about that many 
 _LATENCY_US = {"min": 4, "mean": 7, "max": 42}  # the size of a K3 board's; no guide in the family has numbers
 
 
-def _alsa(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _alsa(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     rate = option(arguments, "-rate", "48000")
     direction, word = ("capture", "Read") if "-record" in arguments else ("playback", "write")
     params = {"direction": direction, "rate_hz": rate}
@@ -30,7 +30,7 @@ def _alsa(session: Session, arguments: Sequence[str], streams: Streams, _shell: 
     return (yield from play(session, streams, text, seconds))
 
 
-def _glmark2(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _glmark2(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     test = "glmark2-drm" if arguments[0].endswith("drm") else "glmark2-wayland"
     test += f" {option(arguments, '--size')}" if "--size" in arguments else ""
     score = round(drawn(session, "glmark2.score", 60.0, test=test))
@@ -43,7 +43,7 @@ def _glmark2(session: Session, arguments: Sequence[str], streams: Streams, _shel
     return (yield from play(session, streams, text, 280))
 
 
-def _gfxbench(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _gfxbench(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     option_ = option(arguments, "-t", "gl_manhattan_off")
     test = f"gfxbench {'5' if '_5_' in option_ else '3'}.x {option_}"
     fps, score = drawn(session, "gfxbench.rate", 1.0, test=test), drawn(session, "gfxbench.score", 60.0, test=test)
@@ -54,7 +54,9 @@ def _gfxbench(session: Session, arguments: Sequence[str], streams: Streams, _she
     return (yield from play(session, streams, text, 65))
 
 
-def _glbenchmark(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _glbenchmark(
+    session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter
+) -> Program[int]:
     tests = list(dict.fromkeys(one.params["test"] for one in known(session).by_metric.get("glbenchmark.rate", ())))
     numbers = {f"2500{index:03}": _spelled(test) for index, test in enumerate(tests, start=5)}
     wanted = option(arguments, "-t")
@@ -78,12 +80,14 @@ def _spelled(test: str) -> str:
     return "GLB" + name[3:].replace("filltest", "FillTest")
 
 
-def _cangen(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _cangen(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     seconds = float(option(arguments, "-n", "1")) / _CAN_FRAMES_S
     return (yield from play(session, streams, "", seconds))
 
 
-def _cyclictest(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _cyclictest(
+    session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter
+) -> Program[int]:
     cpus, highest = session.computer.model.identity.cpus, int(option(arguments, "-h", "400"))
     seconds = float(option(arguments, "-D", "60"))
     total = round(seconds / 200e-6) - 1

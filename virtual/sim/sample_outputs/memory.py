@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.session import LoginSession, Tool
 from virtual.sim.program import Program
 from virtual.sim.sample_outputs.player import drawn, play
 from virtual.sim.sh.interpreter import Interpreter, Streams
@@ -44,14 +44,14 @@ _OPERATIONS = {
 }
 
 
-def _lmbench(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _lmbench(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     name, words = arguments[0].rsplit("/", 1)[-1], list(arguments[1:])
     if words[:1] in (["-s"], ["-S"]) and name != "lat_ctx":
         return 0
     return (yield from play(session, streams, _said(session, name, words), 1.2))
 
 
-def _said(session: Session, name: str, words: list[str]) -> str:
+def _said(session: LoginSession, name: str, words: list[str]) -> str:
     if name in _SENTENCES:
         metric, params, form = _SENTENCES[name]
         return form.format(drawn(session, metric, 1.0, **params), argument=words[0] if words else "") + "\n"
@@ -85,7 +85,7 @@ def _said(session: Session, name: str, words: list[str]) -> str:
     return f"usage: {name}\n"
 
 
-def _loads(session: Session) -> str:
+def _loads(session: LoginSession) -> str:
     values = {at: drawn(session, "lmbench.lat_mem_rd", stride="128", size=_key(kib)) for kib, at in _ARRAYS.items()}
     nearest = {step: min(values, key=lambda at: abs(at - step)) for step in _STEPS}
     return '"stride=128\n' + "".join(f"{step:.5f} {values[nearest[step]]:.3f}\n" for step in _STEPS) + "\n"
@@ -95,7 +95,7 @@ def _key(kib: int) -> str:
     return "50" if kib == 50 else f"{kib}k"
 
 
-def _operations(session: Session) -> str:
+def _operations(session: LoginSession) -> str:
     text = ""
     for kind, (word, operations) in _OPERATIONS.items():
         for operation in operations:

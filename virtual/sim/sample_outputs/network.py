@@ -10,7 +10,7 @@ from attrs import frozen
 from virtual.sim.dice import Normal
 from virtual.sim.figures import PublishedValues
 from virtual.sim.linux import power
-from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.session import LoginSession, Tool
 from virtual.sim.model import Model
 from virtual.sim.program import Program
 from virtual.sim.sample_outputs.player import drawn, known, option, play
@@ -96,7 +96,7 @@ def asked(arguments: Sequence[str]) -> tuple[str, float, float, int]:
     )
 
 
-def _netperf(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _netperf(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     if "-V" in arguments:
         return (yield from play(session, streams, "Netperf version 2.7.1\n", 0.01))
     kind, seconds, offered, payload = asked(arguments)
@@ -108,7 +108,7 @@ def _netperf(session: Session, arguments: Sequence[str], streams: Streams, _shel
     return (yield from play(session, streams, _tcp_text(session, kind, seconds), seconds))
 
 
-def _tcp_text(session: Session, kind: str, seconds: float) -> str:
+def _tcp_text(session: LoginSession, kind: str, seconds: float) -> str:
     pacing = {"pacing": "interrupt pacing"} if session.kernel.settings.get("rx_usecs", "0") != "0" else {}
     model = session.computer.model
     port = model.port
@@ -130,7 +130,7 @@ def _tcp_text(session: Session, kind: str, seconds: float) -> str:
     )
 
 
-def _ethtool(session: Session, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+def _ethtool(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
     """`ethtool -C eth0 rx-usecs N tx-usecs M`; all else is the power tools'."""
     if "rx-usecs" not in arguments:
         return (yield from power.TOOLS["ethtool"](session, arguments, streams, shell))
@@ -138,7 +138,7 @@ def _ethtool(session: Session, arguments: Sequence[str], streams: Streams, shell
     return 0
 
 
-def _iperf3(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _iperf3(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     seconds = int(option(arguments, "-t", "10"))
     head = "Connecting to host 192.168.0.1, port 5201\n"
     text = _iperf3_udp(session, arguments, seconds) if "--udp" in arguments else _iperf3_tcp(session, seconds)
@@ -156,7 +156,7 @@ def _iperf3_tcp(session: Session, seconds: int) -> str:
     return text
 
 
-def _iperf3_udp(session: Session, arguments: Sequence[str], seconds: int) -> str:
+def _iperf3_udp(session: LoginSession, arguments: Sequence[str], seconds: int) -> str:
     direction = "ingress" if "--reverse" in arguments else "egress"
     payload = int(option(arguments, "--length", "1472"))
     computer = session.computer
@@ -170,7 +170,7 @@ def _iperf3_udp(session: Session, arguments: Sequence[str], seconds: int) -> str
     return text
 
 
-def _iperf(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _iperf(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     seconds = float(option(arguments, "-t", "10"))
     rule, head = "-" * 60, f"Client connecting to {option(arguments, '-c')}, TCP port 5001\n"
     if "-d" in arguments:  # over the tunnel that `ip xfrm` made
@@ -194,7 +194,7 @@ def _iperf(session: Session, arguments: Sequence[str], streams: Streams, _shell:
     return (yield from play(session, streams, text, seconds))
 
 
-def _mpstat(session: Session, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _mpstat(session: LoginSession, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     """sysstat's form. The load is what the program beside it left in the settings."""
     model = session.computer.model
     load = float(session.kernel.settings.pop("load", "1.00"))
@@ -205,7 +205,7 @@ def _mpstat(session: Session, _arguments: Sequence[str], streams: Streams, _shel
     return (yield from play(session, streams, text, 50))
 
 
-def _ip(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _ip(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     """`ip xfrm state add` remembers the cipher, of AES by its key's length; `ip route get` goes by eth0; the rest succeeds."""
     words = list(arguments[1:])
     if words[:2] == ["route", "get"]:
@@ -217,7 +217,7 @@ def _ip(session: Session, arguments: Sequence[str], streams: Streams, _shell: In
     return 0
 
 
-def _modprobe(session: Session, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+def _modprobe(session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     """Remembers whether the crypto accelerator's driver is loaded; any other module is there already."""
     yield from ()
     if arguments[-1] == session.computer.model.board.benchmarks.crypto_module:
@@ -225,7 +225,7 @@ def _modprobe(session: Session, arguments: Sequence[str], _streams: Streams, _sh
     return 0
 
 
-def _serve(_session: Session, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+def _serve(_session: LoginSession, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     yield from ()
     return 0
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from virtual.sim import figures
-from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.session import LoginSession, Tool
 from virtual.sim.linux.tool import complain
 from virtual.sim.program import Program
 from virtual.sim.sample_outputs.player import drawn, known, play
@@ -19,7 +19,9 @@ _SUITES = {"coremark-pro": "coremark_pro.rate", "multibench": "multibench.rate"}
 _MULTIBENCH_AS = ("am62xx_sk", "11.01")  # whose list of workloads boards without one have
 
 
-def _dhrystone(session: Session, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _dhrystone(
+    session: LoginSession, _arguments: Sequence[str], streams: Streams, _shell: Interpreter
+) -> Program[int]:
     seconds = max(1, round(_RUNS / drawn(session, "dhrystone.rate", 7e6)))
     rate, clock = _RUNS / seconds, session.computer.model.identity.cpu_mhz
     text = (
@@ -31,7 +33,9 @@ def _dhrystone(session: Session, _arguments: Sequence[str], streams: Streams, _s
     return (yield from play(session, streams, text, seconds))
 
 
-def _whetstone(session: Session, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _whetstone(
+    session: LoginSession, _arguments: Sequence[str], streams: Streams, _shell: Interpreter
+) -> Program[int]:
     seconds = max(1, round(_MIP / drawn(session, "whetstone.rate", 5000.0)))
     text = (
         f"\nLoops: 100000, Iterations: 1, Duration: {seconds} sec.\n"
@@ -40,12 +44,12 @@ def _whetstone(session: Session, _arguments: Sequence[str], streams: Streams, _s
     return (yield from play(session, streams, text, seconds))
 
 
-def _linpack(session: Session, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _linpack(session: LoginSession, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     text = f"Unrolled   Single  Precision  {drawn(session, 'linpack.rate', 5e5):.0f} Kflops ; 100 Reps \n"
     return (yield from play(session, streams, text, 12))
 
 
-def _nbench(session: Session, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _nbench(session: LoginSession, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     text = (
         "\nBYTEmark* Native Mode Benchmark ver. 2 (10/95)\n\n"
         "TEST                : Iterations/sec.  : Old Index   : New Index\n"
@@ -59,7 +63,7 @@ def _nbench(session: Session, _arguments: Sequence[str], streams: Streams, _shel
     return (yield from play(session, streams, text, 110))
 
 
-def _stream(session: Session, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _stream(session: LoginSession, _arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     rule = "-" * 61
     text = f"{rule}\nSTREAM version $Revision: 5.10 $\n{rule}\nFunction    Best Rate MB/s  Avg time     Min time     Max time\n"
     for kernel, moved in (("copy", 160), ("scale", 160), ("add", 240), ("triad", 240)):
@@ -69,7 +73,7 @@ def _stream(session: Session, _arguments: Sequence[str], streams: Streams, _shel
     return (yield from play(session, streams, text + rule + "\n", 3))
 
 
-def _make(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _make(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     """`make -C …/coremark-pro XCMD=-cN certify-all` and `make -C …/multibench run-all`; nothing else can be made."""
     suite = next((name for name in _SUITES if any(word.endswith("/" + name) for word in arguments)), None)
     if suite is None:
@@ -87,7 +91,7 @@ def _make(session: Session, arguments: Sequence[str], streams: Streams, _shell: 
     return (yield from play(session, streams, text, 200))
 
 
-def _workloads(session: Session, metric: str) -> list[str]:
+def _workloads(session: LoginSession, metric: str) -> list[str]:
     own = known(session).by_metric.get(metric) or figures.load(*_MULTIBENCH_AS).by_metric[metric]
     return list(dict.fromkeys(figure.params["workload"] for figure in own))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from virtual.sim.linux.session import Session, Tool
+from virtual.sim.linux.session import LoginSession, Tool
 from virtual.sim.linux.tool import complain
 from virtual.sim.program import Program
 from virtual.sim.sample_outputs.image import media_of
@@ -17,7 +17,7 @@ _SMALL = (
 )
 
 
-def _mount(session: Session, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+def _mount(session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     """Remembers what was mounted last, so that the tests on it know their medium."""
     yield from ()
     words = [word for word in arguments[1:] if word.startswith(("/dev/", "ubi"))]
@@ -30,12 +30,12 @@ def _mount(session: Session, arguments: Sequence[str], _streams: Streams, _shell
     return 0
 
 
-def _mounted(session: Session) -> dict[str, str]:
+def _mounted(session: LoginSession) -> dict[str, str]:
     settings = session.kernel.settings
     return {"medium": settings.get("mounted", "sd"), "filesystem": settings.get("filesystem", "ext4")}
 
 
-def _files(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _files(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     mode = "write" if "-write" in arguments else "read"
     size = option(arguments, "-buffer_size", "102400")
     params = {**_mounted(session), "buffer": size, "direction": mode}
@@ -49,7 +49,7 @@ def _files(session: Session, arguments: Sequence[str], streams: Streams, _shell:
     return (yield from play(session, streams, text, 100 / rate))
 
 
-def _fio(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _fio(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     words = dict(word.lstrip("-").split("=", 1) for word in arguments if "=" in word)
     mode, size = words.get("rw", "write"), words.get("blocksize", "4k")
     params = {**_mounted(session), "buffer": size, "direction": mode}
@@ -74,7 +74,7 @@ def _rate(value: float, unit: str, smaller: str, step: int) -> str:
     return f"{value:.1f}{unit}B/s" if value < 100 else f"{value:.0f}{unit}B/s"
 
 
-def _dd(session: Session, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
+def _dd(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     words = dict(word.split("=", 1) for word in arguments[1:] if "=" in word)
     source, target = words.get("if", ""), words.get("of", "")
     size = _bytes(words.get("bs", "512")) * int(words.get("count", "1"))
@@ -110,7 +110,7 @@ def _bytes(text: str) -> int:
     return int(text.rstrip("kM")) * factor
 
 
-def _done(_session: Session, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+def _done(_session: LoginSession, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     yield from ()
     return 0
 

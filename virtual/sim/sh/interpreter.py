@@ -48,7 +48,7 @@ class Streams:
 Runner: TypeAlias = Callable[[Sequence[str], Streams, "Interpreter"], Program[int]]
 
 
-class Host(Protocol):
+class ShellHost(Protocol):
     """The system that commands run on."""
 
     def runner(self, name: str) -> Runner | None:
@@ -76,7 +76,7 @@ class Host(Protocol):
 class Interpreter:
     """One shell: its variables and functions, and the commands of its host."""
 
-    host: Host
+    host: ShellHost
     variables: dict[str, str] = field(factory=dict)
     functions: dict[str, Items] = field(factory=dict)
     parameters: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ include/env/ti/mmc.env and board/ti/am62x/am62x.env. The scripts are shorter tha
 from __future__ import annotations
 
 from virtual.sim.model import Model
-from virtual.sim.setup import Setup
+from virtual.sim.setup import SimSetup
 
 _FIND = (
     "mmc dev ${{mmcdev}}; if mmc rescan; then {found}"
@@ -48,7 +48,7 @@ _AM43XX = {
 }
 
 
-def default(model: Model, medium: str, setup: Setup) -> dict[str, str]:
+def default(model: Model, medium: str, setup: SimSetup) -> dict[str, str]:
     """The environment of a board that booted from `medium`: one that a lab has set for that medium, or TI's own, which
     loads Linux from the SD card whatever SPL was loaded from."""
     zipped = model.family.kernel_file == "zImage"
