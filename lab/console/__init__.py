@@ -62,16 +62,16 @@ __all__ = [
 ]
 
 _NAMES: Final = {
-    "client": "ConsoleClient",
-    "index": "RecordingMeta",
-    "model": "Chunk Event Gap Interval Kind Lateness LineTiming Moment Suspended interval",
-    "moments": "MomentFinder find_moments",
-    "printk": "PrintkFit fit_printk",
-    "recording": "Recording encode",
-    "runtime": "runtime_dir",
-    "spawn": "ensure_server",
-    "status": "PortInfo PortStatus ServerStatus",
-    "writer": "RecordingWriter",
+    "lab.console.client": "ConsoleClient",
+    "lab.console.index": "RecordingMeta",
+    "lab.console.model": "Chunk Event Gap Interval Lateness LineTiming Moment RecordKind Suspended interval",
+    "lab.console.moments": "MomentFinder find_moments",
+    "lab.console.printk": "PrintkFit fit_printk",
+    "lab.console.recording": "Recording encode",
+    "lab.host.runtime": "runtime_dir",
+    "lab.console.spawn": "ensure_server",
+    "lab.console.status": "PortInfo PortStatus ServerStatus",
+    "lab.console.writer": "RecordingWriter",
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -80,4 +80,4 @@ def __getattr__(name: str) -> object:
     """A public name, from its module (PEP 562)."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
