@@ -23,9 +23,9 @@ from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINES
 from lab.results import Run, Store
 from lab.run.progress import Progress
 from lab.run.recorded import (
-    Console,
-    Evidence,
-    Recorder,
+    AttemptRecorder,
+    AttemptResult,
+    RunConsole,
     base_of,
     moment_record,
     port_flags,

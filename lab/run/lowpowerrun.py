@@ -23,9 +23,9 @@ from lab.metrics.lowpower import RESUMES
 from lab.results import ArtifactRef, MomentRecord, Run, Store
 from lab.run.progress import Progress
 from lab.run.recorded import (
-    Console,
-    Evidence,
-    Recorder,
+    AttemptRecorder,
+    AttemptResult,
+    RunConsole,
     base_of,
     moment_record,
     port_flags,

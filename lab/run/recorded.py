@@ -142,7 +142,7 @@ def stored_metrics(store: Store, run_id: int, **item: str) -> frozenset[str]:
     )
 
 
-def base_of(console: Console) -> int:
+def base_of(console: RunConsole) -> int:
     """Where in the console's stream an attempt's log begins."""
     return console.capture[0].position if console.capture else 0
 

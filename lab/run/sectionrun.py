@@ -15,9 +15,9 @@ from lab.host.clock import Clock
 from lab.metrics import Flag, by_name, uncertainty
 from lab.results import Run, SampleRecord, Store
 from lab.results.records import CONSOLE_LOG
-from lab.run.recorded import Evidence, Recorder, stored_metrics
-from lab.run.session import Session
-from lab.run.setup import Setup
+from lab.run.recorded import AttemptRecorder, AttemptResult, stored_metrics
+from lab.run.session import BoardSession
+from lab.run.setup import RunSetup
 
 KIND = "sections"
 

@@ -145,7 +145,7 @@ def _iperf3(session: LoginSession, arguments: Sequence[str], streams: Streams, _
     return (yield from play(session, streams, f"{head}{text}\niperf Done.\n", seconds))
 
 
-def _iperf3_tcp(session: Session, seconds: int) -> str:
+def _iperf3_tcp(session: LoginSession, seconds: int) -> str:
     half = drawn(session, "ethernet.tcp.throughput", 1.5 * session.computer.model.line_mbit_s, port="cpsw") / 2
     text = "[ ID][Role] Interval           Transfer     Bitrate         Retr\n"
     for number, role in ((5, "TX-C"), (7, "RX-C")):
