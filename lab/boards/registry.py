@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import tomllib
+from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import cattrs
+from attrs import AttrsInstance, fields
 from cattrs.gen import make_dict_structure_fn
 from cattrs.v import format_exception
 
@@ -126,7 +128,20 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reason(error: BaseException, kind: type | None) -> str:
-    return str(error) if isinstance(error, ValueError) and str(error) else format_exception(error, kind)
+    match error:
+        case cattrs.ForbiddenExtraKeysError():
+            return "; ".join(_unknown(key, error.cl) for key in sorted(error.extra_fields))
+        case KeyError():
+            return "this key is missing; add it"
+        case ValueError() if str(error):
+            return str(error)
+    return format_exception(error, kind)
+
+
+def _unknown(key: str, record: type[AttrsInstance]) -> str:
+    known = [each.name for each in fields(record)]
+    near = get_close_matches(key, known, 1)
+    return f"no key {key!r} here; " + (f"is {near[0]!r} meant?" if near else f"there are: {', '.join(known)}")
 
 
 def _exact(kind: type) -> Any:

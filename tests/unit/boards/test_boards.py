@@ -177,8 +177,21 @@ def test_an_unknown_type_lists_what_there_is() -> None:
         ("boot_mode_bits = 2", 'boot_mode_bits = 2\nfeatures = ["gpu"]', "'gpu'; the features are: audio, glmark2"),
         ("[media]", '[benchmarks]\ninterface = "eth7"\n[media]', "'eth7', which is not under links"),
         ("[media]", "[benchmarks]\naudio_period_frames = 0\n[media]", "audio_period_frames"),
-        ("[media]", "[benchmarks]\nperiod = 64\n[media]", "period"),
-        ("[media]", '[[links]]\nname = "can0"\ntitle = "CAN"\n[media]', "mbit_s"),
+        (
+            "[media]",
+            '[benchmarks]\ntcp_windw = "x"\n[media]',
+            "no key 'tcp_windw' here; is 'tcp_window' meant? @ x.toml.benchmarks",
+        ),
+        (
+            "[media]",
+            "[benchmarks]\ncolour = 1\n[media]",
+            "no key 'colour' here; there are: interface, audio_period_frames",
+        ),
+        (
+            "[media]",
+            '[[links]]\nname = "can0"\ntitle = "CAN"\n[media]',
+            "this key is missing; add it @ x.toml.links[0].mbit_s",
+        ),
         ("boot_mode_bits = 2", 'boot_mode_bits = 2\nreferences = { romm = "x" }', "'romm'; it may name: rom"),
         ("boot_mode_bits = 2", "boot_mode_bits = 2\nfailures = { x = 1 }", "expected"),
         ("boot_mode_bits = 2", 'boot_mode_bits = 2\nfailures = { x = { meens = "y" } }', "meens"),
