@@ -51,16 +51,16 @@ class HttpResponse:
 class Crowd:
     """Tasks of clients, in the order in which they came; when there are too many the first one is cancelled."""
 
-    def __init__(self, most: int, doing: str) -> None:
-        self._most, self._doing = most, doing
+    def __init__(self, limit: int, doing: str) -> None:
+        self._limit, self._doing = limit, doing
         self._tasks: dict[_Task, None] = {}
         self._full = False
 
     def enter(self, task: _Task) -> None:
         """One more."""
-        if len(self._tasks) >= self._most:
+        if len(self._tasks) >= self._limit:
             if not self._full:  # once, until it is quiet again: a log must not be filled from outside
-                _log.warning("%d clients at once %s; the longest there are sent away", self._most, self._doing)
+                _log.warning("%d clients at once %s; the longest there are sent away", self._limit, self._doing)
             self._full = True
             first = next(iter(self._tasks))
             del self._tasks[first]
@@ -70,7 +70,7 @@ class Crowd:
     def leave(self, task: _Task) -> None:
         """One less; nothing happens when it was sent away."""
         self._tasks.pop(task, None)
-        self._full = self._full and len(self._tasks) > self._most // 2
+        self._full = self._full and len(self._tasks) > self._limit // 2
 
     async def disperse(self) -> None:
         """Send all away."""
@@ -101,7 +101,7 @@ class Door:
         self._asking = Crowd(MOST_ASKING, "ask and do not come to the point")
         self._answered = Crowd(MOST_ANSWERED, "take their answers")
 
-    async def keep(self) -> None:
+    async def accept(self) -> None:
         """Let clients in until this is cancelled."""
         loop = asyncio.get_running_loop()
         try:

@@ -11,7 +11,7 @@ from exporters.figures import BootVariant, FigureMaker, LatestRun, RunKey
 from exporters.labels import clean
 from exporters.totals import Tallies, count
 from lab.metrics import Measurement
-from lab.results.watch import Look, RunHead, Watcher
+from lab.results.watch import RunHead, StoreSnapshot, Watcher
 
 PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide: nobody measured it here
 COMPLETED: Final = "completed"
@@ -72,19 +72,19 @@ class ResultsReader:
         Raises:
             BoardlabError: it cannot be read.
         """
-        with self.watcher.look() as look:
-            every = [head for head in look.heads() if head.kind != PUBLISHED]
+        with self.watcher.snapshot() as snapshot:
+            every = [head for head in snapshot.heads() if head.kind != PUBLISHED]
             if not self._places.keys() <= {head.id for head in every}:
                 self._forget()  # runs were deleted, or this is another store
             heads, left_out = self._chosen(every)
             completed = [head for head in heads if head.status == COMPLETED]
             fresh = [head for head in completed if head.id not in self._places]
-            found = self._places_of(look, fresh)
-            taken = self._taken(look, completed, {**self._places, **found})
-            settled = count(look, fresh, self._classes, self.limits.outcomes_per_board)
+            found = self._places_of(snapshot, fresh)
+            taken = self._taken(snapshot, completed, {**self._places, **found})
+            settled = count(snapshot, fresh, self._classes, self.limits.outcomes_per_board)
             unfinished = [head for head in heads if head.status != COMPLETED]
-            unsettled = count(look, unfinished, self._classes, self.limits.outcomes_per_board)
-        self._places.update(found)  # only now: a look that broke off is repeated from here
+            unsettled = count(snapshot, unfinished, self._classes, self.limits.outcomes_per_board)
+        self._places.update(found)  # only now: a snapshot that broke off is repeated from here
         self._groups = taken
         self._settled.add(settled)
         now = Tallies()
@@ -113,14 +113,14 @@ class ResultsReader:
         left_out = {"boards": len(too_many), "releases": releases}
         return [head for head in heads if head.release in kept.get(head.board, ())], left_out
 
-    def _places_of(self, look: Look, heads: Sequence[RunHead]) -> dict[int, set[BootVariant]]:
+    def _places_of(self, snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, set[BootVariant]]:
         places: dict[int, set[BootVariant]] = {head.id: set() for head in heads}
-        for run_id, params in look.params(list(places)):
+        for run_id, params in snapshot.params(list(places)):
             places[run_id].add(BootVariant.of(params))
         return places
 
     def _taken(
-        self, look: Look, heads: Sequence[RunHead], places: dict[int, set[BootVariant]]
+        self, snapshot: StoreSnapshot, heads: Sequence[RunHead], places: dict[int, set[BootVariant]]
     ) -> dict[RunKey, tuple[int, LatestRun]]:
         """The latest run of each group, read where it is another one than before."""
         latest: dict[tuple[RunKey, bool], tuple[RunHead, BootVariant]] = {}
@@ -136,7 +136,7 @@ class ResultsReader:
                 taken[key] = self._groups[key]
             else:
                 unread.setdefault(head.id, []).append(key)
-        for run_id, measurements in look.measurements(list(unread)):
+        for run_id, measurements in snapshot.measurements(list(unread)):
             for key in unread[run_id]:
                 taken[key] = run_id, self._group(key, *wanted[key], measurements)
         return taken

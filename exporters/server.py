@@ -122,7 +122,7 @@ class Server:
 
     async def _serve(self) -> None:
         door = Door(self._listening, self._context, self._admit, self._answer)
-        keeping = asyncio.create_task(door.keep())
+        keeping = asyncio.create_task(door.accept())
         loop = asyncio.get_running_loop()
         self._wake = lambda: _quietly(loop, keeping)
         if self._asked_to_stop.is_set():

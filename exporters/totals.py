@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from exporters.figures import INIT
 from exporters.labels import clean
 from exporters.naming import BASE_UNITS, Labels, quantity_of
-from lab.results.watch import Look, RunHead
+from lab.results.watch import RunHead, StoreSnapshot
 
 OTHER: Final = "other"
 PATTERNS: Final = ("boot.time", "power.resume_latency", "lpm.%.resume\\_%")  # of SQL's LIKE: what has a histogram
@@ -100,20 +100,22 @@ class Tallies:
                 self.cycles[cycle] = histogram
 
 
-def count(look: Look, heads: Iterable[RunHead], classes: dict[str, set[str]], most_classes: int) -> Tallies:
+def count(
+    snapshot: StoreSnapshot, heads: Iterable[RunHead], classes: dict[str, set[str]], max_classes: int
+) -> Tallies:
     """The counts of these runs.
 
     Args:
         classes: board -> the failure classes that are kept apart; those that are new join them.
-        most_classes: of a board; further ones are OTHER.
+        max_classes: of a board; further ones are OTHER.
     """
     runs = {head.id: head for head in heads}
     found = Tallies()
-    for tally in look.tallies(list(runs)):
+    for tally in snapshot.tallies(list(runs)):
         head = runs[tally.run_id]
         known = classes.setdefault(head.board, set())
         outcome = clean(tally.outcome)
-        if outcome in known or len(known) < most_classes:
+        if outcome in known or len(known) < max_classes:
             known.add(outcome)
         else:
             outcome = OTHER
@@ -121,9 +123,9 @@ def count(look: Look, heads: Iterable[RunHead], classes: dict[str, set[str]], mo
         found.attempts[AttemptKey(*_labels(head), medium, outcome, tally.fault or "")] += tally.count
         for awaited, fault in AWAITED:
             found.attempts[AttemptKey(*_labels(head), medium, awaited, fault)] += 0
-    for run_id, moments in look.moments(list(runs)):
+    for run_id, moments in snapshot.moments(list(runs)):
         found.moments[_labels(runs[run_id])] += moments
-    for reading in look.readings(list(runs), PATTERNS):
+    for reading in snapshot.readings(list(runs), PATTERNS):
         if INIT in reading.params:
             continue  # a histogram is of the board's own boots
         quantity, named = quantity_of(reading.metric)

@@ -43,8 +43,8 @@ class Jobs:
         Raises:
             BoardlabError: the store cannot be read.
         """
-        with self.watcher.look() as look:
-            jobs = look.jobs()
+        with self.watcher.snapshot() as snapshot:
+            jobs = snapshot.jobs()
         now = self.now()
         counts: Counter[tuple[str, str, str]] = Counter()
         for job in jobs:

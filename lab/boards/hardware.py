@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import field, frozen, validators
 
 from lab.boards.release import names_fields
+
+RAIL_OFF_V: Final = 0.1  # below it a rail is off, where the board type does not say otherwise (low_power.near_0_v)
 
 
 @frozen

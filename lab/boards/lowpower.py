@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from attrs import Factory, field, frozen, validators
 
+from lab.boards.hardware import RAIL_OFF_V
+
 SLEEP_MODES = ("deep_sleep", "mcu_only", "standby", "s2idle", "partial_io")
 WAKE_SOURCES = ("rtc", "uart", "mcu", "gpio", "can")
 
@@ -59,7 +61,7 @@ class LowPower:
     rtc: str = "rtc0"
     asleep_s: float = field(default=3.0, validator=validators.gt(0.0))
     resume_s: float = field(default=15.0, validator=validators.gt(0.0))
-    near_0_v: float = field(default=0.1, validator=validators.gt(0.0))
+    near_0_v: float = field(default=RAIL_OFF_V, validator=validators.gt(0.0))
     resume_start: list[str] = Factory(lambda: ["Enabling non-boot CPUs"])
     wakes: dict[str, WakeSource] = Factory(dict)
     blockers: dict[str, Blocker] = Factory(dict)

@@ -10,7 +10,7 @@ import typer
 from lab import boards
 from lab.run.check import table
 from lab.run.check.barelog import read
-from lab.run.check.findings import look
+from lab.run.check.findings import examine
 from lab.run.check.verdict import Fit, judge
 from lab.shown import echo, echo_json
 
@@ -31,7 +31,7 @@ def check(
     cannot be read.
     """
     board = boards.load_file(Path(board_type)) if board_type.endswith(".toml") else boards.load(board_type)
-    found = [look(read(path, board), board) for path in logs]
+    found = [examine(read(path, board), board) for path in logs]
     verdicts = [judge(findings) for findings in found]
     pairs = list(zip(found, verdicts, strict=True))
     if as_json:

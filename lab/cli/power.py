@@ -55,11 +55,15 @@ def cycle(
 @app.command()
 def status(env: Env, *, as_json: AsJson = False) -> None:
     """Ask whether a board has power. Nothing is switched."""
-    found = supply_of(env).look()
+    found = supply_of(env).read()
     if as_json:
-        echo_json(asdict(found))
+        echo_json(_document(found))
         return
-    last = f"{found.told} at {datetime.fromtimestamp(found.told_at, UTC):%F %T} UTC" if found.told else "nothing"
+    last = (
+        f"{found.last_command} at {datetime.fromtimestamp(found.last_command_at, UTC):%F %T} UTC"
+        if found.last_command
+        else "nothing"
+    )
     echo(
         f"{found.board}: {_word(found.on)}",
         f"outlet:     {_outlet(found)}",
@@ -85,12 +89,18 @@ def _verified(found: Powered, *, on: bool, as_json: bool) -> None:
             failure=f"power_{wanted}_ineffective",
         )
     if as_json:
-        echo_json(asdict(found))
+        echo_json(_document(found))
         return
     if shown:
         echo(f"{found.board}: {wanted}. Verified: {'; '.join(shown)}")
     else:
         echo(f"{found.board}: told to switch {wanted}, and {switch} obeyed. Not verified: {_unknown(found)}")
+
+
+def _document(found: Powered) -> dict[str, object]:
+    """For --json; its keys are what scripts read, whatever the attributes are called."""
+    keys = {"last_command": "told", "last_command_at": "told_at"}
+    return {keys.get(name, name): value for name, value in asdict(found).items()}
 
 
 def _unknown(found: Powered) -> str:

@@ -101,8 +101,8 @@ def up(
         boards = board_specs(SimOptions(types, count, release, seed, time_scale, scenario, flow, stock))
         defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0, FTDI_BYTES)
     elif kind == "qemu":
-        told = (count, release, seed, time_scale, scenario, flow, stock)
-        if told != (1, "", 0, 1.0, None, "normal", False) or len(types) > 1:
+        given = (count, release, seed, time_scale, scenario, flow, stock)
+        if given != (1, "", 0, 1.0, None, "normal", False) or len(types) > 1:
             raise ConfigurationError(
                 "--count, --release, --seed, --time-scale, --scenario, --flow, --stock and several types are for "
                 "`lab virtual up sim`"

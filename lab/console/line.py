@@ -33,12 +33,12 @@ class PortRequest:
 
     def __str__(self) -> str:
         """For messages."""
-        told = [
+        settings = [
             *([] if self.speed_bd is None else [f"{self.speed_bd} Bd"]),
             *([] if self.adapter_latency_ns is None else [f"adapter latency {self.adapter_latency_ns} ns"]),
             *([] if self.fifo_bytes is None else [f"FIFO {self.fifo_bytes} bytes"]),
         ]
-        return " at ".join([f"{self.name!r}: {self.device}", *([", ".join(told)] if told else [])])
+        return " at ".join([f"{self.name!r}: {self.device}", *([", ".join(settings)] if settings else [])])
 
     @property
     def states(self) -> bool:
@@ -60,18 +60,18 @@ class PortRequest:
 
     def changed(self, meta: RecordingMeta) -> RecordingMeta:
         """What the recording has to say of an open port that is to be as asked for."""
-        told = self.adapter_latency_ns is not None and not meta.adapter.endswith(_CONFIGURED)
+        is_configured = self.adapter_latency_ns is not None and not meta.adapter.endswith(_CONFIGURED)
         return evolve(
             meta,
             speed_bd=meta.speed_bd if self.speed_bd is None else self.speed_bd,
             adapter_latency_ns=meta.adapter_latency_ns if self.adapter_latency_ns is None else self.adapter_latency_ns,
             fifo_bytes=meta.fifo_bytes if self.fifo_bytes is None else self.fifo_bytes,
-            adapter=f"{meta.adapter}{_CONFIGURED}" if told else meta.adapter,
+            adapter=f"{meta.adapter}{_CONFIGURED}" if is_configured else meta.adapter,
         )
 
     def meta(self, serial: SerialPort, scheduling: Scheduling, boot_id: str) -> RecordingMeta:
         """What the recording has to say, now that the port is open."""
-        told = self.adapter_latency_ns is not None
+        is_configured = self.adapter_latency_ns is not None
         return RecordingMeta(
             name=self.name,
             device=str(self.device),
@@ -82,7 +82,7 @@ class PortRequest:
             fifo_bytes=serial.fifo_bytes if self.fifo_bytes is None else self.fifo_bytes,
             scheduling_ns=scheduling.allowance_ns,
             low_latency=serial.low_latency,
-            adapter=f"{serial.adapter}{_CONFIGURED}" if told else serial.adapter,
+            adapter=f"{serial.adapter}{_CONFIGURED}" if is_configured else serial.adapter,
             lock=serial.lock,
             scheduling=scheduling.text,
             boot_id=boot_id,

@@ -86,20 +86,20 @@ def detach() -> Callable[[], None]:
 
     Returns: what to call when the server is ready; the waiting process then exits with 0.
     """
-    told, tell = os.pipe()
+    ready, notify = os.pipe()
     child = os.fork()
     if child:
-        os.close(tell)
-        if os.read(told, 1):
+        os.close(notify)
+        if os.read(ready, 1):
             os._exit(0)
         os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) or EXIT_FAILED)
-    os.close(told)
+    os.close(ready)
     os.setsid()
 
-    return functools.partial(tell_ready, tell)
+    return functools.partial(write_ready, notify)
 
 
-def tell_ready(fd: int) -> None:
+def write_ready(fd: int) -> None:
     """Tell who waits at the other end of a pipe, if anybody does: who was killed, or gave up, will find us all the same."""
     with contextlib.suppress(BrokenPipeError):
         os.write(fd, b"1")

@@ -103,8 +103,8 @@ def of_another_boardlab(lacks: str) -> LabStableError:
 def _record(kind: type[Record], answer: Mapping[str, Any], **known: object) -> Record:
     """Our own server wrote it, so values are not checked; a converter for these alone takes a tenth of a second to import."""
     each = fields(kind)  # type: ignore[arg-type]
-    told = {field.name: answer[field.name] for field in each if field.name in answer} | known
-    missing = [repr(field.name) for field in each if field.default is NOTHING and field.name not in told]
+    values = {field.name: answer[field.name] for field in each if field.name in answer} | known
+    missing = [repr(field.name) for field in each if field.default is NOTHING and field.name not in values]
     if missing:
         raise of_another_boardlab(", ".join(missing))
-    return kind(**told)
+    return kind(**values)

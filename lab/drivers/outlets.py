@@ -58,15 +58,15 @@ def pdudaemon_of(port: Any) -> str:
     return f"{place.hostname}:{place.port or PDUDAEMON_PORT}"
 
 
-def told(outlet: Outlet) -> OutletStatus | None:
+def last_command(outlet: Outlet) -> OutletStatus | None:
     """What a program of this host's user told this outlet last; None: nothing is known."""
     found = statusfiles.read_all(runtime_dir() / statusfiles.OUTLETS, OutletStatus)
     return next((each for each in found if (each.server, each.pdu, each.outlet) == _key(outlet)), None)
 
 
-def tell(outlet: Outlet, command: str, at: float, duration_s: float, *, done: bool) -> None:
+def record_command(outlet: Outlet, command: str, at: float, duration_s: float, *, done: bool) -> None:
     """Note an order, and whether it was obeyed. It is no reason to fail if that cannot be written."""
-    before = told(outlet)
+    before = last_command(outlet)
     commands, failures = (before.commands, before.failures) if before else (0, 0)
     status = OutletStatus(*_key(outlet), command, at, duration_s, commands + 1, failures + (not done))
     statusfiles.write(runtime_dir() / statusfiles.OUTLETS, "/".join(_key(outlet)), status)

@@ -15,7 +15,7 @@ from labgrid.step import step
 from lab.benchmarks.boot import PowerEdge
 from lab.drivers import guarded
 from lab.drivers.guarded import POWER, POWER_LIMIT_S
-from lab.drivers.outlets import Outlet, outlet_of, tell
+from lab.drivers.outlets import Outlet, outlet_of, record_command
 from lab.host.clock import Clock, MonotonicRaw, utc_now
 
 
@@ -181,4 +181,4 @@ class _Order:
             done = True
             return edge
         finally:
-            tell(self.outlet, self.command, at, (self.clock.now_ns() - began_ns) / 1e9, done=done)
+            record_command(self.outlet, self.command, at, (self.clock.now_ns() - began_ns) / 1e9, done=done)

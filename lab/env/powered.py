@@ -7,13 +7,13 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from lab.boards.hardware import RAIL_OFF_V
 from lab.drivers import guarded
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, POWER, RAILS
-from lab.drivers.outlets import told
+from lab.drivers.outlets import last_command
 from lab.drivers.switching import Switch, is_on, switch_of
 from lab.env import target as env_target
 from lab.errors import BoardlabError
-from lab.rails.selftest import DEAD_V
 
 RAILS_LIMIT_S = 10.0
 AGAIN_S = 0.1
@@ -29,7 +29,7 @@ class Powered:
         switch_says: "on", "off", or why it does not say.
         volts: what the rails read; empty: nobody knows.
         on: whether it has power; None: nobody can tell.
-        told: the last command of this host's programs, "on" or "off"; empty: none. told_at: seconds since 1970.
+        last_command: of this host's programs, "on" or "off"; empty: none. last_command_at: seconds since 1970.
     """
 
     board: str
@@ -39,8 +39,8 @@ class Powered:
     switch_says: str
     volts: dict[str, float]
     on: bool | None
-    told: str = ""
-    told_at: float = 0.0
+    last_command: str = ""
+    last_command_at: float = 0.0
 
 
 @define(eq=False)
@@ -49,15 +49,16 @@ class Supply:
 
     Attributes:
         discharge_s: how long its supplies take to fall.
+        averaging_s: over which its rails are read.
     """
 
     board: str
     switch: Switch
     rails: Any = None
     discharge_s: float = DISCHARGE_S
-    glance_s: float = field(default=0.5)
+    averaging_s: float = field(default=0.5)
 
-    def look(self) -> Powered:
+    def read(self) -> Powered:
         """Ask whoever can tell. Rails count for more than the switch: it knows only what it did."""
         outlet, volts = self.switch.outlet, self._volts()
         try:
@@ -65,15 +66,15 @@ class Supply:
             says = "cannot tell" if state is None else "on" if state else "off"
         except BoardlabError as error:
             state, says = None, f"does not say: {error}"
-        on = max(volts.values()) >= DEAD_V if volts else state
-        last = told(outlet)
+        on = max(volts.values()) >= RAIL_OFF_V if volts else state
+        last = last_command(outlet)
         known = (last.command, last.at) if last is not None else ("", 0.0)
         return Powered(self.board, outlet.server, outlet.pdu, outlet.number, says, volts, on, *known)
 
     def settled(self, *, on: bool) -> Powered:
         """Look until the board's power is as wanted, or its supplies had time for it."""
         end = time.monotonic() + self.discharge_s
-        while (found := self.look()).on is (not on) and time.monotonic() < end:
+        while (found := self.read()).on is (not on) and time.monotonic() < end:
             time.sleep(AGAIN_S)
         return found
 
@@ -82,7 +83,7 @@ class Supply:
             return {}
         try:
             found: dict[str, float] = guarded.call(
-                self.rails, RAILS, "read", lambda: self.rails.volts(self.glance_s), RAILS_LIMIT_S
+                self.rails, RAILS, "read", lambda: self.rails.volts(self.averaging_s), RAILS_LIMIT_S
             )
         except BoardlabError:
             return {}

@@ -85,7 +85,7 @@ class Runner:
 
     def _wait(self, job: Job, wait_s: float) -> Job | None:
         deadline = time.monotonic() + wait_s
-        told = False
+        announced = False
         while (started := self.book.start(job.id)) is None:
             if self._stopping:
                 return None
@@ -94,9 +94,9 @@ class Runner:
             if time.monotonic() >= deadline:
                 self.say(f"{job.board} is busy: {who} has it. Wait for it with --wait SECONDS")
                 return None
-            if not told:
+            if not announced:
                 self.say(f"job {job.id} waits for {job.board}: {who} has it")
-                told = True
+                announced = True
             time.sleep(QUEUE_POLL_S)
         return started
 

@@ -156,8 +156,8 @@ def boot_measurer(
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
-    told_none = config.args_source is pytest.Config.ArgsSource.INVOCATION_DIR
-    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and told_none and STRATEGY_KEY in config.stash:
+    no_paths_given = config.args_source is pytest.Config.ArgsSource.INVOCATION_DIR
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and no_paths_given and STRATEGY_KEY in config.stash:
         terminalreporter.write_line(guest.where_tests_are(config))
     measurer = config.stash.get(RUN_KEY, None)
     if measurer is not None:
@@ -195,10 +195,10 @@ def _asked(config: pytest.Config) -> list[str]:
 
 
 def _check_options(config: pytest.Config) -> None:
-    for option, (least, most) in LIMITS.items():
+    for option, (minimum, maximum) in LIMITS.items():
         value = getattr(config.option, option, None)
-        if value is not None and not least <= value <= most:
-            raise ConfigurationError(f"--{option} {_shown(value)}: a whole number from {least} to {most}")
+        if value is not None and not minimum <= value <= maximum:
+            raise ConfigurationError(f"--{option} {_shown(value)}: a whole number from {minimum} to {maximum}")
     init = config.option.init
     if init is not None and not re.fullmatch(r"/[\w./+-]+", init):
         raise ConfigurationError(f"--init {init!r}: the path of a program on the board, e.g. /bin/sh")

@@ -10,7 +10,7 @@ from pyftdi.i2c import I2cController, I2cNackError
 from pyftdi.usbtools import UsbToolsError
 
 from lab.errors import ConfigurationError
-from lab.rails.i2c import NackError, Register, gone
+from lab.rails.i2c import NackError, Register, bus_lost_error
 
 
 class I2cPort(Protocol):
@@ -76,4 +76,4 @@ class FtdiBus:
         except I2cNackError as error:
             raise NackError from error
         except OSError as error:  # pyftdi's other errors are
-            raise gone(self.name, error) from error
+            raise bus_lost_error(self.name, error) from error

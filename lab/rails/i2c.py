@@ -65,7 +65,7 @@ def read(bus: I2cBus, register: Register) -> int:
     return bus.prepare([register])()[0]
 
 
-def gone(name: str, error: OSError) -> LabStableError:
+def bus_lost_error(name: str, error: OSError) -> LabStableError:
     """The error for a bus that is not there any more."""
     return LabStableError(
         f"{name}: {error.strerror or error}; is the adapter plugged in, and the bus wired? `lab rails selftest` asks it",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from lab.boards.hardware import RAIL_OFF_V
 from lab.metrics import Flag
 from lab.rails.model import Mark
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from lab.rails.trace import Trace
 
 NEAR: Final = 0.12  # supplies are regulated to some percent, and a step of load droops
-DEAD_V: Final = 0.1  # below it a rail is off
 LONG_REPEAT: Final = 32  # samples of a noisy sensor that are all the same
 MOVED_LSB: Final = 40  # what another rail moves when the board's state has changed
 _MOVED_SHARE: Final = 0.3
@@ -47,11 +47,11 @@ def _plausible(trace: Trace, number: int, volts_v: Floats, power_w: Floats) -> b
         return True
     channel = trace.meta.channels[number]
     on = np.abs(volts_v - channel.volts) <= NEAR * channel.volts
-    off = volts_v < DEAD_V
+    off = volts_v < RAIL_OFF_V
     out_of_range = 1.0 - float((on | off).mean())
-    least_nv = -(2 * channel.shunt_lsb_nv + 4 * channel.noise_nv + channel.offset_bound_nv)
-    least_w = channel.volts * least_nv * 1e-9 / (channel.shunt_mohm * 1e-3)
-    return out_of_range <= 0.02 and float(power_w.min()) >= least_w
+    min_nv = -(2 * channel.shunt_lsb_nv + 4 * channel.noise_nv + channel.offset_bound_nv)
+    min_w = channel.volts * min_nv * 1e-9 / (channel.shunt_mohm * 1e-3)
+    return out_of_range <= 0.02 and float(power_w.min()) >= min_w
 
 
 def _exceeds(trace: Trace, number: int) -> bool:

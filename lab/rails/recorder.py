@@ -15,7 +15,7 @@ class SensorRecorder:
     """Records one sensor.
 
     Attributes:
-        poll_ns: how often `look` wants to be called.
+        poll_ns: how often `poll` wants to be called.
     """
 
     def __init__(
@@ -26,9 +26,9 @@ class SensorRecorder:
         path: Path,
         clock: Clock,
         scheduling: str,
-        told: Path | None = None,
+        status_dir: Path | None = None,
     ) -> None:
-        """Start the sensor and the trace. `told`: the folder that the exporter reads, where it shall be told.
+        """Start the sensor and the trace. `status_dir`: the folder of status files that the exporter reads.
 
         Raises:
             LabError: a sensor does not answer.
@@ -38,7 +38,7 @@ class SensorRecorder:
         self.poll_ns = schedule.poll_ns
         self._sensor = sensor
         self._clock = clock
-        self._reporter = None if told is None else StatusReporter(config.board, schedule, told)
+        self._reporter = None if status_dir is None else StatusReporter(config.board, schedule, status_dir)
         self._writer = TraceFile(
             path,
             TraceMeta(
@@ -57,7 +57,7 @@ class SensorRecorder:
             ),
         )
 
-    def look(self) -> bytes:
+    def poll(self) -> bytes:
         """The records of the samples that are new; empty: there are none.
 
         Raises:
@@ -66,7 +66,7 @@ class SensorRecorder:
         readings = self._sensor.read()
         return pack(self._clock.now_ns(), readings) if readings else b""
 
-    def keep(self, records: bytes) -> None:
+    def store(self, records: bytes) -> None:
         """Append records to the trace; it may have to wait for the disk.
 
         Raises:

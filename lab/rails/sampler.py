@@ -66,10 +66,10 @@ def record(config: RailsConfig, wanted: Range, path: Path) -> None:
     period_ns = recorder.poll_ns
     due_ns = clock.now_ns()
     listened_ns = due_ns
-    with TraceWriter(recorder.keep) as writer:
+    with TraceWriter(recorder.store) as writer:
         os.write(_STDOUT, READY)
         while not ending.now:
-            if records := recorder.look():
+            if records := recorder.poll():
                 writer.put(records)
             due_ns += period_ns
             late_ns = clock.now_ns() - due_ns

@@ -8,6 +8,7 @@ from typing import Final
 
 from attrs import frozen
 
+from lab.boards.hardware import RAIL_OFF_V
 from lab.host.clock import Clock
 from lab.rails.buses import open_bus
 from lab.rails.chips import BUS, CHIPS, CONFIG, SHUNT, Chip
@@ -18,7 +19,6 @@ from lab.rails.sensors import open_sensor
 
 ADDRESSES: Final = range(0x40, 0x50)  # what two pins of an INA2xx can select
 NEAR: Final = 0.08  # a measured supply against its nominal voltage
-DEAD_V: Final = 0.1
 _SETTLE_S: Final = 0.05
 _PATIENCE_S: Final = 5.0
 
@@ -167,7 +167,7 @@ def _judged(config: RailsConfig, rail: RailConfig, volts: float, others: Mapping
         same = [other.name for other in config.measured if other is not rail and _near(volts, other.volts)]
         alike = f"; its voltage alone does not tell it from {', '.join(same)}" if same else ""
         return f"ok{alike}", True
-    if volts < DEAD_V:
+    if volts < RAIL_OFF_V:
         return "no voltage: is the board on?", False
     swapped = [
         other.name

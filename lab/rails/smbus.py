@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from smbus2 import SMBus, i2c_msg
 
 from lab.errors import ConfigurationError
-from lab.rails.i2c import NACK_ERRORS, NackError, Register, gone
+from lab.rails.i2c import NACK_ERRORS, NackError, Register, bus_lost_error
 
 MAX_MESSAGES: Final = 42  # I2C_RDWR_IOCTL_MAX_MSGS, include/uapi/linux/i2c-dev.h
 
@@ -85,4 +85,4 @@ class LinuxBus:
         except OSError as error:
             if error.errno in NACK_ERRORS:
                 raise NackError from error
-            raise gone(self.name, error) from error
+            raise bus_lost_error(self.name, error) from error

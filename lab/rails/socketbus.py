@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.errors import ConfigurationError
-from lab.rails.i2c import NackError, Register, gone
+from lab.rails.i2c import NackError, Register, bus_lost_error
 
 _LENGTH: Final = struct.Struct("<H")
 _MESSAGE: Final = struct.Struct("<BBH")
@@ -82,7 +82,7 @@ class SocketBus:
                     raise ConnectionResetError(0, "the bench has gone")
                 answer += more
         except OSError as error:
-            raise gone(self.name, error) from error
+            raise bus_lost_error(self.name, error) from error
         count, status = _ANSWER.unpack_from(answer)
         if status < 0 or count != size:
             raise NackError

@@ -20,8 +20,8 @@ class _Tally:
     samples: int = 0
     gaps: int = 0
     last_ns: int = 0
-    told_samples: int = 0
-    told_ns: int = 0
+    reported_samples: int = 0
+    reported_ns: int = 0
 
 
 class StatusReporter:
@@ -51,8 +51,8 @@ class StatusReporter:
                 self._tell(rail, tally, t_ns)
 
     def _tell(self, rail: str, tally: _Tally, t_ns: int) -> None:
-        elapsed_s = (t_ns - tally.told_ns) / NS_PER_S
-        rate_hz = (tally.samples - tally.told_samples) / elapsed_s if tally.told_ns else 0.0
-        tally.told_samples, tally.told_ns = tally.samples, t_ns
+        elapsed_s = (t_ns - tally.reported_ns) / NS_PER_S
+        rate_hz = (tally.samples - tally.reported_samples) / elapsed_s if tally.reported_ns else 0.0
+        tally.reported_samples, tally.reported_ns = tally.samples, t_ns
         status = statusfiles.RailStatus(self._board, rail, rate_hz, tally.samples, tally.gaps, utc_now().timestamp())
         statusfiles.write(self._folder, f"{self._board}/{rail}", status)

@@ -26,8 +26,8 @@ PIPE_BYTES: Final = 1 << 20  # what the kernel allows everybody; ten seconds of 
 class TraceWriter:
     """Hands bytes on to another process; closed at the end of a `with` block, when everything is kept."""
 
-    def __init__(self, keep: Callable[[bytes], None]) -> None:
-        """Fork. `keep` takes what was put, in order and one or more at once; it runs in the other process only."""
+    def __init__(self, store: Callable[[bytes], None]) -> None:
+        """Fork. `store` takes what was put, in order and one or more at once; it runs in the other process only."""
         source, self._pipe = os.pipe()
         self._complaint, complaint = os.pipe()
         with contextlib.suppress(OSError):  # all pipes of this user together may take only so much
@@ -35,7 +35,7 @@ class TraceWriter:
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._pipe)
-            _work(source, complaint, keep)
+            _work(source, complaint, store)
         os.close(source)
         os.close(complaint)
 
@@ -71,14 +71,14 @@ class TraceWriter:
         return LabStableError(said or f"pid {self._pid}, which keeps the samples, ended too early", failure="disk")
 
 
-def _work(source: int, complaint: int, keep: Callable[[bytes], None]) -> None:
+def _work(source: int, complaint: int, store: Callable[[bytes], None]) -> None:
     """The other process; never returns."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the sampler's end is its end
     status = 1
     try:
         # A write of less than PIPE_BUF is there as a whole or not at all, and a read takes all that is there: pipe(7).
         while data := os.read(source, PIPE_BYTES):
-            keep(data)
+            store(data)
             time.sleep(NAP_S)
         status = 0
     except BoardlabError as error:

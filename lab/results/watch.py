@@ -1,4 +1,4 @@
-"""Looking at a store that others write: each look is of one instant, and creates, migrates and locks nothing."""
+"""Looking at a store that others write: each snapshot is of one instant, and creates, migrates and locks nothing."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class JobHead:
 
 
 @define
-class Look:
+class StoreSnapshot:
     """The store at one instant."""
 
     _session: Session
@@ -164,8 +164,8 @@ class Watcher:
     _revision: str = field(default=schema.NEWEST)
 
     @contextmanager
-    def look(self) -> Iterator[Look]:
-        """One look; everything read from it is of the same instant.
+    def snapshot(self) -> Iterator[StoreSnapshot]:
+        """One snapshot; everything read from it is of the same instant.
 
         Raises:
             BoardlabError: the database is not there, locked, of another schema, or its server does not answer.
@@ -179,14 +179,14 @@ class Watcher:
             )
         with guarded(self.location), Session(self._engine) as session:
             schema.require(session.connection(), self._revision, self.location)
-            yield Look(session, self.location)
+            yield StoreSnapshot(session, self.location)
 
 
 def watch(url: str | None = None, *, timeout_s: float = LOCK_TIMEOUT_S) -> Watcher:
     """A watcher of the results in `url`, else $LAB_DB, else the user's data directory.
 
     Args:
-        timeout_s: how long a look waits for a lock of SQLite, or for PostgreSQL to answer.
+        timeout_s: how long a snapshot waits for a lock of SQLite, or for PostgreSQL to answer.
 
     Raises:
         ConfigurationError: not a URL or path of a database that boardlab can use.

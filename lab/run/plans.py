@@ -23,8 +23,8 @@ class _Value:
     required: bool = True
 
 
-def _number(most: int) -> _Value:
-    return _Value(f"a whole number from 1 to {most}", lambda value: type(value) is int and 1 <= value <= most)
+def _number(maximum: int) -> _Value:
+    return _Value(f"a whole number from 1 to {maximum}", lambda value: type(value) is int and 1 <= value <= maximum)
 
 
 def _names(value: object) -> bool:

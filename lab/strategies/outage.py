@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
 
+from lab.boards.hardware import RAIL_OFF_V
 from lab.drivers import guarded
 from lab.drivers.guarded import RAILS
-from lab.drivers.outlets import told
+from lab.drivers.outlets import last_command
 from lab.drivers.switching import is_on
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
-from lab.rails.selftest import DEAD_V
 from lab.strategies.drivenboard import DrivenBoard
 
 _SILENCES: Final = ("silent", "hang_", "hung_resume", "prompt_unanswered")  # a board without power looks like that
@@ -54,7 +54,7 @@ def _lost(board: DrivenBoard, doubts: list[str], *, rails: bool) -> str:
     """Who says that it has no power; empty: nobody does. `doubts` are why that is not certain; none: it has power."""
     if rails:
         volts = _volts(board)
-        if volts and max(volts.values()) < DEAD_V:
+        if volts and max(volts.values()) < RAIL_OFF_V:
             return f"its rails are off ({', '.join(f'{name} {value:.2f} V' for name, value in volts.items())})"
         if volts:
             return ""
@@ -66,7 +66,7 @@ def _lost(board: DrivenBoard, doubts: list[str], *, rails: bool) -> str:
         doubts.append(f"the power switch does not say ({error.failure})")
     if on is False:
         return f"the power switch says that its outlet ({outlet.shown}) is off"
-    last = told(outlet)
+    last = last_command(outlet)
     if on is None and last is not None and last.command == "off" and last.at > board.on_at:
         at = datetime.fromtimestamp(last.at, UTC).strftime("%H:%M:%S UTC")
         return f"another program of this host switched its outlet ({outlet.shown}) off at {at}"

@@ -60,8 +60,8 @@ def measured(lab: Lab) -> int:
 
 
 def jobs(lab: Lab) -> list[JobHead]:
-    with watch(lab.environ["LAB_DB"]).look() as look:
-        return look.jobs()
+    with watch(lab.environ["LAB_DB"]).snapshot() as snapshot:
+        return snapshot.jobs()
 
 
 def pytests(lab: Lab) -> list[psutil.Process]:

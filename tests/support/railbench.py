@@ -110,7 +110,7 @@ class RailBench:
             phases.append((state, start_ns, end_ns))
             while self._due_ns <= end_ns:
                 self.now_ns = self._due_ns
-                recorder.keep(recorder.look())
+                recorder.store(recorder.poll())
                 self._due_ns += recorder.poll_ns
             self.now_ns = end_ns
         return phases

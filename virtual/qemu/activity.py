@@ -41,12 +41,12 @@ class Activity:
 
     Args:
         pid: QEMU's.
-        tell: gets each state and the instant from which on it holds.
+        on_state: gets each state and the instant from which on it holds.
     """
 
-    def __init__(self, pid: int, clock: Clock, tell: Callable[[str, int], None]) -> None:
+    def __init__(self, pid: int, clock: Clock, on_state: Callable[[str, int], None]) -> None:
         self._clock = clock
-        self._tell = tell
+        self._on_state = on_state
         self._tasks = Path(f"/proc/{pid}/task")
         self._text = b""
         self._booted = False
@@ -55,7 +55,7 @@ class Activity:
         self._asleep = False
         self._taken_ns = self._taken()
         self._looked_ns = clock.now_ns()
-        tell(BOOT, self._looked_ns)
+        on_state(BOOT, self._looked_ns)
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def said(self, data: bytes) -> None:
@@ -72,7 +72,7 @@ class Activity:
     def close(self) -> None:
         """The board has no power any more."""
         self._task.cancel()
-        self._tell(OFF, self._clock.now_ns())
+        self._on_state(OFF, self._clock.now_ns())
 
     async def _watch(self) -> None:
         while True:
@@ -81,7 +81,7 @@ class Activity:
             ran, wanted = ran_ns - self._taken_ns[0], wanted_ns - self._taken_ns[1]
             share = wanted / max(1, now_ns - self._looked_ns)
             self._taken_ns, self._looked_ns = (ran_ns, wanted_ns), now_ns
-            self._tell(self._state(ran, share), now_ns)
+            self._on_state(self._state(ran, share), now_ns)
 
     def _look_for_mode(self, data: bytes) -> None:
         self._text = (self._text + data)[-_KEPT_BYTES:]
@@ -92,7 +92,7 @@ class Activity:
 
     def _awake(self) -> None:
         self._asleep, self._mode = False, ""
-        self._tell(IDLE, self._clock.now_ns())
+        self._on_state(IDLE, self._clock.now_ns())
 
     def _state(self, ran_ns: int, share: float) -> str:
         self._still = self._still + 1 if ran_ns < _STILL_NS else 0

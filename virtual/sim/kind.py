@@ -18,17 +18,17 @@ class SimKind:
     """A `virtual.board.BoardKind` for one board type.
 
     Args:
-        told: what each board is told; None leaves what stands in its folder.
+        settings: of each board; None leaves what stands in its folder.
     """
 
-    def __init__(self, board_type: str, told: config.SimConfig | None = None) -> None:
+    def __init__(self, board_type: str, settings: config.SimConfig | None = None) -> None:
         self._board_type = board_type
-        self._told = told
+        self._settings = settings
 
     def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
         """See `BoardKind`; the straps begin as the switches of a board that boots from its first medium."""
-        if self._told is not None:
-            config.save(folder.path, self._told)
+        if self._settings is not None:
+            config.save(folder.path, self._settings)
         board = boards.load(self._board_type)
         first = next(iter(board.media.values())).boot_mode
         if fresh or not straps.path(folder.straps, 0).exists():

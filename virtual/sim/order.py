@@ -21,7 +21,7 @@ MOST = 256  # boards in one process; see docs/performance.md for what a machine 
 
 @frozen
 class SimOptions:
-    """What the boards are told.
+    """What the boards are config.
 
     Attributes:
         types: board types; there are `count` boards of each.
@@ -58,8 +58,8 @@ def board_specs(options: SimOptions) -> tuple[BoardSpec, ...]:
         check(SimSetup(flow=options.flow), model(board_type, options.release or None))
         for number in range(1, options.count + 1):
             name = f"{board_type}-{number}"
-            told = _config(options, name, len(found), plans)
-            found.append(BoardSpec(name, board_type, SimKind(board_type, told)))
+            config = _config(options, name, len(found), plans)
+            found.append(BoardSpec(name, board_type, SimKind(board_type, config)))
     return tuple(found)
 
 

@@ -101,7 +101,7 @@ class PromptWatch:
         """Whether anything came that looks like the prompt, and nothing yet that shows it was none."""
         return bool(self._candidates) and (self.asked_ns is not None or not self._candidates[-1].passed)
 
-    def look(self, now_ns: int, last_byte_ns: int) -> bool:
+    def poll(self, now_ns: int, last_byte_ns: int) -> bool:
         """See how certain the prompt is by now. Returns: whether a carriage return is needed."""
         if not self.seen or self.settled:
             return False

@@ -196,7 +196,7 @@ class BootWatch:
             )
 
     def _check_prompt(self, now_ns: int, last_byte_ns: int) -> None:
-        self.asks = self._prompt.look(now_ns, last_byte_ns)
+        self.asks = self._prompt.poll(now_ns, last_byte_ns)
         if self._prompt.deserted:
             raise BoardTransientError(
                 f"something that looks like the login prompt came, and nobody answers there; the last line is {self._last_text()!r}. Does it hang, or does the `login` pattern of board type "

@@ -39,7 +39,7 @@ def of_power(total_mw: float | None, board: BoardType) -> ModeEvidence:
     """What the power of all rails says; None: it was not measured."""
     if total_mw is None:
         return ModeEvidence(POWER, "", "no rails are measured")
-    fit = [mode for mode, (least, most) in board.low_power.total_mw.items() if least <= total_mw <= most]
+    fit = [mode for mode, (low, high) in board.low_power.total_mw.items() if low <= total_mw <= high]
     why_not = "" if len(fit) == 1 else f"{total_mw:.1f} mW fits {', '.join(fit) or 'no mode'}"
     return ModeEvidence(POWER, fit[0] if len(fit) == 1 else "", why_not)
 

@@ -115,7 +115,7 @@ class Findings:
         return tuple(str(flag) for flag in FLAGS if any(flag in s.sample.flags for s in self.result.samples))
 
 
-def look(log: BareLog, board: BoardType) -> Findings:
+def examine(log: BareLog, board: BoardType) -> Findings:
     """Read a log as a boot of this type."""
     timing = LineTiming(board.console.speed_bd)
     events = log.events(timing)

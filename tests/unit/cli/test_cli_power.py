@@ -58,7 +58,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimLab]:
 
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Supplies that never come or fall are not waited for."""
-    monkeypatch.setattr(Supply, "settled", lambda self, *, on: self.look())  # noqa: ARG005
+    monkeypatch.setattr(Supply, "settled", lambda self, *, on: self.read())  # noqa: ARG005
 
 
 def status(env: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

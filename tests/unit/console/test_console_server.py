@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from lab.console.server import tell_ready
+from lab.console.server import write_ready
 
 
 def test_who_started_the_server_is_told_that_it_serves() -> None:
     told, tell = os.pipe()
-    tell_ready(tell)
+    write_ready(tell)
     assert os.read(told, 2) == b"1"
     assert os.read(told, 2) == b"", "the pipe is closed"
     os.close(told)
@@ -20,6 +20,6 @@ def test_who_started_the_server_is_told_that_it_serves() -> None:
 def test_a_server_that_nobody_waits_for_any_more_goes_on() -> None:
     told, tell = os.pipe()
     os.close(told)
-    tell_ready(tell)
+    write_ready(tell)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(tell)

@@ -11,7 +11,7 @@ from labgrid.resource import NetworkPowerPort, PDUDaemonPort
 
 from exporters.farm.outlets import Outlets
 from lab.drivers import StampedPDUDaemonDriver
-from lab.drivers.outlets import Outlet, outlet_of, tell, told
+from lab.drivers.outlets import Outlet, last_command, outlet_of, record_command
 from lab.drivers.switching import switch_of
 
 
@@ -29,10 +29,10 @@ def through(host: str) -> Outlet:
 
 def test_outlets_of_the_same_name_at_two_pdudaemons_are_two(runtime: Path) -> None:
     here, there = through("lab1:16421"), through("lab2:16421")
-    tell(here, "on", 1000.0, 0.1, done=True)
-    tell(there, "off", 1001.0, 0.2, done=False)
+    record_command(here, "on", 1000.0, 0.1, done=True)
+    record_command(there, "off", 1001.0, 0.2, done=False)
     for outlet, command, failures in ((here, "on", 0), (there, "off", 1)):
-        status = told(outlet)
+        status = last_command(outlet)
         assert status is not None
         assert (status.command, status.commands, status.failures) == (command, 1, failures)
     (last,) = [f for f in Outlets(runtime).read() if f.name == "boardlab_outlet_last_command_on"]

@@ -60,12 +60,18 @@ def read_all(path: Path) -> None:
             store.contents(run.id)
             store.samples(run.id)
             store.outcomes(run.id)
-    with watch(str(path)).look() as look:
-        ids = [head.id for head in look.heads()]
+    with watch(str(path)).snapshot() as snapshot:
+        ids = [head.id for head in snapshot.heads()]
         assert [
-            list(each) for each in (look.measurements(ids), look.tallies(ids), look.moments(ids), look.params(ids))
+            list(each)
+            for each in (
+                snapshot.measurements(ids),
+                snapshot.tallies(ids),
+                snapshot.moments(ids),
+                snapshot.params(ids),
+            )
         ]
-        look.jobs()
+        snapshot.jobs()
 
 
 def damage(data: bytes, seed: int) -> bytes:

@@ -368,7 +368,7 @@ def test_what_alembic_says_of_itself_is_in_no_log(
     monkeypatch.setattr(logging.getLogger("alembic"), "level", logging.NOTSET)  # as it is in a new process
     caplog.set_level(logging.INFO)  # as `lab run` and `lab exporter` have it
     for _ in range(2):
-        with open_store(database), watch(database).look() as look:
-            assert look.heads() == []
+        with open_store(database), watch(database).snapshot() as snapshot:
+            assert snapshot.heads() == []
     assert [record.name for record in caplog.records] == ["lab.results.migrating"]
     assert "has schema 0" in caplog.text

@@ -11,7 +11,7 @@ import pytest
 from lab import boards
 from lab.boards import NORMAL
 from lab.run.check.barelog import read
-from lab.run.check.findings import Findings, look
+from lab.run.check.findings import Findings, examine
 from lab.run.check.verdict import Fit, LogVerdict, judge
 
 Check = Callable[..., tuple[Findings, LogVerdict]]
@@ -24,7 +24,7 @@ def check(tmp_path: Path) -> Check:
     def checked(lines: list[str], board: str = "am62xx_sk", newline: str = "\r\n") -> tuple[Findings, LogVerdict]:
         path = tmp_path / "boot.log"
         path.write_bytes(newline.join(lines).encode("latin-1"))
-        found = look(read(path, boards.load(board)), boards.load(board))
+        found = examine(read(path, boards.load(board)), boards.load(board))
         return found, judge(found)
 
     return checked
