@@ -42,7 +42,7 @@ def home() -> Path:
 def installing() -> str:
     """The command that fills `home()`, with uv where that is at hand. It builds nothing: neither compiler nor headers are needed."""
     uv, where = shutil.which("uv"), str(home())
-    make = [uv, "venv"] if uv else [sys.executable, "-m", "venv"]
+    make = [uv, "venv", "--allow-existing"] if uv else [sys.executable, "-m", "venv"]
     fill = [uv, "pip", "install", "--python", where] if uv else [f"{where}/bin/python", "-m", "pip", "install"]
     wanted = str(shipped.folder(shipped.FARM) / "pdudaemon" / "requirements.txt")
     return f"{shlex.join([*make, where])} && {shlex.join([*fill, '--no-deps', '-r', wanted])}"

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import pytest
@@ -70,13 +71,21 @@ def configure(config: pytest.Config) -> None:
     config.option.lg_env = str(path)
 
 
+def end_once(_number: int, _frame: FrameType | None) -> None:
+    """SIGTERM ends a session as Ctrl-C does: board off, run resumable. Another one must not cut that short.
+
+    Raises:
+        KeyboardInterrupt: always.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     env = session.config.stash[LABGRID_ENV_KEY]
     if not guest.has_board(env):
         return
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # a killed run ends like Ctrl-C: board off, run resumable
+    signal.signal(signal.SIGTERM, end_once)
     try:
         guest.check_one_process(session.config)
         _check_options(session.config)
@@ -97,6 +106,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         config.stash[MEDIA_KEY] = _media(config, strategy.type)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_keyboard_interrupt() -> None:
+    """The session ends already, and says so; the SIGTERM of a killed `lab run` must not cut that short."""
+    if signal.getsignal(signal.SIGTERM) is end_once:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 @pytest.hookimpl(tryfirst=True)

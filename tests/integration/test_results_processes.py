@@ -47,7 +47,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recorder(*arguments: str) -> subprocess.Popen[str]:
-    helpers = Path(__file__).resolve().parents[1]
+    helpers = Path(__file__).resolve().parents[1] / "support"
     environment = {**os.environ, "PYTHONPATH": str(helpers)}
     command = [sys.executable, "-c", RECORDER, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

@@ -95,7 +95,11 @@ def test_a_fault_from_the_command_line_strikes_the_next_power_on_only(lab: Lab, 
     assert told.returncode == 0, told.stderr
     assert fault in told.stdout
     attempts = measured(lab, "--cycles", "2", "--medium", "sd")
-    assert [(attempt.cycle, attempt.outcome) for attempt in attempts] == [(1, outcome), (1, "ok"), (2, "ok")]
+    # A busy host may lose a cycle more to itself (`console_overrun`, `stamps_uncertain`); the fault strikes once.
+    outcomes = [attempt.outcome for attempt in attempts]
+    assert (outcomes[0], outcomes[-1]) == (outcome, "ok")
+    assert outcomes.count(outcome) == 1
+    assert {attempt.cycle for attempt in attempts if attempt.outcome == "ok"} == {1, 2}
 
 
 def test_labgrids_own_drivers_reach_u_boot_and_the_shell(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,9 @@ def from_cache_or_network(*words: str | Path, cwd: Path = ROOT) -> None:
     """Run a command in which uv takes what it needs from its cache, and only where that lacks something from the network."""
     said = []
     for offline in ("1", "0"):
-        env = environment(UV_OFFLINE=offline, PATH=f"{Path(find_uv_bin()).parent}:{os.environ['PATH']}")
+        env = environment(
+            UV_OFFLINE=offline, UV_PYTHON=sys.executable, PATH=f"{Path(find_uv_bin()).parent}:{os.environ['PATH']}"
+        )
         done = subprocess.run(
             words, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=2 * LIMIT_S
         )

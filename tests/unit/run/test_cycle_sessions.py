@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -81,3 +84,25 @@ def test_another_init_is_the_path_of_a_program(init: str) -> None:
         board._check_options(SimpleNamespace(option=option))  # type: ignore[arg-type]
     option.init = "/bin/sh"
     board._check_options(SimpleNamespace(option=option))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def _sigterm() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, board.end_once)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("_sigterm")
+def test_a_second_sigterm_does_not_cut_short_how_a_session_ends() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("_sigterm")
+def test_after_ctrl_c_the_sigterm_of_a_killed_lab_run_does_not_either() -> None:
+    board.pytest_keyboard_interrupt()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
