@@ -272,6 +272,7 @@ _LAB = (
     "| `pytest` stands still. | a sample: the stamps are the console server's |  | – |",
     "| The console server is killed. | `console_server_gone` | lab | tried again, with a new server |",
     "| The console server does not answer, or cannot be started. | `console_server_silent`, `no_console_server` | lab | tried again; the run stops where it cannot be started |",
+    "| The console server that runs was started by another boardlab, and lacks something: end it with `lab console stop`. | `console_protocol` | lab | the run stops |",
     "| The console server, or the host, stands still. | a sample with a ± that covers it, or `stamps_uncertain` | lab | tried again |",
     "| Another session has the console still. | `console_busy` | lab | tried again |",
     "| Another program reads the console's port: ser2net, screen, a getty. Bytes of the board are lost to it. | `console_shared`, in place of what the missing bytes look like | lab | tried again |",

@@ -32,7 +32,7 @@ from lab.drivers import BootModeDriver, SideConsoleDriver, StampedConsoleDriver,
 from lab.strategies import BoardStrategy
 from virtual.sim.faulthooks import Switching
 
-PDU_TIMEOUT_S = 0.2
+PDU_TIMEOUT_S = 1.0  # a busy host answers within it
 OUTLET = "/outlet"
 LOGIN_TIMEOUT_S = 1  # labgrid counts it in real time; in virtual time that is many tries
 
