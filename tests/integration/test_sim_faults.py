@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simlab import S
 from simruns import SimBench, Told, bench, planned
+from simtarget import PDU_TIMEOUT_S
 
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
@@ -208,7 +209,7 @@ def settled(message: str) -> str:
     message = re.sub(r"(the last it said was|The last line:) .*", r"\1 …", message)
     message = re.sub(r"\[ *\d+\.\d{6}\]", "[…]", message)  # the kernel's stamps
     message = re.sub(r"10\d{5} bytes", "1000000 bytes", message)
-    message = re.sub(r"within 0\.2 s", "within 30 s", message)
+    message = message.replace(f"within {PDU_TIMEOUT_S:g} s", "within 30 s")
     return message.replace("|", "/")
 
 
