@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Protocol
 
 from attrs import frozen
 
-from lab.console.model import Moment
 from lab.rails.model import PhasePower
 from lab.rails.phase import cut
 from lab.rails.trace import Trace
+
+
+class StageMoment(Protocol):
+    """What is needed of a moment of the console (lab.console.model.Moment)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def t_ns(self) -> int: ...
+    @property
+    def uncertainty_ns(self) -> int: ...
 
 
 @frozen
@@ -26,7 +37,7 @@ class StagePower:
     power: PhasePower
 
 
-def stages(trace: Trace, moments: Sequence[Moment]) -> list[StagePower]:
+def stages(trace: Trace, moments: Sequence[StageMoment]) -> list[StagePower]:
     """The stages that lie in the trace, in order, each with the uncertainties of its two moments."""
     first_ns, last_ns = trace.span_ns
     inside = [moment for moment in moments if first_ns <= moment.t_ns <= last_ns]
