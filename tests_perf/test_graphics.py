@@ -1,8 +1,8 @@
 """Graphics: frames a second and scores of the GPU.
 
 Programs: GFXBench and glmark2; GLBenchmark 2.5 on the AM437x.
-The lab brings: a display, or a connector that is forced on; the folders of GFXBench and GLBenchmark, which nobody may
-pass on.
+The lab brings: a display, or a connector that is forced on; the folders of GFXBench and GLBenchmark, which may not
+be redistributed.
 In the guide: "GFXBench Performance", "Glmark2 Performance", and the AM437x guide's tables of GLBenchmark.
 """
 

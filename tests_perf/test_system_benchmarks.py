@@ -1,7 +1,7 @@
 """Processor and memory: the classic benchmarks, each one a section.
 
 Programs: LMBench, Dhrystone, Whetstone, Linpack, NBench, STREAM, CoreMark-Pro, MultiBench; sysbench and stress-ng beside them.
-The lab brings: for CoreMark-Pro and MultiBench the EEMBC folder, which nobody may pass on.
+The lab brings: for CoreMark-Pro and MultiBench the EEMBC folder, which may not be redistributed.
 In the guide: one table for each program. The numbers of sysbench and stress-ng are in no table.
 """
 
