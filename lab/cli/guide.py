@@ -139,9 +139,9 @@ def trend_command(
     else:
         _print(show.trend(found))
     if svg is not None:
-        from lab.guide import plot  # noqa: PLC0415 - matplotlib takes a second to import
+        from lab.guide import figures  # noqa: PLC0415 - matplotlib takes a second to import
 
-        plot.trends(found, svg)
+        figures.trends(found, svg)
     _finish(read_sheets, errors)
 
 

@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from attrs import frozen
 
-from lab.guide import cells, headers
+from lab.guide import headers
 from lab.guide.model import Cell, CellKind, Column, Table, Value
+from lab.guide.text import value_of
 
 _MAX_PLACEMENTS = 1000  # of groups of cells on boards; a table with eight boards has at most 70
 
@@ -93,7 +94,7 @@ def _other_row(row: RawRow, table: int, columns: Sequence[Column], full: Sequenc
             board=only_board,
             metric=None,
             unit=None,
-            value=cells.parse(text),
+            value=value_of(text),
             line=row.line,
             params=params,
             likely_board=column.board if column else None,
@@ -102,7 +103,7 @@ def _other_row(row: RawRow, table: int, columns: Sequence[Column], full: Sequenc
 
 
 def _cell(row: RawRow, table: int, position: int, column: Column, params: Mapping[str, str]) -> Cell:
-    value = cells.parse(row.cells[position])
+    value = value_of(row.cells[position])
     unit = column.unit or (headers.row_unit(row.cells[0])[1] if not column.is_key else None)
     if _holds_identifiers(column) and value.number is not None:
         value = Value(CellKind.IDENTIFIER, value.text)

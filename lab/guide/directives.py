@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 
-from lab.guide import csvrows, markup
+from lab.guide import csvrows
+from lab.guide.text import unescaped
 from lab.guide.assemble import RawRow
 
 _PATH_MAX = 4096  # of the kernel: no file has a longer name
@@ -76,7 +77,7 @@ class _CsvTable(_Base):
                 )
         dialect = csvrows.Dialect.of_options(self.options)
         body, lost = csvrows.parse([(self.line_of(i), line) for i, line in enumerate(self.content)], dialect)
-        body = [RawRow(row.line, tuple(markup.unescaped(cell) for cell in row.cells)) for row in body]
+        body = [RawRow(row.line, tuple(unescaped(cell) for cell in row.cells)) for row in body]
         header: tuple[str, ...] = ()
         if "header" in self.options:
             header, lost_header = self._header(dialect)
@@ -96,7 +97,7 @@ class _CsvTable(_Base):
         parsed, lost = csvrows.parse([(self.lineno + first + i, line) for i, line in enumerate(text)], dialect)
         lost = [(line, f"the header of this table: {reason}; its cells cannot be attributed") for line, reason in lost]
         cells = parsed[-1].cells if parsed and not lost else ()
-        return tuple(markup.unescaped(cell) for cell in cells), lost
+        return tuple(unescaped(cell) for cell in cells), lost
 
 
 class _ListTable(_Base):

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from lab.guide import cells, headers, modules
+from lab.guide import headers
 from lab.guide.assemble import RawRow, RawTable
-from lab.guide.document import Document
+from lab.guide.document import Document, module
 from lab.guide.model import CellKind, Condition, Unread
+from lab.guide.text import value_of
 
 _ANNOUNCED = re.compile(r"Table\s+\d+(?:[.-]\d+)*[.:]?\s+(\S.*)")
 _NUMBERED_HEADING = re.compile(r"(\d+(?:\.\d+)+)\.?\s+(\S.*)")
@@ -93,7 +94,7 @@ def _heading(number: str, title: str, chapter: dict[int, str], document: Documen
 
 def _modules(items: Sequence[_Item], at: int, document: Document) -> int:
     while at + 1 < len(items) and not items[at].text.startswith("Table"):
-        document.modules.append(modules.module(items[at].text, items[at + 1].text, items[at].line))
+        document.modules.append(module(items[at].text, items[at + 1].text, items[at].line))
         at += 2
     return at
 
@@ -195,4 +196,4 @@ def _rows_with_numeric_keys(items: Sequence[_Item], width: int) -> list[Sequence
 
 
 def _is_result(item: _Item) -> bool:
-    return cells.parse(item.text).kind in _RESULTS
+    return value_of(item.text).kind in _RESULTS

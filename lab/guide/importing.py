@@ -22,9 +22,9 @@ from lab.guide import boards as names
 from lab.guide import sheet as sheets
 from lab.guide.annotated import AnnotatedGuide
 from lab.guide.catalogue import CellReading
-from lab.guide.cells import decimals
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect
+from lab.guide.text import decimals
 from lab.results.records import AttemptRecord, SampleRecord
 from lab.results.store import Store
 

@@ -15,11 +15,12 @@ from docutils.parsers.rst import Parser, states
 from docutils.utils import new_document
 
 from lab.errors import ConfigurationError
-from lab.guide import captions, headers, markup, modules
 from lab.guide import directives as ours
+from lab.guide import headers
 from lab.guide.assemble import RawRow, RawTable
-from lab.guide.document import Document
+from lab.guide.document import Caption, Document, Event, Untitled, assign_captions, is_module_table, modules_of
 from lab.guide.model import Condition, Unread
+from lab.guide.text import plain
 
 _CAPTION = re.compile(r"Table\s*[\d.]*\s*:\s*(\S.*)", re.DOTALL)
 _FRONT_MATTER = frozenset({"read this first", "about this manual", "if you need assistance"})
@@ -81,7 +82,7 @@ class _Walker:
     document: Document
     chapter: list[str] = field(factory=list)
     rubric: str = ""
-    events: list[captions.Event] = field(factory=list)
+    events: list[Event] = field(factory=list)
     inherited: list[str] = field(factory=list)
 
     def visit_children(self, node: nodes.Element) -> None:
@@ -110,7 +111,7 @@ class _Walker:
         self.events.append(None)
 
     def _rubric(self, node: nodes.Element) -> None:
-        self.rubric = markup.plain(node.astext())
+        self.rubric = plain(node.astext())
         self.events.append(None)
 
     def _rows(self, node: nodes.Element) -> None:
@@ -124,7 +125,7 @@ class _Walker:
         self.document.unread.append(Unread(node["line"], node["reason"]))
 
     def _section(self, node: nodes.Element) -> None:
-        heading = markup.plain(node.children[0].astext()) if node.children else ""
+        heading = plain(node.children[0].astext()) if node.children else ""
         if not self.document.title and "performance guide" in heading.lower():
             self.document.title = heading
         counts = heading != self.document.title and heading.lower() not in _FRONT_MATTER
@@ -137,20 +138,20 @@ class _Walker:
         self.events.append(None)
 
     def _table(self, raw: RawTable) -> None:
-        if modules.is_module_table(raw):
-            self.document.modules.extend(modules.of_table(raw))
+        if is_module_table(raw):
+            self.document.modules.extend(modules_of(raw))
             self.events.append(None)
             return
         index = len(self.document.tables)
         headings = [*self.chapter, self.rubric]
         self.inherited.append(next((h for h in reversed(headings) if h and not headers.is_board(h)), ""))
-        self.document.tables.append(evolve(raw, chapter=tuple(self.chapter), title=markup.plain(raw.title)))
-        self.events.append(None if raw.title else captions.Untitled(index))
+        self.document.tables.append(evolve(raw, chapter=tuple(self.chapter), title=plain(raw.title)))
+        self.events.append(None if raw.title else Untitled(index))
 
     def _paragraph(self, node: nodes.Element) -> None:
         text = node.astext()
         if match := _CAPTION.fullmatch(text.strip()):
-            self.events.append(captions.Caption(markup.plain(match[1])))
+            self.events.append(Caption(plain(match[1])))
             return
         self.events.append(None)
         if text.startswith("The measurements shown are from"):
@@ -161,7 +162,7 @@ class _Walker:
         chapter = self.chapter[:1]
         if any(list(table.chapter[:1]) == chapter for table in self.document.tables):
             for item in node.children:
-                self._condition(markup.plain(item.astext()), item)
+                self._condition(plain(item.astext()), item)
         self.events.append(None)
         self.visit_children(node)
 
@@ -177,7 +178,7 @@ class _Walker:
 
     def finish(self) -> Document:
         """Give every table its title."""
-        named = captions.assign(self.events)
+        named = assign_captions(self.events)
         for index, raw in enumerate(self.document.tables):
             if raw.title:
                 continue

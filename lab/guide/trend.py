@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import frozen
 
 from lab.errors import ConfigurationError
-from lab.guide import annotated, cells
+from lab.guide import annotated
 from lab.guide.entries import GuideRelease
 from lab.guide.model import CellKind, release_key
 from lab.guide.rulebook import Effect
 from lab.guide.sheet import Sheet
+from lab.guide.text import value_of
 from lab.metrics import by_name
 
 _PRINTED = 0.006  # a mean and its print with two decimals
@@ -97,7 +98,7 @@ def of_releases(releases: Iterable[GuideRelease], metric: str, board: str, wante
         for entry in release.entries:
             if entry.metric != metric or entry.value is None or not wanted.items() <= entry.params.items():
                 continue
-            printed = cells.parse(entry.text)
+            printed = value_of(entry.text)
             is_own_range = printed.number is not None and abs(printed.number - entry.value) < _PRINTED
             point = Point(
                 release.name,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.guide import compose, layout, markup
+from lab.guide import compose, layout
 from lab.guide.compose import ComposedTable
 from lab.guide.entries import GuideRelease
+from lab.guide.text import escaped
 
 _UNDERLINES = "-^\"'~"
 _READ_FIRST = (
@@ -22,7 +23,7 @@ def write(release: GuideRelease) -> str:
     lines = [bar, f" {title}", bar, "", ".. rubric:: Read This First", "", _READ_FIRST, ""]
     simulated = sorted({entry.board for entry in release.entries if entry.evidence.is_simulated})
     if simulated:
-        lines += [".. warning::", "", f"   {markup.escaped(_simulated(simulated))}", ""]
+        lines += [".. warning::", "", f"   {escaped(_simulated(simulated))}", ""]
     if release.modules:
         lines += [
             ".. list-table:: Evaluation Modules",
@@ -32,7 +33,7 @@ def write(release: GuideRelease) -> str:
             "      - Description",
         ]
         for name, description in release.modules:
-            lines += [f"    * - {markup.escaped(name)}", f"      - {markup.escaped(description)}"]
+            lines += [f"    * - {escaped(name)}", f"      - {escaped(description)}"]
         lines.append("")
     about = layout.load().about
     chapter: tuple[str, ...] = ()
@@ -57,14 +58,14 @@ def _headings(before: Sequence[str], now: Sequence[str], about: Mapping[str, str
     while common < min(len(before), len(now)) and before[common] == now[common]:
         common += 1
     for depth in range(common, len(now)):
-        heading = markup.escaped(now[depth])
+        heading = escaped(now[depth])
         yield from ("", heading, _UNDERLINES[min(depth, len(_UNDERLINES) - 1)] * max(4, len(heading)), "")
         if text := about.get("/".join(now[: depth + 1])):
             yield from (text, "")
 
 
 def _table(table: ComposedTable) -> Iterator[str]:
-    yield f".. csv-table:: {markup.escaped(table.title)}"
+    yield f".. csv-table:: {escaped(table.title)}"
     yield f"    :header: {_csv(table.header)}"
     yield ""
     for row in table.rows:
@@ -75,9 +76,9 @@ def _table(table: ComposedTable) -> Iterator[str]:
 def _conditions(statements: Sequence[str]) -> Iterator[str]:
     if statements:
         yield from ("The performance numbers were captured using the following:", "")
-        yield from (f"-  {markup.escaped(statement)}" for statement in statements)
+        yield from (f"-  {escaped(statement)}" for statement in statements)
         yield ""
 
 
 def _csv(cells: Sequence[str]) -> str:
-    return ",".join('"' + markup.escaped(" ".join(cell.split())).replace('"', '""') + '"' for cell in cells)
+    return ",".join('"' + escaped(" ".join(cell.split())).replace('"', '""') + '"' for cell in cells)

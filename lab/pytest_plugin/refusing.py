@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import pytest
 
-from lab.pytest_plugin.kinds import MEASURERS
-
+# fixture -> the kind of run that it measures for
+MEASURERS: Final[Mapping[str, str]] = {
+    "boot_measurer": "boot",
+    "low_power_measurer": "low_power",
+    "section_measurer": "sections",
+}
 _REFUSED_KEY = pytest.StashKey[str]()
 
 

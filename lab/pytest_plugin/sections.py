@@ -22,7 +22,7 @@ from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin.hosts import LabgridHost
 from lab.pytest_plugin.measuring import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
-from lab.run.eta import Eta
+from lab.run.progress import Eta
 from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
 from lab.run.session import BoardSession
 from lab.shown import plain

@@ -10,7 +10,7 @@ from attrs import frozen
 from lab.host.clock import Clock
 from lab.rails.config import RailsConfig
 from lab.rails.model import Channel, Mark, Range, SensorReading
-from lab.rails.sensors import open_sensor
+from lab.rails.backends import open_sensor
 
 _MISSING = Mark.NACK | Mark.STALE
 
@@ -33,7 +33,7 @@ def watch(config: RailsConfig, wanted: Range, clock: Clock, seconds: float) -> G
     """The means of each so many seconds, for ever.
 
     Raises:
-        ConfigurationError, LabError: as `lab.rails.sensors.open_sensor`.
+        ConfigurationError, LabError: as `lab.rails.backends.open_sensor`.
     """
     sensor = open_sensor(config)
     try:

@@ -27,7 +27,7 @@ from lab.host.scheduling import raise_priority
 from lab.rails.config import RailsConfig
 from lab.rails.model import Range
 from lab.rails.recorder import SensorRecorder
-from lab.rails.sensors import open_sensor
+from lab.rails.backends import open_sensor
 from lab.rails.tracewriter import TraceWriter
 from lab.shown import plain_text
 

@@ -67,3 +67,23 @@ def _figures(sample: Sample, figures: Summary) -> str:
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02}"
+
+
+@define
+class Eta:
+    """How much longer a run of sections will take, from how long each took the last time.
+
+    Attributes:
+        left: section -> expected duration in seconds.
+    """
+
+    left: dict[str, float]
+
+    def done(self, section: str) -> None:
+        """A section has been dealt with."""
+        self.left.pop(section, None)
+
+    def __str__(self) -> str:
+        minutes, seconds = divmod(round(sum(self.left.values())), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}:{seconds:02}"

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import create_engine, insert
 
 from lab.metrics import by_name
-from lab.metrics.published import published
+from lab.metrics.catalogue import published
 from lab.results import open_store
 from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
 

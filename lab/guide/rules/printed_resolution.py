@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.guide import cells
 from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet
+from lab.guide.text import decimals
 
 _DIGITS = 0.1  # the last printed digit is at least this share of the number
 
@@ -17,7 +17,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
         number, text = reading.number, reading.cell.value.text
         if number is None or reading.quantity is None or reading.quantity.metric.unit not in {"us", "ns"}:
             continue
-        step = 10.0 ** -cells.decimals(text)
+        step = 10.0 ** -decimals(text)
         if number == 0:
             why = "lmbench subtracts what the loop costs, and less than nothing is printed as zero"
             yield Remark(

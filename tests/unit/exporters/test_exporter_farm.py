@@ -26,7 +26,7 @@ from lab.host import statusfiles
 from lab.host.statusfiles import OutletStatus
 from lab.metrics import Metric
 from lab.metrics.catalogue import ALL
-from lab.metrics.published import published
+from lab.metrics.catalogue import published
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "farm" / "prometheus" / "rules"

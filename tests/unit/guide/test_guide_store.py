@@ -22,12 +22,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError
+from lab.guide.text import escaped, unescaped
 from lab.guide import (
     compare,
     compose,
     importing,
     layout,
-    markup,
     page,
     reading,
     sheet,
@@ -315,7 +315,7 @@ def test_what_is_written_is_read_back_cell_by_cell(release: GuideRelease) -> Non
 @settings(deadline=None)
 @example("\\\\")  # four when protected, which docutils takes for a line
 def test_an_escaped_text_reads_as_itself(text: str) -> None:
-    assert markup.unescaped(markup.escaped(text)) == text
+    assert unescaped(escaped(text)) == text
 
 
 def test_every_metric_of_the_five_has_its_place() -> None:

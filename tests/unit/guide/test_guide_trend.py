@@ -10,7 +10,7 @@ import pytest
 from guide_family import GuideText, table
 
 from lab.errors import ConfigurationError
-from lab.guide import plot, reading, sheet, show, trend
+from lab.guide import figures, reading, sheet, show, trend
 from lab.guide.sheet import Sheet
 
 
@@ -84,11 +84,11 @@ def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, Sheet], tmp
 
 def test_a_trend_is_drawn(sheets: Mapping[str, Sheet], tmp_path: Path) -> None:
     found = trend.of_guides([sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"]], "boot.time", "am62xx_sk-fs", {})
-    plot.trends(found, tmp_path / "boot.svg")
+    figures.trends(found, tmp_path / "boot.svg")
     drawn = (tmp_path / "boot.svg").read_text()
     assert "<svg" in drawn
     with pytest.raises(ConfigurationError, match="cannot be written"):
-        plot.trends(found, tmp_path / "none" / "boot.svg")
+        figures.trends(found, tmp_path / "none" / "boot.svg")
 
 
 @pytest.mark.parametrize(("values", "bars"), [([1.0, 2.0], "▁█"), ([5.0, 5.0], "▄▄"), ([], ""), ([3.0], "▄")])

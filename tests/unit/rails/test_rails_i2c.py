@@ -17,7 +17,7 @@ from railbench import BenchClock, RailBench
 from smbus2 import i2c_msg
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.rails.buses import open_bus
+from lab.rails.backends import open_bus
 from lab.rails.ftdi import FtdiBus
 from lab.rails.i2c import I2cBus, NackError, Register, read
 from lab.rails.smbus import MAX_MESSAGES, LinuxBus

@@ -14,7 +14,7 @@ from lab.rails import Range, Trace
 from lab.rails.display import document, guide_lines, phase_lines, stage_lines
 from lab.rails.phase import cut
 from lab.rails.plots import Event, stacked
-from lab.rails.stages import stages
+from lab.rails.phase import stages
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store
 from lab.results.logs import console_log
-from lab.run.eta import Eta
+from lab.run.progress import Eta
 from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
 
 PIPE = "Pipe bandwidth: 2384.03 MB/sec"

@@ -1,12 +1,12 @@
-"""Which I2C bus a configuration names; only its library is loaded."""
+"""From a configuration to what is behind it: the sensors of a board's rails, and the I2C bus. Only what is asked for is loaded."""
 
 from __future__ import annotations
-
 from typing import Final
-
 from lab.errors import ConfigurationError
 from lab.rails.config import RailsConfig
 from lab.rails.i2c import I2cBus
+from lab.rails.config import INA, RailsConfig
+from lab.rails.model import RailSensor
 
 UNIX: Final = "unix:"
 FTDI: Final = "ftdi:"
@@ -37,3 +37,28 @@ def open_bus(config: RailsConfig) -> I2cBus:
         f"the rails of {config.board}: port {config.port!r} is no I2C bus; expected /dev/i2c-N, ftdi://VENDOR:PRODUCT/1 "
         "or unix:PATH"
     )
+
+
+def open_sensor(config: RailsConfig) -> RailSensor:
+    """The sensors of a board's rails, not started yet. Only the backend that is asked for is loaded.
+
+    Raises:
+        ConfigurationError: the port or its library is not there.
+        LabError: it does not answer.
+    """
+    if config.backend in INA:
+        from lab.rails.chips import CHIPS  # noqa: PLC0415
+        from lab.rails.ina import InaSensor  # noqa: PLC0415
+
+        return InaSensor(config, CHIPS[config.backend], open_bus(config))
+    if config.backend == "automation":
+        from lab.rails.automation import AutomationSensor  # noqa: PLC0415
+
+        return AutomationSensor(config)
+    if config.backend == "iio":
+        from lab.rails.iio import IioSensor  # noqa: PLC0415
+
+        return IioSensor(config)
+    from lab.rails.hwmon import HwmonSensor  # noqa: PLC0415
+
+    return HwmonSensor(config)
