@@ -15,8 +15,8 @@ from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 
 from lab.guide import csvrows
-from lab.guide.text import unescaped
 from lab.guide.assemble import RawRow
+from lab.guide.text import unescaped
 
 _PATH_MAX = 4096  # of the kernel: no file has a longer name
 

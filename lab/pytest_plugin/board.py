@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
-from lab import shipped
+from lab import boards, shipped
 from lab.boards import BoardType
 from lab.drivers.guarded import ACTIVATE_LIMIT_S
 from lab.drivers.timelimit import within
@@ -24,9 +24,7 @@ from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import guest, resuming
-from lab.pytest_plugin.asking import asker
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
-from lab.pytest_plugin.hint import hint
 from lab.pytest_plugin.measuring import session_of
 from lab.pytest_plugin.refusing import measures, refuse
 from lab.pytest_plugin.runs import (
@@ -97,9 +95,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         strategy = target.get_strategy()
     except Exception as error:
         message = getattr(error, "msg", None) or str(error)
-        raise pytest.UsageError(plain_text(f"{env.config_file}: {message}{hint(env)}")) from error
+        raise pytest.UsageError(plain_text(f"{env.config_file}: {message}{_hint(env)}")) from error
     config = session.config
-    env.interact = asker(config)
+    env.interact = _asker(config)
     config.stash[STRATEGY_KEY] = strategy
     try:
         config.stash[STORE_KEY] = open_store(config.option.lab_db)
@@ -160,7 +158,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     try:
         config.stash[STRATEGY_KEY].check_lab()
     except BoardlabError as error:
-        raise pytest.UsageError(plain_text(f"{error}{hint(config.stash[LABGRID_ENV_KEY])}")) from error
+        raise pytest.UsageError(plain_text(f"{error}{_hint(config.stash[LABGRID_ENV_KEY])}")) from error
 
 
 @pytest.fixture(scope="session")
@@ -223,3 +221,47 @@ def _check_options(config: pytest.Config) -> None:
 def _shown(number: int) -> str:
     text = str(number)
     return text if len(text) <= LONGEST_NUMBER else f"{text[:LONGEST_NUMBER]}…"
+
+
+def _asker(config: pytest.Config) -> Callable[[str], str]:
+    """What drivers that are done by hand (ManualPowerDriver) ask through: `input`, with the terminal given back to it.
+
+    Returns: shows a message, and returns the line that was typed; EOFError where nobody is there.
+    """
+    capture = config.pluginmanager.getplugin("capturemanager")
+
+    def ask(message: str) -> str:
+        if capture is None:
+            return input(f"\n{message} ")
+        capture.suspend(in_=True)
+        try:
+            return input(f"\n{message} ")
+        finally:
+            capture.resume()
+
+    return ask
+
+
+def _hint(env: Any) -> str:
+    """How to bring up the bench of a virtual board, in parentheses; empty for the environment of a real one.
+
+    Args:
+        env: labgrid's Environment.
+    """
+    main = env.config.get_targets().get("main") or {}
+    name = _env_entry(main.get("drivers"), "BoardStrategy").get("board_type")
+    if (
+        name not in boards.names()
+        or _env_entry(main.get("resources"), "PDUDaemonPort").get("pdu") != shipped.BENCH_PDU
+    ):
+        return ""
+    words = "" if boards.load(name).virtual else f" sim --type {name}"
+    return f" (is the virtual board up? start it with: lab virtual up{words})"
+
+
+def _env_entry(entries: Any, kind: str) -> dict[str, Any]:
+    """The first of this kind in an env's list or mapping of resources or drivers; {} where there is none."""
+    for entry in entries if isinstance(entries, list) else [entries or {}]:
+        if kind in entry:
+            return dict(entry[kind] or {})
+    return {}

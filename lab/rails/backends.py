@@ -1,11 +1,12 @@
 """From a configuration to what is behind it: the sensors of a board's rails, and the I2C bus. Only what is asked for is loaded."""
 
 from __future__ import annotations
+
 from typing import Final
+
 from lab.errors import ConfigurationError
-from lab.rails.config import RailsConfig
-from lab.rails.i2c import I2cBus
 from lab.rails.config import INA, RailsConfig
+from lab.rails.i2c import I2cBus
 from lab.rails.model import RailSensor
 
 UNIX: Final = "unix:"

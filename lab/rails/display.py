@@ -9,8 +9,8 @@ from attrs import asdict
 
 from lab.rails.live import Now
 from lab.rails.model import PhasePower, RailPower
-from lab.rails.selftest import SensorCheck
 from lab.rails.phase import StagePower
+from lab.rails.selftest import SensorCheck
 from lab.shown import table
 
 NA = "n/a"

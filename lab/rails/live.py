@@ -8,9 +8,9 @@ from collections.abc import Generator
 from attrs import frozen
 
 from lab.host.clock import Clock
+from lab.rails.backends import open_sensor
 from lab.rails.config import RailsConfig
 from lab.rails.model import Channel, Mark, Range, SensorReading
-from lab.rails.backends import open_sensor
 
 _MISSING = Mark.NACK | Mark.STALE
 

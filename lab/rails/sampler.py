@@ -24,10 +24,10 @@ from lab.host.clock import MonotonicRaw
 from lab.host.cpuidle import IdleStates
 from lab.host.runtime import runtime_dir
 from lab.host.scheduling import raise_priority
+from lab.rails.backends import open_sensor
 from lab.rails.config import RailsConfig
 from lab.rails.model import Range
 from lab.rails.recorder import SensorRecorder
-from lab.rails.backends import open_sensor
 from lab.rails.tracewriter import TraceWriter
 from lab.shown import plain_text
 

@@ -25,8 +25,7 @@ from lab.errors import LabTransientError
 from lab.host import statusfiles
 from lab.host.statusfiles import OutletStatus
 from lab.metrics import Metric
-from lab.metrics.catalogue import ALL
-from lab.metrics.catalogue import published
+from lab.metrics.catalogue import ALL, published
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "farm" / "prometheus" / "rules"

@@ -22,7 +22,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError
-from lab.guide.text import escaped, unescaped
 from lab.guide import (
     compare,
     compose,
@@ -39,6 +38,7 @@ from lab.guide import (
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.guide.model import Guide
 from lab.guide.sheet import Sheet
+from lab.guide.text import escaped, unescaped
 from lab.metrics import by_name
 from lab.results import Store, open_store
 

@@ -12,9 +12,8 @@ from lab.console.model import Moment
 from lab.errors import ConfigurationError
 from lab.rails import Range, Trace
 from lab.rails.display import document, guide_lines, phase_lines, stage_lines
-from lab.rails.phase import cut
+from lab.rails.phase import cut, stages
 from lab.rails.plots import Event, stacked
-from lab.rails.phase import stages
 
 
 @pytest.fixture(scope="module")
