@@ -20,7 +20,11 @@ app = typer.Typer(help="Serial consoles: server, live view, recordings and their
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 Runtime = Annotated[
     Path | None,
-    typer.Option("--runtime", metavar="DIR", help="The server's folder (default: $BOARDLAB_RUNTIME, else yours)."),
+    typer.Option(
+        "--runtime",
+        metavar="DIR",
+        help="The server's folder (default: $BOARDLAB_RUNTIME, $XDG_RUNTIME_DIR/boardlab, /tmp/boardlab-UID).",
+    ),
 ]
 
 

@@ -29,7 +29,11 @@ Backlog = Annotated[
 ]
 Runtime = Annotated[
     Path | None,
-    typer.Option("--runtime", metavar="DIR", help="The server's folder (default: $BOARDLAB_RUNTIME, else yours)."),
+    typer.Option(
+        "--runtime",
+        metavar="DIR",
+        help="The server's folder (default: $BOARDLAB_RUNTIME, $XDG_RUNTIME_DIR/boardlab, /tmp/boardlab-UID).",
+    ),
 ]
 
 
@@ -41,7 +45,7 @@ def tail(
     backlog: Backlog = 0,
     runtime: Runtime = None,
 ) -> None:
-    """Print what comes from a port, until Ctrl-C. Nobody is disturbed."""
+    """Print what comes from a port, until Ctrl-C. Other readers are not affected."""
     client, info = attached(port, runtime)
     with client:
         text = LiveText()
@@ -65,16 +69,17 @@ def attach(
     ] = None,
     backlog: Backlog = 0,
     lines: Annotated[
-        bool, typer.Option("--lines", help="Send whole lines, and show text that cannot act on the terminal.")
+        bool, typer.Option("--lines", help="Send whole lines, and show text without terminal control sequences.")
     ] = False,
     until: Annotated[
         str | None, typer.Option(metavar="REGEX", help="End when this comes; exit status 3 when it does not.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="With --until: wait so long after the last that was typed.")
+        float, typer.Option(min=0.0, metavar="S", help="With --until: wait this long after the last input.")
     ] = TIMEOUT_S,
     linger: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="After the end of the input: stay until so long nothing came.")
+        float,
+        typer.Option(min=0.0, metavar="S", help="After the end of the input: stay until nothing came for this long."),
     ] = LINGER_S,
     runtime: Runtime = None,
 ) -> None:
@@ -103,7 +108,7 @@ def attach(
 def wait(
     port: Port,
     *,
-    timeout: Annotated[float, typer.Option(min=0.0, metavar="S", help="Wait so long at most.")] = TIMEOUT_S,
+    timeout: Annotated[float, typer.Option(min=0.0, metavar="S", help="Wait this long at most.")] = TIMEOUT_S,
     runtime: Runtime = None,
 ) -> None:
     """Wait until somebody can type at a port: `attach`, or a measurement. Then a board may be switched on.

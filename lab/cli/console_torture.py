@@ -42,20 +42,16 @@ def torture(
     ] = None,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Cases of each kind.")] = 2000,
     seed: Annotated[
-        int | None, typer.Option(min=0, max=MAX_SEED, metavar="N", help="Of the first case (default: any).")
+        int | None, typer.Option(min=0, max=MAX_SEED, metavar="N", help="Seed of the first case (default: random).")
     ] = None,
-    only: Annotated[
-        str | None, typer.Option(metavar="KIND:SEED", help="Only this case, and all that can be said of it.")
-    ] = None,
+    only: Annotated[str | None, typer.Option(metavar="KIND:SEED", help="Only this case, with all details.")] = None,
     save: Annotated[
         Path | None, typer.Option(metavar="PATH", help="With --only: write its recording as PATH.log and PATH.idx.")
     ] = None,
-    processes: Annotated[
-        int, typer.Option(min=0, metavar="N", help="How many at a time (default: one a processor).")
-    ] = 0,
+    processes: Annotated[int, typer.Option(min=0, metavar="N", help="Processes (default: one per processor).")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
 ) -> None:
-    """Mutate a good boot's recording at random, and look for a number that is wrong and does not say so.
+    """Mutate a good boot's recording at random, and look for a number that is wrong and not flagged.
 
     Exits with 1 when there is one.
     """

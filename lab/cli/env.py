@@ -12,16 +12,16 @@ from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.shown import echo, echo_json
 
-app = typer.Typer(help="labgrid environments: which there are, and what is wrong with them.", no_args_is_help=True)
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+app = typer.Typer(help="labgrid environments: list them, check them.", no_args_is_help=True)
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def check(
-    file: Annotated[str, typer.Argument(help="the environment; a bare name is looked up in envs/")],
+    file: Annotated[str, typer.Argument(help="The environment; a bare name is looked up in envs/.")],
     as_json: AsJson = False,
 ) -> None:
-    """Find what labgrid swallows or answers with a traceback: unknown keys, wrong types, ambiguous or missing wiring."""
+    """Find what labgrid ignores or answers with a traceback: unknown keys, wrong types, ambiguous or missing wiring."""
     path = envfile.find(file, Path.cwd())
     found = list(envfile.problems(path))
     if as_json:
@@ -35,7 +35,7 @@ def check(
 
 
 @app.command()
-def port(env: Annotated[str, typer.Argument(help="the environment; a bare name is looked up in envs/")]) -> None:
+def port(env: Annotated[str, typer.Argument(help="The environment; a bare name is looked up in envs/.")]) -> None:
     """Print the path of the board's console, for `lab console attach`."""
     from lab.env.target import console_device  # noqa: PLC0415 - it loads labgrid
 

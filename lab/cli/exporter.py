@@ -46,19 +46,21 @@ def exporter(
     *,
     db: Annotated[
         str | None,
-        typer.Option("--db", metavar="URL", help="The results (default: farm.yaml's, $LAB_DB, else yours)."),
+        typer.Option(
+            "--db", metavar="URL", help="The results (default: farm.yaml's, $LAB_DB, else ~/.local/share/boardlab)."
+        ),
     ] = None,
     listen: Annotated[
-        str | None, typer.Option(metavar="ADDRESS:PORT", help=f"Where to listen [default: {DEFAULT_LISTEN}].")
+        str | None, typer.Option(metavar="ADDRESS:PORT", help=f"Where to listen (default: {DEFAULT_LISTEN}).")
     ] = None,
     web_config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TLS and users, as Prometheus' exporter toolkit has it.")
     ] = None,
-    farm: Annotated[Path | None, typer.Option(metavar="FILE", help="farm.yaml: what else to watch.")] = None,
+    farm: Annotated[Path | None, typer.Option(metavar="FILE", help="farm.yaml: what else to monitor.")] = None,
     runtime: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The console server's folder (default: as `lab console`).")
     ] = None,
-    interval: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks.")] = 15.0,
+    interval: Annotated[float, typer.Option(min=0.1, metavar="S", help="Poll interval.")] = 15.0,
 ) -> None:
     """Serve results and farm to Prometheus until SIGTERM or Ctrl-C."""
     host_config = config.load(farm) if farm else None

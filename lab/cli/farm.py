@@ -15,7 +15,7 @@ from lab.farm import units as unit_files
 from lab.farm.config import Farm, load
 from lab.shown import echo
 
-app = typer.Typer(help="A lab host: farm.yaml, checked, and made into systemd units.", no_args_is_help=True)
+app = typer.Typer(help="A lab host: check farm.yaml, write systemd units from it.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The host's farm.yaml.")]
 
 

@@ -33,7 +33,7 @@ COMMAND_GROUPS: Final = (
         "init", "lab.cli.init", "Write a lab's folder: an environment per board type, tests_perf, farm.yaml."
     ),
     CommandGroup("boards", "lab.cli.boards", "The board types that boardlab knows."),
-    CommandGroup("env", "lab.cli.env", "labgrid environments: which there are, and what is wrong with them."),
+    CommandGroup("env", "lab.cli.env", "labgrid environments: list them, check them."),
     CommandGroup(
         "console",
         "lab.cli.console",
@@ -58,7 +58,7 @@ COMMAND_GROUPS: Final = (
     CommandGroup("guide", "lab.cli.guide", "Performance guides: read, check, compare, write."),
     CommandGroup("report", "lab.cli.report", "Write a run as one HTML page that needs no network."),
     CommandGroup("run", "lab.cli.run", "Measure a board: one job at a time, resumable after any interruption."),
-    CommandGroup("farm", "lab.cli.farm", "A lab host: farm.yaml, checked, and made into systemd units."),
+    CommandGroup("farm", "lab.cli.farm", "A lab host: check farm.yaml, write systemd units from it."),
     CommandGroup("exporter", "lab.cli.exporter", "Results and farm for Prometheus."),
     CommandGroup(
         "virtual",

@@ -25,7 +25,9 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Database = Annotated[
     str | None,
     typer.Option(
-        "--db", metavar="URL", help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else yours)."
+        "--db",
+        metavar="URL",
+        help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else ~/.local/share/boardlab).",
     ),
 ]
 _All = Annotated[bool, typer.Option("--all", help="Show everything, not only the first of each kind.")]
@@ -37,7 +39,7 @@ def read(
     as_json: _Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one cell a line.")] = False,
 ) -> None:
-    """Read guides and print what they hold, cell by cell.
+    """Read guides and print their cells.
 
     With --json one file gives one object and several give a list.
     """
@@ -61,7 +63,7 @@ def check(
     show_all: _All = False,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if there is an error.")] = False,
 ) -> None:
-    """Find what is wrong in guides, and say what is right where that can be known."""
+    """Find what is wrong in guides, with the right number where it is known."""
     older = sheets.of_guide(reading.read(against)) if against else None
     read_sheets, errors = _read(files)
     found = [finding for sheet in read_sheets for finding in rulebook.run(sheet, older)]
@@ -84,7 +86,7 @@ def compare(
     as_json: _Json = False,
     show_all: _All = False,
 ) -> None:
-    """Say what moved between two guides, in which direction, and whether that means anything."""
+    """Compare two guides: what changed, in which direction, and whether it is more than noise."""
     both = [_guide(old, db), _guide(new, db)]
     known = sorted({b for sheet in both for b in sheet.guide.boards})
     if board is not None and board not in known:
@@ -150,7 +152,7 @@ def import_command(
     file: Annotated[Path, typer.Argument(help="A guide.")],
     *,
     release: Annotated[str, typer.Option(help="The release that its numbers are of, e.g. 11.01.")],
-    board: Annotated[str | None, typer.Option(help="Whose numbers the tables without a board are.")] = None,
+    board: Annotated[str | None, typer.Option(help="Board of the tables that name none.")] = None,
     db: Database = None,
 ) -> None:
     """Put a guide's numbers into the store as published measurements, with the file as their evidence."""

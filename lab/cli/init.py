@@ -22,12 +22,12 @@ app = typer.Typer(help="Write a lab's folder: an environment per board type, tes
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; made where it is not there.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; created if missing.")],
     *,
     board_type: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TYPE[,TYPE]", help=f"Of the lab's boards; `lab boards` lists them [default: {DEFAULT_TYPE}]."
+            metavar="TYPE[,TYPE]", help=f"Of the lab's boards; `lab boards` lists them (default: {DEFAULT_TYPE})."
         ),
     ] = None,
     sim: Annotated[bool, typer.Option("--sim", help="Also environments of simulated boards of these types.")] = False,
@@ -36,7 +36,7 @@ def init(
         typer.Option(metavar="PART", help=f"Write only this part: {', '.join(labfolder.PARTS)}; repeatable."),
     ] = None,
 ) -> None:
-    """Write a lab's folder, and say what to edit and to run. No file that is there is changed."""
+    """Write a lab's folder, and say what to edit and to run. Existing files are never changed."""
     types = [name for given in board_type or [DEFAULT_TYPE] for name in given.split(",")]
     parts = only or list(labfolder.PARTS)
     for part in parts:

@@ -49,7 +49,7 @@ def build(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> typer.Typ
     """The command with the group that the arguments name loaded."""
     app = typer.Typer(
         name="lab",
-        help="The performance lab for boards. Measure with: pytest --lg-env am62x.yaml",
+        help="The performance lab for boards. Measure with: pytest --lg-env am62x.yaml.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

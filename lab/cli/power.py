@@ -15,13 +15,13 @@ from lab.shown import echo, echo_json
 
 app = typer.Typer(help="Switch a board on or off, and ask whether it has power.", no_args_is_help=True)
 
-Env = Annotated[str, typer.Argument(metavar="ENV", help="the environment; a bare name is looked up in envs/")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+Env = Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def on(env: Env, *, as_json: AsJson = False) -> None:
-    """Switch a board on, and say what shows that it has power."""
+    """Switch a board on, and confirm that it has power."""
     supply = supply_of(env)
     supply.switch.on()
     _verified(supply.settled(on=True), on=True, as_json=as_json)
@@ -29,7 +29,7 @@ def on(env: Env, *, as_json: AsJson = False) -> None:
 
 @app.command()
 def off(env: Env, *, as_json: AsJson = False) -> None:
-    """Switch a board off, and say what shows that it has no power. A measurement of it fails (`power_lost`)."""
+    """Switch a board off, and confirm that it has no power. A measurement under way fails (`power_lost`)."""
     supply = supply_of(env)
     supply.switch.off()
     _verified(supply.settled(on=False), on=False, as_json=as_json)
@@ -40,11 +40,11 @@ def cycle(
     env: Env,
     *,
     seconds: Annotated[
-        float | None, typer.Option(min=0.0, max=3600.0, help="between off and on [default: as the board type says]")
+        float | None, typer.Option(min=0.0, max=3600.0, help="Between off and on (default: as the board type says).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Switch a board off and on again, and say what shows that it has power."""
+    """Switch a board off and on again, and confirm that it has power."""
     supply = supply_of(env)
     supply.switch.off()
     time.sleep(supply.discharge_s if seconds is None else seconds)

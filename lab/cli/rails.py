@@ -28,16 +28,16 @@ from lab.shown import echo, echo_json, echo_text, plain_text
 
 app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)
 
-Env = Annotated[str, typer.Argument(metavar="ENV", help="the environment; a bare name is looked up in envs/")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+Env = Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BenchConfig = Annotated[
     Range,
-    typer.Option("--range", help="active: a board that runs, 1 kHz; sleep: some milliwatt, averaged for a second"),
+    typer.Option("--range", help="active: a running board, 1 kHz; sleep: milliwatts, averaged over a second."),
 ]
-Plot = Annotated[Path | None, typer.Option(metavar="SVG", help="draw the rails, stacked")]
+Plot = Annotated[Path | None, typer.Option(metavar="SVG", help="Draw the rails, stacked.")]
 Console = Annotated[
     Path | None,
-    typer.Option(metavar="RECORDING", help="cut the trace at the moments of this console recording, and mark them"),
+    typer.Option(metavar="RECORDING", help="Cut the trace at the moments of this console recording, and mark them."),
 ]
 _REFRESH_S = 0.5
 
@@ -46,14 +46,14 @@ _REFRESH_S = 0.5
 def trace(
     env: Env,
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="the trace")] = Path("power.trace"),
-    seconds: Annotated[float, typer.Option(help="how long; 0: until Ctrl-C")] = 0.0,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The trace.")] = Path("power.trace"),
+    seconds: Annotated[float, typer.Option(help="How long; 0: until Ctrl-C.")] = 0.0,
     wanted: BenchConfig = Range.ACTIVE,
     plot: Plot = None,
     console: Console = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sample a board's rails into a file, and say what they drew."""
+    """Sample a board's rails into a file, and print their power."""
     config = config_of(env)
     try:
         with sampling(config, output, wanted) as sampler:
@@ -68,16 +68,16 @@ def trace(
 
 @app.command()
 def show(
-    file: Annotated[Path, typer.Argument(metavar="TRACE", help="of `lab rails trace`")],
+    file: Annotated[Path, typer.Argument(metavar="TRACE", help="Of `lab rails trace`.")],
     *,
-    start: Annotated[float, typer.Option("--from", help="seconds into the trace")] = 0.0,
-    end: Annotated[float | None, typer.Option("--to", help="seconds into the trace [default: its end]")] = None,
-    guide: Annotated[bool, typer.Option("--guide", help="print the performance guide's table")] = False,
+    start: Annotated[float, typer.Option("--from", help="Seconds into the trace.")] = 0.0,
+    end: Annotated[float | None, typer.Option("--to", help="Seconds into the trace (default: its end).")] = None,
+    guide: Annotated[bool, typer.Option("--guide", help="Print the performance guide's table.")] = False,
     plot: Plot = None,
     console: Console = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a board drew in a trace, or between two instants of it."""
+    """Print a trace's power and energy, or those between two instants of it."""
     seen = Trace.open(file)
     first_ns, last_ns = seen.span_ns
     span = first_ns + round(start * 1e9), last_ns if end is None else first_ns + round(end * 1e9)
@@ -86,7 +86,7 @@ def show(
 
 @app.command()
 def watch(env: Env, *, wanted: BenchConfig = Range.ACTIVE) -> None:
-    """Show what the rails draw, until Ctrl-C. Nothing is kept."""
+    """Show the power of the rails, until Ctrl-C. Nothing is stored."""
     views = ("\n".join(watch_lines(now)) for now in live.watch(config_of(env), wanted, MonotonicRaw(), _REFRESH_S))
     if not sys.stdout.isatty():
         for view in views:
@@ -102,11 +102,11 @@ def selftest_(
     env: Env,
     *,
     zero: Annotated[
-        bool, typer.Option("--zero", help="with the board off: measure the sensors' offsets, for `offset_uv`")
+        bool, typer.Option("--zero", help="With the board off: measure the sensors' offsets, for `offset_uv`.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read every bus voltage: which address answers what, and which rails are swapped or missing. The board is on."""
+    """Read every bus voltage: which sensor answers at which address, which rails are swapped or missing. The board must be on."""
     config = config_of(env)
     if zero:
         offsets = selftest.zero(config, MonotonicRaw())

@@ -28,7 +28,9 @@ app = typer.Typer(help="What was measured, and the evidence behind each number."
 Database = Annotated[
     str | None,
     typer.Option(
-        "--db", metavar="URL", help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else yours)."
+        "--db",
+        metavar="URL",
+        help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else ~/.local/share/boardlab).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]

@@ -33,7 +33,7 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME[,NAME]",
-            help="What to measure: boot, low_power, sections; guide is all of them [default: boot].",
+            help="What to measure: boot, low_power, sections; guide is all of them (default: boot).",
         ),
     ] = None,
     env: Annotated[
@@ -42,33 +42,36 @@ def run(
     ] = None,
     release: Annotated[str, typer.Option(metavar="R", help="Release of the software on the board.")] = "",
     cycles: Annotated[
-        int | None, typer.Option(min=1, max=MAX_CYCLES, metavar="N", help="Power cycles [default: the suite's]")
+        int | None, typer.Option(min=1, max=MAX_CYCLES, metavar="N", help="Power cycles (default: the suite's).")
     ] = None,
     resume: Annotated[
         int | None,
-        typer.Option(metavar="ID", min=1, max=LAST_ID, help="Go on with a job that was interrupted or failed."),
+        typer.Option(metavar="ID", min=1, max=LAST_ID, help="Resume a job that was interrupted or failed."),
     ] = None,
     go_on: Annotated[
         bool,
-        typer.Option("--continue", help="Go on with the last such job if it was interrupted, else begin a new one."),
+        typer.Option(
+            "--continue", help="Resume the last job with these options if it was interrupted, else begin a new one."
+        ),
     ] = False,
     wait: Annotated[
         float,
         typer.Option(
-            min=0.0, max=LONGEST_WAIT_S, metavar="S", help="How long to wait for a board that another job has."
+            min=0.0, max=LONGEST_WAIT_S, metavar="S", help="How long to wait for a board that another job holds."
         ),
     ] = 0.0,
     tests: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="The folder with the suites [default: tests_perf here, else boardlab's own]."
+            metavar="DIR", help="The folder with the suites (default: tests_perf here, else boardlab's own)."
         ),
     ] = None,
     db: Annotated[
-        str | None, typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else yours).")
+        str | None,
+        typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else ~/.local/share/boardlab)."),
     ] = None,
 ) -> None:
-    """Measure a board, and keep others from measuring it meanwhile."""
+    """Measure a board, and lock it meanwhile."""
     log_to(sys.stderr)
     folder = Path.cwd()
     place = RunnerPaths(folder, (folder / tests).absolute() if tests else shipped.tests(folder), db)

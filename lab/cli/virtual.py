@@ -38,59 +38,62 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 Folder = Annotated[
-    Path | None, typer.Option("--dir", help="the bench's folder [default: $BOARDLAB_VIRTUAL, .lab/virtual]")
+    Path | None, typer.Option("--dir", help="The bench's folder (default: $BOARDLAB_VIRTUAL, .lab/virtual).")
 ]
 LAST_PORT = 65_535
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def up(
-    kind: Annotated[str, typer.Argument(help="qemu: real software; sim: simulated boards, any number")] = "qemu",
+    kind: Annotated[str, typer.Argument(help="qemu: real software; sim: simulated boards, any number.")] = "qemu",
     folder: Folder = None,
-    board_type: Annotated[list[str] | None, typer.Option("--type", help="board type; sim: repeatable")] = None,
-    name: Annotated[str, typer.Option(help="qemu: the board's name")] = DEFAULT_BOARD,
+    board_type: Annotated[list[str] | None, typer.Option("--type", help="Board type; sim: repeatable.")] = None,
+    name: Annotated[str, typer.Option(help="qemu: the board's name.")] = DEFAULT_BOARD,
     pdu_port: Annotated[
-        int, typer.Option(min=0, max=LAST_PORT, help="pdudaemon's port; 0: a free one")
+        int, typer.Option(min=0, max=LAST_PORT, help="pdudaemon's port; 0: a free one.")
     ] = pdudaemon.DEFAULT_PORT,
     switch_port: Annotated[
         int | None,
-        typer.Option(min=0, max=LAST_PORT, help="the power switch's port; 0: a free one [default: qemu 0, sim 16422]"),
+        typer.Option(
+            min=0, max=LAST_PORT, help="The power switch's port; 0: a free one (default: qemu 0, sim 16422)."
+        ),
     ] = None,
     idle_off: Annotated[
-        float | None, typer.Option(help="switch off after so many silent seconds; 0: never [default: qemu 600, sim 0]")
+        float | None,
+        typer.Option(help="Switch off after so many silent seconds; 0: never (default: qemu 600, sim 0)."),
     ] = None,
     latency_timer_ms: Annotated[
-        float | None, typer.Option(help="of the USB adapters [default: qemu 1, sim 0]")
+        float | None, typer.Option(help="Of the USB adapters (default: qemu 1, sim 0).")
     ] = None,
     fifo_bytes: Annotated[
         int | None,
-        typer.Option(min=1, max=65_536, help="what the USB adapters hand on at once [default: qemu 16, sim 62]"),
+        typer.Option(min=1, max=65_536, help="What the USB adapters deliver at once (default: qemu 16, sim 62)."),
     ] = None,
     tcp_port: Annotated[
         int | None,
         typer.Option(
-            min=0, max=LAST_PORT, help="give each UART a TCP port too, from this one on; 0: free ones (status --json)"
+            min=0, max=LAST_PORT, help="Give each UART a TCP port too, from this one on; 0: free ones (status --json)."
         ),
     ] = None,
     bench_tools: Annotated[
-        bool, typer.Option("--tools", help="qemu: an image with benchmark programs of Debian; boots more slowly")
+        bool, typer.Option("--tools", help="qemu: an image with benchmark programs of Debian; boots more slowly.")
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="start from new media and straps")] = False,
-    count: Annotated[int, typer.Option(min=1, max=1000, help="sim: how many boards of each type")] = 1,
-    release: Annotated[str, typer.Option(help="sim: the release that they run [default: the newest]")] = "",
-    seed: Annotated[int, typer.Option(help="sim: of the first board's chance; the others count on")] = 0,
-    scenario: Annotated[
-        Path | None, typer.Option(help="sim: YAML file that says which board misbehaves how, and when")
-    ] = None,
-    flow: Annotated[str, typer.Option(help="sim: who boots them: normal, falcon or sbl")] = "normal",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start from new media and straps.")] = False,
+    count: Annotated[int, typer.Option(min=1, max=1000, help="sim: how many boards of each type.")] = 1,
+    release: Annotated[str, typer.Option(help="sim: the release that they run (default: the newest).")] = "",
+    seed: Annotated[
+        int, typer.Option(help="sim: random seed of the first board; each further one has the next number.")
+    ] = 0,
+    scenario: Annotated[Path | None, typer.Option(help="sim: YAML file with the faults of the boards.")] = None,
+    flow: Annotated[str, typer.Option(help="sim: boot flow: normal, falcon or sbl.")] = "normal",
     stock: Annotated[
-        bool, typer.Option("--stock", help="sim: U-Boot's environment as TI ships it: Linux is loaded from SD")
+        bool, typer.Option("--stock", help="sim: U-Boot's environment as TI ships it: Linux is loaded from SD.")
     ] = False,
     time_scale: Annotated[
-        float, typer.Option(help="sim: factor on all waiting but the UARTs'; 1: as the real board")
+        float, typer.Option(help="sim: factor on all times but the UARTs'; 1: as the real board.")
     ] = 1.0,
-    foreground: Annotated[bool, typer.Option("--foreground", help="run the bench here, until Ctrl-C")] = False,
+    foreground: Annotated[bool, typer.Option("--foreground", help="Run the bench here, until Ctrl-C.")] = False,
 ) -> None:
     """Bring virtual boards up: their bench, its power switch and pdudaemon. The boards themselves are off."""
     where = _folder(folder)
@@ -145,7 +148,7 @@ def down(folder: Folder = None) -> None:
 
 @app.command()
 def status(folder: Folder = None, as_json: AsJson = False) -> None:
-    """Say what is up, and how it is."""
+    """Show the virtual boards and their state."""
     where = _folder(folder)
     state = running(where)
     boards = control.status(state) if state else []
@@ -166,7 +169,7 @@ def status(folder: Folder = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def console(
-    name: Annotated[str, typer.Argument(help="the board's name")] = DEFAULT_BOARD, folder: Folder = None
+    name: Annotated[str, typer.Argument(help="The board's name.")] = DEFAULT_BOARD, folder: Folder = None
 ) -> None:
     """Open a terminal on a board's console, through the console server (`lab console attach`)."""
     state = expect(_folder(folder))
@@ -186,7 +189,7 @@ def images() -> None:
 
 @app.command("uboot-tests")
 def uboot_tests(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="where to write them; made when it is missing")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write them; created if missing.")],
 ) -> None:
     """Write U-Boot's own tests and its configuration for the QEMU board into DIR (docs: U-Boot's tests)."""
     root = cache.default_root()
@@ -206,14 +209,14 @@ app.command()(sim_commands.clear)
 
 @app.command("tester")
 def as_tester(
-    command: Annotated[str, typer.Argument(help="the command line")],
-    board_type: Annotated[str, typer.Option("--type", help="sim: type of the board at the other end")] = "",
-    release: Annotated[str, typer.Option(help="sim: of its software [default: the newest]")] = "",
-    seed: Annotated[int | None, typer.Option(help="sim: of its chance [default: another one each time]")] = None,
-    board: Annotated[str, typer.Option(help="qemu: the board at the other end of the cable")] = "",
+    command: Annotated[str, typer.Argument(help="The command line.")],
+    board_type: Annotated[str, typer.Option("--type", help="sim: type of the board at the other end.")] = "",
+    release: Annotated[str, typer.Option(help="sim: of its software (default: the newest).")] = "",
+    seed: Annotated[int | None, typer.Option(help="sim: random seed (default: another one each time).")] = None,
+    board: Annotated[str, typer.Option(help="qemu: the board at the other end of the cable.")] = "",
     folder: Folder = None,
 ) -> None:
-    """Run a command as a board's tester: for real at the other end of a QEMU board's cable, played for a simulated one."""
+    """Run a command as a board's tester: for real at the other end of a QEMU board's cable, simulated for a simulated one."""
     if bool(board_type) == bool(board):
         raise ConfigurationError("name the board at the other end: --board NAME (qemu), or --type TYPE (sim)")
     if board_type:

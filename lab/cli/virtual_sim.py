@@ -17,9 +17,9 @@ from virtual.sim.faults.catalogue import FAULTS
 from virtual.state import default_folder, expect
 
 Folder = Annotated[
-    Path | None, typer.Option("--dir", help="the bench's folder [default: $BOARDLAB_VIRTUAL, .lab/virtual]")
+    Path | None, typer.Option("--dir", help="The bench's folder (default: $BOARDLAB_VIRTUAL, .lab/virtual).")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def faults(as_json: AsJson = False) -> None:
@@ -42,15 +42,15 @@ def faults(as_json: AsJson = False) -> None:
 
 
 def fault(
-    board: Annotated[str, typer.Argument(help="the board's name")],
-    name: Annotated[str, typer.Argument(help="the fault (`lab virtual faults`)")],
-    settings: Annotated[list[str] | None, typer.Argument(help="parameters, as NAME=VALUE")] = None,
-    cycles: Annotated[str, typer.Option(help="now, next, all, or power-ons such as 3, 2-4, 1,5-7")] = "next",
-    probability: Annotated[float, typer.Option(help="of striking in each of these cycles")] = 1.0,
-    seed: Annotated[int | None, typer.Option(help="of the fault's own chance [default: the board's]")] = None,
+    board: Annotated[str, typer.Argument(help="The board's name.")],
+    name: Annotated[str, typer.Argument(help="The fault (`lab virtual faults`).")],
+    settings: Annotated[list[str] | None, typer.Argument(help="Parameters, as NAME=VALUE.")] = None,
+    cycles: Annotated[str, typer.Option(help="Now, next, all, or power-ons such as 3, 2-4, 1,5-7.")] = "next",
+    probability: Annotated[float, typer.Option(help="Probability in each of these cycles.")] = 1.0,
+    seed: Annotated[int | None, typer.Option(help="The fault's random seed (default: the board's).")] = None,
     folder: Folder = None,
 ) -> None:
-    """Make a simulated board misbehave."""
+    """Add a fault to a simulated board."""
     order = {"fault": name, "cycles": cycles, "probability": f"{probability:g}"}
     if seed is not None:
         order["seed"] = str(seed)
@@ -63,8 +63,8 @@ def fault(
     echo(f"{board}: power-ons so far {answer['cycle']}, at work: {_names(answer['now'])}, planned: {_planned(answer)}")
 
 
-def clear(board: Annotated[str, typer.Argument(help="the board's name")], folder: Folder = None) -> None:
-    """Forget all faults of a simulated board, those of its scenario too."""
+def clear(board: Annotated[str, typer.Argument(help="The board's name.")], folder: Folder = None) -> None:
+    """Remove all faults of a simulated board, also those of its scenario."""
     _ask(folder, board, {})
     echo(f"{board}: no faults; what they have done to it stays until its next power-on")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,13 @@ def expand(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def current(name: str) -> str:
-    """What a suite is called today; `power`, the old name of `low_power`, is understood for one more release."""
+    """What a suite is called today; `power`, the old name of `low_power`, works for one more release, with a warning."""
+    if name in _OLD_NAMES:
+        warnings.warn(  # a FutureWarning, since Python shows no DeprecationWarning to those who run a program
+            f"the suite {name!r} is now called {_OLD_NAMES[name]!r}; write that name in farm.yaml and in --suite",
+            FutureWarning,
+            stacklevel=1,
+        )
     return _OLD_NAMES.get(name, name)
 
 

@@ -30,10 +30,11 @@ def test_a_chapter_has_the_name_of_its_file() -> None:
     assert names("low_power") == {"test_low_power.py"}
 
 
-def test_the_old_name_of_low_power_still_works() -> None:
-    assert suites.expand(["boot", "power"]) == ("boot", "low_power")
-    assert names("power") == {"test_low_power.py"}
-    assert suites.kind("power") == "low_power"
+def test_the_old_name_of_low_power_still_works_and_says_the_new_one() -> None:
+    with pytest.warns(FutureWarning, match="now called 'low_power'"):
+        assert suites.expand(["boot", "power"]) == ("boot", "low_power")
+        assert names("power") == {"test_low_power.py"}
+        assert suites.kind("power") == "low_power"
 
 
 @pytest.mark.parametrize("suite", ["powers", "", "../test_boot", "guide "])
