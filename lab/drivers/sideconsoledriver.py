@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import attr
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
@@ -11,8 +9,8 @@ from labgrid.step import step
 
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk
-from lab.console.spawn import ensure_server
-from lab.errors import ConfigurationError, LabTransientError
+from lab.drivers.consoleport import check_plugged, new_client
+from lab.errors import LabTransientError
 
 
 @target_factory.reg_driver
@@ -34,11 +32,7 @@ class SideConsoleDriver(Driver):
         self._client: ConsoleClient | None = None
 
     def on_activate(self) -> None:
-        if not self.port.port:
-            raise ConfigurationError(
-                f"{self.port.display_name}: no such serial port now; is the adapter plugged in, and does `match` fit it? "
-                "(udevadm info /dev/ttyUSB0)"
-            )
+        check_plugged(self.port)
         self._connected()
 
     def on_deactivate(self) -> None:
@@ -70,13 +64,9 @@ class SideConsoleDriver(Driver):
 
     def _connected(self) -> ConsoleClient:
         if self._client is None:
-            client = ConsoleClient(ensure_server(Path(self.runtime) if self.runtime else None))
-            try:
+            with new_client(self.runtime) as client:
                 info = client.open(self.port.port, speed_bd=self.port.speed)
                 client.attach(info.name, write=True)
-            except BaseException:
-                client.close()
-                raise
             self._client = client
         return self._client
 

@@ -15,9 +15,9 @@ from pexpect import TIMEOUT
 from lab.console.blame import blamed
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Event, Gap, RecordKind
-from lab.console.spawn import ensure_server
 from lab.console.status import PortInfo, PortStatus
-from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.drivers.consoleport import check_plugged, new_client
+from lab.errors import BoardlabError, LabTransientError
 from lab.host.runtime import runtime_dir, server_pid
 
 RETURN_S = 3.0  # how long an adapter that went away is waited for: a USB device is found again within a second or two
@@ -63,11 +63,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self.board: str | None = None
 
     def on_activate(self) -> None:
-        if not self.port.port:
-            raise ConfigurationError(
-                f"{self.port.display_name}: no such serial port now; is the adapter plugged in, and does `match` fit it? "
-                "(udevadm info /dev/ttyUSB0)"
-            )
+        check_plugged(self.port)
         self._connected()
         self._unread = b""
 
@@ -78,16 +74,12 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     def _connected(self) -> ConsoleClient:
         if self._client is not None:
             return self._client
-        client = ConsoleClient(ensure_server(Path(self.runtime) if self.runtime else None))
-        try:
+        with new_client(self.runtime) as client:
             latency_ns = None if self.adapter_latency_ms is None else round(self.adapter_latency_ms * 1e6)
             self.info = client.open(
                 self.port.port, speed_bd=self.port.speed, adapter_latency_ns=latency_ns, board=self.board
             )
             client.attach(self.info.name, write=True)
-        except BaseException:
-            client.close()
-            raise
         self._client = client
         self._device = self._resolved()
         return client

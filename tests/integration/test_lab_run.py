@@ -18,13 +18,13 @@ from lab.results.watch import JobHead, watch
 
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 180
-HASTE = "0.05"
+TIME_SCALE = "0.05"
 BUSY = 75
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    words = ("sim", "--type", "am62xx_sk", "--count", "2", "--time-scale", HASTE)
+    words = ("sim", "--type", "am62xx_sk", "--count", "2", "--time-scale", TIME_SCALE)
     with running_lab(tmp_path_factory.mktemp("run"), *words) as lab:
         yield lab
 

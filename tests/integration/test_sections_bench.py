@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from measuring_lab import ROOT
+from measuring_lab import ROOT, measuring_pytest
 from virtual_bench import lab_virtual
 
 from lab.console.client import ConsoleClient
@@ -17,7 +17,7 @@ from lab.metrics import Flag
 from lab.results import open_store
 from lab.run.sectionrun import KIND
 
-HASTE = "0.02"
+TIME_SCALE = "0.02"
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_sections_of_linux_u_boot_and_the_tester_are_measured_and_what_is_not_al
 ) -> None:
     bench = tmp_path / "bench"
     ports = ("--pdu-port", "0", "--switch-port", "0")
-    up = lab_virtual("up", "sim", "--type", "am62xx_sk", "--time-scale", HASTE, "--dir", bench, *ports)
+    up = lab_virtual("up", "sim", "--type", "am62xx_sk", "--time-scale", TIME_SCALE, "--dir", bench, *ports)
     assert up.returncode == 0, up.stderr
     try:
         first = measure(bench, environment, "-k", "stream or usb-device or uboot-emmc")
@@ -59,16 +59,7 @@ def test_sections_of_linux_u_boot_and_the_tester_are_measured_and_what_is_not_al
 
 
 def measure(bench: Path, environment: dict[str, str], *words: str) -> str:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "--lg-env",
-        str(bench / "env.yaml"),
-        "tests_perf",
-    ]
+    command = [*measuring_pytest(bench), "tests_perf"]
     done = subprocess.run([*command, *words], env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

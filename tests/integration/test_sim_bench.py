@@ -24,14 +24,14 @@ from virtual.sim.trueboots import true_boots
 from virtual.truth import read_truth
 
 DEADLINE_S = 180
-HASTE = "0.05"  # a boot takes some three seconds then; most of them are the console's
+TIME_SCALE = "0.05"  # a boot takes some three seconds then; most of them are the console's
 BOARD = "am62xx_sk-1"
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("sim")
-    words = ("up", "sim", "--type", "am62xx_sk", "--type", "am43xx-gpevm", "--count", "2", "--time-scale", HASTE)
+    words = ("up", "sim", "--type", "am62xx_sk", "--type", "am43xx-gpevm", "--count", "2", "--time-scale", TIME_SCALE)
     with running_lab(folder, *words[1:]) as lab:
         yield lab
 
@@ -148,7 +148,7 @@ def _usual_limit_of_open_files() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_usual_limit_of_open_files")
 def test_sixty_four_boards_come_up_with_environments_a_pdu_outlet_and_tcp_ports_each(tmp_path: Path) -> None:
-    words = ("--type", "am62xx_sk", "--count", "64", "--time-scale", HASTE, "--tcp-port", "0")
+    words = ("--type", "am62xx_sk", "--count", "64", "--time-scale", TIME_SCALE, "--tcp-port", "0")
     with running_bench(tmp_path / "bench", "sim", *words) as bench:
         boards = bench.state.boards
         assert [board.outlet for board in boards] == list(range(1, 65))
@@ -174,7 +174,7 @@ def test_sixty_four_boards_come_up_with_environments_a_pdu_outlet_and_tcp_ports_
 
 def test_another_user_reaches_neither_power_nor_consoles(tmp_path: Path) -> None:
     with running_bench(
-        tmp_path / "bench", "sim", "--type", "am62xx_sk", "--time-scale", HASTE, "--tcp-port", "0"
+        tmp_path / "bench", "sim", "--type", "am62xx_sk", "--time-scale", TIME_SCALE, "--tcp-port", "0"
     ) as bench:
         daemon = listening_ports(bench.child("pdudaemon.conf"))
         assert len(daemon) == 1
@@ -235,6 +235,6 @@ def test_up_refuses_wrong_options_before_anything_starts(tmp_path: Path, words: 
 def test_a_scenario_plays_on_the_bench(tmp_path: Path) -> None:
     scenario = tmp_path / "monday.yaml"
     scenario.write_text("boards:\n  'am62*':\n    - {fault: kernel_panic, cycles: 2}\n")
-    with running_lab(tmp_path / "lab", "sim", "--time-scale", HASTE, "--scenario", str(scenario)) as lab:
+    with running_lab(tmp_path / "lab", "sim", "--time-scale", TIME_SCALE, "--scenario", str(scenario)) as lab:
         attempts = measured(lab, "--cycles", "2", "--medium", "sd")
     assert [(attempt.cycle, attempt.outcome) for attempt in attempts] == [(1, "ok"), (2, "kernel_panic"), (2, "ok")]

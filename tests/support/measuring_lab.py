@@ -25,6 +25,11 @@ OUTSIDE = 0.05  # of what a busy host measured may be: a ± holds for most numbe
 STALL_S = 0.05  # as far as a host that stands still puts one of them
 
 
+def measuring_pytest(bench: Path) -> list[str]:
+    """The command of a session that measures on a bench in this folder."""
+    return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--lg-env", str(bench / "env.yaml")]
+
+
 @define
 class Lab:
     """One virtual board with everything around it in a folder of its own."""
@@ -41,15 +46,7 @@ class Lab:
         }
 
     def pytest(self, *arguments: str, measures: str = "test_boot.py") -> subprocess.Popen[bytes]:
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            "--lg-env",
-            str(self.folder / "bench" / "env.yaml"),
-        ]
+        command = measuring_pytest(self.folder / "bench")
         with (self.folder / "pytest.log").open("ab") as log:
             return subprocess.Popen(
                 [*command, f"tests_perf/{measures}", "--retries", "5", *arguments],

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from attrs import frozen
 
+from lab.benchmarks.identity import Shell
 from lab.benchmarks.lowpower.modes import SUSPEND_STATES, SuspendPlan
 from lab.boards import BoardType, Release
 from lab.errors import BoardStableError, TestTransientError
 
 _STATE, _MEM_SLEEP, _PRINTK = "/sys/power/state", "/sys/power/mem_sleep", "/proc/sys/kernel/printk"
 _STATS: Final = "/sys/power/suspend_stats"
-
-
-class Shell(Protocol):
-    """The board's shell (labgrid's ShellDriver)."""
-
-    def run(self, cmd: str) -> tuple[Sequence[str], Sequence[str], int]:
-        """Run a command; its output by lines, nothing, and its exit status."""
-        ...
 
 
 @frozen

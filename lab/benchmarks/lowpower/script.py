@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lab.benchmarks.identity import Shell
 from lab.benchmarks.lowpower.modes import SUSPEND_STATES, Constraint, SuspendPlan
-from lab.benchmarks.lowpower.preflight import PrintkSettings, Shell
+from lab.benchmarks.lowpower.preflight import PrintkSettings
 from lab.errors import TestTransientError
 
 FILE = "/run/boardlab-sleep"  # on the board, where nobody but root makes files

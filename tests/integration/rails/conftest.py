@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from virtual_bench import BenchProcess, running_bench
 
-HASTE = "0.02"
+TIME_SCALE = "0.02"
 
 
 @pytest.fixture(scope="package")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BenchProcess]:
-    with running_bench(tmp_path_factory.mktemp("rails") / "bench", "sim", "--time-scale", HASTE) as running:
+    with running_bench(tmp_path_factory.mktemp("rails") / "bench", "sim", "--time-scale", TIME_SCALE) as running:
         yield running
