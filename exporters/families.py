@@ -13,6 +13,7 @@ from prometheus_client.samples import Sample
 
 from exporters.figures import ExportedMeasurement, LatestRun
 from exporters.naming import Labels
+from exporters.outcomes import Counts, rows
 from exporters.results import View
 from exporters.totals import BUCKETS, CycleKey, Tallies
 from exporters.verdicts import MetricChange, changes
@@ -42,6 +43,7 @@ class Results(Collector):
         yield from _changes(self.view.groups)
         yield from _last_runs(self.view)
         yield _attempts(self.view.tallies)
+        yield from _outcomes(self.view.outcomes)
         yield _moments(self.view.tallies)
         yield from _histograms(self.view.tallies)
         left_out = GaugeMetricFamily(
@@ -143,6 +145,21 @@ def _attempts(tallies: Tallies) -> Metric:
     for key, count in tallies.attempts.items():
         attempts.add_metric([key.board, key.board_type, key.release, key.medium, key.outcome, key.fault], count)
     return attempts
+
+
+def _outcomes(counts: Counts) -> Iterator[Metric]:
+    rest = rows(counts)
+    while True:
+        part = CounterMetricFamily(
+            "boardlab_outcomes",
+            "Attempts of a board by how they ended; every failure class is there from its first run on.",
+            labels=["board", "board_type", "outcome"],
+        )
+        for board, outcome, count in itertools.islice(rest, _PART):
+            part.add_metric([board.board, board.board_type, outcome], count)
+        yield part
+        if len(part.samples) < _PART:
+            return
 
 
 def _moments(tallies: Tallies) -> Metric:

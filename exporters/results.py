@@ -9,6 +9,7 @@ from attrs import define, evolve, field, frozen
 
 from exporters.figures import BootVariant, FigureMaker, LatestRun, RunKey
 from exporters.labels import clean
+from exporters.outcomes import Counts, OutcomeReader
 from exporters.totals import Tallies, count
 from lab.metrics import Measurement
 from lab.results.watch import RunHead, StoreSnapshot, Watcher
@@ -50,6 +51,7 @@ class View:
     groups: tuple[LatestRun, ...]
     last_runs: tuple[LastRun, ...]
     tallies: Tallies
+    outcomes: Counts
     left_out: dict[str, int]
 
 
@@ -65,6 +67,7 @@ class ResultsReader:
     _settled: Tallies = field(factory=Tallies, init=False)  # of the completed runs
     _shown: Tallies = field(factory=Tallies, init=False)
     _classes: dict[str, set[str]] = field(factory=dict, init=False)
+    _outcomes: OutcomeReader = field(factory=OutcomeReader, init=False)
 
     def read(self) -> View:
         """What the store says now.
@@ -84,6 +87,8 @@ class ResultsReader:
             settled = count(snapshot, fresh, self._classes, self.limits.outcomes_per_board)
             unfinished = [head for head in heads if head.status != COMPLETED]
             unsettled = count(snapshot, unfinished, self._classes, self.limits.outcomes_per_board)
+            boards = {head.board for head in heads}
+            outcomes = self._outcomes.read(snapshot, [head for head in every if head.board in boards], COMPLETED)
         self._places.update(found)  # only now: a snapshot that broke off is repeated from here
         self._groups = taken
         self._settled.add(settled)
@@ -94,7 +99,7 @@ class ResultsReader:
         groups = tuple(group for _, group in taken.values())
         left_out["figures"] = sum(group.left_out for group in groups)
         kept = {(clean(head.board), clean(head.release)) for head in heads}
-        return View(groups, _last_runs(heads), self._shown.of(kept), left_out)
+        return View(groups, _last_runs(heads), self._shown.of(kept), outcomes, left_out)
 
     def _forget(self) -> None:
         self._places, self._groups, self._settled = {}, {}, Tallies()

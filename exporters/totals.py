@@ -12,12 +12,10 @@ from attrs import define, field, frozen
 from exporters.figures import INIT
 from exporters.labels import clean
 from exporters.naming import BASE_UNITS, Labels, quantity_of
+from lab.results.failures import OTHER
 from lab.results.watch import RunHead, StoreSnapshot
 
-OTHER: Final = "other"
 PATTERNS: Final = ("boot.time", "power.resume_latency", "lpm.%.resume\\_%")  # of SQL's LIKE: what has a histogram
-# Classes that alerts look for: there from a board's first attempt on, as Prometheus sees no increase from nothing to one.
-AWAITED: Final = (("silent", "board"), ("power_off_ineffective", "lab"), ("adapter_lost", "lab"))
 # Upper bounds in seconds. Boots of the published guides take 2 to 30 s, resumes 0.05 to 2 s.
 BUCKETS: Final = {
     "boot_duration": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12.5, 15, 20, 25, 30, 45, 60, 120),
@@ -121,8 +119,6 @@ def count(
             outcome = OTHER
         medium = clean(tally.params.get("medium", ""))
         found.attempts[AttemptKey(*_labels(head), medium, outcome, tally.fault or "")] += tally.count
-        for awaited, fault in AWAITED:
-            found.attempts[AttemptKey(*_labels(head), medium, awaited, fault)] += 0
     for run_id, moments in snapshot.moments(list(runs)):
         found.moments[_labels(runs[run_id])] += moments
     for reading in snapshot.readings(list(runs), PATTERNS):

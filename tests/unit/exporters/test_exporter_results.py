@@ -16,6 +16,7 @@ from exporters.results import Limits, ResultsReader
 from lab.errors import LabTransientError
 from lab.metrics import Flag, summarise
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results.failures import CATALOGUE
 from lab.results.watch import watch
 
 
@@ -209,7 +210,7 @@ def test_bounds_keep_the_newest_and_say_what_they_left_out(store: Store) -> None
     assert found.one("boardlab_results_left_out", what="boards") == 1
     assert found.one("boardlab_results_left_out", what="releases") == 1
     outcomes = {dict(labels)["outcome"] for labels in found.all("boardlab_attempts_total", board="b1")}
-    assert outcomes == {"ok", "garbled", "other", "silent", "power_off_ineffective", "adapter_lost"}
+    assert outcomes == {"ok", "garbled", "other"}
 
 
 def test_a_thousand_boards_have_a_bounded_number_of_series(tmp_path: Path) -> None:
@@ -218,8 +219,9 @@ def test_a_thousand_boards_have_a_bounded_number_of_series(tmp_path: Path) -> No
     page = source.read()
     series = [line for line in b"".join(page.pieces()).splitlines() if not line.startswith(b"#")]
     boot, other, flagged = 5 + 1 + 1, 1 + 1 + 1, 2  # statistics, ±, samples
-    duration, last_runs, attempts, histogram = 1, 2, 4, 20 + 2
-    per_board = boot + other + flagged + duration + last_runs + attempts + histogram
+    duration, last_runs, attempts, histogram = 1, 2, 1, 20 + 2
+    outcomes = len(CATALOGUE) + 1
+    per_board = boot + other + flagged + duration + last_runs + attempts + histogram + outcomes
     assert len(series) == 1000 * per_board + 3, "and what was left out"
     assert len({line.rpartition(b" ")[0] for line in series}) == len(series)
     assert source.read() is page, "a store at rest is not rendered again"
@@ -283,3 +285,28 @@ def test_a_regression_is_worse_than_chance_and_than_two_per_cent(
 
 def test_every_flag_fits_a_label() -> None:
     assert all(str(flag).isidentifier() for flag in Flag)
+
+
+def test_every_class_of_failure_is_there_at_zero_before_it_first_happens(store: Store, source: ResultsSource) -> None:
+    run = begin(store)
+    found = seen(source).all("boardlab_outcomes_total", board="b1")
+    assert {dict(labels)["outcome"]: value for labels, value in found.items()} == dict.fromkeys(
+        {"ok", *CATALOGUE}, 0.0
+    )
+    for cycle, outcome in enumerate(("hang_kernel", "ok", "a_class_of_my_own"), start=1):
+        one_attempt(store, run, outcome, cycle=cycle)
+    after = seen(source)
+    counts = {outcome: after.one("boardlab_outcomes_total", outcome=outcome) for outcome in ("hang_kernel", "other")}
+    assert counts == {"hang_kernel": 1.0, "other": 1.0}
+
+
+def test_the_outcomes_of_a_board_never_fall_when_a_release_is_left_out(store: Store) -> None:
+    source = ResultsSource(ResultsReader(watch(store.url), Limits(releases_per_board=1)))
+    for release in ("10.00", "11.00", "11.01"):
+        run = begin(store, release=release)
+        one_attempt(store, run, "silent")
+        store.finish_run(run, "completed")
+        seen(source)
+    assert seen(source).one("boardlab_outcomes_total", outcome="silent") == 3
+    fresh = ResultsSource(ResultsReader(watch(store.url), Limits(releases_per_board=1)))
+    assert seen(fresh).one("boardlab_outcomes_total", outcome="silent") == 3, "nor when the exporter starts again"

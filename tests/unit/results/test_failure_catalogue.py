@@ -1,0 +1,40 @@
+"""The catalogue of failures has every class that the code, the board types and the documents know."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lab import boards
+from lab.boards import registry
+from lab.drivers import failures, guarded
+from lab.results.failures import CATALOGUE, DRIVERS, ENDS
+
+ROOT = Path(__file__).resolve().parents[3]
+GIVEN = re.compile(r'failure(?:: str)? ?= ?"([a-z0-9_]+)"')
+
+
+def test_it_has_every_class_that_the_library_gives() -> None:
+    given = {name for path in (ROOT / "lab").rglob("*.py") for name in GIVEN.findall(path.read_text("utf-8"))}
+    assert "silent" in given
+    assert given <= CATALOGUE
+
+
+def test_it_has_every_class_that_a_board_type_recognises() -> None:
+    given = {sign.means for name in registry.names() for sign in registry.load(name).failures.values()}
+    assert "kernel_panic" in given
+    assert given <= CATALOGUE
+
+
+def test_it_has_every_class_of_labgrids_drivers() -> None:
+    kinds = {kind.name for kind in vars(guarded).values() if isinstance(kind, guarded.Kind)}
+    ends = set(re.findall(r'Meaning\(\s*"(\w+)"', Path(failures.__file__).read_text("utf-8")))
+    assert (kinds, ends) == (set(DRIVERS), set(ENDS))
+
+
+def test_it_has_every_stage_that_a_boot_can_hang_in() -> None:
+    source = Path(boards.__file__).parents[1] / "benchmarks" / "boot" / "watch.py"
+    stage = source.read_text("utf-8").partition("def _stage(self)")[2].partition("\n    def ")[0]
+    stages = set(re.findall(r'(?:return|else) "(\w+)"', stage))
+    assert stages >= {"kernel", "before_login"}
+    assert {f"hang_{name}" for name in (*stages, "uboot", "spl")} <= CATALOGUE
