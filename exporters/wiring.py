@@ -11,10 +11,11 @@ from prometheus_client import CollectorRegistry, Metric
 from exporters.exposition import Exposition, ResultsSource, Staleness
 from exporters.farm.consoles import Consoles
 from exporters.farm.disks import Disks
-from exporters.farm.jobs import Due, Jobs
+from exporters.farm.jobs import Jobs
 from exporters.farm.outlets import Outlets, PduDaemonProbe
 from exporters.farm.places import Places
 from exporters.farm.rails import RailsCollector
+from exporters.farm.schedules import Due, Schedules
 from exporters.farm.usb import RealUdev, Usb, UsbDevice
 from exporters.page import Page
 from exporters.polling import FreshMetrics, Health, Poller
@@ -72,12 +73,14 @@ def sources(watcher: Watcher, runtime: Path, watched: Watched, interval_s: float
     if watcher.location.path is not None:
         folders["results"] = watcher.location.path.parent
     live: dict[str, Callable[[], list[Metric]]] = {
-        "jobs": Jobs(watcher, list(watched.due)).read,
+        "jobs": Jobs(watcher).read,
         "console": Consoles(runtime).read,
         "outlets": Outlets(runtime).read,
         "rails": RailsCollector(runtime).read,
         "disks": Disks(folders).read,
     }
+    if watched.due:
+        live["schedules"] = Schedules(watcher, list(watched.due)).read
     if watched.pdudaemon:
         live["pdudaemon"] = PduDaemonProbe(watched.pdudaemon).read
     if watched.coordinator:

@@ -1,9 +1,9 @@
-"""Jobs (`lab run`): those that wait, those that measure, those that stopped giving signs of life; and what is due."""
+"""Jobs (`lab run`): those that wait, those that measure, those that stopped giving signs of life."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 
 from attrs import field, frozen
@@ -12,21 +12,7 @@ from prometheus_client import Metric
 from exporters.farm.build import gauge
 from lab.host.clock import utc_now
 from lab.results.jobs import LEASE_S
-from lab.results.watch import JobHead, Watcher
-
-
-@frozen
-class Due:
-    """What a timer starts again and again.
-
-    Attributes:
-        kind: the suite, which is the kind of its runs.
-        interval_s: between two starts.
-    """
-
-    board: str
-    kind: str
-    interval_s: float
+from lab.results.watch import JobHead, PastJob, Watcher
 
 
 @frozen
@@ -34,7 +20,6 @@ class Jobs:
     """The jobs in a store."""
 
     watcher: Watcher
-    due: Sequence[Due] = ()
     now: Callable[[], datetime] = field(default=utc_now)
 
     def read(self) -> list[Metric]:
@@ -64,16 +49,10 @@ class Jobs:
                 ["board", "board_type"],
                 [((job.board, job.board_type), (now - job.heartbeat_at).total_seconds()) for job in running],
             ),
-            gauge(
-                "boardlab_schedule_interval_seconds",
-                "How often a board is to be measured.",
-                ["board", "kind"],
-                [((due.board, due.kind), due.interval_s) for due in self.due],
-            ),
         ]
 
 
-def state_of(job: JobHead, now: datetime) -> str:
+def state_of(job: JobHead | PastJob, now: datetime) -> str:
     """The state as an operator sees it; a job that was killed while it waited is none."""
     silent = (now - job.heartbeat_at).total_seconds() > LEASE_S
     if silent:

@@ -9,14 +9,14 @@ from typing import Annotated, Final
 
 import typer
 
-from exporters.farm.jobs import Due
+from exporters.farm.schedules import Due
 from exporters.farm.usb import UsbDevice
 from exporters.server import Server
 from exporters.webconfig import check_address, load
 from exporters.wiring import Watched, sources
 from lab.errors import ConfigurationError
 from lab.farm import config, suites
-from lab.farm.config import Farm
+from lab.farm.config import Farm, Schedule
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.results.watch import watch
@@ -32,13 +32,22 @@ def watched(farm: Farm | None) -> Watched:
     """What a farm.yaml names; nothing without one."""
     if farm is None:
         return Watched()
-    due = [
-        Due(schedule.board, suites.kind(suite), schedule.interval_s)
-        for schedule in farm.schedules
-        for suite in suites.expand(schedule.suites)
-    ]
+    due = [_due(schedule) for schedule in farm.schedules]
     usb = [UsbDevice(device.name, device.kind, device.id_path) for device in farm.usb]
     return Watched(due, farm.pdudaemon.address, farm.coordinator, usb)
+
+
+def _due(schedule: Schedule) -> Due:
+    wanted = suites.expand(schedule.suites)
+    return Due(
+        schedule.name,
+        schedule.board,
+        wanted,
+        tuple(suites.kind(suite) for suite in wanted),
+        schedule.release,
+        schedule.interval_s,
+        schedule.last_start,
+    )
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -107,6 +108,17 @@ class Schedule:
     def interval_s(self) -> float:
         """Between two runs."""
         return PERIODS_S[self.every]
+
+    def last_start(self, now: dt.datetime) -> dt.datetime:
+        """When the timer last came due before a time, by the host's clock and time zone."""
+        local = now.astimezone()
+        hour, minute = map(int, self.at.split(":"))
+        start = local.replace(tzinfo=None, hour=hour, minute=minute, second=0, microsecond=0)
+        if self.every == "week":
+            start -= dt.timedelta(days=(start.weekday() - _DAYS.index(self.day)) % len(_DAYS))
+        if start.astimezone() > local:
+            start -= dt.timedelta(seconds=self.interval_s)
+        return start.astimezone()
 
     @property
     def suites(self) -> tuple[str, ...]:

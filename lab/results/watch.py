@@ -75,6 +75,29 @@ class JobHead:
     heartbeat_at: dt.datetime
 
 
+@frozen
+class PastJob:
+    """A job, whatever became of it; see `lab.results.models.JobRow`.
+
+    Attributes:
+        suites: as they stand in the row. ended_at: when it ended, or gave its last sign of life.
+    """
+
+    id: int
+    board: str
+    suites: str
+    release: str
+    state: str
+    started_at: dt.datetime | None
+    heartbeat_at: dt.datetime
+    finished_at: dt.datetime | None
+
+    @property
+    def ended_at(self) -> dt.datetime:
+        """See above."""
+        return self.finished_at or self.heartbeat_at
+
+
 @define
 class StoreSnapshot:
     """The store at one instant."""
@@ -147,6 +170,25 @@ class StoreSnapshot:
         wanted = select(*columns, JobRow.queued_at, JobRow.heartbeat_at)
         wanted = wanted.where(JobRow.state.in_(("queued", "running"))).order_by(JobRow.id)
         return [JobHead(*row) for row in self._rows(wanted)]
+
+    def past_jobs(self, since: dt.datetime) -> list[PastJob]:
+        """The jobs that were queued since then, in whatever state, the oldest first."""
+        columns = (JobRow.id, JobRow.board, JobRow.suites, JobRow.release, JobRow.state)
+        wanted = select(*columns, JobRow.started_at, JobRow.heartbeat_at, JobRow.finished_at)
+        return [PastJob(*row) for row in self._rows(wanted.where(JobRow.queued_at >= since).order_by(JobRow.id))]
+
+    def plans(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Run and plan, which another program may have written."""
+        for ids in _chunks(run_ids):
+            for row in self._rows(select(RunRow.id, RunRow.plan).where(RunRow.id.in_(ids))):
+                yield row.id, row.plan
+
+    def metrics(self, run_ids: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """Run, and each metric that it has."""
+        for ids in _chunks(run_ids):
+            wanted = select(MeasurementRow.run_id, MeasurementRow.metric).where(MeasurementRow.run_id.in_(ids))
+            for row in self._rows(wanted.distinct()):
+                yield row.run_id, row.metric
 
     def _rows(self, wanted: Executable) -> Sequence[Any]:
         try:

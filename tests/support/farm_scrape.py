@@ -12,10 +12,11 @@ from scraped import Scrape, scrape
 from exporters.exposition import Exposition, ResultsSource, Staleness
 from exporters.farm import consoles
 from exporters.farm.disks import Disks
-from exporters.farm.jobs import Due, Jobs
+from exporters.farm.jobs import Jobs
 from exporters.farm.outlets import Outlets
 from exporters.farm.places import CoordinatorState, Place, Places
 from exporters.farm.rails import RailsCollector
+from exporters.farm.schedules import Due, Schedules
 from exporters.farm.usb import Usb, UsbDevice
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
@@ -49,6 +50,7 @@ STATE = CoordinatorState(
     {"waiting": 1},
     {"labhost": 3, "gone": 0},
 )
+NIGHTLY = Due("nightly", "qemu-1", ("boot",), ("boot",), "", 86400.0, lambda now: now)
 
 
 class Plugs:
@@ -95,7 +97,8 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
         jobs.start(jobs.enqueue(Order("qemu-virt", "qemu-1", ("boot",), "e", "", None)).id)
     devices = [UsbDevice("console", "adapter", "usb-0:2"), UsbDevice("card", "sdmux", "usb-0:3")]
     return {
-        "jobs": Jobs(watch(url), [Due("qemu-1", "boot", 86400.0)]).read,
+        "jobs": Jobs(watch(url)).read,
+        "schedules": Schedules(watch(url), [NIGHTLY]).read,
         "console": lambda: consoles.families(SERVER),
         "outlets": Outlets(runtime).read,
         "rails": RailsCollector(runtime).read,

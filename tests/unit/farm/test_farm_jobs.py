@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from exporters.farm.jobs import Due, Jobs
+from exporters.farm.jobs import Jobs
 from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError
 from lab.host import process
@@ -232,14 +232,13 @@ def test_the_metrics_tell_waiting_running_and_stuck_jobs_apart(store: Store, wal
     stuck = started(book(store, wall, "three"), Order("am62xx_sk", "b2", ("boot",), "e", "", None))
     wall.later(LEASE_S + 1)
     book(store, wall, "one").beat(running.id)
-    families = Jobs(watch(store.url), [Due("b1", "boot", 86400.0)], wall).read()
+    families = Jobs(watch(store.url), wall).read()
     values = {(s.name, *sorted(s.labels.items())): s.value for family in families for s in family.samples}
     kind = ("board_type", "am62xx_sk")
     assert values["boardlab_jobs", ("board", "b1"), kind, ("state", "running")] == 1
     assert values["boardlab_jobs", ("board", "b1"), kind, ("state", "queued")] == 0, "it died while it waited"
     assert values["boardlab_jobs", ("board", "b2"), kind, ("state", "stuck")] == 1
     assert values["boardlab_job_heartbeat_age_seconds", ("board", "b2"), kind] == LEASE_S + 1
-    assert values["boardlab_schedule_interval_seconds", ("board", "b1"), ("kind", "boot")] == 86400
     assert stuck.id != running.id
 
 

@@ -1,0 +1,185 @@
+"""Schedules: what a timer starts again and again, and what became of it. Only a success is one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from attrs import define, field, frozen
+from prometheus_client import Metric
+
+from exporters.farm.build import Row, gauge
+from exporters.farm.jobs import state_of
+from exporters.farm.planned import COMPLETED, Item, Yield, gone_items, gone_metrics, yields
+from lab.host.clock import utc_now
+from lab.results.jobs import LEASE_S
+from lab.results.watch import PastJob, RunHead, StoreSnapshot, Watcher
+
+LOOK_BACK: Final = timedelta(days=70)  # ten weekly runs
+JOBS: Final = 8  # of a schedule: the last one, and those that it is compared with
+_LABELS: Final = ("schedule", "board", "suite", "release")
+
+
+@frozen
+class Due:
+    """What a timer starts.
+
+    Attributes:
+        schedule: its name. suites: what is measured. kinds: of its runs, one a suite.
+        release: empty: the environment's.
+        interval_s: between two starts. last_start: when the timer last came due before a time.
+    """
+
+    schedule: str
+    board: str
+    suites: tuple[str, ...]
+    kinds: tuple[str, ...]
+    release: str
+    interval_s: float
+    last_start: Callable[[datetime], datetime]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Values of _LABELS."""
+        return (self.schedule, self.board, ",".join(self.suites), self.release)
+
+    def ordered(self, job: PastJob) -> bool:
+        """Whether a job is one of this schedule: a person's with the same order is as good."""
+        return (job.board, job.suites, job.release) == (self.board, ",".join(self.suites), self.release)
+
+
+@frozen
+class Outcome:
+    """What became of a schedule.
+
+    Attributes:
+        success, failure: when a job last ended with all that was planned, or otherwise; None: never.
+        planned, present: of the last job that ended. metrics: kind and name of those that stopped to arrive.
+    """
+
+    success: datetime | None
+    failure: datetime | None
+    planned: Mapping[Item, int]
+    present: Mapping[Item, int]
+    metrics: frozenset[tuple[str, str]]
+
+
+@define
+class Schedules:
+    """The schedules of a host, looked up in a store; of a completed run, which never changes, only once."""
+
+    watcher: Watcher
+    due: Sequence[Due]
+    now: Callable[[], datetime] = utc_now
+    _known: dict[int, Yield] = field(factory=dict, init=False)
+
+    def read(self) -> list[Metric]:
+        """What is due, and what became of it.
+
+        Raises:
+            BoardlabError: the store cannot be read.
+        """
+        now = self.now()
+        with self.watcher.snapshot() as snapshot:
+            jobs = snapshot.past_jobs(now - LOOK_BACK)
+            heads = snapshot.heads()
+            ended = [job for job in jobs if _has_ended(job, now)]
+            found = [(due, self._outcome(snapshot, due, ended, heads)) for due in self.due]
+        self._known = {head.id: self._known[head.id] for head in heads if head.id in self._known}
+        return list(_families(found, now))
+
+    def _outcome(self, snapshot: StoreSnapshot, due: Due, ended: Iterable[PastJob], heads: Sequence[RunHead]) -> Outcome:
+        jobs = [job for job in ended if due.ordered(job)]
+        runs = {job.id: _runs_of(job, due, heads) for job in jobs[-JOBS:]}
+        self._learn(snapshot, [head for its in runs.values() for head in its])
+        given = {job: [self._known[head.id] for head in its] for job, its in runs.items()}
+        good = [job for job in jobs if job.state == COMPLETED and not any(y.missing for y in given.get(job.id, ()))]
+        bad = [job for job in jobs if job not in good]
+        measured = [its for its in given.values() if its]
+        last = measured[-1] if measured else []
+        before = [one for its in measured[:-1] for one in its]
+        planned, present = Counter[Item](), Counter[Item]()
+        for one in last:
+            planned.update(one.planned)
+            present.update(one.present)
+        return Outcome(
+            max((job.ended_at for job in good), default=None),
+            max((job.ended_at for job in bad), default=None),
+            {**planned, **gone_items(last, before)},
+            present,
+            frozenset(gone_metrics(last, before)),
+        )
+
+    def _learn(self, snapshot: StoreSnapshot, heads: Iterable[RunHead]) -> None:
+        unknown = [head for head in heads if not (head.id in self._known and self._known[head.id].completed)]
+        self._known.update(yields(snapshot, unknown))
+
+
+def _has_ended(job: PastJob, now: datetime) -> bool:
+    """A job that was killed has ended, too."""
+    return job.finished_at is not None or state_of(job, now) in {"stuck", "gone"}
+
+
+def _runs_of(job: PastJob, due: Due, heads: Iterable[RunHead]) -> list[RunHead]:
+    """The runs that a job began: the first of each kind, one for each suite of that kind."""
+    if job.started_at is None:
+        return []
+    wanted = Counter(due.kinds)
+    until = job.ended_at + timedelta(seconds=LEASE_S)
+    found = []
+    for head in heads:
+        its = head.board == job.board and head.release == (job.release or head.release)
+        if its and wanted[head.kind] and job.started_at <= head.started_at <= until:
+            wanted[head.kind] -= 1
+            found.append(head)
+    return found
+
+
+def _families(found: Sequence[tuple[Due, Outcome]], now: datetime) -> Iterator[Metric]:
+    def times(of: Callable[[Due, Outcome], datetime | None]) -> list[Row]:
+        each = ((due.labels, of(due, outcome)) for due, outcome in found)
+        return [(labels, at.timestamp()) for labels, at in each if at is not None]
+
+    def items(of: Callable[[Outcome, Item], int]) -> list[Row]:
+        return [
+            ((due.schedule, due.board, item.kind, item.name), of(outcome, item))
+            for due, outcome in found
+            for item in outcome.planned
+        ]
+
+    name = "boardlab_schedule"
+    per_item = ("schedule", "board", "kind", "item")
+    intervals = [(due.labels, due.interval_s) for due, _ in found]
+    yield gauge(f"{name}_interval_seconds", "How often a board is to be measured.", _LABELS, intervals)
+    yield gauge(
+        f"{name}_due_timestamp_seconds",
+        "When the schedule's timer last came due.",
+        _LABELS,
+        times(lambda due, _: due.last_start(now)),
+    )
+    yield gauge(
+        f"{name}_last_success_timestamp_seconds",
+        "When a job of the schedule last ended with all that was planned.",
+        _LABELS,
+        times(lambda _, outcome: outcome.success),
+    )
+    yield gauge(
+        f"{name}_last_failure_timestamp_seconds",
+        "When a job of the schedule last ended otherwise: failed, killed, refused, or with samples missing.",
+        _LABELS,
+        times(lambda _, outcome: outcome.failure),
+    )
+    about = "of the schedule's last job that has ended."
+    planned = items(lambda outcome, item: outcome.planned[item])
+    yield gauge(f"{name}_planned_samples", f"Planned samples {about}", per_item, planned)
+    present = items(lambda outcome, item: outcome.present.get(item, 0))
+    yield gauge(f"{name}_present_samples", f"Samples that there are, {about}", per_item, present)
+    gone = [((due.schedule, due.board, *key), 1.0) for due, outcome in found for key in sorted(outcome.metrics)]
+    yield gauge(
+        f"{name}_missing_metric",
+        "1: earlier jobs of the schedule gave this metric, and its last one, though complete, did not.",
+        ("schedule", "board", "kind", "metric"),
+        gone,
+    )
