@@ -10,7 +10,7 @@ import typer
 from lab import shipped
 from lab.env import envfile
 from lab.errors import BoardlabError
-from lab.farm import suites
+from lab.farm import suites, telling
 from lab.farm import units as unit_files
 from lab.farm.config import Farm, load
 from lab.shown import echo
@@ -23,12 +23,14 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The host's farm.yaml
 def check(file: File) -> None:
     """Find what is wrong with a farm.yaml: its own values, and environments and suites that it names."""
     farm = load(file)
-    found = problems(farm)
+    found = [*problems(farm), *untold(farm)]
     for problem in found:
         echo(f"{file}: {problem}")
     if found:
         raise typer.Exit(2)
     echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
+    if not farm.alertmanager:
+        echo("BEWARE: nobody is told of alerts: farm.yaml names no `alertmanager`, see docs/farm.md")
     echo(
         f"BEWARE: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
         f"lets only {farm.user} reach it: {shipped.folder(shipped.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm.md"
@@ -49,10 +51,41 @@ def units(
         echo(str(path))
 
 
+@app.command("test-alert")
+def test_alert(file: File) -> None:
+    """Send an alert through the whole chain, and say where it should arrive."""
+    farm = load(file)
+    told = telling.test_alert(farm)
+    echo(f"Alertmanager at {farm.alertmanager} took {telling.TEST}; within a minute it should arrive as:")
+    for receiver in told:
+        echo(f"  {receiver.described}")
+    echo("If it does not: Alertmanager's log says why (journalctl -u prometheus-alertmanager)")
+
+
+@app.command(hidden=True)
+def tell(
+    file: File, unit: Annotated[str, typer.Argument(metavar="UNIT", help="The unit of systemd that failed.")]
+) -> None:
+    """Tell that a unit failed; systemd starts this (OnFailure=)."""
+    telling.unit_failed(load(file), unit)
+    echo(f"told Alertmanager that {unit} failed")
+
+
 @app.command()
 def files() -> None:
     """Print the folder with what a lab host installs: Prometheus, Alertmanager, Grafana, nftables, pdudaemon."""
     echo(str(shipped.folder(shipped.FARM)))
+
+
+def untold(farm: Farm) -> list[str]:
+    """Why nobody would be told, where farm.yaml names an Alertmanager."""
+    if not farm.alertmanager:
+        return []
+    try:
+        telling.alertmanager(farm).told()
+    except BoardlabError as error:
+        return [f"alertmanager: {error}"]
+    return []
 
 
 def problems(farm: Farm) -> list[str]:

@@ -133,7 +133,7 @@ class Farm:
     Attributes:
         user: who runs the services. directory: where runs are started: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
         program: the command `lab`. database: as `--db`. state, runtime: names of folders under /var/lib and /run.
-        coordinator: labgrid's, host:port; empty: there is none.
+        coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
     """
 
     user: str = field(default="boardlab", validator=_word)
@@ -143,6 +143,7 @@ class Farm:
     state: str = field(default="boardlab", validator=_name)
     runtime: str = field(default="boardlab", validator=_name)
     coordinator: str = field(default="", validator=_word)
+    alertmanager: str = field(default="", validator=_word)
     exporter: Exporter = Exporter()
     pdudaemon: PduDaemonConfig = PduDaemonConfig()
     usb: list[UsbEntry] = Factory(list)

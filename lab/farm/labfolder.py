@@ -175,6 +175,8 @@ def _farm(folder: Path, envs: Sequence[Env]) -> str:
         f"{key}: {_scalar(values[key])}" if (key := line.partition(": ")[0]) in values else line
         for line in head.splitlines()
     ]
+    # A folder that was just made has no Alertmanager yet; `lab farm check` says so.
+    lines = ["alertmanager: ''          # LAB: host:port" if x.startswith("alertmanager: ") else x for x in lines]
     adapters = [env for env in envs if env.adapter]
     if adapters:
         lines += ["usb:                    # LAB: id_path as in the environments"]

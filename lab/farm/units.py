@@ -1,4 +1,4 @@
-"""systemd units from farm.yaml: the exporter, the console server, pdudaemon, and a service and a timer per schedule."""
+"""systemd units from farm.yaml: the exporter, the console server, pdudaemon, and a service and a timer per schedule; and who tells that one failed."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def units(farm: Farm, path: str) -> dict[str, str]:
     """
     found = {"boardlab-exporter.service": _text("boardlab-exporter.service", farm=farm, path=path)}
     found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
+    found["boardlab-tell@.service"] = _text("boardlab-tell@.service", farm=farm, path=path)
     if farm.pdudaemon.program:
         found["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
     for schedule in farm.schedules:

@@ -1,0 +1,65 @@
+"""What a lab host tells by itself: that a unit of its own failed, and that the way to a person is tried."""
+
+from __future__ import annotations
+
+import datetime as dt
+import socket
+from typing import Final
+
+from lab.errors import ConfigurationError
+from lab.farm.alertmanager import Alertmanager, Receiver
+from lab.farm.config import Farm
+
+FAILED, TEST = "BoardlabUnitFailed", "BoardlabTest"
+_RUNBOOK: Final = "docs/runbooks.md#"
+_FAILED_LASTS: Final = dt.timedelta(hours=12)
+_TEST_LASTS: Final = dt.timedelta(minutes=5)
+
+
+def alertmanager(farm: Farm) -> Alertmanager:
+    """The host's.
+
+    Raises:
+        ConfigurationError: farm.yaml names none.
+    """
+    if not farm.alertmanager:
+        raise ConfigurationError(
+            "nobody is told: farm.yaml names no Alertmanager; add the key, e.g. `alertmanager: 127.0.0.1:9093`"
+        )
+    return Alertmanager(farm.alertmanager)
+
+
+def unit_failed(farm: Farm, unit: str) -> None:
+    """Tell that a unit of systemd failed; of a schedule's also its board.
+
+    Raises:
+        BoardlabError: Alertmanager did not take it.
+    """
+    labels = {"alertname": FAILED, "severity": "ticket", "unit": unit, "host": socket.gethostname()}
+    for schedule in farm.schedules:
+        if unit == f"boardlab-{schedule.name}.service":
+            labels |= {"schedule": schedule.name, "board": schedule.board}
+    annotations = {
+        "summary": f"{unit} failed on {labels['host']}",
+        "description": f"systemd says so; `journalctl -u {unit}` on {labels['host']} has the reason.",
+        "runbook": f"{_RUNBOOK}{FAILED.lower()}",
+    }
+    alertmanager(farm).post(labels, annotations, _FAILED_LASTS)
+
+
+def test_alert(farm: Farm) -> list[Receiver]:
+    """Send an alert through the whole chain; returns where it should arrive.
+
+    Raises:
+        BoardlabError: nobody would be told, or Alertmanager did not take it.
+    """
+    manager = alertmanager(farm)
+    told = manager.told()
+    host = socket.gethostname()
+    annotations = {
+        "summary": f"boardlab's test alert from {host}",
+        "description": "Somebody tried `lab farm test-alert`. Nothing is wrong; it is resolved within minutes.",
+        "runbook": f"{_RUNBOOK}{TEST.lower()}",
+    }
+    manager.post({"alertname": TEST, "severity": "ticket", "host": host}, annotations, _TEST_LASTS)
+    return told
