@@ -50,7 +50,7 @@ STATE = CoordinatorState(
     {"waiting": 1},
     {"labhost": 3, "gone": 0},
 )
-NIGHTLY = Due("nightly", "qemu-1", ("boot",), ("boot",), "", 86400.0, lambda now: now)
+NIGHTLY = Due("nightly", "qemu-2", ("boot",), ("boot",), "", 86400.0, lambda now: now)
 
 
 class Plugs:
@@ -86,6 +86,21 @@ def record(store: Store) -> None:
         store.finish_run(its_run.id, "completed")
 
 
+def nights(store: Store) -> None:
+    """Two nights of NIGHTLY: one went well, one failed and lacks a metric."""
+    queue = JobQueue(store, process.identity(), process.has_died)
+    boot, whole = SampleRecord("boot.time", {"medium": "sd"}, 2.0, 0.001), "boot.power_on_to_prompt"
+    for samples in ((boot, SampleRecord(whole, {"medium": "sd"}, 5.0, 0.001)), (boot,)):
+        job = queue.start(queue.enqueue(Order("qemu-virt", NIGHTLY.board, NIGHTLY.suites, "e", "", 1)).id)
+        assert job is not None
+        plan = {"cycles": 1, "media": ["sd"]}
+        run = store.begin_run("boot", "qemu-virt", NIGHTLY.board, "11.01", plan=plan, provenance={})
+        attempt = AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", recorded_run.START, 1.0, samples)
+        store.record_attempt(run.id, attempt)
+        store.finish_run(run.id, "completed")
+        queue.finish(job.id, "completed" if len(samples) > 1 else "failed")
+
+
 def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     """The farm's sources, each with something to say."""
     statusfiles.write(
@@ -93,6 +108,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     )
     statusfiles.write(runtime / statusfiles.RAILS, "1", RailStatus("b1", "VDD_CORE", 1000.0, 5000, 1, 1000.0))
     with open_store(url) as store:
+        nights(store)
         jobs = JobQueue(store, process.identity(), process.has_died)
         jobs.start(jobs.enqueue(Order("qemu-virt", "qemu-1", ("boot",), "e", "", None)).id)
     devices = [UsbDevice("console", "adapter", "usb-0:2"), UsbDevice("card", "sdmux", "usb-0:3")]

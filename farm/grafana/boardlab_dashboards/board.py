@@ -52,10 +52,11 @@ def build() -> builders.Dashboard:
         ),
         lines(
             "Attempts",
-            "By how they ended.",
+            "By how they ended, on all media.",
             "short",
             (
-                f"sum by (board, outcome) (increase(boardlab_attempts_total{{{NUMBER}}}[$__rate_interval]))",
+                f"sum by (board, outcome) (increase(boardlab_outcomes_total{{{BOARD}}}[$__rate_interval]))"
+                f" and sum by (board, outcome) (increase(boardlab_outcomes_total{{{BOARD}}}[$__range])) > 0",
                 "{{board}} {{outcome}}",
             ),
         ),
