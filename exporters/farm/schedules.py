@@ -10,7 +10,7 @@ from typing import Final
 from attrs import define, field, frozen
 from prometheus_client import Metric
 
-from exporters.farm.build import Row, gauge
+from exporters.farm.build import LabelledValue, gauge
 from exporters.farm.jobs import state_of
 from exporters.farm.planned import COMPLETED, Item, Yield, gone_items, gone_metrics, yields
 from lab.host.clock import utc_now
@@ -90,7 +90,9 @@ class Schedules:
         self._known = {head.id: self._known[head.id] for head in heads if head.id in self._known}
         return list(_families(found, now))
 
-    def _outcome(self, snapshot: StoreSnapshot, due: Due, ended: Iterable[PastJob], heads: Sequence[RunHead]) -> Outcome:
+    def _outcome(
+        self, snapshot: StoreSnapshot, due: Due, ended: Iterable[PastJob], heads: Sequence[RunHead]
+    ) -> Outcome:
         jobs = [job for job in ended if due.ordered(job)]
         runs = {job.id: _runs_of(job, due, heads) for job in jobs[-JOBS:]}
         self._learn(snapshot, [head for its in runs.values() for head in its])
@@ -138,11 +140,11 @@ def _runs_of(job: PastJob, due: Due, heads: Iterable[RunHead]) -> list[RunHead]:
 
 
 def _families(found: Sequence[tuple[Due, Outcome]], now: datetime) -> Iterator[Metric]:
-    def times(of: Callable[[Due, Outcome], datetime | None]) -> list[Row]:
+    def times(of: Callable[[Due, Outcome], datetime | None]) -> list[LabelledValue]:
         each = ((due.labels, of(due, outcome)) for due, outcome in found)
         return [(labels, at.timestamp()) for labels, at in each if at is not None]
 
-    def items(of: Callable[[Outcome, Item], int]) -> list[Row]:
+    def items(of: Callable[[Outcome, Item], int]) -> list[LabelledValue]:
         return [
             ((due.schedule, due.board, item.kind, item.name), of(outcome, item))
             for due, outcome in found

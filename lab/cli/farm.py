@@ -62,7 +62,7 @@ def test_alert(file: File) -> None:
     echo("If it does not: Alertmanager's log says why (journalctl -u prometheus-alertmanager)")
 
 
-@app.command(hidden=True)
+@app.command()
 def tell(
     file: File, unit: Annotated[str, typer.Argument(metavar="UNIT", help="The unit of systemd that failed.")]
 ) -> None:

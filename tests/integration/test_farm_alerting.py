@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from mailbox import Mailbox
 from pathlib import Path
 
 import bcrypt
@@ -16,8 +17,10 @@ from measuring_lab import Lab, running_lab
 from prometheus_server import Webhook, alertmanager, program, prometheus, until
 from virtual_bench import lab_virtual
 
+from lab.results import open_store
 from virtual.ports import free_port
 
+ROOT = Path(__file__).resolve().parents[2]
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 180
 BOARD = "am62xx_sk-1"
@@ -52,16 +55,75 @@ def exporter(lab: Lab, folder: Path, *words: str) -> Iterator[str]:
         yield address
 
 
+def run_job(lab: Lab, folder: Path, *words: str) -> int:
+    """`lab run` of the schedule's order."""
+    env = lab.bench.folder / BOARD / "env.yaml"
+    command = [LAB, "run", "--suite", "boot", "--env", env, "--cycles", "1", "--tests", ROOT / "tests_perf", *words]
+    with (folder / "run.log").open("ab") as log:
+        return subprocess.run(
+            command, check=False, cwd=folder, env=lab.environ, stdout=log, stderr=log, timeout=DEADLINE_S
+        ).returncode
+
+
+def test_a_failed_run_and_a_test_alert_reach_mail_and_webhook(lab: Lab, tmp_path: Path) -> None:
+    with (
+        Webhook() as webhook,
+        Mailbox() as mailbox,
+        alertmanager(tmp_path / "alertmanager", webhook.url, mailbox.address) as manager,
+        exporter(lab, tmp_path) as address,
+        prometheus(tmp_path / "prometheus", address, manager) as server,
+    ):
+        success = f'boardlab_schedule_last_success_timestamp_seconds{{board="{BOARD}",schedule="nightly"}}'
+        assert run_job(lab, tmp_path) == 0, (tmp_path / "run.log").read_text()
+        until(lambda: server.query(success), "the schedule's success is scraped")
+        assert webhook.told == []
+
+        assert lab_virtual("fault", BOARD, "no_power", "--cycles", "all", "--dir", lab.bench.folder).returncode == 0
+        assert run_job(lab, tmp_path) == 1
+        assert lab_virtual("clear", BOARD, "--dir", lab.bench.folder).returncode == 0
+        until(lambda: webhook.alert("BoardlabRunIncomplete"), "the failed run reaches the webhook")
+        until(lambda: mailbox.mail("BoardlabRunIncomplete"), "and the mail")
+        alert = webhook.alert("BoardlabRunIncomplete")
+        assert alert is not None
+        assert (alert["labels"]["board"], alert["labels"]["schedule"]) == (BOARD, "nightly")
+        mail = mailbox.mail("BoardlabRunIncomplete")
+        assert mail is not None
+        assert (mail["To"], BOARD in str(mail["Subject"])) == ("lab@example.org", True)
+        until(lambda: webhook.alert("BoardlabAttemptFailed"), "so does the class, which was never seen before")
+        failed = webhook.alert("BoardlabAttemptFailed")
+        assert failed is not None
+        assert failed["labels"]["outcome"] in {"silent", "power_lost"}, "the latter where the switch knows"
+
+        farm = tmp_path / "tell.yaml"
+        farm.write_text(f"alertmanager: '{manager}'\n")
+        done = subprocess.run(
+            [LAB, "farm", "test-alert", farm], check=False, capture_output=True, text=True, timeout=DEADLINE_S
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"mail to lab@example.org through {mailbox.address}" in done.stdout
+        assert f"webhook {webhook.url}" in done.stdout
+        until(lambda: webhook.alert("BoardlabTest"), "the test alert reaches the webhook")
+        until(lambda: mailbox.mail("BoardlabTest"), "and the mail")
+
+        assert run_job(lab, tmp_path) == 0, (tmp_path / "run.log").read_text()
+        until(lambda: webhook.alert("BoardlabRunIncomplete", "resolved"), "a success resolves it")
+
+
 def test_a_relay_that_sticks_becomes_an_alert_at_the_webhook(lab: Lab, tmp_path: Path) -> None:
     assert measure(lab) == 0, lab.log
+    with open_store(lab.environ["LAB_DB"]) as store:
+        good = sum(a.ok for run in store.runs() for a in store.attempts(run.id))
     with (
         Webhook() as webhook,
         alertmanager(tmp_path / "alertmanager", webhook.url) as manager,
         exporter(lab, tmp_path) as address,
         prometheus(tmp_path / "prometheus", address, manager) as server,
     ):
-        until(lambda: server.query('boardlab_attempts_total{outcome="ok"} == 1'), "the store's results are scraped")
-        (boot,) = server.query(f'boardlab_boot_duration_seconds{{board="{BOARD}",stat="median"}}')
+        until(
+            lambda: server.query(f'boardlab_outcomes_total{{outcome="ok"}} == {good}'),
+            "the store's results are scraped",
+        )
+        (boot,) = server.query(f'boardlab_boot_duration_seconds{{board="{BOARD}",medium="sd",stat="median"}}')
         (sample,) = lab.samples()
         assert float(boot["value"][1]) == sample.value
         (target,) = server.targets()
@@ -71,7 +133,7 @@ def test_a_relay_that_sticks_becomes_an_alert_at_the_webhook(lab: Lab, tmp_path:
         assert float(received["value"][1]) > 1000
         (commands,) = server.query('boardlab_outlet_commands_total{pdu="bench",outlet="1"}')
         assert float(commands["value"][1]) >= 2
-        assert webhook.told == []
+        assert webhook.alert("BoardlabPowerOffIneffective") is None
 
         assert lab_virtual("fault", BOARD, "stuck_relay", "--dir", lab.bench.folder).returncode == 0
         assert measure(lab, "--cycles", "2") == 1

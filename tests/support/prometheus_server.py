@@ -116,10 +116,19 @@ def prometheus(folder: Path, target: str, alertmanager: str = "", **scrape: obje
 
 
 @contextlib.contextmanager
-def alertmanager(folder: Path, webhook: str) -> Iterator[str]:
-    """An Alertmanager with our configuration that tells a webhook at once; its host:port."""
+def alertmanager(folder: Path, webhook: str, smarthost: str = "", to: str = "lab@example.org") -> Iterator[str]:
+    """An Alertmanager with our configuration, its two values filled in, that tells at once; its host:port.
+
+    Args:
+        smarthost: host:port of the mail server; empty: no mail is sent.
+    """
     config = yaml.safe_load((ROOT / "farm" / "alertmanager" / "alertmanager.yml").read_text())
-    config["receivers"][0]["webhook_configs"][0]["url"] = webhook
+    (receiver,) = config["receivers"]
+    receiver["webhook_configs"][0]["url"] = webhook
+    receiver["email_configs"][0]["to"] = to
+    config["global"]["smtp_smarthost"] = smarthost or "127.0.0.1:25"
+    if not smarthost:
+        del receiver["email_configs"]
     config["route"].update({"group_wait": "0s", "group_interval": "1s"})
     folder.mkdir()
     (folder / "alertmanager.yml").write_text(yaml.safe_dump(config))
