@@ -96,7 +96,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
                 program(serve, f"http://{exporter}/-/healthy", folder / "exporter.log"),
                 prometheus(folder / "prometheus", exporter) as started,
             ):
-                until(lambda: started.query('sum(boardlab_collector_up{job="boardlab"}) == 9'), "all sources answer")
+                until(lambda: started.query('sum(boardlab_collector_up{job="boardlab"}) == 10'), "all sources answer")
                 assert lab.pytest(*arguments).wait(DEADLINE_S) == 0, lab.log  # while it is watched: counters rise
                 until(
                     lambda: started.query("boardlab_boot_cycle_duration_seconds_count == 4"), "its boots are scraped"
@@ -121,5 +121,5 @@ def test_the_target_is_healthy_and_every_source_is_seen(server: Prometheus) -> N
     assert (target["health"], target["lastError"]) == ("up", "")
     sources = {one["metric"]["collector"] for one in server.query("boardlab_collector_up == 1")}
     assert sources == {
-        "results", "jobs", "console", "outlets", "rails", "disks", "pdudaemon", "coordinator", "usb"
+        "results", "jobs", "schedules", "console", "outlets", "rails", "disks", "pdudaemon", "coordinator", "usb"
     }  # fmt: skip
