@@ -6,6 +6,7 @@ of these kinds are recorded through the store as a suite would. The rail sensor 
 
 from __future__ import annotations
 
+import datetime as dt
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,10 +33,12 @@ QUERIES = [query for name in dashboards.ALL for query in dashboards.queries(name
 
 
 def record(store: Store, release: str, samples: tuple[SampleRecord, ...], kind: str) -> None:
-    """A completed run."""
+    """A completed run, whose first attempt failed."""
     run = store.begin_run(kind, TYPE, BOARD, release, plan={}, provenance={})
     params = {"medium": "sd"} if kind == "boot" else {}
-    store.record_attempt(run.id, AttemptRecord(1, 1, params, "ok", None, None, "", recorded_run.START, 1.0, samples))
+    before = recorded_run.START - dt.timedelta(seconds=2)
+    store.record_attempt(run.id, AttemptRecord(1, 1, params, "silent", "board", True, "", before, 1.0, ()))
+    store.record_attempt(run.id, AttemptRecord(1, 2, params, "ok", None, None, "", recorded_run.START, 1.0, samples))
     store.finish_run(run.id, "completed")
 
 
