@@ -1,0 +1,1 @@
+"""The judge: whether a number moved, by how much, and what else moved with it."""

@@ -1,0 +1,70 @@
+"""Change detection over a series' runs: see docs/judge.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from lab.judge.history.constants import CONSTANTS, Constants
+from lab.judge.history.model import CAUSES, Outcome, Run, Series, Verdict
+from lab.judge.history.table import nights
+from lab.judge.history.walk import Said, Walk
+
+__all__ = ["CAUSES", "CONSTANTS", "Constants", "Outcome", "Run", "Series", "Verdict", "judge"]
+
+
+def judge(series: Sequence[Series], known: Constants = CONSTANTS) -> list[list[Verdict]]:
+    """One verdict for every run of every series, each resting on nothing later than its run."""
+    walk = Walk(len(series), known)
+    verdicts: list[list[Verdict]] = [[] for _ in series]
+    for t, night in enumerate(nights(series, known)):
+        said = walk.step(night)
+        has = np.isfinite(night.logs).any(axis=1)
+        for number, one in enumerate(series):
+            if t < len(one.runs):
+                verdicts[number].append(verdict(one, t, said, number, bool(has[number])))
+    return verdicts
+
+
+def verdict(series: Series, t: int, said: Said, row: int, has: bool) -> Verdict:
+    """What was said of one run, in words."""
+    reruns = int(said.reruns[row])
+    if not said.level[row]:
+        outcome = Outcome.UNCHANGED
+        if not has:
+            outcome = Outcome.NO_SAMPLES
+        elif said.young[row]:
+            outcome = Outcome.NO_HISTORY
+        elif said.unsure[row]:
+            outcome = Outcome.UNSURE
+        return Verdict(series.name, t, outcome, reruns)
+    since, effect, error = int(said.since[row]), float(said.effect[row]), float(said.error[row])
+    worse = (said.level[row] > 0) != series.higher_is_better
+    outcome = Outcome.REGRESSION if worse else Outcome.IMPROVEMENT
+    if said.environment[row]:
+        outcome = Outcome.ENVIRONMENT
+    mode = bool(said.mode[row])
+    return Verdict(
+        series.name,
+        t,
+        outcome,
+        reruns,
+        since,
+        sum(len(run.samples) for run in series.runs[since : t + 1]),
+        float(np.expm1(effect)),
+        None if mode else float(np.expm1(effect - error)),
+        None if mode else float(np.expm1(effect + error)),
+        mode,
+        dict(_differences(series, since)),
+    )
+
+
+def _differences(series: Series, since: int) -> Iterator[tuple[str, tuple[str, str]]]:
+    """What is known to differ between a run and the one before it."""
+    if since < 1:
+        return
+    before, after = series.runs[since - 1].provenance, series.runs[since].provenance
+    for cause in CAUSES:
+        if cause in before and cause in after and before[cause] != after[cause]:
+            yield cause, (before[cause], after[cause])

@@ -1,0 +1,122 @@
+"""Kalman filters of all hypotheses of all series at once.
+
+State of one filter: (level, image, night). The level drifts; the image's own offset is drawn anew with each image; the night
+is AR(1). A run's centre is their sum and noise. A run may be ordinary, in the series' second mode, or odd; the update is the
+mixture's, collapsed to its mean and covariance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from attrs import define
+
+from lab.judge.history.centre import Bools, Floats, Index
+
+LEVEL, IMAGE, NIGHT = range(3)
+LL, LI, LN, II, IN, NN = range(6)
+NULL, BEFORE, RIVALS = 0, 1, 2  # slots: nothing changed; nothing changed at the last swap either; the rivals' first
+
+
+@define(eq=False)
+class Learned:
+    """What is known of a series; each of the shape (series,).
+
+    Attributes:
+        night: standard deviation of the nights, and its correlation from one to the next.
+        odd: share of odd runs. mode: offset of the second mode, mode_rate: its share. image: deviation from image to image.
+    """
+
+    night: Floats
+    correlation: Floats
+    odd: Floats
+    mode: Floats
+    mode_rate: Floats
+    image: Floats
+
+
+@define(eq=False)
+class Bank:
+    """The filters: means (3, series, slots), covariances (6, series, slots), log likelihoods (series, slots)."""
+
+    mean: Floats
+    cov: Floats
+    log: Floats
+
+    @classmethod
+    def empty(cls, series: int, slots: int) -> Bank:
+        return cls(np.zeros((3, series, slots)), np.zeros((6, series, slots)), np.full((series, slots), -np.inf))
+
+    def take(self, rows: Index) -> Bank:
+        """A copy of some series."""
+        return Bank(self.mean[:, rows], self.cov[:, rows], self.log[rows])
+
+    def put(self, rows: Index, other: Bank) -> None:
+        self.mean[:, rows], self.cov[:, rows], self.log[rows] = other.mean, other.cov, other.log
+
+    def copy_slot(self, rows: Index, source: Index, target: Index) -> None:
+        self.mean[:, rows, target] = self.mean[:, rows, source]
+        self.cov[:, rows, target] = self.cov[:, rows, source]
+        self.log[rows, target] = self.log[rows, source]
+
+    def widen(self, by: int) -> None:
+        """Give every series more slots."""
+        more = Bank.empty(self.log.shape[0], by)
+        self.mean = np.concatenate([self.mean, more.mean], axis=2)
+        self.cov = np.concatenate([self.cov, more.cov], axis=2)
+        self.log = np.concatenate([self.log, more.log], axis=1)
+
+    def next_night(self, learned: Learned, drift: float, new_image: Bools) -> None:
+        """The next night of all series; `new_image` of those that have one."""
+        phi = learned.correlation[:, None]
+        mean, cov = self.mean, self.cov
+        mean[NIGHT] *= phi
+        cov[LN] *= phi
+        cov[IN] *= phi
+        cov[NN] *= phi**2
+        cov[NN] += ((1 - learned.correlation**2) * learned.night**2)[:, None]
+        cov[LL] += drift**2
+        mean[IMAGE, new_image] = 0
+        for entry in (LI, IN):
+            cov[entry, new_image] = 0
+        cov[II, new_image] = (learned.image**2)[new_image, None]
+
+    def expected(self, slot: int) -> tuple[Floats, Floats]:
+        """(mean, variance without the run's own noise) of the next run's centre by one slot, shape (series,)."""
+        cov = self.cov[:, :, slot]
+        return self.mean[:, :, slot].sum(axis=0), cov[LL] + cov[II] + cov[NN] + 2 * (cov[LI] + cov[LN] + cov[IN])
+
+    def update(self, centre: Floats, noise: Floats, learned: Learned, odd_size: float, share: float = 1.0) -> None:
+        """Take the centre of one run of each series, of variance `noise`; `share`: of the night's state in it."""
+        mean, cov = self.mean, self.cov
+        gain_level = cov[LL] + cov[LI] + share * cov[LN]
+        gain_image = cov[LI] + cov[II] + share * cov[IN]
+        gain_night = cov[LN] + cov[IN] + share * cov[NN]
+        total = gain_level + gain_image + share * gain_night
+        total += (noise + (1 - share**2) * learned.night**2)[:, None]
+        wide = total + odd_size**2
+        error = centre[:, None] - mean[LEVEL] - mean[IMAGE] - share * mean[NIGHT]
+        in_mode = error - learned.mode[:, None]
+        root = 1 / np.sqrt(total)
+        ordinary = (1 - learned.odd - learned.mode_rate)[:, None] * root * np.exp(-0.5 * error**2 / total)
+        mode = learned.mode_rate[:, None] * root * np.exp(-0.5 * in_mode**2 / total)
+        odd = learned.odd[:, None] * np.exp(-0.5 * error**2 / wide) / np.sqrt(wide)
+        tiny = np.finfo(float).tiny
+        likelihood = ordinary + mode + odd + tiny
+        self.log += np.log(likelihood)
+        ordinary /= likelihood
+        mode /= likelihood
+        odd = 1 - ordinary - mode
+        plain, shifted, loose = error / total, in_mode / total, error / wide
+        pull = ordinary * plain + mode * shifted + odd * loose
+        known = (ordinary + mode) / total + odd / wide
+        known -= ordinary * plain**2 + mode * shifted**2 + odd * loose**2 - pull**2
+        gains = (gain_level, gain_image, gain_night)
+        for entry, gain in enumerate(gains):
+            mean[entry] += gain * pull
+        scaled = [gain * known for gain in gains]
+        cov[LL] -= gain_level * scaled[LEVEL]
+        cov[LI] -= gain_level * scaled[IMAGE]
+        cov[LN] -= gain_level * scaled[NIGHT]
+        cov[II] -= gain_image * scaled[IMAGE]
+        cov[IN] -= gain_image * scaled[NIGHT]
+        cov[NN] -= gain_night * scaled[NIGHT]

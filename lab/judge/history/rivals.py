@@ -1,0 +1,109 @@
+"""The rivals of "nothing changed": when they start, when they end, and which of them wins."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lab.judge.history.bank import LL, NULL, RIVALS, Bank
+from lab.judge.history.centre import Bools, Floats, Index, Ints
+from lab.judge.history.constants import Constants
+
+NOTHING, IMAGE, SILENT = 0, 1, 2
+
+
+class Rivals:
+    """A rival is a group of two slots of the bank, one for each size of a change.
+
+    Attributes:
+        kind: NOTHING, IMAGE or SILENT; (series, groups). born: index of the run that it began with.
+        nights: that it has lived.
+    """
+
+    def __init__(self, series: int, known: Constants) -> None:
+        self._known = known
+        self.kind = np.zeros((series, 0), dtype=np.int64)
+        self.born = np.zeros((series, 0), dtype=np.int64)
+        self.nights = np.zeros((series, 0), dtype=np.int64)
+
+    def spawn(self, rows: Ints, kind: int, born: int, bank: Bank) -> None:
+        """Start a rival in each of these series."""
+        if not len(rows):
+            return
+        if kind == SILENT:
+            silent = self.kind[rows] == SILENT
+            full = silent.sum(axis=1) >= self._known.silent_rivals
+            oldest = np.where(silent, self.born[rows], np.iinfo(np.int64).max).argmin(axis=1) if silent.size else full
+            self.drop(rows[full], oldest[full], bank)
+        if not self.kind.shape[1] or (self.kind[rows] != NOTHING).all(axis=1).any():
+            self._widen(bank)
+        free = (self.kind[rows] == NOTHING).argmax(axis=1)
+        self.kind[rows, free], self.born[rows, free], self.nights[rows, free] = kind, born, 0
+        for number, size in enumerate(self._known.rival_sizes):
+            slot = RIVALS + 2 * free + number
+            bank.copy_slot(rows, NULL, slot)
+            bank.cov[LL, rows, slot] += size**2
+
+    def _widen(self, bank: Bank) -> None:
+        bank.widen(2)
+        more = np.zeros((len(self.kind), 1), dtype=np.int64)
+        self.kind = np.concatenate([self.kind, more], axis=1)
+        self.born = np.concatenate([self.born, more], axis=1)
+        self.nights = np.concatenate([self.nights, more], axis=1)
+
+    def night(self, here: Bools) -> None:
+        """A night more for the rivals of these series."""
+        self.nights += here[:, None] & (self.kind != NOTHING)
+
+    def drop(self, rows: Index, groups: Index, bank: Bank) -> None:
+        self.kind[rows, groups] = NOTHING
+        for number in range(2):
+            bank.log[rows, RIVALS + 2 * np.asarray(groups) + number] = -np.inf
+
+    def clear(self, rows: Ints) -> None:
+        self.kind[rows] = NOTHING
+
+    def ratios(self, bank: Bank) -> Floats:
+        """Logarithm of the mean likelihood ratio against "nothing changed"; (series, groups), -inf where there is none."""
+        if not self.kind.shape[1]:
+            return np.full((len(self.kind), 1), -np.inf)
+        null = bank.log[:, NULL, None]
+        with np.errstate(invalid="ignore"):
+            both = np.logaddexp(bank.log[:, RIVALS::2], bank.log[:, RIVALS + 1 :: 2]) - null - np.log(2)
+        return np.where(self.kind != NOTHING, both, -np.inf)
+
+    def strongest(self, bank: Bank) -> tuple[Floats, Bools, Bools]:
+        """(log ratio of the best rival, it is in its first night, it has won as a later one)."""
+        ratio = self.ratios(bank)
+        best = ratio.argmax(axis=1)
+        rows = np.arange(len(ratio))
+        top = ratio[rows, best]
+        if not self.kind.shape[1]:
+            return top, np.zeros(len(top), dtype=bool), np.zeros(len(top), dtype=bool)
+        need = np.where(self.kind[rows, best] == SILENT, self._known.silent, self._known.later_night)
+        return top, self.nights[rows, best] <= 1, top > need
+
+    def winner(self, bank: Bank, confirmed: Bools) -> tuple[Ints, Bools, Floats]:
+        """(group, it has won, its log ratio) of the best rival; `confirmed`: all reruns of the night were used."""
+        known = self._known
+        ratio = self.ratios(bank)
+        rows = np.arange(len(ratio))
+        best = ratio.argmax(axis=1)
+        top = ratio[rows, best]
+        if not self.kind.shape[1]:
+            self._widen(bank)
+        first = self.nights[rows, best] <= 1
+        need = np.where(first, np.where(confirmed, known.first_night, known.without_reruns), known.later_night)
+        need = np.where(self.kind[rows, best] == SILENT, np.maximum(need, known.silent), need)
+        return best, top > need, top
+
+    def slot(self, bank: Bank, rows: Ints, groups: Ints) -> Ints:
+        """The likelier of a group's two slots."""
+        first = RIVALS + 2 * groups
+        slot: Ints = first + (bank.log[rows, first + 1] > bank.log[rows, first])
+        return slot
+
+    def prune(self, bank: Bank) -> None:
+        """Give up those that are too old or too unlikely."""
+        over = (self.nights >= self._known.rival_life) | (self.ratios(bank) < self._known.rival_end)
+        rows, groups = np.nonzero(over & (self.kind != NOTHING))
+        self.drop(rows, groups, bank)

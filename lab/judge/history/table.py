@@ -1,0 +1,110 @@
+"""Many series as arrays, night by night."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from attrs import define, frozen
+
+from lab.judge.history.centre import Bools, Floats, Ints
+from lab.judge.history.constants import Constants
+from lab.judge.history.model import Run, Series
+
+
+@frozen(eq=False)
+class Night:
+    """One run of each series.
+
+    Attributes:
+        logs: of the samples; shape (series, samples), NaN where there is none.
+        reruns: of the reruns' samples; shape (series, reruns, samples).
+        rerun_count: how many reruns can be had; (series,).
+        new_image: the image is another one than before. image_known: it is known at all.
+        swap: variance that other known changes add to the level; 0 where there is none.
+    """
+
+    logs: Floats
+    reruns: Floats
+    rerun_count: Ints
+    new_image: Bools
+    image_known: Bools
+    swap: Floats
+
+
+@define
+class Seen:
+    """What was last known of a series' provenance."""
+
+    image: str | None = None
+    others: dict[str, str] = {}  # noqa: RUF012 - attrs copies it
+
+
+def logarithms(samples: Floats) -> Floats:
+    """Natural logarithms; NaN of what has none."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs: Floats = np.log(samples)
+    return np.where(np.isfinite(logs), logs, np.nan)
+
+
+def nights(series: Sequence[Series], known: Constants) -> list[Night]:
+    """All runs of all series; a series that is shorter than others has empty runs at its end."""
+    length = max((len(one.runs) for one in series), default=0)
+    seen = [_Provenance(known) for _ in series]
+    return [night([one.runs[t] if t < len(one.runs) else None for one in series], seen) for t in range(length)]
+
+
+class _Provenance:
+    """What a series' runs were made with, and what changed with the latest."""
+
+    def __init__(self, known: Constants) -> None:
+        self._known = known
+        self._last: dict[str, str] = {}
+
+    def take(self, run: Run) -> tuple[bool, bool, float]:
+        """(new image, image known, variance of swaps) of the next run."""
+        new_image, swap = False, 0.0
+        for cause, value in run.provenance.items():
+            if self._last.get(cause, value) != value:
+                if cause == "image":
+                    new_image = True
+                else:
+                    swap += (self._known.swap_board if cause == "board" else self._known.swap_other) ** 2
+            self._last[cause] = value
+        return new_image, "image" in self._last, swap
+
+
+provenance = _Provenance
+
+
+def night(runs: Sequence[Run | None], seen: Sequence[_Provenance]) -> Night:
+    """One run of each series; None where a series has none."""
+    count = len(runs)
+    logs = logarithms(_padded([run.samples if run else _NOTHING for run in runs]))
+    reruns = [(run.reruns or ()) if run else () for run in runs]
+    rerun_count = np.array([len(each) for each in reruns], dtype=np.int64)
+    most = int(rerun_count.max(initial=0))
+    blocks = [each[j] if j < len(each) else _NOTHING for each in reruns for j in range(most)]
+    shaped = logarithms(_padded(blocks)).reshape(count, most, -1) if most else np.zeros((count, 0, 1))
+    changes = [one.take(run) if run else (False, True, 0.0) for one, run in zip(seen, runs, strict=True)]
+    return Night(
+        logs,
+        shaped,
+        rerun_count,
+        np.array([change[0] for change in changes], dtype=bool),
+        np.array([change[1] for change in changes], dtype=bool),
+        np.array([change[2] for change in changes], dtype=float),
+    )
+
+
+_NOTHING = np.zeros(0)
+
+
+def _padded(rows: Sequence[Floats]) -> Floats:
+    longest = max((len(row) for row in rows), default=0)
+    if longest and all(len(row) == longest for row in rows):
+        return np.array(rows)
+    table = np.full((len(rows), max(longest, 1)), np.nan)
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = row
+    return table
