@@ -85,6 +85,17 @@ class Bank:
         cov = self.cov[:, :, slot]
         return self.mean[:, :, slot].sum(axis=0), cov[LL] + cov[II] + cov[NN] + 2 * (cov[LI] + cov[LN] + cov[IN])
 
+    def ordinary(self, centre: Floats, noise: Floats, learned: Learned, odd_size: float) -> tuple[Floats, Floats]:
+        """(probability that a run is not odd, its centre less the second mode's offset if it is in that), by NULL."""
+        expected, variance = self.expected(NULL)
+        total = variance + noise
+        error, wide = centre - expected, total + odd_size**2
+        plain = (1 - learned.odd - learned.mode_rate) * np.exp(-0.5 * error**2 / total) / np.sqrt(total)
+        mode = learned.mode_rate * np.exp(-0.5 * (error - learned.mode) ** 2 / total) / np.sqrt(total)
+        odd = learned.odd * np.exp(-0.5 * error**2 / wide) / np.sqrt(wide)
+        both = plain + mode + np.finfo(float).tiny
+        return both / (both + odd), centre - learned.mode * mode / both
+
     def update(self, centre: Floats, noise: Floats, learned: Learned, odd_size: float, share: float = 1.0) -> None:
         """Take the centre of one run of each series, of variance `noise`; `share`: of the night's state in it."""
         mean, cov = self.mean, self.cov

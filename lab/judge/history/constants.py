@@ -57,6 +57,8 @@ class Constants:
 
     # Decisions, as logarithms of the mean likelihood ratio
     ask: float = 1.0
+    ask_silent: float = 4.0
+    ask_later: float = 2.5
     most_reruns: int = 3  # a night
     first_night: float = 6.5  # with all its reruns
     later_night: float = 5.5

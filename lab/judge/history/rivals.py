@@ -71,16 +71,19 @@ class Rivals:
             both = np.logaddexp(bank.log[:, RIVALS::2], bank.log[:, RIVALS + 1 :: 2]) - null - np.log(2)
         return np.where(self.kind != NOTHING, both, -np.inf)
 
-    def strongest(self, bank: Bank) -> tuple[Floats, Bools, Bools]:
-        """(log ratio of the best rival, it is in its first night, it has won as a later one)."""
+    def asks(self, bank: Bank) -> Bools:
+        """Where a rerun would tell: a rival is likely, and has not won as a later one."""
+        known = self._known
         ratio = self.ratios(bank)
+        if not self.kind.shape[1]:
+            return np.zeros(len(ratio), dtype=bool)
+        first, silent = self.nights <= 1, self.kind == SILENT
+        need = np.where(silent, known.ask_silent, np.where(first, known.ask, known.ask_later))
         best = ratio.argmax(axis=1)
         rows = np.arange(len(ratio))
-        top = ratio[rows, best]
-        if not self.kind.shape[1]:
-            return top, np.zeros(len(top), dtype=bool), np.zeros(len(top), dtype=bool)
-        need = np.where(self.kind[rows, best] == SILENT, self._known.silent, self._known.later_night)
-        return top, self.nights[rows, best] <= 1, top > need
+        won = ratio[rows, best] > np.where(silent[rows, best], known.silent, known.later_night)
+        asks: Bools = (ratio > need).any(axis=1) & ~(won & ~first[rows, best])
+        return asks
 
     def winner(self, bank: Bank, confirmed: Bools) -> tuple[Ints, Bools, Floats]:
         """(group, it has won, its log ratio) of the best rival; `confirmed`: all reruns of the night were used."""

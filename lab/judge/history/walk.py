@@ -128,7 +128,8 @@ class Walk:
         variance = noise + bank.cov[0, :, NULL] + bank.cov[3, :, NULL] + 2 * bank.cov[1, :, NULL]
         self._residuals[:, column] = np.where(here, y - level, np.nan)
         self._variances[:, column] = variance
-        self._images.add(y, here)
+        weight, moved = bank.ordinary(y, noise, self._learned, known.odd_size)
+        self._images.add(moved, noise, np.where(here, weight, 0.0))
 
     def _surprise(self, y: Floats, noise: Floats, here: Bools, night: Night) -> None:
         """Start a rival where a run is far off without a cause."""
@@ -152,8 +153,7 @@ class Walk:
         known = self._known
         used = np.zeros(self._series, dtype=np.int64)
         for number in range(min(known.most_reruns, night.reruns.shape[1])):
-            ratio, first, decided = self._rivals.strongest(self._bank)
-            rows = np.flatnonzero(here & (ratio > known.ask) & (night.rerun_count > number) & ~(decided & ~first))
+            rows = np.flatnonzero(here & (night.rerun_count > number) & self._rivals.asks(self._bank))
             if not len(rows):
                 break
             samples = spread(night.reruns[rows, number])
@@ -266,21 +266,23 @@ class _Images:
     level: Floats
     variance: Floats
     total: Floats
-    count: Ints
+    count: Floats
+    noise: Floats
     squares: Floats
-    images: Ints
+    images: Floats
 
     def __init__(self, series: int) -> None:
         self.level, self.variance, self.total, self.squares = (np.zeros(series) for _ in range(4))
-        self.count, self.images = (np.zeros(series, dtype=np.int64) for _ in range(2))
+        self.count, self.noise, self.images = (np.zeros(series) for _ in range(3))
 
-    def add(self, y: Floats, here: Bools) -> None:
-        self.total += np.where(here, y, 0.0)
-        self.count += here
+    def add(self, y: Floats, noise: Floats, weight: Floats) -> None:
+        self.total += np.where(weight > 0, weight * y, 0.0)
+        self.noise += weight * noise
+        self.count += weight
 
     def restart(self, rows: Ints) -> None:
         """This image teaches nothing: a change was found in it."""
-        self.count[rows] = 0
+        self.count[rows] = 0.0
         self.variance[rows] = np.inf
 
     def end(self, new: Bools, bank: Bank, learned: Learned, known: Constants) -> None:
@@ -288,10 +290,10 @@ class _Images:
         rows = np.flatnonzero(new)
         if not len(rows):
             return
-        full = rows[(self.count[rows] > 0) & np.isfinite(self.variance[rows]) & (self.variance[rows] > 0)]
+        full = rows[(self.count[rows] > 0.5) & np.isfinite(self.variance[rows]) & (self.variance[rows] > 0)]
         count, phi = self.count[full], learned.correlation[full]
         night = learned.night[full] ** 2 * np.minimum((1 + phi) / (1 - phi) / count, 1.0)
-        expected = self.variance[full] + night
+        expected = self.variance[full] + night + self.noise[full] / count**2
         most = 9 * (expected + np.maximum(learned.image[full], 0.003) ** 2)
         moved = np.minimum((self.total[full] / count - self.level[full]) ** 2, most)
         self.squares[full] += moved - expected
@@ -301,7 +303,7 @@ class _Images:
         learned.image[full] = np.sqrt(np.maximum(variance, (known.image / 2) ** 2))
         self.level[rows] = bank.mean[LEVEL, rows, NULL]
         self.variance[rows] = bank.cov[LL, rows, NULL] + 1e-12
-        self.total[rows], self.count[rows] = 0.0, 0
+        self.total[rows] = self.count[rows] = self.noise[rows] = 0.0
 
 
 def _of(learned: Learned, rows: Index) -> Learned:
