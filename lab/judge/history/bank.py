@@ -96,14 +96,15 @@ class Bank:
         both = plain + mode + np.finfo(float).tiny
         return both / (both + odd), centre - learned.mode * mode / both
 
-    def update(self, centre: Floats, noise: Floats, learned: Learned, odd_size: float, share: float = 1.0) -> None:
-        """Take the centre of one run of each series, of variance `noise`; `share`: of the night's state in it."""
+    def update(self, centre: Floats, noise: Floats, learned: Learned, odd_size: float, share: float = 1.0, own: float = 0.0) -> None:
+        """Take the centre of one run of each series, of variance `noise`; `share`: of the night in it; `own`: as
+        much of the nights' variance is its own."""
         mean, cov = self.mean, self.cov
         gain_level = cov[LL] + cov[LI] + share * cov[LN]
         gain_image = cov[LI] + cov[II] + share * cov[IN]
         gain_night = cov[LN] + cov[IN] + share * cov[NN]
         total = gain_level + gain_image + share * gain_night
-        total += (noise + (1 - share**2) * learned.night**2)[:, None]
+        total += (noise + own * learned.night**2)[:, None]
         wide = total + odd_size**2
         error = centre[:, None] - mean[LEVEL] - mean[IMAGE] - share * mean[NIGHT]
         in_mode = error - learned.mode[:, None]

@@ -22,7 +22,8 @@ class Constants:
     # Nothing changed
     first_runs: int = 8  # the median of as many begins a series; fewer do not survive a second mode
     drift: float = 0.0002  # of the level, a night: some 0.4 % in a year, as ageing and seasons do
-    rerun_shared: float = 0.7  # a rerun of the same night shares that much of what is the night's
+    rerun_shared: float = 0.85  # a rerun of the same night has that much of the night in it,
+    rerun_own: float = 0.5  # and something of its own: this share of the variance of nights
     least_night: float = 0.0003  # no series repeats better than this from night to night
 
     # What a run may be: ordinary, in the known second mode, or odd
@@ -56,7 +57,7 @@ class Constants:
     silent_rivals: int = 2  # at most so many at a time
 
     # Decisions, as logarithms of the mean likelihood ratio
-    ask: float = 1.0
+    ask: float = 0.0
     ask_silent: float = 4.0
     ask_later: float = 2.5
     most_reruns: int = 3  # a night

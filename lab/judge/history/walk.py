@@ -76,7 +76,7 @@ class Walk:
         here = ready & has
         self._residual(y, noise, here)
         self._surprise(y, noise, here, night)
-        self._update(np.flatnonzero(here), y, noise, 1.0)
+        self._update(np.flatnonzero(here), y, noise)
         self._rivals.night(here)
         used = self._confirm(night, here)
         said = self._decide(night, here, used, ~ready)
@@ -137,14 +137,14 @@ class Walk:
         far = np.abs(y - expected) > self._known.silent_surprise * np.sqrt(variance + noise)
         self._rivals.spawn(np.flatnonzero(here & far & ~night.new_image & (night.swap == 0)), SILENT, self._t, self._bank)
 
-    def _update(self, rows: Ints, y: Floats, noise: Floats, share: float) -> None:
+    def _update(self, rows: Ints, y: Floats, noise: Floats, share: float = 1.0, own: float = 0.0) -> None:
         """Show a centre to the filters of some series."""
         if not len(rows):
             return
         everything = len(rows) == self._series
         bank = self._bank if everything else self._bank.take(rows)
         learned = self._learned if everything else _of(self._learned, rows)
-        bank.update(y[rows], noise[rows], learned, self._known.odd_size, share)
+        bank.update(y[rows], noise[rows], learned, self._known.odd_size, share, own)
         if not everything:
             self._bank.put(rows, bank)
 
@@ -162,7 +162,7 @@ class Walk:
             used[rows] += 1
             full_y, full_noise = np.zeros(self._series), np.ones(self._series)
             full_y[rows], full_noise[rows] = y, noise
-            self._update(rows[usable], full_y, full_noise, known.rerun_shared)
+            self._update(rows[usable], full_y, full_noise, known.rerun_shared, known.rerun_own)
         return used
 
     def _decide(self, night: Night, here: Bools, used: Ints, young: Bools) -> Said:
