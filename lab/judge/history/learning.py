@@ -41,6 +41,7 @@ def learn(residuals: Floats, variances: Floats, learned: Learned, known: Constan
     night2 = _night_at_first(residuals, variances, count, known)
     mode, rate = _mode_at_first(away, np.sqrt(night2[:, None] + noise), usable, count, known)
     odd = learned.odd
+    worth = (known.night**2 / (known.night**2 + noise)) ** 2  # what a noisy run says of its night
     for _ in range(_ROUNDS):
         total = night2[:, None] + noise
         wide = total + known.odd_size**2
@@ -58,15 +59,15 @@ def learn(residuals: Floats, variances: Floats, learned: Learned, known: Constan
         rate = np.minimum((hits + 0.5) / (count + 10.0), known.mode_most) * (rate > 0)
         odd = (known.odd * known.odd_worth + is_odd.sum(axis=1)) / (known.odd_worth + count)
         excess = is_plain * (away**2 - noise) + is_mode * ((away - mode[:, None]) ** 2 - noise)
-        weight = known.night_worth + (is_plain + is_mode).sum(axis=1)
-        night2 = (known.night**2 * known.night_worth + excess.sum(axis=1)) / weight
+        weight = known.night_worth + (worth * (is_plain + is_mode)).sum(axis=1)
+        night2 = (known.night**2 * known.night_worth + (worth * excess).sum(axis=1)) / weight
         night2 = np.maximum(night2, known.least_night**2)
     found = hits >= known.mode_least_hits - 0.5
     learned.mode, learned.mode_rate = np.where(found, mode, 0.0), np.where(found, rate, 0.0)
     learned.odd, learned.night = odd, np.sqrt(night2)
     kept = np.where(usable, is_plain * away + is_mode * (away - mode[:, None]), 0.0)
-    together = (kept[:, 1:] * kept[:, :-1]).sum(axis=1)
-    pairs = (usable[:, 1:] & usable[:, :-1]).sum(axis=1)
+    together = (worth[:, 1:] * kept[:, 1:] * kept[:, :-1]).sum(axis=1)
+    pairs = (worth[:, 1:] * (usable[:, 1:] & usable[:, :-1])).sum(axis=1)
     correlation = (known.night_correlation * known.night_correlation_worth + together / night2) / (
         known.night_correlation_worth + pairs
     )

@@ -72,32 +72,30 @@ class Rivals:
         return np.where(self.kind != NOTHING, both, -np.inf)
 
     def asks(self, bank: Bank) -> Bools:
-        """Where a rerun would tell: a rival is likely, and has not won as a later one."""
+        """Where a rerun would tell: a rival is likely, and none has won as a later one."""
         known = self._known
-        ratio = self.ratios(bank)
         if not self.kind.shape[1]:
-            return np.zeros(len(ratio), dtype=bool)
+            return np.zeros(len(self.kind), dtype=bool)
+        ratio = self.ratios(bank)
         first, silent = self.nights <= 1, self.kind == SILENT
         need = np.where(silent, known.ask_silent, np.where(first, known.ask, known.ask_later))
-        best = ratio.argmax(axis=1)
-        rows = np.arange(len(ratio))
-        won = ratio[rows, best] > np.where(silent[rows, best], known.silent, known.later_night)
-        asks: Bools = (ratio > need).any(axis=1) & ~(won & ~first[rows, best])
+        won = ratio > np.where(silent, known.silent, known.later_night)
+        asks: Bools = (ratio > need).any(axis=1) & ~(won & ~first).any(axis=1)
         return asks
 
     def winner(self, bank: Bank, confirmed: Bools) -> tuple[Ints, Bools, Floats]:
-        """(group, it has won, its log ratio) of the best rival; `confirmed`: all reruns of the night were used."""
+        """(group, it has won, the highest log ratio) of the best rival; `confirmed`: all reruns of the night were used."""
         known = self._known
-        ratio = self.ratios(bank)
-        rows = np.arange(len(ratio))
-        best = ratio.argmax(axis=1)
-        top = ratio[rows, best]
         if not self.kind.shape[1]:
             self._widen(bank)
+        ratio = self.ratios(bank)
+        silent = self.kind == SILENT
+        best = (ratio - np.where(silent, known.silent_odds, 0.0)).argmax(axis=1)
+        rows = np.arange(len(ratio))
         first = self.nights[rows, best] <= 1
         need = np.where(first, np.where(confirmed, known.first_night, known.without_reruns), known.later_night)
-        need = np.where(self.kind[rows, best] == SILENT, np.maximum(need, known.silent), need)
-        return best, top > need, top
+        need = np.where(silent[rows, best], np.maximum(need, known.silent), need)
+        return best, ratio[rows, best] > need, ratio.max(axis=1)
 
     def slot(self, bank: Bank, rows: Ints, groups: Ints) -> Ints:
         """The likelier of a group's two slots."""

@@ -116,6 +116,7 @@ class Walk:
         if len(swapped):
             bank.copy_slot(swapped, NULL, BEFORE)
             self._swapped[swapped] = self._t
+            self._images.restart(swapped)
             others = np.arange(bank.log.shape[1]) != BEFORE
             bank.cov[LL] += night.swap[:, None] * (others & np.isin(np.arange(self._series), swapped)[:, None])
         self._rivals.spawn(np.flatnonzero(new_image), IMAGE, self._t, bank)
@@ -296,8 +297,9 @@ class _Images:
         expected = self.variance[full] + night + self.noise[full] / count**2
         most = 9 * (expected + np.maximum(learned.image[full], 0.003) ** 2)
         moved = np.minimum((self.total[full] / count - self.level[full]) ** 2, most)
-        self.squares[full] += moved - expected
-        self.images[full] += 1
+        weight = (known.image_scale**2 / (known.image_scale**2 + expected)) ** 2
+        self.squares[full] += weight * (moved - expected)
+        self.images[full] += weight
         prior = known.image**2
         variance = (prior * known.image_worth + self.squares[full]) / (known.image_worth + self.images[full])
         learned.image[full] = np.sqrt(np.maximum(variance, (known.image / 2) ** 2))
