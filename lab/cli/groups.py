@@ -17,7 +17,8 @@ class CommandGroup:
     """A word after `lab`.
 
     Attributes:
-        module: holds a `typer.Typer` called `app`. Where that has one command, `lab NAME` is this command.
+        module: holds a `typer.Typer` called `app`. Where that has one command and no callback, `lab NAME` is
+            this command.
         help: one line, what `lab --help` says; the same as the module's own.
         more: further commands of this word from other modules, each of which is loaded only when its command is asked for.
     """
@@ -55,6 +56,7 @@ COMMAND_GROUPS: Final = (
     CommandGroup("power", "lab.cli.power", "Switch a board on or off, and ask whether it has power."),
     CommandGroup("rails", "lab.cli.rails", "Supply rails: sample them, watch them, test their sensors."),
     CommandGroup("results", "lab.cli.results", "What was measured, and the evidence behind each number."),
+    CommandGroup("judge", "lab.cli.judge", "Whether numbers moved, by how much, and what else moved with them."),
     CommandGroup("guide", "lab.cli.guide", "Performance guides: read, check, compare, write."),
     CommandGroup("report", "lab.cli.report", "Write a run as one HTML page that needs no network."),
     CommandGroup("run", "lab.cli.run", "Measure a board: one job at a time, resumable after any interruption."),
@@ -75,7 +77,8 @@ def add_groups(app: typer.Typer, groups: Sequence[CommandGroup], arguments: Sequ
             app.command(group.name, help=group.help)(_named_only)
             continue
         commands = _loaded(group, arguments[1:2])
-        if len(commands.registered_commands) == 1 and not commands.registered_groups:
+        only = len(commands.registered_commands) == 1 and not commands.registered_groups
+        if only and not commands.registered_callback:
             app.add_typer(commands)  # without a name: its one command becomes ours
         else:
             app.add_typer(commands, name=group.name)

@@ -20,7 +20,7 @@ def judge(series: Sequence[Series], known: Constants = CONSTANTS) -> list[list[V
     verdicts: list[list[Verdict]] = [[] for _ in series]
     for t, night in enumerate(nights(series, known)):
         said = walk.step(night)
-        has = np.isfinite(night.logs).any(axis=1)
+        has = np.isfinite(night.logs).sum(axis=1) > 0
         for number, one in enumerate(series):
             if t < len(one.runs):
                 verdicts[number].append(verdict(one, t, said, number, bool(has[number])))

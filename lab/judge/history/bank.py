@@ -8,7 +8,7 @@ mixture's, collapsed to its mean and covariance.
 from __future__ import annotations
 
 import numpy as np
-from attrs import define
+from attrs import define, fields
 
 from lab.judge.history.centre import Bools, Floats, Index
 
@@ -32,6 +32,14 @@ class Learned:
     mode: Floats
     mode_rate: Floats
     image: Floats
+
+    def take(self, rows: Index) -> Learned:
+        """A copy of some series."""
+        return Learned(*(getattr(self, each.name)[rows] for each in fields(Learned)))
+
+    def put(self, rows: Index, other: Learned) -> None:
+        for each in fields(Learned):
+            getattr(self, each.name)[rows] = getattr(other, each.name)
 
 
 @define(eq=False)
@@ -96,7 +104,9 @@ class Bank:
         both = plain + mode + np.finfo(float).tiny
         return both / (both + odd), centre - learned.mode * mode / both
 
-    def update(self, centre: Floats, noise: Floats, learned: Learned, odd_size: float, share: float = 1.0, own: float = 0.0) -> None:
+    def update(
+        self, centre: Floats, noise: Floats, learned: Learned, odd_size: float, share: float = 1.0, own: float = 0.0
+    ) -> None:
         """Take the centre of one run of each series, of variance `noise`; `share`: of the night in it; `own`: as
         much of the nights' variance is its own."""
         mean, cov = self.mean, self.cov

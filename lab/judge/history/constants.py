@@ -15,7 +15,9 @@ class Constants:
     """All of them. A test or a bench may judge with others; the product has one set, `CONSTANTS`."""
 
     # A run
-    huber: float = 1.5  # samples further than this many s from the median are pulled in: 4 % less efficient than the mean
+    huber: float = (
+        1.5  # samples further than this many s from the median are pulled in: 4 % less efficient than the mean
+    )
     efficiency: float = 1.07  # variance of that centre over the mean's, for normal samples
     spread_memory: float = 0.05  # s follows a board that grows noisier within some 20 runs
 

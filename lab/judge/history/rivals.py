@@ -8,14 +8,14 @@ from lab.judge.history.bank import LL, NULL, RIVALS, Bank
 from lab.judge.history.centre import Bools, Floats, Index, Ints
 from lab.judge.history.constants import Constants
 
-NOTHING, IMAGE, SILENT = 0, 1, 2
+NOTHING, NEW_IMAGE, SILENT = 0, 1, 2
 
 
 class Rivals:
     """A rival is a group of two slots of the bank, one for each size of a change.
 
     Attributes:
-        kind: NOTHING, IMAGE or SILENT; (series, groups). born: index of the run that it began with.
+        kind: NOTHING, NEW_IMAGE or SILENT; (series, groups). born: index of the run that it began with.
         nights: that it has lived.
     """
 
@@ -80,7 +80,7 @@ class Rivals:
         first, silent = self.nights <= 1, self.kind == SILENT
         need = np.where(silent, known.ask_silent, np.where(first, known.ask, known.ask_later))
         won = ratio > np.where(silent, known.silent, known.later_night)
-        asks: Bools = (ratio > need).any(axis=1) & ~(won & ~first).any(axis=1)
+        asks: Bools = ((ratio > need).sum(axis=1) > 0) & ((won & ~first).sum(axis=1) == 0)
         return asks
 
     def winner(self, bank: Bank, confirmed: Bools) -> tuple[Ints, Bools, Floats]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from attrs import define, frozen
+from attrs import frozen
 
 from lab.judge.history.centre import Bools, Floats, Ints
 from lab.judge.history.constants import Constants
@@ -19,7 +19,7 @@ class Night:
     Attributes:
         logs: of the samples; shape (series, samples), NaN where there is none.
         reruns: of the reruns' samples; shape (series, reruns, samples).
-        rerun_count: how many reruns can be had; (series,).
+        rerun_count: how many reruns there are; (series,). can_rerun: more can be had.
         new_image: the image is another one than before. image_known: it is known at all.
         swap: variance that other known changes add to the level; 0 where there is none.
     """
@@ -27,17 +27,10 @@ class Night:
     logs: Floats
     reruns: Floats
     rerun_count: Ints
+    can_rerun: Bools
     new_image: Bools
     image_known: Bools
     swap: Floats
-
-
-@define
-class Seen:
-    """What was last known of a series' provenance."""
-
-    image: str | None = None
-    others: dict[str, str] = {}  # noqa: RUF012 - attrs copies it
 
 
 def logarithms(samples: Floats) -> Floats:
@@ -50,11 +43,11 @@ def logarithms(samples: Floats) -> Floats:
 def nights(series: Sequence[Series], known: Constants) -> list[Night]:
     """All runs of all series; a series that is shorter than others has empty runs at its end."""
     length = max((len(one.runs) for one in series), default=0)
-    seen = [_Provenance(known) for _ in series]
+    seen = [Provenance(known) for _ in series]
     return [night([one.runs[t] if t < len(one.runs) else None for one in series], seen) for t in range(length)]
 
 
-class _Provenance:
+class Provenance:
     """What a series' runs were made with, and what changed with the latest."""
 
     def __init__(self, known: Constants) -> None:
@@ -74,10 +67,7 @@ class _Provenance:
         return new_image, "image" in self._last, swap
 
 
-provenance = _Provenance
-
-
-def night(runs: Sequence[Run | None], seen: Sequence[_Provenance]) -> Night:
+def night(runs: Sequence[Run | None], seen: Sequence[Provenance]) -> Night:
     """One run of each series; None where a series has none."""
     count = len(runs)
     logs = logarithms(_padded([run.samples if run else _NOTHING for run in runs]))
@@ -91,6 +81,7 @@ def night(runs: Sequence[Run | None], seen: Sequence[_Provenance]) -> Night:
         logs,
         shaped,
         rerun_count,
+        np.array([run is not None and run.reruns is not None for run in runs], dtype=bool),
         np.array([change[0] for change in changes], dtype=bool),
         np.array([change[1] for change in changes], dtype=bool),
         np.array([change[2] for change in changes], dtype=float),

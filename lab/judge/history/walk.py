@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from attrs import define, frozen
+from attrs import frozen
 
 from lab.judge.history import learning
-from lab.judge.history.bank import BEFORE, LEVEL, LL, NULL, RIVALS, Bank, Learned
+from lab.judge.history.bank import BEFORE, II, IMAGE, LEVEL, LI, LL, NN, NULL, RIVALS, Bank
 from lab.judge.history.centre import Bools, Floats, Index, Ints, Spread, centre, spread
 from lab.judge.history.constants import Constants
-from lab.judge.history.rivals import IMAGE, NOTHING, SILENT, Rivals
+from lab.judge.history.images import Images
+from lab.judge.history.rivals import NEW_IMAGE, SILENT, Rivals
 from lab.judge.history.slowmode import SlowMode
 from lab.judge.history.table import Night
 
@@ -53,7 +54,7 @@ class Walk:
         self._rivals = Rivals(series, known)
         self._learned = learning.prior(series, known)
         self._slow = SlowMode(series, known)
-        self._images = _Images(series)
+        self._images = Images(series)
         self._runs = np.zeros(series, dtype=np.int64)  # usable ones
         self._scale = np.zeros(series)  # of one sample
         self._scales = np.zeros(series, dtype=np.int64)  # runs that it is of
@@ -98,7 +99,8 @@ class Walk:
     def _sigma(self) -> Floats:
         """Standard deviation of a sample, at least that of rounding to the resolution."""
         resolution = np.where(np.isfinite(self._step), self._step, 0.0)
-        return np.maximum(self._scale, np.minimum(resolution, 0.05) / np.sqrt(12))
+        sigma: Floats = np.maximum(self._scale, np.minimum(resolution, 0.05) / np.sqrt(12))
+        return sigma
 
     def _centre(self, samples: Spread, rows: Index = slice(None)) -> tuple[Floats, Floats]:
         """(centre, its variance) of a run of these series."""
@@ -119,14 +121,14 @@ class Walk:
             self._images.restart(swapped)
             others = np.arange(bank.log.shape[1]) != BEFORE
             bank.cov[LL] += night.swap[:, None] * (others & np.isin(np.arange(self._series), swapped)[:, None])
-        self._rivals.spawn(np.flatnonzero(new_image), IMAGE, self._t, bank)
+        self._rivals.spawn(np.flatnonzero(new_image), NEW_IMAGE, self._t, bank)
 
     def _residual(self, y: Floats, noise: Floats, here: Bools) -> None:
         """Keep what this run says of the nights."""
         known, bank = self._known, self._bank
         column = self._t % known.learn_runs
-        level = bank.mean[LEVEL, :, NULL] + bank.mean[1, :, NULL]
-        variance = noise + bank.cov[0, :, NULL] + bank.cov[3, :, NULL] + 2 * bank.cov[1, :, NULL]
+        level = bank.mean[LEVEL, :, NULL] + bank.mean[IMAGE, :, NULL]
+        variance = noise + bank.cov[LL, :, NULL] + bank.cov[II, :, NULL] + 2 * bank.cov[LI, :, NULL]
         self._residuals[:, column] = np.where(here, y - level, np.nan)
         self._variances[:, column] = variance
         weight, moved = bank.ordinary(y, noise, self._learned, known.odd_size)
@@ -136,7 +138,9 @@ class Walk:
         """Start a rival where a run is far off without a cause."""
         expected, variance = self._bank.expected(NULL)
         far = np.abs(y - expected) > self._known.silent_surprise * np.sqrt(variance + noise)
-        self._rivals.spawn(np.flatnonzero(here & far & ~night.new_image & (night.swap == 0)), SILENT, self._t, self._bank)
+        self._rivals.spawn(
+            np.flatnonzero(here & far & ~night.new_image & (night.swap == 0)), SILENT, self._t, self._bank
+        )
 
     def _update(self, rows: Ints, y: Floats, noise: Floats, share: float = 1.0, own: float = 0.0) -> None:
         """Show a centre to the filters of some series."""
@@ -144,7 +148,7 @@ class Walk:
             return
         everything = len(rows) == self._series
         bank = self._bank if everything else self._bank.take(rows)
-        learned = self._learned if everything else _of(self._learned, rows)
+        learned = self._learned if everything else self._learned.take(rows)
         bank.update(y[rows], noise[rows], learned, self._known.odd_size, share, own)
         if not everything:
             self._bank.put(rows, bank)
@@ -185,9 +189,10 @@ class Walk:
         swap, swap_effect, swap_error = self._swaps(here & ~called)
         since = np.where(swap, self._swapped, since)
         self._swapped[swap] = -1
-        bank.log -= bank.log[:, NULL, None]
+        bank.log -= np.where(np.isfinite(bank.log[:, NULL]), bank.log[:, NULL], 0.0)[:, None]
         rivals.prune(bank)
-        unsure = here & ~called & ~swap & (best > known.ask) & (used >= night.rerun_count) & (used < known.most_reruns)
+        unsure = here & ~called & ~swap & (best > known.ask_later) & night.can_rerun
+        unsure &= (used >= night.rerun_count) & (used < known.most_reruns)
         return Said(
             level=np.where(called, np.sign(effect), np.where(swap, np.sign(swap_effect), 0)).astype(np.int64),
             environment=silent | swap,
@@ -238,17 +243,17 @@ class Walk:
         columns = np.arange(known.first_runs)
         self._residuals[started[:, None], columns] = first - level[:, None]
         self._variances[started[:, None], columns] = noise[started, None]
-        learned = _of(self._learned, started)
+        learned = self._learned.take(started)
         learning.learn(self._residuals[started], self._variances[started], learned, known)
-        _put(self._learned, started, learned)
+        self._learned.put(started, learned)
         variance = learned.night**2 + noise[started]
         bank.mean[:, started] = 0
         bank.cov[:, started] = 0
         bank.log[started] = -np.inf
         bank.mean[LEVEL, started, NULL] = level
         bank.cov[LL, started, NULL] = 0.4 * variance  # of a median of eight that hang together
-        bank.cov[3, started, NULL] = learned.image**2
-        bank.cov[5, started, NULL] = learned.night**2
+        bank.cov[II, started, NULL] = learned.image**2
+        bank.cov[NN, started, NULL] = learned.night**2
         bank.log[started, NULL] = 0
 
     def _learn(self) -> None:
@@ -258,67 +263,3 @@ class Walk:
             return
         filled = min(self._t + 1, known.learn_runs)
         learning.learn(self._residuals[:, :filled], self._variances[:, :filled], self._learned, known)
-
-
-@define(eq=False, init=False)
-class _Images:
-    """How far the numbers move from image to image when nobody says that they moved."""
-
-    level: Floats
-    variance: Floats
-    total: Floats
-    count: Floats
-    noise: Floats
-    squares: Floats
-    images: Floats
-
-    def __init__(self, series: int) -> None:
-        self.level, self.variance, self.total, self.squares = (np.zeros(series) for _ in range(4))
-        self.count, self.noise, self.images = (np.zeros(series) for _ in range(3))
-
-    def add(self, y: Floats, noise: Floats, weight: Floats) -> None:
-        self.total += np.where(weight > 0, weight * y, 0.0)
-        self.noise += weight * noise
-        self.count += weight
-
-    def restart(self, rows: Ints) -> None:
-        """This image teaches nothing: a change was found in it."""
-        self.count[rows] = 0.0
-        self.variance[rows] = np.inf
-
-    def end(self, new: Bools, bank: Bank, learned: Learned, known: Constants) -> None:
-        """An image of these series is over: learn from its mean, and note where the next one begins."""
-        rows = np.flatnonzero(new)
-        if not len(rows):
-            return
-        full = rows[(self.count[rows] > 0.5) & np.isfinite(self.variance[rows]) & (self.variance[rows] > 0)]
-        count, phi = self.count[full], learned.correlation[full]
-        night = learned.night[full] ** 2 * np.minimum((1 + phi) / (1 - phi) / count, 1.0)
-        expected = self.variance[full] + night + self.noise[full] / count**2
-        most = 9 * (expected + np.maximum(learned.image[full], 0.003) ** 2)
-        moved = np.minimum((self.total[full] / count - self.level[full]) ** 2, most)
-        weight = (known.image_scale**2 / (known.image_scale**2 + expected)) ** 2
-        self.squares[full] += weight * (moved - expected)
-        self.images[full] += weight
-        prior = known.image**2
-        variance = (prior * known.image_worth + self.squares[full]) / (known.image_worth + self.images[full])
-        learned.image[full] = np.sqrt(np.maximum(variance, (known.image / 2) ** 2))
-        self.level[rows] = bank.mean[LEVEL, rows, NULL]
-        self.variance[rows] = bank.cov[LL, rows, NULL] + 1e-12
-        self.total[rows] = self.count[rows] = self.noise[rows] = 0.0
-
-
-def _of(learned: Learned, rows: Index) -> Learned:
-    return Learned(
-        learned.night[rows],
-        learned.correlation[rows],
-        learned.odd[rows],
-        learned.mode[rows],
-        learned.mode_rate[rows],
-        learned.image[rows],
-    )
-
-
-def _put(learned: Learned, rows: Index, part: Learned) -> None:
-    learned.night[rows], learned.correlation[rows], learned.odd[rows] = part.night, part.correlation, part.odd
-    learned.mode[rows], learned.mode_rate[rows], learned.image[rows] = part.mode, part.mode_rate, part.image

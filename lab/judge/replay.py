@@ -1,0 +1,157 @@
+"""Histories as JSON lines in, verdicts as JSON lines out: so that anybody can referee the judge.
+
+One line of the input is one series: `{"series": ID, "runs": [{"samples": [...], "image": ..., "reruns": [[...], ...]}]}`. A run may
+name further causes (`board`, `card`, `adapter`, `host`, `tester`); a series may say `"better": "higher"`. Where a run has no
+`reruns`, none can be had. Other keys are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.errors import ConfigurationError
+from lab.judge.history import CAUSES, Outcome, Run, Series, Verdict, judge
+
+AT_ONCE: Final = 250  # series: enough that numpy's calls cost little, few enough to stay in 200 MB
+_BETTER: Final = {"lower": False, "higher": True}
+_SAID: Final = (Outcome.REGRESSION, Outcome.IMPROVEMENT, Outcome.ENVIRONMENT)
+
+
+def replay(lines: Iterable[str], source: str, *, everything: bool = False, jobs: int | None = None) -> Iterator[str]:
+    """Verdict lines of histories, series by series, as they become known.
+
+    Args:
+        lines: of JSON; empty ones do not count.
+        source: what errors call the input.
+        everything: also the runs of which there is nothing to say.
+        jobs: processes; None: one per core.
+
+    Raises:
+        ConfigurationError: a line is no history; it says which, and what to mend.
+    """
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    first = list(islice(numbered, AT_ONCE + 1))
+    jobs = jobs or len(os.sched_getaffinity(0))
+    if len(first) <= AT_ONCE or jobs == 1:
+        for part in _parts(first, numbered):
+            yield from _judged(part, source, everything)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
+        waiting = []
+        for part in _parts(first, numbered):
+            waiting.append(pool.submit(_judged, part, source, everything))
+            if len(waiting) > jobs:
+                yield from waiting.pop(0).result()
+        for each in waiting:
+            yield from each.result()
+
+
+def _parts(first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    while first:
+        part, first = first[:AT_ONCE], first[AT_ONCE:] + list(islice(rest, AT_ONCE))
+        yield part
+
+
+def _judged(lines: Sequence[tuple[int, str]], source: str, everything: bool) -> list[str]:
+    series = [parse(line, f"{source}, line {number}") for number, line in lines]
+    return [
+        json.dumps(as_json(verdict))
+        for verdicts in judge(series)
+        for verdict in verdicts
+        if everything or verdict.outcome is not Outcome.UNCHANGED or verdict.reruns
+    ]
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    """A verdict line: `verdict` is regression, improvement, environment or none; `outcome` says why it is none."""
+    called = verdict.outcome in _SAID
+    line: dict[str, Any] = {
+        "series": verdict.series,
+        "run": verdict.run,
+        "verdict": str(verdict.outcome) if called else "none",
+        "reruns": verdict.reruns,
+    }
+    if not called:
+        return line if verdict.outcome is Outcome.UNCHANGED else line | {"outcome": str(verdict.outcome)}
+    return line | {
+        "outcome": str(verdict.outcome),
+        "since": verdict.since,
+        "n": verdict.n,
+        "effect": verdict.effect,
+        "low": verdict.low,
+        "high": verdict.high,
+        "mode": verdict.mode,
+        "differs": {cause: list(both) for cause, both in verdict.differs.items()},
+    }
+
+
+def parse(line: str, where: str) -> Series:
+    """One series of a line.
+
+    Raises:
+        ConfigurationError: it is none; `where` begins the message.
+    """
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise ConfigurationError(f"{where}: no JSON ({error}); each line is one whole series") from None
+    if not isinstance(record, dict) or not isinstance(record.get("runs"), list):
+        raise ConfigurationError(
+            f'{where}: expected {{"series": ID, "runs": [...]}}; put each series on a line of its own'
+        )
+    if not isinstance(record.get("series"), str):
+        raise ConfigurationError(f'{where}: the series has no name; add "series": "..."')
+    better = record.get("better", "lower")
+    if better not in _BETTER:
+        raise ConfigurationError(f'{where}: "better" is {better!r}; write "lower" or "higher"')
+    runs = record["runs"]
+    for index, run in enumerate(runs):
+        if not isinstance(run, dict) or "samples" not in run:
+            raise ConfigurationError(f'{where}: run {index} has no "samples"; a run that failed has "samples": []')
+    samples = _tables([run["samples"] for run in runs], where, "samples")
+    made = []
+    for index, run in enumerate(runs):
+        causes = {cause: str(run[cause]) for cause in CAUSES if run.get(cause) is not None}
+        reruns = run.get("reruns")
+        if reruns is not None:
+            if not isinstance(reruns, list):
+                raise ConfigurationError(
+                    f'{where}: "reruns" of run {index} is no list; write a list of lists of numbers'
+                )
+            reruns = tuple(_tables(reruns, where, f"reruns of run {index}"))
+        made.append(Run(samples[index], causes, reruns))
+    return Series(record["series"], tuple(made), _BETTER[better])
+
+
+def _tables(rows: list[Any], where: str, what: str) -> Sequence[npt.NDArray[np.float64]]:
+    """Lists of numbers as arrays; all at once where they are of one length and kind."""
+    try:
+        table = np.array(rows)
+    except ValueError:
+        table = np.array(None)
+    if table.ndim == 2 and table.dtype.kind in "iuf":
+        return list(table.astype(np.float64))
+    return [_row(row, f"{where}: {what}, entry {index}") for index, row in enumerate(rows)]
+
+
+def _row(row: Any, where: str) -> npt.NDArray[np.float64]:
+    numbers = isinstance(row, list) and all(
+        value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in row
+    )
+    if not numbers:
+        raise ConfigurationError(
+            f"{where}: expected a list of numbers, got {json.dumps(row)[:60]}; a failed cycle is null"
+        )
+    try:
+        return np.array([np.nan if value is None else value for value in row], dtype=np.float64)
+    except OverflowError:
+        raise ConfigurationError(f"{where}: a number is too large; write it as a decimal") from None
