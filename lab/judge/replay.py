@@ -63,12 +63,8 @@ def _parts(first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]) -> Ite
 
 def _judged(lines: Sequence[tuple[int, str]], source: str, everything: bool) -> list[str]:
     series = [parse(line, f"{source}, line {number}") for number, line in lines]
-    return [
-        json.dumps(as_json(verdict))
-        for verdicts in judge(series)
-        for verdict in verdicts
-        if everything or verdict.outcome is not Outcome.UNCHANGED or verdict.reruns
-    ]
+    judged = judge(series, everything=everything)
+    return [json.dumps(as_json(verdict)) for verdicts in judged for verdict in verdicts]
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:

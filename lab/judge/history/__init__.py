@@ -14,16 +14,21 @@ from lab.judge.history.walk import Said, Walk
 __all__ = ["CAUSES", "CONSTANTS", "Constants", "Outcome", "Run", "Series", "Verdict", "judge"]
 
 
-def judge(series: Sequence[Series], known: Constants = CONSTANTS) -> list[list[Verdict]]:
-    """One verdict for every run of every series, each resting on nothing later than its run."""
+def judge(series: Sequence[Series], known: Constants = CONSTANTS, *, everything: bool = True) -> list[list[Verdict]]:
+    """Verdicts on the runs of every series, each resting on nothing later than its run.
+
+    Args:
+        everything: one for every run; else only those that say or cost something.
+    """
     walk = Walk(len(series), known)
     verdicts: list[list[Verdict]] = [[] for _ in series]
     for t, night in enumerate(nights(series, known)):
         said = walk.step(night)
         has = np.isfinite(night.logs).sum(axis=1) > 0
-        for number, one in enumerate(series):
-            if t < len(one.runs):
-                verdicts[number].append(verdict(one, t, said, number, bool(has[number])))
+        speaks = np.ones(len(series), dtype=bool) if everything else said.speaks() | ~has
+        for row in np.flatnonzero(speaks).tolist():
+            if t < len(series[row].runs):
+                verdicts[row].append(verdict(series[row], t, said, row, bool(has[row])))
     return verdicts
 
 

@@ -41,7 +41,8 @@ def learn(residuals: Floats, variances: Floats, learned: Learned, known: Constan
     night2 = _night_at_first(residuals, variances, count, known)
     mode, rate = _mode_at_first(away, np.sqrt(night2[:, None] + noise), usable, count, known)
     odd = learned.odd
-    worth = (known.night**2 / (known.night**2 + noise)) ** 2  # what a noisy run says of its night
+    loud = np.maximum(night2, known.night**2)[:, None]
+    worth = (loud / (loud + noise)) ** 2  # what a noisy run says of its night
     for _ in range(_ROUNDS):
         total = night2[:, None] + noise
         wide = total + known.odd_size**2

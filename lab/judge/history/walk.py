@@ -38,6 +38,11 @@ class Said:
     effect: Floats
     error: Floats
 
+    def speaks(self) -> Bools:
+        """Where there is more to say than "unchanged", (series,)."""
+        some: Bools = (self.level != 0) | self.young | self.unsure | (self.reruns > 0)
+        return some
+
 
 class Walk:
     """Judges series run by run.
