@@ -40,7 +40,7 @@ class Constants:
     odd_worth: float = 25.0
     image: float = 0.0005  # from image to image without anybody's doing: code layout, cache colours
     image_worth: float = 6.0
-    image_scale: float = 0.003  # an image whose own variance is much above this one's square teaches little
+    image_scale: float = 0.01  # an image whose own variance is much above this one's square teaches little
     mode_least_hits: float = 3.0  # fewer runs that lie together are no second mode
     mode_most: float = 0.4  # a "second" mode in more runs than this is the first one
     learn_runs: int = 366  # learn from the last year
@@ -61,11 +61,12 @@ class Constants:
 
     # Decisions, as logarithms of the mean likelihood ratio
     ask: float = 0.0
-    ask_silent: float = 2.2
+    ask_silent: float = 2.5
     ask_later: float = 2.5
     most_reruns: int = 3  # a night
     first_night: float = 6.5  # with all its reruns
     later_night: float = 5.5
+    later_without_reruns: float = 6.5
     without_reruns: float = 12.0  # on the first night
     silent: float = 10.0  # there are more nights without a new image than with one
     silent_odds: float = 2.5  # a change comes with a new image rather than on the night after it

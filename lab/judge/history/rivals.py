@@ -83,8 +83,12 @@ class Rivals:
         asks: Bools = ((ratio > need).sum(axis=1) > 0) & ((won & ~first).sum(axis=1) == 0)
         return asks
 
-    def winner(self, bank: Bank, confirmed: Bools) -> tuple[Ints, Bools, Floats]:
-        """(group, it has won, the highest log ratio) of the best rival; `confirmed`: all reruns of the night were used."""
+    def winner(self, bank: Bank, confirmed: Bools, can_rerun: Bools) -> tuple[Ints, Bools, Floats]:
+        """(group, it has won, the highest log ratio) of the best rival.
+
+        Args:
+            confirmed: all reruns of the night were used. can_rerun: there are reruns at all.
+        """
         known = self._known
         if not self.kind.shape[1]:
             self._widen(bank)
@@ -93,7 +97,8 @@ class Rivals:
         best = (ratio - np.where(silent, known.silent_odds, 0.0)).argmax(axis=1)
         rows = np.arange(len(ratio))
         first = self.nights[rows, best] <= 1
-        need = np.where(first, np.where(confirmed, known.first_night, known.without_reruns), known.later_night)
+        later = np.where(can_rerun, known.later_night, known.later_without_reruns)
+        need = np.where(first, np.where(confirmed, known.first_night, known.without_reruns), later)
         need = np.where(silent[rows, best], np.maximum(need, known.silent), need)
         return best, ratio[rows, best] > need, ratio.max(axis=1)
 

@@ -177,7 +177,7 @@ class Walk:
 
     def _decide(self, night: Night, here: Bools, used: Ints, young: Bools) -> Said:
         known, bank, rivals, n = self._known, self._bank, self._rivals, self._series
-        group, sure, best = rivals.winner(bank, used >= known.most_reruns)
+        group, sure, best = rivals.winner(bank, used >= known.most_reruns, night.can_rerun)
         rows = np.arange(n)
         slot = rivals.slot(bank, rows, group)
         effect = bank.mean[LEVEL, rows, slot] - bank.mean[LEVEL, :, NULL]
