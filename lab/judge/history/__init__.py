@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +14,8 @@ from lab.judge.history.table import nights
 from lab.judge.history.walk import Said, Walk
 
 __all__ = ["CAUSES", "CONSTANTS", "Constants", "Outcome", "Run", "Series", "Verdict", "judge"]
+
+_MOST: Final = 700.0  # exp of more is no float
 
 
 def judge(series: Sequence[Series], known: Constants = CONSTANTS, *, everything: bool = True) -> list[list[Verdict]]:
@@ -57,12 +61,17 @@ def verdict(series: Series, t: int, said: Said, row: int, has: bool) -> Verdict:
         reruns,
         since,
         sum(len(run.samples) for run in series.runs[since : t + 1]),
-        float(np.expm1(effect)),
-        None if mode else float(np.expm1(effect - error)),
-        None if mode else float(np.expm1(effect + error)),
+        _relative(effect),
+        None if mode else _relative(effect - error),
+        None if mode else _relative(effect + error),
         mode,
         dict(_differences(series, since)),
     )
+
+
+def _relative(difference: float) -> float:
+    """The relative change that a difference of logarithms is; finite whatever was measured."""
+    return math.expm1(min(difference, _MOST))
 
 
 def _differences(series: Series, since: int) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -1,0 +1,139 @@
+"""Each kind of change is called what it is, in time, with a size that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from attrs import evolve
+from judge_histories import calls, history, mapped, with_cause
+
+from lab.judge.history import Outcome, judge
+
+
+def test_nothing_is_called_where_nothing_changed() -> None:
+    assert sum(len(found) for found in map(calls, map(history, range(20)))) == 0
+
+
+@pytest.mark.parametrize(("size", "within"), [(0.05, 1), (0.02, 1), (0.01, 3), (-0.02, 1)])
+def test_a_step_with_a_new_image_is_called_with_its_size(size: float, within: int) -> None:
+    for seed in range(5):
+        (call,) = calls(history(seed, step=size, at=84))
+        assert call.outcome is (Outcome.REGRESSION if size > 0 else Outcome.IMPROVEMENT)
+        assert 84 <= call.run < 84 + within
+        assert call.since == 84
+        assert call.low is not None
+        assert call.high is not None
+        assert call.effect is not None
+        assert call.low < call.effect < call.high
+        assert abs(call.effect - size) < 0.005
+        assert call.differs == {"image": ("image 11", "image 12")}
+        assert call.n == 20 * (call.run - 84 + 1)
+
+
+def test_a_step_is_called_later_where_nothing_can_be_run_again() -> None:
+    (call,) = calls(history(step=0.02, at=84, reruns=None))
+    assert (call.outcome, call.since, call.reruns) == (Outcome.REGRESSION, 84, 0)
+    assert 84 < call.run <= 86
+
+
+def test_where_more_is_better_more_is_an_improvement() -> None:
+    (call,) = calls(evolve(history(step=0.05, at=84), higher_is_better=True))
+    assert call.outcome is Outcome.IMPROVEMENT
+
+
+def test_a_change_under_one_image_is_the_environments() -> None:
+    for seed in range(5):
+        (call,) = calls(history(seed, step=0.02, at=87))
+        assert call.outcome is Outcome.ENVIRONMENT
+        assert 87 <= call.run < 93
+        assert call.since == 87
+        assert call.differs == {}
+
+
+@pytest.mark.parametrize("cause", ["board", "card", "adapter", "host", "tester"])
+def test_a_swap_that_moves_the_number_is_the_environments_and_names_the_swap(cause: str) -> None:
+    swapped = with_cause(with_cause(history(step=0.01, at=87), cause, "old", 0), cause, "new", 87)
+    (call,) = calls(swapped)
+    assert call.outcome is Outcome.ENVIRONMENT
+    assert call.since == 87
+    assert call.differs == {cause: ("old", "new")}
+    assert call.effect == pytest.approx(0.01, abs=0.004)
+
+
+def test_a_swap_that_moves_nothing_is_not_mentioned() -> None:
+    assert calls(with_cause(history(), "board", "B", 87)) == []
+
+
+def test_without_images_a_change_is_nobodys_and_so_a_regression() -> None:
+    bare = history(step=0.03, at=87)
+    bare = evolve(bare, runs=tuple(evolve(run, provenance={}) for run in bare.runs))
+    (call,) = calls(bare)
+    assert call.outcome is Outcome.REGRESSION
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_new_mode_of_single_boots_is_called_a_mode(sign: int) -> None:
+    rng = np.random.default_rng(3)
+
+    def slower(night: int) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda samples: samples * np.where((rng.random(len(samples)) < 0.2) & (night >= 84), 1 + sign * 0.1, 1)
+
+    plain = history(2)
+    runs = (mapped(evolve(plain, runs=(run,)), slower(night)).runs[0] for night, run in enumerate(plain.runs))
+    found = [call for call in calls(evolve(plain, runs=tuple(runs))) if call.mode]
+    assert found[0].outcome is (Outcome.REGRESSION if sign > 0 else Outcome.IMPROVEMENT)
+    assert 84 <= found[0].run < 94
+    assert found[0].effect == pytest.approx(sign * 0.1, abs=0.03)
+    assert found[0].low is None
+
+
+def test_a_second_mode_of_runs_that_was_always_there_is_no_change() -> None:
+    rng = np.random.default_rng(4)
+    plain = history(3, nights=300)
+    runs = []
+    for run in plain.runs:
+        parts = (np.rint(part * (1 + 0.015 * (rng.random() < 0.1))) for part in (run.samples, *(run.reruns or ())))
+        samples, *reruns = parts
+        runs.append(evolve(run, samples=samples, reruns=tuple(reruns)))
+    assert [call for call in calls(evolve(plain, runs=tuple(runs))) if call.run > 60] == []
+
+
+def test_one_odd_night_is_run_again_and_forgotten() -> None:
+    plain = history(5)
+    odd = evolve(plain.runs[84], samples=plain.runs[84].samples * 1.03)  # the first night of an image
+    verdicts = judge([evolve(plain, runs=(*plain.runs[:84], odd, *plain.runs[85:]))], everything=False)[0]
+    after = [verdict for verdict in verdicts if verdict.run >= 84]
+    assert after[0].run == 84
+    assert after[0].reruns > 0
+    assert all(verdict.outcome is Outcome.UNCHANGED for verdict in after)
+
+
+def test_a_rerun_is_asked_for_where_it_can_be_had_and_was_not_made() -> None:
+    series = history(step=0.02, at=84)
+    last = evolve(series.runs[84], reruns=())
+    verdict = judge([evolve(series, runs=(*series.runs[:84], last))])[0][-1]
+    assert verdict.outcome is Outcome.UNSURE
+    assert verdict.reruns == 0
+
+
+def test_drift_is_no_change() -> None:
+    plain = history(6, nights=365)
+    drifting = (
+        mapped(evolve(plain, runs=(run,)), lambda samples, night=night: samples * (1 + 0.01 * night / 365)).runs[0]
+        for night, run in enumerate(plain.runs)
+    )
+    assert calls(evolve(plain, runs=tuple(drifting))) == []
+
+
+def test_after_a_step_the_new_level_is_what_nothing_changed_means() -> None:
+    back = history(7, step=0.03, at=70)
+    runs = (
+        mapped(evolve(back, runs=(run,)), lambda samples: samples / 1.03).runs[0] if night >= 98 else run
+        for night, run in enumerate(back.runs)
+    )
+    found = calls(evolve(back, runs=tuple(runs)))
+    assert [(call.outcome, call.since) for call in found] == [(Outcome.REGRESSION, 70), (Outcome.IMPROVEMENT, 98)]
+    assert all(first.run < second.run for first, second in pairwise(found))
