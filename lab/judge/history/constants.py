@@ -60,11 +60,12 @@ class Constants:
     silent_rivals: int = 2  # at most so many at a time
 
     # Decisions, as logarithms of the mean likelihood ratio
-    ask: float = 0.0
+    ask: float = -0.6
+    ask_again: float = 0.5
     ask_silent: float = 2.5
     ask_later: float = 2.5
     most_reruns: int = 3  # a night
-    first_night: float = 6.5  # with all its reruns
+    first_night: float = 5.0  # with all its reruns
     later_night: float = 5.5
     later_without_reruns: float = 6.5
     without_reruns: float = 12.0  # on the first night

@@ -71,16 +71,17 @@ class Rivals:
             both = np.logaddexp(bank.log[:, RIVALS::2], bank.log[:, RIVALS + 1 :: 2]) - null - np.log(2)
         return np.where(self.kind != NOTHING, both, -np.inf)
 
-    def asks(self, bank: Bank) -> Bools:
-        """Where a rerun would tell: a rival is likely, and none has won as a later one."""
+    def asks(self, bank: Bank, *, again: bool) -> Bools:
+        """Where a rerun would tell: a rival is likely, and none has won as a later one. `again`: one was used."""
         known = self._known
         if not self.kind.shape[1]:
             return np.zeros(len(self.kind), dtype=bool)
         ratio = self.ratios(bank)
         first, silent = self.nights <= 1, self.kind == SILENT
-        need = np.where(silent, known.ask_silent, np.where(first, known.ask, known.ask_later))
-        won = ratio > np.where(silent, known.silent, known.later_night)
-        asks: Bools = ((ratio > need).sum(axis=1) > 0) & ((won & ~first).sum(axis=1) == 0)
+        need = np.where(silent, known.ask_silent, np.where(first, known.ask_again if again else known.ask, known.ask_later))
+        won = ~first & (ratio > np.where(silent, known.silent, known.later_night))
+        best = self._best(ratio)
+        asks: Bools = ((ratio > need).sum(axis=1) > 0) & ~won[np.arange(len(ratio)), best]
         return asks
 
     def winner(self, bank: Bank, confirmed: Bools, can_rerun: Bools) -> tuple[Ints, Bools, Floats]:
@@ -94,13 +95,18 @@ class Rivals:
             self._widen(bank)
         ratio = self.ratios(bank)
         silent = self.kind == SILENT
-        best = (ratio - np.where(silent, known.silent_odds, 0.0)).argmax(axis=1)
+        best = self._best(ratio)
         rows = np.arange(len(ratio))
         first = self.nights[rows, best] <= 1
         later = np.where(can_rerun, known.later_night, known.later_without_reruns)
         need = np.where(first, np.where(confirmed, known.first_night, known.without_reruns), later)
         need = np.where(silent[rows, best], np.maximum(need, known.silent), need)
         return best, ratio[rows, best] > need, ratio.max(axis=1)
+
+    def _best(self, ratio: Floats) -> Ints:
+        """The likeliest rival of each series, where the odds are against silent ones."""
+        best: Ints = (ratio - np.where(self.kind == SILENT, self._known.silent_odds, 0.0)).argmax(axis=1)
+        return best
 
     def slot(self, bank: Bank, rows: Ints, groups: Ints) -> Ints:
         """The likelier of a group's two slots."""
