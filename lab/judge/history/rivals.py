@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab.judge.history.bank import LL, NULL, RIVALS, Bank
+from lab.judge.history.bank import LEVEL, LL, NULL, RIVALS, Bank
 from lab.judge.history.centre import Bools, Floats, Index, Ints
 from lab.judge.history.constants import Constants
 
@@ -16,7 +16,7 @@ class Rivals:
 
     Attributes:
         kind: NOTHING, NEW_IMAGE or SILENT; (series, groups). born: index of the run that it began with.
-        nights: that it has lived.
+        nights: that it has lived. level, variance: of "nothing changed" when it began.
     """
 
     def __init__(self, series: int, known: Constants) -> None:
@@ -24,6 +24,8 @@ class Rivals:
         self.kind = np.zeros((series, 0), dtype=np.int64)
         self.born = np.zeros((series, 0), dtype=np.int64)
         self.nights = np.zeros((series, 0), dtype=np.int64)
+        self.level = np.zeros((series, 0))
+        self.variance = np.zeros((series, 0))
 
     def spawn(self, rows: Ints, kind: int, born: int, bank: Bank) -> None:
         """Start a rival in each of these series."""
@@ -38,6 +40,7 @@ class Rivals:
             self._widen(bank)
         free = (self.kind[rows] == NOTHING).argmax(axis=1)
         self.kind[rows, free], self.born[rows, free], self.nights[rows, free] = kind, born, 0
+        self.level[rows, free], self.variance[rows, free] = bank.mean[LEVEL, rows, NULL], bank.cov[LL, rows, NULL]
         for number, size in enumerate(self._known.rival_sizes):
             slot = RIVALS + 2 * free + number
             bank.copy_slot(rows, NULL, slot)
@@ -49,6 +52,8 @@ class Rivals:
         self.kind = np.concatenate([self.kind, more], axis=1)
         self.born = np.concatenate([self.born, more], axis=1)
         self.nights = np.concatenate([self.nights, more], axis=1)
+        self.level = np.concatenate([self.level, more], axis=1)
+        self.variance = np.concatenate([self.variance, more], axis=1)
 
     def night(self, here: Bools) -> None:
         """A night more for the rivals of these series."""

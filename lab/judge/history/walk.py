@@ -180,8 +180,8 @@ class Walk:
         group, sure, best = rivals.winner(bank, used >= known.most_reruns, night.can_rerun)
         rows = np.arange(n)
         slot = rivals.slot(bank, rows, group)
-        effect = bank.mean[LEVEL, rows, slot] - bank.mean[LEVEL, :, NULL]
-        error = _SURE * np.sqrt(bank.cov[LL, rows, slot] + bank.cov[LL, :, NULL])
+        effect = bank.mean[LEVEL, rows, slot] - rivals.level[rows, group]
+        error = _SURE * np.sqrt(bank.cov[LL, rows, slot] + rivals.variance[rows, group])
         called = here & sure & (np.abs(effect) >= known.least_effect)
         silent = called & (rivals.kind[rows, group] == SILENT) & night.image_known
         since = rivals.born[rows, group].copy()
