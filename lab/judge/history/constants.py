@@ -71,7 +71,7 @@ class Constants:
     without_reruns: float = 12.0  # on the first night
     silent: float = 10.0  # there are more nights without a new image than with one
     silent_odds: float = 2.5  # a change comes with a new image rather than on the night after it
-    least_effect: float = 0.004  # smaller ones are nobody's work
+    least_effect: float = 0.006  # smaller ones are nobody's work
 
     # A new slow mode of single boots
     slow_least: float = 0.03

@@ -83,7 +83,9 @@ class Rivals:
             return np.zeros(len(self.kind), dtype=bool)
         ratio = self.ratios(bank)
         first, silent = self.nights <= 1, self.kind == SILENT
-        need = np.where(silent, known.ask_silent, np.where(first, known.ask_again if again else known.ask, known.ask_later))
+        need = np.where(
+            silent, known.ask_silent, np.where(first, known.ask_again if again else known.ask, known.ask_later)
+        )
         won = ~first & (ratio > np.where(silent, known.silent, known.later_night))
         best = self._best(ratio)
         asks: Bools = ((ratio > need).sum(axis=1) > 0) & ~won[np.arange(len(ratio)), best]

@@ -163,7 +163,9 @@ class Walk:
         known = self._known
         used = np.zeros(self._series, dtype=np.int64)
         for number in range(min(known.most_reruns, night.reruns.shape[1])):
-            rows = np.flatnonzero(here & (night.rerun_count > number) & self._rivals.asks(self._bank, again=number > 0))
+            rows = np.flatnonzero(
+                here & (night.rerun_count > number) & self._rivals.asks(self._bank, again=number > 0)
+            )
             if not len(rows):
                 break
             samples = spread(night.reruns[rows, number])
