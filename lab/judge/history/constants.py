@@ -32,7 +32,7 @@ class Constants:
     odd_size: float = 0.03  # a disturbed night is off by some 3 %
 
     # Priors of what is learned, each worth so many observations
-    night: float = 0.0025
+    night: float = 0.0025  # boot times of boards of the lab
     night_worth: float = 10.0
     night_correlation: float = 0.4
     night_correlation_worth: float = 30.0
@@ -44,12 +44,12 @@ class Constants:
     mode_least_hits: float = 3.0  # fewer runs that lie together are no second mode
     mode_most: float = 0.4  # a "second" mode in more runs than this is the first one
     learn_runs: int = 366  # learn from the last year
-    learn_every_at_first: int = 5
+    learn_every_at_first: int = 5  # runs
     learn_every: int = 20
     learn_at_first: int = 60  # runs that count as the first ones
 
     # Known changes: the deviation of the level that they may bring
-    swap_board: float = 0.006
+    swap_board: float = 0.006  # two boards of one type
     swap_other: float = 0.003  # card, adapter, host, tester
 
     # Rivals of "nothing changed"
@@ -60,15 +60,15 @@ class Constants:
     silent_rivals: int = 2  # at most so many at a time
 
     # Decisions, as logarithms of the mean likelihood ratio
-    ask: float = -0.6
-    ask_again: float = 0.5
-    ask_silent: float = 2.5
-    ask_later: float = 2.5
+    ask: float = -0.6  # on a first night; a step of a second mode's size says no more of itself at first
+    ask_again: float = 0.5  # the first rerun must have made it likelier
+    ask_silent: float = 2.5  # runs in the second mode surprise on one night in ten
+    ask_later: float = 2.5  # the next night comes anyway
     most_reruns: int = 3  # a night
     first_night: float = 5.0  # with all its reruns
-    later_night: float = 5.5
-    later_without_reruns: float = 6.5
-    without_reruns: float = 12.0  # on the first night
+    later_night: float = 5.5  # one in 250, times some four rivals a month
+    later_without_reruns: float = 6.5  # nobody could look twice
+    without_reruns: float = 12.0  # on the first night: one run in its second mode must not do
     silent: float = 10.0  # there are more nights without a new image than with one
     silent_odds: float = 2.5  # a change comes with a new image rather than on the night after it
     least_effect: float = 0.006  # smaller ones are nobody's work
