@@ -177,7 +177,8 @@ def commands() -> set[str]:
         modules = [import_module(name) for name in {room.module, *(each.module for each in room.more)}]
         registered = [command for module in modules for command in module.app.registered_commands]
         names = [command.name or command.callback.__name__.replace("_", "-") for command in registered]
-        found |= {f"lab {room.name}"} if len(names) == 1 else {f"lab {room.name} {name}" for name in names}
+        alone = len(names) == 1 and not any(module.app.registered_callback for module in modules)
+        found |= {f"lab {room.name}"} if alone else {f"lab {room.name} {name}" for name in names}
     return found
 
 
