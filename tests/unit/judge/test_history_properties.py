@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
-from attrs import evolve
+from attrs import astuple, evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judge_histories import calls, history, mapped, told
 
 from lab.judge.history import CONSTANTS, Outcome, Run, Series, judge
+from lab.judge.history.table import nights
+from lab.judge.history.walk import Walk
 
 FEW = settings(max_examples=8, deadline=None)
 STEPS = st.sampled_from([0.0, 0.01, 0.02, -0.03])
@@ -148,3 +152,12 @@ def test_nothing_is_too_strange_for_a_plain_verdict(runs: list[list[float]]) -> 
     said = judge([bare(runs)])[0]
     assert [verdict.run for verdict in said] == list(range(len(runs)))
     assert all(verdict.effect is None or np.isfinite(verdict.effect) for verdict in said)
+
+
+def test_a_walk_that_was_put_away_goes_on_where_it_was() -> None:
+    group = [made(1, 0.02), made(2, 0.0)]
+    walk, put_away = Walk(2, CONSTANTS), Walk(2, CONSTANTS)
+    for night in nights(group, CONSTANTS):
+        put_away = pickle.loads(pickle.dumps(put_away))  # noqa: S301 - our own
+        said, again = astuple(walk.step(night)), astuple(put_away.step(night))
+        assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(said, again, strict=True))
