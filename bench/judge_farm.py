@@ -31,7 +31,7 @@ class Farm:
     Attributes:
         boots: samples of a run. jitter: of one boot. slow: share of boots that take 5 to 30 % longer.
         night: of a run as a whole, AR(1) of that correlation; half of its variance is all boards'.
-        drift: at most so much in a year.
+        drift: at most so much in a year; half of it is all boards'.
         mode: a second mode's offset, in mode_runs of the runs of mode_series of the series.
         unit: bound of a board's own offset; of a card's, half of it. swaps: probability of one swap of each in a year.
         layout: from image to image without anybody's doing.
@@ -87,7 +87,7 @@ def _one(farm: Farm, change: Change, name: str, rng: np.random.Generator) -> tup
     level = level + farm.unit * (
         rng.uniform(-1, 1, 2)[board.astype(int)] + 0.5 * rng.uniform(-1, 1, 2)[card.astype(int)]
     )
-    level = level + _drift(farm, rng)
+    level = level + (_drift(farm, rng) + _drift(farm, rng)) / 2  # all boards', and its own
     common, own = (_correlated(farm, rng) * math.sqrt(0.5) for _ in range(2))
     attempts = np.empty((NIGHTS, 1 + RERUNS))
     attempts[:, 0] = own
