@@ -10,7 +10,7 @@ import typer
 from lab import shipped
 from lab.env import envfile
 from lab.errors import BoardlabError
-from lab.farm import suites, telling
+from lab.farm import notify, suites
 from lab.farm import units as unit_files
 from lab.farm.config import Farm, load
 from lab.shown import echo
@@ -30,7 +30,7 @@ def check(file: File) -> None:
         raise typer.Exit(2)
     echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
     if not farm.alertmanager:
-        echo("BEWARE: nobody is told of alerts: farm.yaml names no `alertmanager`, see docs/farm.md")
+        echo("warning: nobody gets alerts: farm.yaml names no `alertmanager`, see docs/farm.md")
     echo(
         f"BEWARE: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
         f"lets only {farm.user} reach it: {shipped.folder(shipped.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm.md"
@@ -55,20 +55,20 @@ def units(
 def test_alert(file: File) -> None:
     """Send an alert through the whole chain, and say where it should arrive."""
     farm = load(file)
-    told = telling.test_alert(farm)
-    echo(f"Alertmanager at {farm.alertmanager} took {telling.TEST}; within a minute it should arrive as:")
-    for receiver in told:
+    ready = notify.test_alert(farm)
+    echo(f"Alertmanager at {farm.alertmanager} took {notify.TEST}; within a minute it should arrive as:")
+    for receiver in ready:
         echo(f"  {receiver.described}")
     echo("If it does not: Alertmanager's log says why (journalctl -u prometheus-alertmanager)")
 
 
-@app.command()
-def tell(
+@app.command("notify")
+def notify_unit(
     file: File, unit: Annotated[str, typer.Argument(metavar="UNIT", help="The unit of systemd that failed.")]
 ) -> None:
-    """Tell that a unit failed; systemd starts this (OnFailure=)."""
-    telling.unit_failed(load(file), unit)
-    echo(f"told Alertmanager that {unit} failed")
+    """Send an alert that a unit failed; systemd starts this (OnFailure=)."""
+    notify.unit_failed(load(file), unit)
+    echo(f"sent to Alertmanager: {unit} failed")
 
 
 @app.command()
@@ -82,7 +82,7 @@ def untold(farm: Farm) -> list[str]:
     if not farm.alertmanager:
         return []
     try:
-        telling.alertmanager(farm).told()
+        notify.alertmanager(farm).ready_receivers()
     except BoardlabError as error:
         return [f"alertmanager: {error}"]
     return []

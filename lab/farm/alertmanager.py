@@ -54,21 +54,21 @@ class Alertmanager:
                 f"{self.address} answers, but not as Alertmanager's API v2 does ({type(error).__name__}); mend `alertmanager` in farm.yaml"
             ) from error
 
-    def told(self) -> list[Receiver]:
+    def ready_receivers(self) -> list[Receiver]:
         """The receivers that are filled in.
 
         Raises:
             BoardlabError: as of `receivers`; or there are none.
         """
         found = self.receivers()
-        told = [receiver for receiver in found if receiver.filled_in]
-        if not told:
+        ready = [receiver for receiver in found if receiver.filled_in]
+        if not ready:
             there = ", ".join(receiver.described for receiver in found) or "none at all"
             raise ConfigurationError(
                 f"nobody would be told: Alertmanager at {self.address} has no receiver that is filled in ({there}). Fill in `to` and "
                 "`url` in its configuration, then: systemctl reload prometheus-alertmanager"
             )
-        return told
+        return ready
 
     def post(self, labels: Mapping[str, str], annotations: Mapping[str, str], lasts: dt.timedelta) -> None:
         """Give it an alert, which is resolved after a while.

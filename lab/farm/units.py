@@ -22,7 +22,7 @@ def units(farm: Farm, path: str) -> dict[str, str]:
     """
     found = {"boardlab-exporter.service": _text("boardlab-exporter.service", farm=farm, path=path)}
     found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
-    found["boardlab-tell@.service"] = _text("boardlab-tell@.service", farm=farm, path=path)
+    found["boardlab-notify@.service"] = _text("boardlab-notify@.service", farm=farm, path=path)
     if farm.pdudaemon.program:
         found["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
     for schedule in farm.schedules:

@@ -22,7 +22,7 @@ from exporters.farm.usb import Usb, UsbDevice
 from exporters.labels import clean, label_name
 from exporters.naming import BASE_UNITS, name_of, quantity_of
 from lab.errors import LabTransientError
-from lab.farm import telling
+from lab.farm import notify
 from lab.host import statusfiles
 from lab.host.statusfiles import OutletStatus
 from lab.metrics import Metric
@@ -199,5 +199,5 @@ def test_every_alert_has_a_page_that_says_what_to_do() -> None:
         assert rule["annotations"]["runbook"] == f"docs/runbooks.md#{name.lower()}"
         section = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
         assert len(section.split()) > 25, name
-    of_lab_farm = {telling.FAILED, telling.TEST}
+    of_lab_farm = {notify.FAILED, notify.TEST}
     assert set(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == {rule["alert"] for rule in alerts} | of_lab_farm

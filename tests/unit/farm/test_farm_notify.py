@@ -157,15 +157,15 @@ def test_a_farm_without_an_alertmanager_is_warned_and_not_refused(
 ) -> None:
     path = farm(tmp_path, "")
     assert main(["farm", "check", path]) == 0
-    assert "BEWARE: nobody is told of alerts" in capsys.readouterr().out
+    assert "warning: nobody gets alerts" in capsys.readouterr().out
     assert main(["farm", "test-alert", path]) == 2
     assert "names no Alertmanager" in capsys.readouterr().err
 
 
 def test_a_unit_that_failed_is_told_with_its_board(stand: Stand, tmp_path: Path) -> None:
     path = farm(tmp_path, stand.address)
-    assert main(["farm", "tell", path, "boardlab-nightly.service"]) == 0
-    assert main(["farm", "tell", path, "boardlab-exporter.service"]) == 0
+    assert main(["farm", "notify", path, "boardlab-nightly.service"]) == 0
+    assert main(["farm", "notify", path, "boardlab-exporter.service"]) == 0
     run, exporter = (alert["labels"] for alert in stand.alerts)
     assert (run["alertname"], run["board"], run["schedule"]) == ("BoardlabUnitFailed", "am62xx_sk-1", "nightly")
     assert "board" not in exporter
@@ -178,5 +178,5 @@ def test_every_alert_that_lab_farm_posts_has_a_runbook() -> None:
 
 def test_every_service_tells_that_it_failed() -> None:
     for path in (ROOT / "farm" / "systemd").glob("*.service"):
-        tells = "OnFailure=boardlab-tell@%n.service" in path.read_text()
-        assert tells is not path.name.startswith("boardlab-tell@"), path.name
+        tells = "OnFailure=boardlab-notify@%n.service" in path.read_text()
+        assert tells is not path.name.startswith("boardlab-notify@"), path.name

@@ -1,4 +1,4 @@
-"""What a lab host tells by itself: that a unit of its own failed, and that the way to a person is tried."""
+"""Alerts that a lab host sends by itself, past Prometheus: a unit of its own failed, or somebody tests the chain."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def alertmanager(farm: Farm) -> Alertmanager:
 
 
 def unit_failed(farm: Farm, unit: str) -> None:
-    """Tell that a unit of systemd failed; of a schedule's also its board.
+    """Send the alert that a unit of systemd failed; of a schedule's also its board.
 
     Raises:
         BoardlabError: Alertmanager did not take it.
@@ -54,7 +54,7 @@ def test_alert(farm: Farm) -> list[Receiver]:
         BoardlabError: nobody would be told, or Alertmanager did not take it.
     """
     manager = alertmanager(farm)
-    told = manager.told()
+    ready = manager.ready_receivers()
     host = socket.gethostname()
     annotations = {
         "summary": f"boardlab's test alert from {host}",
@@ -62,4 +62,4 @@ def test_alert(farm: Farm) -> list[Receiver]:
         "runbook": f"{_RUNBOOK}{TEST.lower()}",
     }
     manager.post({"alertname": TEST, "severity": "ticket", "host": host}, annotations, _TEST_LASTS)
-    return told
+    return ready
