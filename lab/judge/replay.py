@@ -45,7 +45,8 @@ def replay(lines: Iterable[str], source: str, *, everything: bool = False, jobs:
         for part in _parts(first, numbered):
             yield from _judged(part, source, everything)
         return
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
+    # forkserver: a fork of a process with threads, as numpy has them, may hang.
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("forkserver")) as pool:
         waiting = []
         for part in _parts(first, numbered):
             waiting.append(pool.submit(_judged, part, source, everything))

@@ -17,7 +17,9 @@ TESTS = shipped.folder(shipped.TESTS)
 
 
 def files(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    """The text files below a folder; without what Python has compiled there for another test."""
+    there = [path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    return {str(path.relative_to(folder)): path.read_text() for path in there}
 
 
 @pytest.fixture
