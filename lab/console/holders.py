@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from attrs import frozen
@@ -18,6 +19,7 @@ from attrs import frozen
 from lab.errors import LabTransientError
 
 PROC = Path("/proc")
+AGAIN_S = 0.02  # until the second look
 _MASTER = "/dev/ptmx"  # of a pty; the kernel gives it the same name in every mount of devpts
 _MASTERS = (_MASTER, "/dev/pts/ptmx")
 
@@ -54,8 +56,18 @@ def holders(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> list
     """
     target = device.resolve()
     names = {os.fspath(device), os.fspath(target), *([target.name] if target.name.startswith("tty") else [])}
+    found = _found(list(proc.iterdir()), target, names, ours)
+    if not found:
+        return []
+    # A process that is about to become another program has its parent's files for some microseconds: look again.
+    time.sleep(AGAIN_S)
+    found = _found([proc / str(holder.pid) for holder in found], target, names, ours)
+    return sorted(found, key=lambda holder: holder.pid)
+
+
+def _found(entries: Iterable[Path], target: Path, names: set[str], ours: Collection[int]) -> list[Holder]:
     found = []
-    for entry in proc.iterdir():
+    for entry in entries:
         if not entry.name.isdigit() or int(entry.name) in {os.getpid(), *ours}:
             continue
         try:
@@ -64,7 +76,7 @@ def holders(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> list
                 found.append(holder)
         except OSError:  # it ended meanwhile
             continue
-    return sorted(found, key=lambda holder: holder.pid)
+    return found
 
 
 def shared(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> LabTransientError | None:

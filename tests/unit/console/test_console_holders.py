@@ -87,6 +87,19 @@ def test_the_server_its_children_and_who_plays_the_board_are_no_strangers(
     assert [holder.pid for holder in holders(adapter.link, (), tmp_path / "proc")] == [20, 21, 23]
 
 
+def test_a_process_that_has_its_parents_files_for_a_moment_is_no_stranger(
+    adapter: Adapter, process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = process(27, {os.fspath(adapter.link.resolve()): f"flags:\t{READ_WRITE}"}, comm="python")
+
+    def exec_now(_seconds: float) -> None:
+        for descriptor in (entry / "fd").iterdir():
+            descriptor.unlink()
+
+    monkeypatch.setattr("lab.console.holders.time.sleep", exec_now)
+    assert holders(adapter.link, proc=tmp_path / "proc") == []
+
+
 def test_a_process_whose_files_are_hidden_is_known_by_its_command_line(
     adapter: Adapter, process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
