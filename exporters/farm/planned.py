@@ -13,7 +13,7 @@ from lab.results.watch import RunHead, StoreSnapshot
 
 COMPLETED: Final = "completed"
 SECTIONS: Final = "sections"
-MOST_ITEMS: Final = 200  # of a run; a guide has some fifty sections
+MAX_ITEMS: Final = 200  # of a run; a guide has some fifty sections
 # Kind of run -> where its plan lists what is measured, and the attempts' parameter that names one of that.
 _ITEMS: Final = {"boot": ("media", "medium"), "low_power": ("modes", "mode"), SECTIONS: (SECTIONS, "section")}
 
@@ -106,4 +106,4 @@ def _planned(kind: str, plan: Mapping[str, Any]) -> dict[Item, int]:
     cycles = 1 if kind == SECTIONS else plan.get("cycles")
     if not isinstance(names, list) or not isinstance(cycles, int):
         return {}  # another boardlab's
-    return {Item(kind, clean(str(name))): cycles for name in names[:MOST_ITEMS]}
+    return {Item(kind, clean(str(name))): cycles for name in names[:MAX_ITEMS]}

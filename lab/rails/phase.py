@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
+from lab.benchmarks.boot.records import MomentLike
 from lab.errors import TestStableError
 from lab.metrics import Flag, uncertainty
 from lab.rails import quality_flags
@@ -218,17 +219,6 @@ def _total(rails: list[RailPower], inside: list[Samples]) -> RailPower:
     )
 
 
-class StageMoment(Protocol):
-    """What is needed of a moment of the console (lab.console.model.Moment)."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def t_ns(self) -> int: ...
-    @property
-    def uncertainty_ns(self) -> int: ...
-
-
 @frozen
 class StagePower:
     """What a board drew from one moment of its console to the next.
@@ -242,7 +232,7 @@ class StagePower:
     power: PhasePower
 
 
-def stages(trace: Trace, moments: Sequence[StageMoment]) -> list[StagePower]:
+def stages(trace: Trace, moments: Sequence[MomentLike]) -> list[StagePower]:
     """The stages that lie in the trace, in order, each with the uncertainties of its two moments."""
     first_ns, last_ns = trace.span_ns
     inside = [moment for moment in moments if first_ns <= moment.t_ns <= last_ns]

@@ -277,7 +277,7 @@ class BoardStrategy(Strategy):
         return found
 
     def activate(self, driver: Any, kind: DriverRole, late: BoardTransientError | None = None) -> None:
-        """See `strategies.activation.activate`."""
+        """See `lab.strategies.activation.activate`."""
         activate(self, driver, kind, late)
 
     @property

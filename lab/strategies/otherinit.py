@@ -14,7 +14,7 @@ def give(board: Any, init: str) -> None:
     """Stop a board that has just got its power at U-Boot's prompt, say what its kernel is to run, and let it boot.
 
     Args:
-        board: a `strategies.DrivenBoard`.
+        board: a `lab.strategies.drivenboard.DrivenBoard`.
 
     Raises:
         BoardTransientError: it did not come to its prompt.
