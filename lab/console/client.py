@@ -15,7 +15,7 @@ from typing import Self
 
 from lab.console.holders import holders, shared
 from lab.console.model import Chunk, Event, Gap, RecordKind
-from lab.console.serialport import is_tty
+from lab.console.serialport import is_tty, require_own_pty
 from lab.console.status import PortInfo, ServerStatus, of_another_boardlab, port_info, server_status
 from lab.console.wire import (
     CREDENTIALS,
@@ -113,6 +113,7 @@ class ConsoleClient:
         """
         path = Path(device).absolute()
         path = path.parent.resolve() / path.name  # the link itself stays: it leads to the adapter when that comes back
+        require_own_pty(path)
         if is_tty(path) and (error := shared(path, {self.server_pid})) is not None:
             raise error
         fields = {

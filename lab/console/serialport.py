@@ -48,10 +48,11 @@ def open_port(device: Path, speed_bd: int, sysfs: Path = SYSFS_TTY) -> SerialPor
     """Open the port for this process alone. It does not block, neither now nor on reads.
 
     Raises:
-        LabStableError: missing, in use, not permitted, or the driver refuses.
+        LabStableError: missing, in use, not permitted, or the driver refuses; or a link left behind by a pty that is gone.
         ConfigurationError: not a serial port, or a speed that termios(3) does not have.
     """
     speed = speed_of(device, speed_bd)
+    require_own_pty(device)
     try:
         fd = os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -107,6 +108,26 @@ def is_pty(device: Path) -> bool:
         return os.major(device.stat().st_rdev) in _UNIX98_SLAVE_MAJORS
     except OSError:
         return False
+
+
+def require_own_pty(device: Path) -> None:
+    """Refuse a link that outlived the pty it was made for: that number is another program's now.
+
+    The kernel sets a pty's change time when it makes it; reading and writing move the other times only (devpts).
+
+    Raises:
+        LabStableError: the pty is newer than the link to it.
+    """
+    link = device
+    with contextlib.suppress(OSError):  # no link, or nothing behind it
+        while (target := link.parent / link.readlink()).is_symlink():
+            link = target
+        if is_pty(link) and link.lstat().st_ctime_ns < link.stat().st_ctime_ns:
+            raise LabStableError(
+                f"{device}: leads to a terminal that is newer than this link, so it is another program's; start again what "
+                "made the link (a virtual board: `lab virtual up`), or make the link anew",
+                failure="port_missing",
+            )
 
 
 def is_tty(device: Path) -> bool:

@@ -54,6 +54,21 @@ def test_a_pty_says_that_it_has_no_low_latency_mode_and_no_counters(adapter: Ada
     close_port(port.fd)
 
 
+def test_a_link_that_outlived_its_pty_does_not_lead_to_another_programs(adapter: Adapter, tmp_path: Path) -> None:
+    through = tmp_path / "through"
+    through.symlink_to(adapter.link.name)
+    pty = adapter.link.resolve()
+    while pty.stat().st_ctime_ns <= adapter.link.lstat().st_ctime_ns:
+        pty.chmod(0o600)  # as new as if it had been made after the link; nothing else sets this time
+    for link in (adapter.link, through):
+        with pytest.raises(LabStableError, match=r"newer than this link.*make the link anew") as caught:
+            open_port(link, 115200)
+        assert caught.value.failure == "port_missing"
+    adapter.link.unlink()
+    adapter.link.symlink_to(pty)
+    close_port(open_port(through, 115200).fd)
+
+
 def test_a_port_is_opened_once(adapter: Adapter) -> None:
     port = open_port(adapter.link, 115200)
     with pytest.raises(LabStableError, match="in use by another program") as caught:
