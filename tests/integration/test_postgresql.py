@@ -57,6 +57,7 @@ def test_the_store_keeps_all_its_promises_here_too(server: Cluster) -> None:
         "-p",
         "no:cacheprovider",
         str(UNIT_TESTS / "test_results_store.py"),
+        str(UNIT_TESTS / "test_results_verdicts.py"),
     ]
     answer = subprocess.run(
         command, check=False, capture_output=True, text=True, env={**os.environ, "LAB_TEST_SERVER": server.url}

@@ -28,6 +28,7 @@ from lab.results import (
 )
 from lab.results.models import Base
 from lab.results.schema import VERSION_TABLE
+from lab.results.verdictmodels import VerdictRow
 from lab.results.watch import watch
 
 AT = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.timezone(dt.timedelta(hours=1)))
@@ -275,6 +276,7 @@ def test_the_migrations_make_what_the_models_say(store: Store, database: str) ->
     engine = create_engine(url if url.get_backend_name() == "sqlite" else url.set(drivername="postgresql+psycopg"))
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+        assert VerdictRow.metadata is Base.metadata  # whose tables are there once both modules are
         assert compare_metadata(context, Base.metadata) == []
     engine.dispose()
 

@@ -1,0 +1,138 @@
+"""What the judge said of numbers, what people decided on runs, and what they want to hear nothing of, as records.
+
+The words of an outcome are those of `lab.judge.history.Outcome`; docs/judge.md says what they mean.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Final, Literal
+
+from attrs import field, frozen
+
+from lab.errors import TestStableError
+from lab.results.records import Run
+
+OutcomeName = Literal[
+    "regression", "improvement", "environment", "unsure: rerun asked", "no history", "no samples", "none"
+]
+Decision = Literal["accepted", "rejected"]
+OUTCOMES: Final[tuple[OutcomeName, ...]] = (
+    *("regression", "improvement", "environment", "unsure: rerun asked", "no history", "no samples", "none"),
+)
+CALLED: Final[tuple[OutcomeName, ...]] = ("regression", "improvement", "environment")  # the number moved
+OPEN: Final[tuple[OutcomeName, ...]] = ("regression", "environment", "unsure: rerun asked")  # a person should look
+
+
+@frozen
+class NewVerdict:
+    """What the judge says of one number of one run.
+
+    Attributes:
+        metric, version, params: which number, as `lab.metrics.Measurement`.
+        direction: 1 the number rose, -1 it fell, 0 neither.
+        since_run: id of the run that the change began with; None where there is no change.
+        n: samples since then.
+        effect: relative change of the number, 0.02 is 2 % more (not: worse). low, high: its 95 % interval; None of a mode.
+        mode: the change is a new mode of single boots; the effect is then the distance of the modes.
+        reruns: how many runs of the same image and night were used besides.
+        differs: what of the provenance differs between the run before `since_run` and that -> (before, since).
+    """
+
+    metric: str
+    version: int
+    params: Mapping[str, str]
+    outcome: OutcomeName
+    direction: int = 0
+    since_run: int | None = None
+    n: int = 0
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    mode: bool = False
+    reruns: int = 0
+    differs: Mapping[str, tuple[str, str]] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        if self.outcome not in OUTCOMES:
+            raise TestStableError(f"a verdict is {', '.join(OUTCOMES)}; got {self.outcome!r}")
+        if not all(value is None or math.isfinite(value) for value in (self.effect, self.low, self.high)):
+            raise TestStableError(f"effect and interval of a verdict on {self.metric} must be finite")
+
+
+@frozen(kw_only=True)
+class Verdict(NewVerdict):
+    """A verdict as the store gives it back.
+
+    Attributes:
+        run: the run that was judged.
+        unit, better: of the metric, as it was defined then.
+        review: what a person decided on the run since; None: nothing.
+        muted: until when nobody wants to hear of it; None: not muted (now, or at the instant asked for).
+    """
+
+    id: int
+    run: Run
+    unit: str
+    better: Literal["lower", "higher"]
+    judged_at: dt.datetime
+    review: Review | None
+    muted: Mute | None
+
+    @property
+    def worse(self) -> bool:
+        """Whether the number moved to the worse, whatever the reason."""
+        return self.direction != 0 and (self.direction > 0) != (self.better == "higher")
+
+    @property
+    def open(self) -> bool:
+        """Whether a person should look: something moved or may have, nobody decided on the run, and it is not muted."""
+        return self.outcome in OPEN and self.review is None and self.muted is None
+
+
+@frozen
+class Review:
+    """What a person decided on a run.
+
+    Attributes:
+        decision: accepted: its numbers are as they should be now; rejected: they are wrong, and count for nothing.
+    """
+
+    id: int
+    run_id: int
+    decision: Decision
+    by: str
+    reason: str
+    at: dt.datetime
+
+
+@frozen
+class Mute:
+    """Numbers of which nobody wants to hear for a while.
+
+    Attributes:
+        metric: its name, with `*` and `?`. board: its name; None: every board.
+        params: those that a number must have, values with `*` and `?`; others are left alone.
+        until: the instant at which it ends.
+    """
+
+    id: int
+    metric: str
+    board: str | None
+    params: Mapping[str, str]
+    until: dt.datetime
+    reason: str
+    by: str
+    at: dt.datetime
+
+    def covers(self, board: str, metric: str, params: Mapping[str, str], at: dt.datetime) -> bool:
+        """Whether nobody wants to hear of that number at that instant."""
+        return (
+            self.at <= at < self.until
+            and self.board in {None, board}
+            and fnmatchcase(metric, self.metric)
+            and all(name in params and fnmatchcase(params[name], wanted) for name, wanted in self.params.items())
+        )

@@ -1,0 +1,194 @@
+"""Verdicts, reviews and mutes in the store; the records are in `lab.results.verdictrecords`."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session, joinedload
+
+from lab.errors import ConfigurationError
+from lab.host.clock import utc_now
+from lab.results import readout
+from lab.results.models import RunRow
+from lab.results.store import Store, _find
+from lab.results.verdictmodels import MuteRow, ReviewRow, VerdictRow
+from lab.results.verdictrecords import Decision, Mute, NewVerdict, OutcomeName, Review, Verdict
+
+
+def write_verdicts(store: Store, run_id: int, verdicts: Sequence[NewVerdict]) -> None:
+    """Keep what the judge says of a run, in place of what it said of it before; one transaction.
+
+    Raises:
+        ConfigurationError: no such run.
+    """
+
+    def write(session: Session) -> None:
+        _find(session, run_id)
+        session.execute(delete(VerdictRow).where(VerdictRow.run_id == run_id))
+        now = utc_now()
+        session.add_all(_row(run_id, verdict, now) for verdict in verdicts)
+
+    store._write(write)
+
+
+def read_verdicts(
+    store: Store,
+    *,
+    run_id: int | None = None,
+    verdict_id: int | None = None,
+    board: str | None = None,
+    metric: str | None = None,
+    since: dt.datetime | None = None,
+    outcomes: Iterable[OutcomeName] | None = None,
+    at: dt.datetime | None = None,
+) -> list[Verdict]:
+    """Verdicts, of the newest run first, with what was decided on their runs.
+
+    Args:
+        since: of runs that began at that instant or later. outcomes: only these; None: all.
+        at: the instant at which mutes are looked at; None: now.
+    """
+    wanted = select(VerdictRow).join(VerdictRow.run).order_by(VerdictRow.run_id.desc(), VerdictRow.id)
+    conditions = {
+        VerdictRow.run_id: run_id,
+        VerdictRow.id: verdict_id,
+        VerdictRow.metric: metric,
+        RunRow.board: board,
+    }
+    wanted = wanted.where(*(column == value for column, value in conditions.items() if value is not None))
+    if since is not None:
+        wanted = wanted.where(RunRow.started_at >= since)
+    if outcomes is not None:
+        wanted = wanted.where(VerdictRow.outcome.in_(tuple(outcomes)))
+    at = at or utc_now()
+    with store._read() as session:
+        rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
+        reviews = _newest_reviews(session)
+        mutes = _mutes(session)
+        return [_verdict(row, reviews, mutes, at) for row in rows]
+
+
+def review(store: Store, run_id: int, decision: Decision, by: str, reason: str) -> Review:
+    """Keep what a person decided on a run; the newest decision counts.
+
+    Raises:
+        ConfigurationError: no such run.
+    """
+
+    def write(session: Session) -> Review:
+        _find(session, run_id)
+        row = ReviewRow(run_id=run_id, decision=decision, by=by, reason=reason, at=utc_now())
+        session.add(row)
+        session.flush()
+        return _review(row)
+
+    return store._write(write)
+
+
+def reviews(store: Store) -> dict[int, Review]:
+    """Run id -> the newest decision on it, of all runs that have one."""
+    with store._read() as session:
+        return _newest_reviews(session)
+
+
+def mute(
+    store: Store,
+    metric: str,
+    *,
+    board: str | None,
+    params: Mapping[str, str],
+    until: dt.datetime,
+    reason: str,
+    by: str,
+) -> Mute:
+    """Have nobody hear of some numbers until an instant.
+
+    Raises:
+        ConfigurationError: that instant is past.
+    """
+    now = utc_now()
+    if until <= now:
+        raise ConfigurationError(f"{until:%Y-%m-%d %H:%M} UTC is past; give --until a day to come")
+
+    def write(session: Session) -> Mute:
+        row = MuteRow(metric=metric, board=board, params=params, until=until, reason=reason, by=by, at=now)
+        session.add(row)
+        session.flush()
+        return _mute(row)
+
+    return store._write(write)
+
+
+def mutes(store: Store) -> list[Mute]:
+    """All mutes, also those that have ended, the oldest first."""
+    with store._read() as session:
+        return _mutes(session)
+
+
+def _newest_reviews(session: Session) -> dict[int, Review]:
+    newest = select(func.max(ReviewRow.id)).group_by(ReviewRow.run_id)
+    return {row.run_id: _review(row) for row in session.scalars(select(ReviewRow).where(ReviewRow.id.in_(newest)))}
+
+
+def _mutes(session: Session) -> list[Mute]:
+    return [_mute(row) for row in session.scalars(select(MuteRow).order_by(MuteRow.id))]
+
+
+def _row(run_id: int, verdict: NewVerdict, now: dt.datetime) -> VerdictRow:
+    return VerdictRow(
+        run_id=run_id,
+        metric=verdict.metric,
+        version=verdict.version,
+        params=verdict.params,
+        outcome=verdict.outcome,
+        direction=verdict.direction,
+        since_run=verdict.since_run,
+        n=verdict.n,
+        effect=verdict.effect,
+        low=verdict.low,
+        high=verdict.high,
+        mode=verdict.mode,
+        reruns=verdict.reruns,
+        differs={what: list(both) for what, both in verdict.differs.items()},
+        judged_at=now,
+    )
+
+
+def _verdict(row: VerdictRow, reviews: Mapping[int, Review], mutes: Sequence[Mute], at: dt.datetime) -> Verdict:
+    readout.whole(row)
+    run, metric = readout.run(row.run), readout.metric(row.definition)
+    return Verdict(
+        metric=row.metric,
+        version=row.version,
+        params=row.params,
+        outcome=cast(OutcomeName, row.outcome),
+        direction=row.direction,
+        since_run=row.since_run,
+        n=row.n,
+        effect=row.effect,
+        low=row.low,
+        high=row.high,
+        mode=row.mode,
+        reruns=row.reruns,
+        differs={what: (str(was), str(now)) for what, (was, now) in row.differs.items()},
+        id=row.id,
+        run=run,
+        unit=metric.unit,
+        better=metric.better,
+        judged_at=row.judged_at,
+        review=reviews.get(row.run_id),
+        muted=next((each for each in mutes if each.covers(run.board, row.metric, row.params, at)), None),
+    )
+
+
+def _review(row: ReviewRow) -> Review:
+    readout.whole(row)
+    return Review(row.id, row.run_id, cast(Decision, row.decision), row.by, row.reason, row.at)
+
+
+def _mute(row: MuteRow) -> Mute:
+    readout.whole(row)
+    return Mute(row.id, row.metric, row.board, row.params, row.until, row.reason, row.by, row.at)

@@ -1,0 +1,149 @@
+"""Verdicts, reviews and mutes, on every database; see conftest.py for which."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from attrs import evolve, fields_dict
+from recorded_run import record
+from sqlalchemy import create_engine, inspect, make_url, text
+
+from lab.errors import ConfigurationError, TestStableError
+from lab.host.clock import utc_now
+from lab.results import Store, open_store
+from lab.results.verdictrecords import NewVerdict, Verdict
+from lab.results.verdicts import mute, mutes, read_verdicts, review, reviews, write_verdicts
+
+SD = {"medium": "sd"}
+NOTHING = NewVerdict("boot.time", 1, {"medium": "emmc"}, "none")
+DAY = dt.timedelta(days=1)
+
+
+@pytest.fixture
+def runs(store: Store) -> tuple[int, int]:
+    """Two runs that were measured."""
+    return record(store, cycles=1).id, record(store, cycles=1, virtual=False).id
+
+
+def slower(since: int, **changes: object) -> NewVerdict:
+    verdict = NewVerdict(
+        "boot.time", 1, SD, "regression", 1, since, 40, 0.031, 0.024, 0.038, reruns=2, differs={"image": ("a", "b")}
+    )
+    return evolve(verdict, **changes)
+
+
+def as_written(verdict: Verdict) -> NewVerdict:
+    return NewVerdict(**{name: getattr(verdict, name) for name in fields_dict(NewVerdict)})
+
+
+def test_a_verdict_comes_back_as_it_was_written_with_its_run_and_metric(store: Store, runs: tuple[int, int]) -> None:
+    write_verdicts(store, runs[1], [slower(runs[0]), NOTHING])
+    called, unchanged = read_verdicts(store)
+    assert as_written(called) == slower(runs[0])
+    assert as_written(unchanged) == NOTHING
+    assert (called.run, called.unit, called.better, called.worse, called.open) == (
+        store.run(runs[1]),
+        "s",
+        "lower",
+        True,
+        True,
+    )
+    assert not unchanged.worse
+    assert not unchanged.open
+    assert abs(utc_now() - called.judged_at) < DAY
+
+
+def test_judging_a_run_again_replaces_what_was_said_of_it_alone(store: Store, runs: tuple[int, int]) -> None:
+    write_verdicts(store, runs[0], [NOTHING])
+    write_verdicts(store, runs[1], [slower(runs[0]), NOTHING])
+    write_verdicts(store, runs[1], [slower(runs[1])])
+    assert [(v.run.id, v.since_run) for v in read_verdicts(store)] == [(runs[1], runs[1]), (runs[0], None)]
+
+
+def test_verdicts_are_found_by_run_id_board_metric_time_and_outcome(store: Store, runs: tuple[int, int]) -> None:
+    write_verdicts(store, runs[0], [NOTHING])
+    write_verdicts(store, runs[1], [slower(runs[0])])
+    (called,) = read_verdicts(store, run_id=runs[1])
+    assert read_verdicts(store, verdict_id=called.id) == [called]
+    assert read_verdicts(store, board=store.run(runs[1]).board) == [called]
+    assert read_verdicts(store, outcomes=["regression"]) == [called]
+    assert read_verdicts(store, outcomes=[]) == []
+    assert len(read_verdicts(store, metric="boot.time", since=utc_now() - DAY)) == 2
+    assert read_verdicts(store, metric="boot.stage") == []
+    assert read_verdicts(store, since=utc_now() + DAY) == []
+
+
+def test_the_newest_review_of_a_run_counts_and_closes_its_verdicts(store: Store, runs: tuple[int, int]) -> None:
+    write_verdicts(store, runs[1], [slower(runs[0])])
+    review(store, runs[1], "rejected", "ann", "loose cable")
+    newest = review(store, runs[1], "accepted", "bob", "meant so")
+    assert reviews(store) == {runs[1]: newest}
+    (verdict,) = read_verdicts(store)
+    assert (verdict.review, verdict.open) == (newest, False)
+
+
+@pytest.mark.parametrize(
+    ("metric", "board", "params", "covers"),
+    [
+        ("boot.time", None, {}, True),
+        ("boot.*", "SK-AM62-0042", {"medium": "s?"}, True),
+        ("boot.time", "another", {}, False),
+        ("boot.stage", None, {}, False),
+        ("boot.time", None, {"medium": "emmc"}, False),
+        ("boot.time", None, {"stage": "*"}, False),
+    ],
+)
+def test_a_mute_covers_what_fits_its_patterns(
+    store: Store, runs: tuple[int, int], metric: str, board: str | None, params: dict[str, str], covers: bool
+) -> None:
+    write_verdicts(store, runs[1], [slower(runs[0])])
+    kept = mute(store, metric, board=board, params=params, until=utc_now() + DAY, reason="known", by="ann")
+    assert mutes(store) == [kept]
+    (verdict,) = read_verdicts(store)
+    assert verdict.muted == (kept if covers else None)
+    assert verdict.open is not covers
+
+
+def test_a_mute_ends_on_its_day(store: Store, runs: tuple[int, int]) -> None:
+    write_verdicts(store, runs[1], [slower(runs[0])])
+    mute(store, "*", board=None, params={}, until=utc_now() + DAY, reason="known", by="ann")
+    (later,) = read_verdicts(store, at=utc_now() + 2 * DAY)
+    assert later.muted is None
+    with pytest.raises(ConfigurationError, match="is past; give --until a day to come"):
+        mute(store, "*", board=None, params={}, until=utc_now() - DAY, reason="", by="ann")
+
+
+def test_what_is_no_run_or_no_verdict_is_refused(store: Store, runs: tuple[int, int]) -> None:
+    with pytest.raises(ConfigurationError, match="no run 99"):
+        write_verdicts(store, 99, [])
+    with pytest.raises(ConfigurationError, match="no run 99"):
+        review(store, 99, "accepted", "ann", "")
+    with pytest.raises(TestStableError, match="a verdict is regression, "):
+        slower(runs[0], outcome="slower")
+    with pytest.raises(TestStableError, match="must be finite"):
+        slower(runs[0], effect=float("nan"))
+
+
+def test_a_store_of_the_schema_before_is_upgraded_and_loses_nothing(database: str) -> None:
+    with open_store(database) as store:
+        record(store)
+        before = store.contents(1)
+    _back_to_jobs(database)
+    with open_store(database) as store:
+        assert store.contents(1) == before
+        assert read_verdicts(store) == []
+        write_verdicts(store, 1, [slower(1)])
+        assert [as_written(verdict) for verdict in read_verdicts(store)] == [slower(1)]
+
+
+def _back_to_jobs(database: str) -> None:
+    """Make a store what it was before there were verdicts."""
+    url = make_url(database)
+    engine = create_engine(url if url.get_backend_name() == "sqlite" else url.set(drivername="postgresql+psycopg"))
+    with engine.begin() as connection:
+        for table in ("verdicts", "reviews", "mutes"):
+            connection.execute(text(f"DROP TABLE {table}"))
+        connection.execute(text("UPDATE boardlab_schema SET version_num = '0002_jobs'"))
+        assert "jobs" in inspect(connection).get_table_names()
+    engine.dispose()
