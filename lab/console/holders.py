@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from attrs import frozen
 
 from lab.errors import LabTransientError
+from lab.host.people import user_name
 
 PROC = Path("/proc")
 AGAIN_S = 0.02  # until the second look
@@ -112,11 +112,7 @@ def _descriptors(entry: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _described(entry: Path, *, reads: bool, guessed: bool = False) -> Holder:
-    uid = entry.stat().st_uid
-    try:
-        user = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        user = str(uid)
+    user = user_name(entry.stat().st_uid)
     program = (entry / "comm").read_text("utf-8", "replace").strip()
     return Holder(int(entry.name), program, user, reads, guessed)
 

@@ -24,7 +24,7 @@ def attached(
     """A client that reads the port that is meant.
 
     Args:
-        wanted: path of a device, which is opened if it is not; or name of an open port, or of its board.
+        wanted: path of a device, which is opened if it is not; or name of an open port, or of its board; or of a device in /dev.
         speed_bd: None: as the port is, and 115200 where it is not open.
 
     Raises:
@@ -32,6 +32,8 @@ def attached(
         BoardlabError: as of `ConsoleClient`.
     """
     by_path = "/" in wanted
+    if not by_path and _is_device(wanted) and not _is_open(wanted, runtime):
+        wanted, by_path = f"/dev/{wanted}", True
     client = ConsoleClient(ensure_server(runtime) if by_path else socket_path(runtime or runtime_dir()))
     try:
         device, name = (wanted, "") if by_path else _named(client, wanted)
@@ -87,6 +89,20 @@ def last_lines(info: PortInfo, count: int) -> bytes:
             return _tail(log.fileno(), max(0, info.position - start), count)
     except (OSError, ValueError, KeyError) as error:
         raise LabStableError(f"{base}: the recording cannot be read: {error}") from error
+
+
+def _is_device(wanted: str) -> bool:
+    """Whether it is the name of a serial device, e.g. ttyUSB0."""
+    return wanted.startswith("tty") and Path("/dev", wanted).is_char_device()
+
+
+def _is_open(wanted: str, runtime: Path | None) -> bool:
+    try:
+        client = ConsoleClient(socket_path(runtime or runtime_dir()))
+    except LabTransientError:
+        return False
+    with client:
+        return any(wanted in {port.info.name, port.board} for port in client.status().ports)
 
 
 def _named(client: ConsoleClient, wanted: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 
 from attrs import define
 
@@ -17,6 +18,7 @@ from lab.console.status import PortInfo, PortStatus
 from lab.console.wire import encode_event
 from lab.errors import LabStableError, LabTransientError
 from lab.host.clock import NS_PER_S, Clock, utc_now
+from lab.host.people import described
 
 _log = logging.getLogger(__name__)
 
@@ -170,8 +172,9 @@ class ServedPort:
     def _busy(self, writer: Connection) -> LabTransientError:
         meta = self.meta
         return LabTransientError(
-            f"{meta.name}: busy: held by pid {writer.pid} since {self._writer_since} ({meta.device} at {meta.speed_bd} Bd, adapter "
-            f"latency {meta.adapter_latency_ns} ns, FIFO {meta.fifo_bytes} bytes); wait for it or end it, or attach without writing",
+            f"{meta.name}: busy: held by {described(writer.pid)} since {self._writer_since} ({meta.device} at {meta.speed_bd} Bd, adapter "
+            f"latency {meta.adapter_latency_ns} ns, FIFO {meta.fifo_bytes} bytes); wait for it or end it, or read along: "
+            f"lab console tail {shlex.quote(meta.name)}",
             failure="console_busy",
         )
 

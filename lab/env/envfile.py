@@ -23,6 +23,7 @@ from lab.env.wiring import TargetComponent
 from lab.errors import ConfigurationError
 
 FOLDER = shipped.ENVS
+SUFFIXES = frozenset({".yaml", ".yml"})
 TOP_KEYS = frozenset({"targets", "features", "options", "images", "paths", "tools", "imports"})
 TARGET_KEYS = frozenset({"resources", "drivers", "features", "options"})
 OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
@@ -39,7 +40,8 @@ def find(name: str, root: Path) -> Path:
     given = Path(name)
     candidates = [given if given.is_absolute() else root / given]
     if given.name == name:
-        candidates += [root / FOLDER / name, root / FOLDER / f"{name}.yaml"]
+        candidates += [root / FOLDER / name]
+        candidates += [] if given.suffix in SUFFIXES else [root / FOLDER / f"{name}.yaml"]
     for candidate in candidates:
         if candidate.is_file():
             return candidate

@@ -11,6 +11,7 @@ from lab.rails.live import Now
 from lab.rails.model import PhasePower, RailPower
 from lab.rails.phase import StagePower
 from lab.rails.selftest import SensorCheck
+from lab.results.figures import fixed
 from lab.shown import table
 
 NA = "n/a"
@@ -103,4 +104,4 @@ def _row(rail: RailPower) -> list[str]:
 
 
 def _number(value: float | None, factor: float, decimals: int) -> str:
-    return "-" if value is None else f"{value * factor:.{decimals}f}"
+    return "-" if value is None else fixed(value * factor, decimals)

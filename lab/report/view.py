@@ -14,7 +14,7 @@ from lab.errors import BoardlabError
 from lab.metrics import Flag, Measurement, Metric, summarise
 from lab.report.excerpt import LogGap, excerpt
 from lab.results.artifacts import ArtifactStore
-from lab.results.figures import guide_cell, label, number, with_uncertainty
+from lab.results.figures import average_cell, label, number, with_uncertainty
 from lab.results.logs import LogLine, console_log, lines, window
 from lab.results.overview import Overview, attempts_of, name_of, tried
 from lab.results.plots import Series
@@ -196,7 +196,7 @@ def _row(run: Overview, m: Measurement, names: Names) -> SummaryRow:
         title=names.of(m.params),
         group=anchor(attempts[0].params),
         average=with_uncertainty(s.mean, s.uncertainty, m.metric),
-        cell=guide_cell(s),
+        cell=average_cell(s, m.metric),
         n=f"{s.n}/{tried(attempts)}",
         uncertainty=uncertainty,
         median=median,

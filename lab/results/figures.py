@@ -1,21 +1,37 @@
-"""How numbers are written: the performance guide's form, and values no longer than their uncertainty allows."""
+"""How numbers are written: no longer than their uncertainty allows, in a unit that fits their size, and no minus before a zero."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+from attrs import evolve
 
 from lab.metrics import Metric, Summary
 
-_GUIDE_DECIMALS: Final = 2
 _MOST_DECIMALS: Final = 9
+_THOUSANDTHS: Final = {"J": "mJ", "W": "mW"}
 
 
-def guide_cell(summary: Summary) -> str:
-    """A cell of the performance guide's boot table: `16.24 (min 15.96, max 16.42)`."""
-    mean, low, high = (f"{value:.{_GUIDE_DECIMALS}f}" for value in (summary.mean, summary.min, summary.max))
+def average_cell(summary: Summary, metric: Metric) -> str:
+    """The form of the performance guide's boot table, with as many decimals as the ± allows: `16.245 (min 15.960, max 16.416)`."""
+    mean, low, high = (
+        number(value, summary.uncertainty, metric) for value in (summary.mean, summary.min, summary.max)
+    )
     return f"{mean} (min {low}, max {high})"
+
+
+def readable(metric: Metric, summaries: Sequence[Summary]) -> tuple[Metric, list[Summary]]:
+    """The same numbers in a unit that fits their size: below 1 J in mJ, below 1 W in mW."""
+    small = _THOUSANDTHS.get(metric.unit)
+    if small is None or max((max(abs(s.mean), abs(s.max)) for s in summaries), default=1.0) >= 1.0:
+        return metric, list(summaries)
+    in_small = [
+        Summary(s.n, *(1e3 * v for v in (s.mean, s.median, s.min, s.max, s.p95, s.std, s.uncertainty)))
+        for s in summaries
+    ]
+    return evolve(metric, unit=small, resolution=1e3 * metric.resolution), in_small
 
 
 def decimals(uncertainty: float, resolution: float = 0.0) -> int:
@@ -26,7 +42,12 @@ def decimals(uncertainty: float, resolution: float = 0.0) -> int:
 
 def number(value: float, uncertainty: float, metric: Metric) -> str:
     """A value without its unit, with as many decimals as its uncertainty allows."""
-    return f"{value:.{decimals(uncertainty, metric.resolution)}f}"
+    return fixed(value, decimals(uncertainty, metric.resolution))
+
+
+def fixed(value: float, places: int) -> str:
+    """A value with so many decimals; what rounds to zero has no sign."""
+    return f"{value:z.{places}f}"
 
 
 def with_uncertainty(value: float, uncertainty: float, metric: Metric) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from lab.metrics import Measurement, Metric, summarise
-from lab.results.figures import duration, guide_cell, label, number
+from lab.results.figures import average_cell, duration, fixed, label, number, readable
 from lab.results.overview import Failure, Overview, Stage, attempts_of, overview, tried
 from lab.results.store import Store
 from lab.shown import table
@@ -48,10 +48,10 @@ def head_lines(run: Overview) -> list[str]:
 
 def _numbers(run: Overview, metric: Metric, group: Sequence[Measurement]) -> list[str]:
     rows = []
-    for m in group:
-        s = summarise(m.samples)
+    metric, summaries = readable(metric, [summarise(m.samples) for m in group])
+    for m, s in zip(group, summaries, strict=True):
         values = [number(value, s.uncertainty, metric) for value in (s.uncertainty, s.median, s.p95, s.std)]
-        cells = [label(m.params), guide_cell(s), f"{s.n}/{tried(attempts_of(run.attempts, m))}", *values]
+        cells = [label(m.params), average_cell(s, metric), f"{s.n}/{tried(attempts_of(run.attempts, m))}", *values]
         rows.append([*cells, ", ".join(sorted(m.flags))])
     header = ["", f"avg (min, max) [{metric.unit}]", "n", "±", "median", "p95", "std", "flags"]
     return [metric.name, *_indented(table(header, rows, "<<>>>>><"))]
@@ -62,7 +62,7 @@ def _stages(stages: dict[str, list[Stage]]) -> list[str]:
         return []
     lengths = {medium: {stage.name: stage.summary for stage in found} for medium, found in stages.items()}
     names = list(dict.fromkeys(name for found in lengths.values() for name in found))
-    rows = [[n, *(f"{found[n].mean:.3f}" if n in found else "-" for found in lengths.values())] for n in names]
+    rows = [[n, *(fixed(found[n].mean, 3) if n in found else "-" for found in lengths.values())] for n in names]
     return ["stages, mean [s]", *_indented(table(["", *lengths], rows, "<" + ">" * len(lengths)))]
 
 

@@ -171,7 +171,7 @@ def test_two_writers_are_told_of_each_other(sut: BoardStrategy, board: ScriptedB
         other.attach(other.open(board.port).name, write=True)
         error = failure(sut)
         assert error.transient
-        assert f"held by pid {os.getpid()}" in str(error)
+        assert f", pid {os.getpid()}) since" in str(error)
     sut.boot()
 
 

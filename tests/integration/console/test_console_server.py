@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import termios
 
 import pytest
@@ -53,7 +54,11 @@ def test_many_read_and_one_writes(bench: ConsoleBench) -> None:
     writer, info = bench.opened(adapter, write=True)
     reader, other = bench.client(), bench.client()
     reader.attach(info.name)
-    with pytest.raises(LabTransientError, match=rf"busy: held by pid {os.getpid()} since \d{{4}}-.*") as caught:
+    me = pwd.getpwuid(os.getuid()).pw_name
+    with pytest.raises(
+        LabTransientError,
+        match=rf"busy: held by {me} \(.*, pid {os.getpid()}\) since \d{{4}}-.* lab console tail uart0",
+    ) as caught:
         other.attach(info.name, write=True)
     assert caught.value.failure == "console_busy"
     with pytest.raises(LabStableError, match="may not write"):
@@ -80,7 +85,7 @@ def test_an_open_port_is_found_again_by_any_path_but_not_with_other_settings(ben
         assert bench.client().open(device).meta == info.meta
     measurement = bench.client()
     measurement.attach(measurement.open(adapter.link, speed_bd=115200).name, write=True)
-    held = rf"held by pid {os.getpid()} since .* at 115200 Bd"
+    held = rf"held by .*, pid {os.getpid()}\) since .* at 115200 Bd"
     with pytest.raises(LabTransientError, match=held) as caught:
         client.open(adapter.link, speed_bd=9600)
     assert caught.value.failure == "console_busy"

@@ -34,6 +34,14 @@ def test_a_missing_one_lists_what_there_is() -> None:
         envfile.find("am63x.yaml", ROOT)
 
 
+@pytest.mark.parametrize(("name", "tried"), [("nosuch.yaml", 2), ("nosuch.yml", 2), ("nosuch", 3)])
+def test_a_name_with_its_ending_is_looked_for_as_it_is(tmp_path: Path, name: str, tried: int) -> None:
+    with pytest.raises(ConfigurationError, match="no environment") as caught:
+        envfile.find(name, tmp_path)
+    assert str(caught.value).count("nosuch") == 1 + tried
+    assert ".yaml.yaml" not in str(caught.value)
+
+
 @pytest.mark.parametrize("env", sorted(path.name for path in (ROOT / "envs").glob("*.yaml")))
 def test_every_shipped_environment_passes(env: str) -> None:
     envfile.check(ROOT / "envs" / env)

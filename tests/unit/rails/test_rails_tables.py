@@ -11,7 +11,8 @@ from lab import boards
 from lab.console.model import Moment
 from lab.errors import ConfigurationError
 from lab.rails import Range, Trace
-from lab.rails.display import document, guide_lines, phase_lines, stage_lines
+from lab.rails.display import document, guide_lines, phase_lines, stage_lines, watch_lines
+from lab.rails.live import Now
 from lab.rails.phase import cut, stages
 from lab.rails.plots import Event, stacked
 
@@ -49,6 +50,15 @@ def test_the_table_of_a_sleep_has_the_shape_of_the_guide_and_its_figures(asleep:
             assert power == "n/a"
         else:
             assert float(power) == pytest.approx(published[name], abs=1.1)
+
+
+def test_a_rail_that_draws_nothing_has_no_minus() -> None:
+    lines = watch_lines([Now("vdd_core", -0.0001, -0.000003), Now("vdd_ddr4", 1.2, None, "does not answer")])
+    assert [line.split() for line in lines[1:]] == [
+        ["vdd_core", "0.000", "0.00"],
+        ["vdd_ddr4", "1.200", "-", "does", "not", "answer"],
+        ["total", "0.00"],
+    ]
 
 
 def test_the_printed_total_is_that_of_the_unrounded_rails(asleep: tuple[Trace, int, int]) -> None:

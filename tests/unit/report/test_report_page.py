@@ -131,7 +131,9 @@ def test_the_boot_table_has_the_guides_cells_and_their_statistics(report: Report
     assert [row[0] for row in rows] == ["SD (virtio-blk)", "eMMC (NVMe)", "OSPI (CFI flash)"]
     for row, medium in zip(rows, ("sd", "emmc", "ospi"), strict=True):
         values = [s.value for s in samples if s.params["medium"] == medium]
-        assert row[1] == f"{fmean(values):.2f} (min {min(values):.2f}, max {max(values):.2f})"
+        places = len(row[3].partition(".")[2])  # the digits of the ± beside it
+        average, least, most = (f"{value:.{places}f}" for value in (fmean(values), min(values), max(values)))
+        assert row[1] == f"{average} (min {least}, max {most})"
         assert row[2] == "20/20"
         assert float(row[4]) == pytest.approx(sorted(values)[9:11][0], abs=0.02)
     assert [row[-1] for row in rows] == ["medium unverified, simulated", "simulated", "medium unverified, simulated"]

@@ -103,8 +103,10 @@ def test_list_as_json_has_what_the_table_has(recorded: Recorded) -> None:
 def test_show_has_the_guides_cell_and_what_stands_beside_it(recorded: Recorded) -> None:
     out = recorded.ask("show", "1").out
     values = boot_times(recorded.database, "sd")
-    cell = f"{fmean(values):.2f} (min {min(values):.2f}, max {max(values):.2f})"
-    line = next(line for line in out.splitlines() if cell in line)
+    line = next(line for line in out.splitlines() if line.startswith("  sd ") and "(min" in line)
+    places = len(line.split()[7].partition(".")[2])  # the digits of the ± beside it
+    average, least, most = (f"{value:.{places}f}" for value in (fmean(values), min(values), max(values)))
+    assert f"{average} (min {least}, max {most})" in line
     assert line.split()[0] == "sd"
     assert "20/20" in line
     assert "medium_unverified, simulated" in line

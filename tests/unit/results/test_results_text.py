@@ -10,19 +10,41 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.metrics import Summary
+from lab.metrics import Metric, Summary
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import MomentRecord
-from lab.results.figures import decimals, duration, guide_cell, label, number, with_uncertainty
+from lab.results.figures import average_cell, decimals, duration, fixed, label, number, readable, with_uncertainty
 from lab.results.logs import lines
 from lab.shown import plain_bytes, table
 
 SUMMARY = Summary(n=20, mean=16.2449, median=16.2, min=15.96, max=16.4163, p95=16.4, std=0.1, uncertainty=0.05)
 
 
-def test_a_cell_has_the_performance_guides_form() -> None:
-    assert guide_cell(SUMMARY) == "16.24 (min 15.96, max 16.42)"
-    assert guide_cell(evolve(SUMMARY, mean=3.0, min=2.999, max=3.001)) == "3.00 (min 3.00, max 3.00)"
+ENERGY = Metric(name="lpm.x.energy", unit="J", better="lower", definition="of a test", resolution=1e-6, source="")
+
+
+def test_a_cell_has_the_performance_guides_form_and_the_digits_of_its_uncertainty() -> None:
+    assert average_cell(SUMMARY, BOOT_TIME) == "16.245 (min 15.960, max 16.416)"
+    assert average_cell(evolve(SUMMARY, uncertainty=0.4), BOOT_TIME) == "16.24 (min 15.96, max 16.42)"
+    small = Summary(n=9, mean=0.0383, median=0.038, min=0.0377, max=0.0391, p95=0.039, std=4e-4, uncertainty=3e-4)
+    assert average_cell(small, ENERGY) == "0.03830 (min 0.03770, max 0.03910)"
+
+
+def test_small_energies_are_read_in_millijoule_and_the_others_as_they_are() -> None:
+    small = Summary(n=9, mean=0.0383, median=0.038, min=0.0377, max=0.0391, p95=0.039, std=4e-4, uncertainty=3e-4)
+    metric, (scaled,) = readable(ENERGY, [small])
+    assert (metric.unit, average_cell(scaled, metric)) == ("mJ", "38.30 (min 37.70, max 39.10)")
+    assert number(scaled.median, scaled.uncertainty, metric) == "38.00"
+    large = evolve(small, mean=2.0, max=2.1)
+    assert readable(ENERGY, [small, large]) == (ENERGY, [small, large]), "one table has one unit"
+    assert readable(BOOT_TIME, [small]) == (BOOT_TIME, [small])
+
+
+@given(st.floats(-1e6, 1e6), st.integers(0, 9))
+def test_nothing_that_rounds_to_zero_has_a_sign(value: float, places: int) -> None:
+    shown = fixed(value, places)
+    assert shown == f"{value:.{places}f}" or (float(shown) == 0 and not shown.startswith("-"))
+    assert fixed(-0.001, 2) == "0.00"
 
 
 @pytest.mark.parametrize(
