@@ -10,8 +10,15 @@ from attrs import evolve
 
 from lab.metrics import Metric, Summary
 
+_GUIDE_DECIMALS: Final = 2
 _MOST_DECIMALS: Final = 9
 _THOUSANDTHS: Final = {"J": "mJ", "W": "mW"}
+
+
+def guide_cell(summary: Summary) -> str:
+    """A cell of a guide, as the vendor writes it: `16.24 (min 15.96, max 16.42)`."""
+    mean, low, high = (fixed(value, _GUIDE_DECIMALS) for value in (summary.mean, summary.min, summary.max))
+    return f"{mean} (min {low}, max {high})"
 
 
 def average_cell(summary: Summary, metric: Metric) -> str:

@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from lab.metrics import Metric, Summary
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import MomentRecord
-from lab.results.figures import average_cell, decimals, duration, fixed, label, number, readable, with_uncertainty
+from lab.results.figures import (
+    average_cell,
+    decimals,
+    duration,
+    fixed,
+    guide_cell,
+    label,
+    number,
+    readable,
+    with_uncertainty,
+)
 from lab.results.logs import lines
 from lab.shown import plain_bytes, table
 
@@ -21,6 +31,11 @@ SUMMARY = Summary(n=20, mean=16.2449, median=16.2, min=15.96, max=16.4163, p95=1
 
 
 ENERGY = Metric(name="lpm.x.energy", unit="J", better="lower", definition="of a test", resolution=1e-6, source="")
+
+
+def test_a_guide_has_two_decimals() -> None:
+    assert guide_cell(SUMMARY) == "16.24 (min 15.96, max 16.42)"
+    assert guide_cell(evolve(SUMMARY, mean=3.0, min=2.999, max=3.001)) == "3.00 (min 3.00, max 3.00)"
 
 
 def test_a_cell_has_the_performance_guides_form_and_the_digits_of_its_uncertainty() -> None:
