@@ -129,6 +129,8 @@ class Computer:
         source = self.dice("durations", self.starts) if self.starts else self.dice("durations")
         self.starts += 1
         self.durations = draw(self.model.release, self.medium, self.model.profile, source)
+        for trouble in self.troubles:
+            self.durations = trouble.durations(self.durations)
 
     def facts(self) -> dict[str, object]:
         """What the texts of the firmware are filled with."""

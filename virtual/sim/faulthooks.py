@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from virtual.sim.computer import Computer
     from virtual.sim.program import Program
     from virtual.sim.setup import SimSetup
+    from virtual.sim.timing import Durations
 
 POINTS = (
     "rom",
@@ -87,6 +88,10 @@ class FaultHooks:
     def setup(self, setup: SimSetup) -> SimSetup:
         """How the board was set up."""
         return setup
+
+    def durations(self, drawn: Durations) -> Durations:
+        """What the stages of this start take."""
+        return drawn
 
     def root(self, medium: str, computer: Computer) -> str:
         """The medium whose root file system the kernel mounts."""

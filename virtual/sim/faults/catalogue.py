@@ -19,6 +19,7 @@ from virtual.sim.faults import (
     restarting,
     session,
     sleeping,
+    slowing,
     software,
     supply,
 )
@@ -33,6 +34,7 @@ _MODULES: Final = (
     ailing,
     lookalike,
     manners,
+    slowing,
     line,
     adapter,
     session,
