@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
@@ -14,7 +13,7 @@ from lab.errors import BoardlabError
 from lab.metrics import Flag, Measurement, Metric, summarise
 from lab.report.excerpt import LogGap, excerpt
 from lab.results.artifacts import ArtifactStore
-from lab.results.figures import average_cell, label, number, with_uncertainty
+from lab.results.figures import anchor, average_cell, label, number, with_uncertainty
 from lab.results.logs import LogLine, console_log, lines, window
 from lab.results.overview import Overview, attempts_of, name_of, tried
 from lab.results.plots import Series
@@ -140,11 +139,6 @@ class AttemptGroup:
     anchor: str
     title: str
     entries: tuple[AttemptEntry, ...]
-
-
-def anchor(params: Mapping[str, str]) -> str:
-    """The id of these parameters' list of cycles."""
-    return "cycles-" + re.sub(r"[^a-z0-9]+", "-", label(params).lower())
 
 
 def tables(run: Overview, names: Names) -> list[MetricTable]:

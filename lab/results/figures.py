@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -67,6 +68,11 @@ def label(params: Mapping[str, str]) -> str:
     if len(params) == 1:
         return next(iter(params.values()))
     return ", ".join(f"{key}={value}" for key, value in sorted(params.items()))
+
+
+def anchor(params: Mapping[str, str]) -> str:
+    """The id of these parameters' list of cycles in a run's report."""
+    return "cycles-" + re.sub(r"[^a-z0-9]+", "-", label(params).lower())
 
 
 def duration(seconds: float) -> str:

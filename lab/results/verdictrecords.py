@@ -94,6 +94,15 @@ class Verdict(NewVerdict):
 
 
 @frozen
+class Began:
+    """The run with which something began."""
+
+    run: int
+    at: dt.datetime
+    release: str
+
+
+@frozen
 class Review:
     """What a person decided on a run.
 

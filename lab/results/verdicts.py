@@ -66,7 +66,7 @@ def read_verdicts(
     at = at or utc_now()
     with store._read() as session:
         rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
-        reviews = _newest_reviews(session)
+        reviews = newest_reviews(session)
         mutes = _mutes(session)
         return [_verdict(row, reviews, mutes, at) for row in rows]
 
@@ -91,7 +91,7 @@ def review(store: Store, run_id: int, decision: Decision, by: str, reason: str) 
 def reviews(store: Store) -> dict[int, Review]:
     """Run id -> the newest decision on it, of all runs that have one."""
     with store._read() as session:
-        return _newest_reviews(session)
+        return newest_reviews(session)
 
 
 def mute(
@@ -128,7 +128,17 @@ def mutes(store: Store) -> list[Mute]:
         return _mutes(session)
 
 
-def _newest_reviews(session: Session) -> dict[int, Review]:
+def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[Verdict]:
+    """The verdicts with these ids, in their order, as they are at an instant."""
+    wanted = select(VerdictRow).where(VerdictRow.id.in_(ids))
+    rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
+    decided, muted = newest_reviews(session), _mutes(session)
+    found = {row.id: _verdict(row, decided, muted, at) for row in rows}
+    return [found[one] for one in ids if one in found]
+
+
+def newest_reviews(session: Session) -> dict[int, Review]:
+    """Run id -> the newest decision on it."""
     newest = select(func.max(ReviewRow.id)).group_by(ReviewRow.run_id)
     return {row.run_id: _review(row) for row in session.scalars(select(ReviewRow).where(ReviewRow.id.in_(newest)))}
 

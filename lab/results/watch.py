@@ -18,6 +18,7 @@ from lab.results import engine, readout, schema
 from lab.results.faults import MISREAD, damaged
 from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, MomentRow, RunRow, SampleRow
+from lab.results.standing import Standing, standing
 from lab.results.store import guarded
 
 LOCK_TIMEOUT_S: Final = 2.0
@@ -189,6 +190,13 @@ class StoreSnapshot:
             wanted = select(MeasurementRow.run_id, MeasurementRow.metric).where(MeasurementRow.run_id.in_(ids))
             for row in self._rows(wanted.distinct()):
                 yield row.run_id, row.metric
+
+    def standing(self, now: dt.datetime) -> Standing:
+        """The verdicts that stand; see `lab.results.standing`."""
+        try:
+            return standing(self._session, now)
+        except MISREAD as error:
+            raise damaged(error, self._location) from error
 
     def _rows(self, wanted: Executable) -> Sequence[Any]:
         try:

@@ -1,0 +1,113 @@
+"""What the judge says of one run, written for a person: text, HTML for a mail or a page, Markdown for CI."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from attrs import frozen
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from lab.errors import ConfigurationError, LabStableError
+from lab.judge.telling import Change, Evidence, changes
+from lab.results.records import Run
+from lab.results.verdictrecords import CALLED, OUTCOMES, Began, Verdict
+from lab.shown import plain
+
+Form = Literal["txt", "html", "md"]
+FORMS: Final[Mapping[str, Form]] = {".txt": "txt", ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
+_MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&])")
+_WORDS: Final = {"none": "unchanged", "unsure: rerun asked": "unsure: a rerun is asked for"}
+
+
+@frozen
+class Summary:
+    """What there is to say of a run.
+
+    Attributes:
+        changes: what nobody has muted. muted: how many numbers moved that somebody has.
+        others: other outcomes, as a reader knows them -> how many numbers.
+    """
+
+    run: Run
+    changes: tuple[Change, ...]
+    muted: int
+    others: Mapping[str, int]
+
+    @property
+    def verdict(self) -> str:
+        """The first line."""
+        counts = Counter({change.outcome: 0 for change in self.changes})
+        for change in self.changes:
+            counts[change.outcome] += len(change.verdicts)
+        found = [_counted(outcome, counts[outcome]) for outcome in CALLED if counts[outcome]]
+        judged = sum(self.others.values()) + self.muted
+        said = "; ".join(found) if found else "Nothing moved" if judged else "Nothing was judged"
+        return f"{said[0].upper()}{said[1:]} (run {self.run.id}, {plain(self.run.board)}, release {plain(self.run.release)})"
+
+    @property
+    def rest(self) -> str:
+        """What is only counted."""
+        parts = [f"{count} {what}" for what, count in self.others.items()]
+        if self.muted:
+            parts.append(f"{self.muted} moved and muted")
+        return ", ".join(parts)
+
+
+def summary(run: Run, verdicts: Iterable[Verdict], began: Mapping[int, Began]) -> Summary:
+    """What there is to say of a run.
+
+    Args:
+        verdicts: all of this run. began: the runs that they name, by their ids.
+    """
+    every = list(verdicts)
+    called = [verdict for verdict in every if verdict.outcome in CALLED]
+    heard = [verdict for verdict in called if verdict.muted is None]
+    counts = Counter(verdict.outcome for verdict in every)
+    others = {_WORDS.get(name, name): counts[name] for name in OUTCOMES if counts[name] and name not in CALLED}
+    return Summary(run, tuple(changes(heard, began)), len(called) - len(heard), others)
+
+
+def render(said: Summary, form: Form, evidence: Evidence) -> str:
+    """The summary; its first line (of HTML: its heading) is the verdict."""
+    environment = Environment(
+        loader=PackageLoader("lab.judge"),
+        autoescape=form == "html",  # noqa: S701 - the others are no HTML
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["md"] = lambda text: _MARKDOWN.sub(r"\\\1", text)
+    return environment.get_template(f"summary.{form}.j2").render(said=said, evidence=evidence)
+
+
+def form_of(path: Path) -> Form:
+    """What a file of this name shall hold.
+
+    Raises:
+        ConfigurationError: its name does not say so.
+    """
+    if path.suffix.lower() not in FORMS:
+        raise ConfigurationError(f"{path}: its name does not say what to write; end it in .md, .html or .txt")
+    return FORMS[path.suffix.lower()]
+
+
+def write(said: Summary, path: Path, evidence: Evidence) -> None:
+    """Write the summary into a file, as its name says.
+
+    Raises:
+        BoardlabError: its name does not say what to write, or it cannot be written.
+    """
+    text = render(said, form_of(path), evidence)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise LabStableError(f"cannot write {path}: {error.strerror}; choose another file") from error
+
+
+def _counted(outcome: str, count: int) -> str:
+    return f"{outcome}: {count} number{'s' * (count > 1)}"

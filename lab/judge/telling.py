@@ -1,0 +1,189 @@
+"""What a person is told of numbers that moved: the phrases of the mail, of CI's summary and of the command line.
+
+Numbers of one board that began to move together, for one cause, are one `Change`. The phrases stand here and nowhere else:
+the exporter hands them to Alertmanager's templates (farm/alertmanager/boardlab.tmpl), `lab.judge.summary` writes them out.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from attrs import evolve, field, frozen
+
+from lab.errors import ConfigurationError
+from lab.results.figures import anchor, decimals, label
+from lab.results.verdictrecords import CALLED, Began, Verdict
+from lab.shown import plain
+
+MAX_LINES: Final = 10  # of the numbers of one change
+RUN: Final = "{run}"  # in the address of a run's report
+_TRIED: Final = "medium"  # the parameter by which a report groups attempts, where there is one
+_MOST_DECIMALS: Final = 2  # of per cent
+_NAMES: Final = {"regression": "Regression", "improvement": "Improvement", "environment": "Environment"}
+_HASH: Final = re.compile(r"(?:sha256:)?([0-9a-f]{12})[0-9a-f]{20,}")
+
+
+@frozen
+class Change:
+    """Numbers of one board that began to move with the same run, or for the same known cause, with the same outcome.
+
+    Attributes:
+        outcome: regression, improvement or environment.
+        began: the first run of it. differs: what of the provenance differs there: cause -> (before, since).
+        verdicts: at least one; the plainest number first, of these the one that moved most.
+        others: boards of which the same is said for the same cause.
+    """
+
+    board_type: str
+    board: str
+    outcome: str
+    began: Began
+    differs: Mapping[str, tuple[str, str]]
+    verdicts: tuple[Verdict, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The verdict in one line: outcome, board, the first number and its size, and since which run."""
+        first, more = self.verdicts[0], len(self.verdicts) - 1
+        also = f" and {more} more number{'s' * (more > 1)}" if more else ""
+        changed = f" ({', '.join(self.differs)} changed)" if self.outcome == "environment" and self.differs else ""
+        return f"{_NAMES[self.outcome]} on {plain(self.board)}{changed}: {_number(first)} {size(first)}{also}, since run {self.began.run}"
+
+    @property
+    def lines(self) -> list[str]:
+        """What moved, a metric a line: its number and size, or how many numbers of it, and their sizes."""
+        by_metric: dict[str, list[Verdict]] = {}
+        for verdict in self.verdicts:
+            by_metric.setdefault(verdict.metric, []).append(verdict)
+        shown = [_line(metric, its) for metric, its in list(by_metric.items())[:MAX_LINES]]
+        left = list(by_metric.values())[MAX_LINES:]
+        if left:
+            shown.append(f"and {sum(map(len, left))} numbers of {len(left)} more metrics")
+        return shown
+
+    @property
+    def boards(self) -> str:
+        """The board, and those of which the same is said."""
+        likewise = f", likewise {', '.join(map(plain, self.others))}" if self.others else ""
+        return plain(self.board) + likewise
+
+    @property
+    def since(self) -> str:
+        """Run, date, release and image."""
+        began = self.began
+        image = f", image {_short(self.differs['image'][1])}" if "image" in self.differs else ""
+        return f"run {began.run}, {began.at:%Y-%m-%d %H:%M} UTC, release {plain(began.release)}{image}"
+
+    @property
+    def differing(self) -> str:
+        """What is not as it was in the run before."""
+        found = [f"{cause} {_short(before)} -> {_short(since)}" for cause, (before, since) in self.differs.items()]
+        return "; ".join(found) or "nothing that is known"
+
+
+@frozen
+class Evidence:
+    """Where the evidence of a change is.
+
+    Attributes:
+        address: of a run's report as `lab report` writes it, with {run}; empty: there is none, a command is named in its place.
+    """
+
+    address: str = field()
+
+    @address.validator
+    def _is_an_address(self, _attribute: object, value: str) -> None:
+        if value and (urlsplit(value).scheme not in {"http", "https"} or RUN not in value):
+            raise ConfigurationError(
+                f"address of reports {value!r}: expected http(s) and {RUN}, e.g. https://lab.example.org/runs/{RUN}.html"
+            )
+
+    def report(self, change: Change) -> str:
+        """The report of the run with which a change began, at its first metric."""
+        if not self.address:
+            return f"lab report {change.began.run}"
+        return f"{self._of(change.began.run)}#{change.verdicts[0].metric}"
+
+    def log(self, change: Change) -> str:
+        """The windows of the log that the first number was read from."""
+        first = change.verdicts[0]
+        place = {name: value for name, value in first.params.items() if name == _TRIED}
+        if self.address:
+            return f"{self._of(change.began.run)}#{anchor(place or first.params)}"
+        medium = f" --medium {shlex.quote(plain(place[_TRIED]))}" if place else ""
+        return f"lab results show {change.began.run} --log --metric {first.metric}{medium}"
+
+    def _of(self, run: int) -> str:
+        return self.address.replace(RUN, str(run))
+
+
+def changes(verdicts: Iterable[Verdict], began: Mapping[int, Began]) -> list[Change]:
+    """The changes that verdicts speak of, regressions first; verdicts that call nothing are left out.
+
+    Args:
+        began: the runs that the verdicts name, by their ids.
+    """
+    found: dict[tuple[object, ...], list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.outcome in CALLED and verdict.since_run is not None:
+            run, cause = verdict.run, tuple(sorted(verdict.differs.items())) or verdict.since_run
+            found.setdefault((run.board_type, run.board, verdict.outcome, cause), []).append(verdict)
+    made = [_change(its, began) for its in found.values()]
+    made = [evolve(change, others=_others(change, made)) for change in made]
+    return sorted(made, key=lambda change: (CALLED.index(change.verdicts[0].outcome), change.board, change.began.run))
+
+
+def size(verdict: Verdict) -> str:
+    """`+3.0 % ± 0.4 %`."""
+    if verdict.effect is None:
+        return "moved"
+    if verdict.low is None or verdict.high is None:
+        return f"in some boots {verdict.effect * 100:+.1f} %" if verdict.mode else f"{verdict.effect * 100:+.1f} %"
+    about = (verdict.high - verdict.low) / 2 * 100
+    places = min(_MOST_DECIMALS, decimals(about))
+    return f"{verdict.effect * 100:+.{places}f} % ± {about:.{places}f} %"
+
+
+def _change(verdicts: Sequence[Verdict], began: Mapping[int, Began]) -> Change:
+    first = min(verdicts, key=lambda verdict: verdict.since_run or 0)
+    run, since = first.run, first.since_run or 0
+    ordered = tuple(sorted(verdicts, key=lambda v: (len(v.params), -abs(v.effect or 0), v.metric, label(v.params))))
+    start = began.get(since) or Began(since, run.started_at, run.release)
+    return Change(run.board_type, run.board, first.outcome, start, first.differs, ordered)
+
+
+def _others(change: Change, every: Sequence[Change]) -> tuple[str, ...]:
+    if not change.differs:
+        return ()
+    same = (other for other in every if (other.outcome, other.differs) == (change.outcome, change.differs))
+    return tuple(sorted(other.board for other in same if other.board != change.board))
+
+
+def _number(verdict: Verdict) -> str:
+    params = label(verdict.params)
+    return plain(f"{verdict.metric} ({params})" if params else verdict.metric)
+
+
+def _line(metric: str, verdicts: Sequence[Verdict]) -> str:
+    if len(verdicts) == 1:
+        (verdict,) = verdicts
+        return f"{_number(verdict)}: {size(verdict)}, {_way(verdicts)}"
+    effects = sorted(verdict.effect * 100 for verdict in verdicts if verdict.effect is not None)
+    span = f"{effects[0]:+.1f} % to {effects[-1]:+.1f} %" if effects else "moved"
+    return f"{plain(metric)}, {len(verdicts)} numbers: {span}, {_way(verdicts)}"
+
+
+def _way(verdicts: Sequence[Verdict]) -> str:
+    ways = {"worse" if verdict.worse else "better" for verdict in verdicts}
+    return " or ".join(sorted(ways, reverse=True))
+
+
+def _short(value: str) -> str:
+    """A hash is told by its beginning."""
+    whole = _HASH.fullmatch(value)
+    return whole[1] if whole else plain(value)[:80]
