@@ -94,11 +94,6 @@ class Pair:
         return self.new_number / self.old_number if self.old_number else None
 
     @property
-    def noise(self) -> float:
-        """Relative change that says nothing."""
-        return self.new.quantity.noise if self.new.quantity else 0.05
-
-    @property
     def unit(self) -> str:
         """Unit of the metric."""
         return self.new.quantity.metric.unit if self.new.quantity else (self.new.cell.unit or "")

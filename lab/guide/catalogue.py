@@ -21,22 +21,9 @@ _NO_PARAMETER = re.compile(r"benchmarks?|command used|boot configuration|rail vo
 
 @frozen
 class Quantity:
-    """A metric together with what comparing its published numbers needs.
-
-    Attributes:
-        noise: relative change that says nothing, e.g. 0.05.
-        slack: absolute change that says nothing, in the metric's unit; 0 where the relative one is enough.
-        noise_reason: why it is so large; empty where the spread of equal runs is reason enough.
-        follows_clock: the number scales with the CPU clock.
-        is_parameter: the column repeats a parameter of the test.
-    """
+    """What a guide can publish; when a change of it says something stands in lab/judge/noise.toml."""
 
     metric: Metric
-    noise: float
-    slack: float
-    noise_reason: str
-    follows_clock: bool
-    is_parameter: bool
 
 
 @frozen
@@ -156,16 +143,8 @@ def load() -> Catalogue:
 
 
 def _entry(data: Mapping[str, Any]) -> _Entry:
-    quantity = Quantity(
-        metric=by_name(data["name"]),
-        noise=data["noise"] / 100,
-        slack=float(data.get("slack", 0.0)),
-        noise_reason=data.get("noise_reason", ""),
-        follows_clock=data.get("clock", False),
-        is_parameter=data.get("parameter", False),
-    )
     return _Entry(
-        quantity=quantity,
+        quantity=Quantity(by_name(data["name"])),
         table=re.compile(data["table"]),
         also=tuple(re.compile(pattern) for pattern in data.get("also", ())),
         row=re.compile(data.get("row", ".*")),

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
-from lab.guide import annotated, judges
+from lab.guide import annotated
 from lab.guide.annotated import AnnotatedGuide, Pair
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
+from lab.guide.numbers import number_of
 from lab.guide.sheet import Sheet
-from lab.guide.verdicts import Verdict
+from lab.judge import noise
+from lab.judge.compare import compare as judged
+from lab.judge.verdicts import Judgement, Verdict
 
 
 @frozen
@@ -23,6 +26,7 @@ class Change:
         board: None where neither guide names one.
         old, new: recovered where a rule could, as printed otherwise; in `unit`.
         ratio: new over old; None where old is zero.
+        interval: of the relative change, at 95 %, with the noise between runs; None where there is none.
         printed: both cells as they stand in the guides.
         lines: of the two cells.
     """
@@ -34,6 +38,7 @@ class Change:
     old: float
     new: float
     ratio: float | None
+    interval: tuple[float, float] | None
     verdict: Verdict
     reason: str
     printed: tuple[str, str]
@@ -91,7 +96,7 @@ def _results(evidence: AnnotatedGuide) -> dict[_Key, CellReading]:
     found: dict[_Key, CellReading] = {}
     for reading in evidence.sheet.readings:
         quantity, cell = reading.quantity, reading.cell
-        if reading.number is None or reading.is_alias or (quantity is not None and quantity.is_parameter):
+        if reading.number is None or reading.is_alias or not noise.load().of(*_what(reading)).judged:
             continue
         if quantity is not None:
             metric, params = reading.key
@@ -130,8 +135,19 @@ def _pair(old: CellReading, new: CellReading, before: AnnotatedGuide, after: Ann
     return Pair(old, new, before, after, before.number(old) or 0.0, after.number(new) or 0.0)
 
 
+def judge(pair: Pair) -> Judgement:
+    """The verdict on a pair, by the judge that everything asks."""
+    board = pair.new.board or pair.old.board
+    old, new = (number_of(reading, side, board) for reading, side in pair.sides())
+    return judged(old, new, noise.load().of(*_what(pair.new)))
+
+
+def _what(reading: CellReading) -> tuple[str, Mapping[str, str]]:
+    return reading.metric, reading.params
+
+
 def _change(pair: Pair) -> Change:
-    judgement = judges.judge(pair)
+    judgement = judge(pair)
     cell = pair.new.cell
     short = [side.name for r, side in pair.sides() if r.cell.kind is CellKind.UNATTRIBUTED and r.board is not None]
     note = f"; the row is short in {' and '.join(short)}, its board follows from the columns that boards leave empty"
@@ -143,6 +159,7 @@ def _change(pair: Pair) -> Change:
         old=pair.old_number,
         new=pair.new_number,
         ratio=pair.ratio,
+        interval=None if judgement.low is None or judgement.high is None else (judgement.low, judgement.high),
         verdict=judgement.verdict,
         reason=judgement.reason + (note if short else ""),
         printed=(pair.old.cell.value.text, cell.value.text),

@@ -43,22 +43,24 @@ def of_sheet(sheet: Sheet) -> Conditions:
     return Conditions(media, clocks, sheet.guide.release)
 
 
-def medium_change(reading: CellReading, old: Conditions, new: Conditions) -> tuple[str, str] | None:
-    """What the medium of a reading was and is, if both guides say so and differ."""
-    medium = reading.params.get("medium", "")
+def media_of(reading: CellReading, known: Conditions) -> tuple[str, ...]:
+    """What was used as the medium of a reading, if its guide says so."""
     if not reading.metric.startswith(("storage.", "uboot.")):
-        return None
-    before, after = old.media.get(medium, frozenset()), new.media.get(medium, frozenset())
-    gone, come = sorted(before - after), sorted(after - before)
-    return (gone[0], come[0]) if gone and come else None
+        return ()
+    return tuple(sorted(known.media.get(reading.params.get("medium", ""), ())))
 
 
-def mode_change(reading: CellReading, old: Conditions, new: Conditions) -> tuple[str, str] | None:
-    """How the sleep mode of a reading was and is entered, if the releases enter it differently."""
-    if reading.params.get("mode") != "mcuonly" or not old.release or not new.release:
-        return None
-    before, after = _mcu_only(old.release), _mcu_only(new.release)
-    return (before, after) if before != after else None
+def medium_differs(reading: CellReading, old: Conditions, new: Conditions) -> bool:
+    """Whether both guides say what was used as the medium of a reading, and not the same."""
+    before, after = (set(media_of(reading, side)) for side in (old, new))
+    return bool(before - after and after - before)
+
+
+def way_into_sleep(reading: CellReading, known: Conditions) -> str:
+    """How the sleep mode of a reading is entered; empty where that is the same in all releases, or the release is not known."""
+    if reading.params.get("mode") != "mcuonly" or not known.release:
+        return ""
+    return _mcu_only(known.release)
 
 
 def _mcu_only(release: str) -> str:

@@ -144,6 +144,8 @@ def comparison(found: Comparison) -> dict[str, Any]:
                 "old": c.old,
                 "new": c.new,
                 "ratio": c.ratio,
+                "low": c.interval[0] if c.interval else None,
+                "high": c.interval[1] if c.interval else None,
                 "verdict": str(c.verdict),
                 "reason": c.reason,
                 "unit": c.unit,

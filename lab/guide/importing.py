@@ -2,7 +2,8 @@
 
 A run of kind "published" has one attempt. Its samples are the guide's numbers, recovered where a rule can. Its artifacts
 are the file itself and a list of every cell as printed, with line, name and place. Numbers of broken runs are no samples.
-The same file is imported once.
+What the rules and conditions
+say of each number is kept for the judge. The same file is imported once.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from lab.guide import sheet as sheets
 from lab.guide.annotated import AnnotatedGuide
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
+from lab.guide.numbers import evidence as evidence_of
 from lab.guide.rulebook import Effect
 from lab.guide.text import decimals
-from lab.results.records import AttemptRecord, SampleRecord
+from lab.results.records import EVIDENCE, AttemptRecord, SampleRecord
 from lab.results.store import Store
 
 PUBLISHED = "published"
@@ -100,7 +102,9 @@ def _one_board(
     same = [
         run
         for run in store.runs()
-        if (run.kind, run.board, run.release) == (PUBLISHED, board, release) and run.provenance.get("sha256") == sha256
+        if (run.kind, run.board, run.release) == (PUBLISHED, board, release)
+        and run.provenance.get("sha256") == sha256
+        and _has_evidence(store, run.id)
     ]
     if same:
         return Imported(board, same[0].id, 0, is_new=False, unattributed=loose, nameless=nameless)
@@ -120,6 +124,12 @@ def _one_board(
     )
     samples = tuple(_samples(own, evidence))
     cells = json.dumps([_cell(r, evidence) for r in own], ensure_ascii=False).encode()
+    known = {
+        EVIDENCE: [
+            {"metric": r.metric, "params": dict(r.params), **evidence_of(r, evidence, r.board or board).document()}
+            for r in _stored(own, evidence)
+        ]
+    }
     record = AttemptRecord(
         cycle=1,
         number=1,
@@ -131,11 +141,17 @@ def _one_board(
         started_at=now,
         duration_s=0.0,
         samples=samples,
+        details=known,
         artifacts=(store.artifacts.put(data, kind=GUIDE_FILE), store.artifacts.put(cells, kind=GUIDE_CELLS)),
     )
     store.record_attempt(run.id, record)
     store.finish_run(run.id, "completed")
     return Imported(board, run.id, len(samples), is_new=True, unattributed=loose, nameless=nameless)
+
+
+def _has_evidence(store: Store, run_id: int) -> bool:
+    """Whether the judge can use the run; boardlab before 2026-12 kept no evidence, and such a file is imported once more."""
+    return any(EVIDENCE in attempt.details for attempt in store.attempts(run_id))
 
 
 def _is_result(r: CellReading) -> bool:
@@ -153,13 +169,20 @@ def _takes(r: CellReading, takes_nameless: bool) -> bool:
 
 
 def _samples(own: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[SampleRecord]:
+    for r in _stored(own, evidence):
+        value = evidence.number(r)
+        if value is not None:
+            yield SampleRecord(r.metric, dict(r.params), value, _uncertainty(r, evidence))
+
+
+def _stored(own: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[CellReading]:
+    """The readings that become samples: of each number the first that is one."""
     seen = set()
     for r in own:
-        value = evidence.number(r)
-        if r.quantity is None or value is None or r.key in seen or evidence.effect(r, Effect.BROKEN):
+        if r.quantity is None or evidence.number(r) is None or r.key in seen or evidence.effect(r, Effect.BROKEN):
             continue
         seen.add(r.key)
-        yield SampleRecord(r.metric, dict(r.params), value, _uncertainty(r, evidence))
+        yield r
 
 
 def _uncertainty(r: CellReading, evidence: AnnotatedGuide) -> float:

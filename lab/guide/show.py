@@ -12,7 +12,7 @@ from lab.guide.model import CellKind
 from lab.guide.rulebook import Finding, Severity
 from lab.guide.sheet import Sheet
 from lab.guide.trend import Trend
-from lab.guide.verdicts import Verdict
+from lab.judge.verdicts import Verdict
 
 _EXAMPLES = 3  # of one rule, unless all are wanted
 _MOST_CHANGES = 15  # of one verdict

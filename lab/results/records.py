@@ -19,6 +19,7 @@ RunStatus = Literal["running", "completed", "interrupted", "failed"]
 OK: Final = "ok"
 CONSOLE_LOG: Final = "console-log"
 CONSOLE_INDEX: Final = "console-index"
+EVIDENCE: Final = "evidence"  # in the details of a published attempt: what is known of its numbers beyond their values
 _FAULTS: Final = ("board", "lab", "test", "configuration")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from lab.guide.rulebook import Effect, Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
+from lab.judge import noise
 
 _LEAST_ROWS = 2
 
@@ -15,7 +16,7 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
     results = (r for r in sheet.readings if r.number is not None and r.quantity is not None)
     for readings in group(results, lambda r: (r.cell.table, r.cell.column)).values():
         first = readings[0]
-        rounded = first.quantity is not None and first.quantity.slack > 0  # loads and packet rates may be 0
+        rounded = noise.load().of(first.metric, first.params).slack > 0  # loads and packet rates may be 0
         if (
             len(readings) < _LEAST_ROWS
             or any(r.number for r in readings)

@@ -32,7 +32,7 @@ def check(sheet: Sheet, older: Sheet | None) -> Iterator[Remark]:
             (reading, math.log(reading.number / old))
             for reading in readings
             if (old := before.get((reading.board, reading.key))) and reading.number and reading.number > 0
-            if reading.cell.metric is not None and conditions.medium_change(reading, *known) is None
+            if reading.cell.metric is not None and not conditions.medium_differs(reading, *known)
         ]
         for reading, move in moves:
             usual = statistics.median(m for r, m in moves)

@@ -12,7 +12,7 @@ from lab.guide import assemble, compare, rst, sheet
 from lab.guide.compare import Change, Comparison
 from lab.guide.model import Guide
 from lab.guide.sheet import Sheet
-from lab.guide.verdicts import Verdict
+from lab.judge.verdicts import Verdict
 
 SK, LP, SIP = "am62xx_sk-fs", "am62xx_lp_sk-fs", "am62xxsip_sk-fs"
 UDP, IPSEC, FIO, RAIL = "ethernet.udp.throughput", "ipsec.throughput", "storage.fio.throughput", "power.rail"
@@ -35,7 +35,7 @@ TOP = [
     (LP, UDP, 482.73, 60.62, BROKEN),
     (LP, UDP, 124.32, 15.77, BROKEN),
     (LP, UDP, 53.13, 6.76, BROKEN),
-    (SK, RAIL, 4.80, 0.77, RESOLUTION),
+    (SK, RAIL, 4.80, 0.77, DEFINITION),  # and within the sensor's resolution
     (SIP, UDP, 89.88, 15.16, BROKEN),
     (LP, UDP, 955.66, 183.19, DEFINITION),  # and the packets are a regression
     (LP, "ethernet.tcp.throughput", 1669.02, 326.74, REGRESSION),

@@ -15,7 +15,7 @@ from lab.cli.guide import app
 from lab.guide import catalogue, rulebook
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Rule
-from lab.guide.verdicts import Verdict
+from lab.judge.verdicts import Verdict
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 GUIDES = (DOCS / "guides.md").read_text(encoding="utf-8")

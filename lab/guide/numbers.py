@@ -1,0 +1,96 @@
+"""What the judge is given of a guide's reading: its number, and whatever the rules and the conditions say about it."""
+
+from __future__ import annotations
+
+from lab.guide import conditions
+from lab.guide.annotated import AnnotatedGuide, cell_key
+from lab.guide.catalogue import CellReading
+from lab.guide.model import CellKind
+from lab.guide.rulebook import Effect, Severity
+from lab.guide.rules import sensor_resolution
+from lab.guide.udp import Definition
+from lab.judge import noise
+from lab.judge.number import Evidence, Number, Work
+
+_UDP = "ethernet.udp."
+_COUNTS = {
+    Definition.PAYLOAD: "counts the bytes of the payload",
+    Definition.FRAME: "counts the bytes of the frame",
+}
+
+
+def number_of(reading: CellReading, side: AnnotatedGuide, board: str | None) -> Number:
+    """A reading with its evidence.
+
+    Args:
+        board: whose it is; a table may not name it.
+    """
+    metric = reading.quantity.metric if reading.quantity else None
+    return Number(side.name, metric, reading.params, side.number(reading), None, evidence(reading, side, board))
+
+
+def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> Evidence:
+    """What is known about a reading beyond its number."""
+    broken, recovered = (side.effect(reading, effect) for effect in (Effect.BROKEN, Effect.RECOVERED))
+    value = reading.cell.value
+    definition, definition_text = _definition(reading, side)
+    resolution, resolution_note = _resolution(reading, side)
+    return Evidence(
+        low=None if recovered else value.low,
+        high=None if recovered else value.high,
+        definition=definition,
+        definition_text=definition_text,
+        conditions=conditions.media_of(reading, side.conditions),
+        resolution=resolution,
+        resolution_note=resolution_note,
+        work=_work(reading, side),
+        clock_mhz=side.conditions.clocks_mhz.get(board) or side.conditions.clocks_mhz.get(reading.board),
+        broken=broken.message if broken else "",
+        incomparable=_incomparable(reading, side),
+        recovered=recovered is not None,
+        notes=tuple(f.message for f in side.about(reading) if f.severity is Severity.SUSPECT),
+    )
+
+
+def _incomparable(reading: CellReading, side: AnnotatedGuide) -> str:
+    if reading.cell.kind is CellKind.UNATTRIBUTED and reading.cell.likely_board is None:
+        return "the row is short, so its boards are not known"
+    found = side.effect(reading, Effect.INCOMPARABLE)
+    return found.message if found else ""
+
+
+def _definition(reading: CellReading, side: AnnotatedGuide) -> tuple[str, str]:
+    """In a word, and as the end of a sentence."""
+    if reading.metric == f"{_UDP}throughput":
+        row = side.udp_rows.get(cell_key(reading.cell))
+        if row is not None and row.definition is not None:
+            return str(row.definition), _COUNTS[row.definition]
+    way = conditions.way_into_sleep(reading, side.conditions)
+    return (way, f"enters MCU Only by {way}") if way else ("", "")
+
+
+def _resolution(reading: CellReading, side: AnnotatedGuide) -> tuple[float | None, str]:
+    found = [(f.resolution, f.message) for f in side.about(reading) if f.resolution is not None]
+    limits = [(size, f"{reading.cell.value.text} {message}") for size, message in found]
+    step = sensor_resolution.step_mw(reading) if reading.metric == "power.rail" else None
+    if step:
+        limits.append((2 * step, f"two steps of the current sensor, {step:.3g} mW each"))
+    return max(limits, key=lambda limit: limit[0], default=(None, ""))
+
+
+def _work(reading: CellReading, side: AnnotatedGuide) -> Work | None:
+    """What was done while this was measured: the packets of a rate, of a loss those that were sent, the throughput of a load."""
+    row, known = side.udp_rows.get(cell_key(reading.cell)), noise.load()
+    own = known.of(reading.metric, reading.params).relative
+    if reading.metric == f"{_UDP}throughput" and row is not None:
+        return Work(row.packets_k, "packets", "thousand a second", own)
+    if reading.metric == f"{_UDP}loss" and row is not None:
+        arrived = 1 - (reading.number or 0.0) / 100
+        return Work(row.packets_k / arrived, "packets sent", "thousand a second", own) if arrived > 0 else None
+    if reading.metric.endswith("cpu_load"):
+        work = reading.metric.replace("cpu_load", "packets" if reading.metric.startswith(_UDP) else "throughput")
+        done = side.sibling(reading, work)
+        amount = side.number(done) if done is not None else None
+        if done is not None and done.quantity is not None and amount:
+            return Work(amount, work, done.quantity.metric.unit, known.of(work, done.params).relative)
+    return None

@@ -1,0 +1,275 @@
+"""The one way to compare two numbers: every program of boardlab that says "worse" asks here.
+
+The rules go one after the other: the first that has something to say decides. What is wrong with one of the numbers, or not
+the same in both, comes before their difference. All differences are of logarithms, so that 1 % is 1 % everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from attrs import frozen
+
+from lab.judge.noise import Noise
+from lab.judge.number import Number
+from lab.judge.verdicts import Judgement, Verdict
+
+
+def compare(old: Number, new: Number, noise: Noise) -> Judgement:
+    """Whether a number moved, with the size of the change and its interval at 95 %.
+
+    Args:
+        noise: by how much equal runs of this metric differ; `lab.judge.noise` has it.
+    """
+    pair = _Pair(old, new, noise)
+    for ask in _RULES:
+        found = ask(pair)
+        if found is not None:
+            return Judgement(*found, *pair.effect)
+    return Judgement(*_moved(pair), *pair.effect)
+
+
+_Said = tuple[Verdict, str]
+
+
+@frozen
+class _Pair:
+    old: Number
+    new: Number
+    noise: Noise
+
+    @property
+    def values(self) -> tuple[float, float]:
+        return self.old.value or 0.0, self.new.value or 0.0
+
+    @property
+    def difference(self) -> float:
+        old, new = self.values
+        return abs(new - old)
+
+    @property
+    def ratio(self) -> float | None:
+        old, new = self.values
+        return new / old if old and self.old.is_known and self.new.is_known else None
+
+    @property
+    def unit(self) -> str:
+        return self.new.metric.unit if self.new.metric else ""
+
+    @property
+    def half(self) -> float:
+        """Of the interval, in logarithms: the noise between runs, and both ±."""
+        own = math.log1p(self.noise.relative)
+        return math.hypot(own, self.old.relative_uncertainty, self.new.relative_uncertainty)
+
+    @property
+    def effect(self) -> tuple[float | None, float | None, float | None]:
+        if self.ratio is None or not math.isfinite(self.ratio):
+            return None, None, None
+        if self.ratio <= 0:
+            return self.ratio - 1, None, None
+        middle = math.log(self.ratio)
+        return self.ratio - 1, math.expm1(middle - self.half), math.expm1(middle + self.half)
+
+    @property
+    def is_within(self) -> bool:
+        return self.ratio is not None and self.ratio > 0 and abs(math.log(self.ratio)) <= self.half
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.new.metric is None or self.new.metric.better == "higher"
+
+    @property
+    def clocks(self) -> tuple[float, float] | None:
+        """The clocks of the board, if they differ."""
+        old, new = self.old.evidence.clock_mhz, self.new.evidence.clock_mhz
+        return (old, new) if old and new and old != new else None
+
+    @property
+    def per_clock(self) -> float | None:
+        """The ratio, less what the clock alone gives; None where the clock is the same, or says nothing."""
+        if self.clocks is None or not self.noise.follows_clock or self.ratio is None:
+            return None
+        return self.ratio / self.of_clock
+
+    @property
+    def of_clock(self) -> float:
+        old, new = self.clocks or (1.0, 1.0)
+        return new / old if self.higher_is_better else old / new
+
+    @property
+    def sides(self) -> tuple[Number, Number]:
+        return self.old, self.new
+
+
+def _incomparable(pair: _Pair) -> _Said | None:
+    wrong = [f"{side.source}: {side.evidence.incomparable}" for side in pair.sides if side.evidence.incomparable]
+    return (Verdict.NOT_COMPARABLE, "; ".join(wrong)) if wrong else None
+
+
+def _broken(pair: _Pair) -> _Said | None:
+    wrong = [f"{side.source}: {side.evidence.broken}" for side in (pair.new, pair.old) if side.evidence.broken]
+    return (Verdict.BROKEN_RUN, wrong[0]) if wrong else None
+
+
+def _empty(pair: _Pair) -> _Said | None:
+    if not pair.new.is_known:
+        return Verdict.NO_SAMPLES, f"{pair.new.source} has no number: every cycle failed, or none was run"
+    if not pair.old.is_known:
+        return Verdict.NO_HISTORY, f"{pair.old.source} has no number to compare with"
+    return None
+
+
+def _unknown(pair: _Pair) -> _Said | None:
+    if pair.new.metric is not None or pair.is_within:
+        return None
+    return Verdict.NOT_COMPARABLE, "boardlab does not know what this row measures, nor which direction is better"
+
+
+def _definition(pair: _Pair) -> _Said | None:
+    old, new = pair.old.evidence, pair.new.evidence
+    if not old.definition or not new.definition or old.definition == new.definition:
+        return None
+    text = f"{pair.old.source} {old.definition_text}, {pair.new.source} {new.definition_text}"
+    if old.work and new.work:
+        did, does = old.work.amount, new.work.amount
+        share = f" ({does / did:.2f} times)" if did else ""
+        text += f"; in {new.work.name} it is {did:.1f} to {does:.1f} {new.work.unit}{share}"
+    return Verdict.DEFINITION_CHANGED, text
+
+
+def _versions(pair: _Pair) -> _Said | None:
+    old, new = pair.old.metric, pair.new.metric
+    if old is None or new is None or (old.name, old.version) == (new.name, new.version):
+        return None
+    return (
+        Verdict.DEFINITION_CHANGED,
+        f"{pair.old.source} has {old.name}, version {old.version}, {pair.new.source} {new.name}, version {new.version}",
+    )
+
+
+def _conditions(pair: _Pair) -> _Said | None:
+    before, after = set(pair.old.evidence.conditions), set(pair.new.evidence.conditions)
+    gone, come = sorted(before - after), sorted(after - before)
+    if not gone or not come:  # one that does not say is no other one
+        return None
+    return (
+        Verdict.CONDITIONS_CHANGED,
+        f"another medium: {gone[0]!r} in {pair.old.source}, {come[0]!r} in {pair.new.source}",
+    )
+
+
+def _unchanged(pair: _Pair) -> _Said | None:
+    return (Verdict.NOISE, "unchanged") if not pair.difference else None
+
+
+def _resolution(pair: _Pair) -> _Said | None:
+    evidence = max((side.evidence for side in pair.sides), key=lambda e: e.resolution or 0.0)
+    if evidence.resolution is None or pair.difference > evidence.resolution:
+        return None
+    text = f"{pair.difference:.4g} {pair.unit} of difference are within the resolution, {evidence.resolution:.4g}"
+    return Verdict.BELOW_RESOLUTION, f"{text}: {evidence.resolution_note}"
+
+
+def _slack(pair: _Pair) -> _Said | None:
+    if not pair.noise.slack or pair.difference > pair.noise.slack:
+        return None
+    return (
+        Verdict.NOISE,
+        f"the difference of {pair.difference:.3g} {pair.unit} is within {pair.noise.slack:g}, which says nothing here",
+    )
+
+
+def _other_work(pair: _Pair) -> _Said | None:
+    """A load says something only where the same work was done."""
+    did, does = pair.old.evidence.work, pair.new.evidence.work
+    if not pair.noise.is_load or did is None or does is None or did.amount <= 0 or does.amount <= 0:
+        return None
+    if abs(math.log(does.amount / did.amount)) <= math.log1p(does.noise):
+        return None
+    return (
+        Verdict.NOT_COMPARABLE,
+        f"the load belongs to {does.amount / did.amount:.2f} times the work (see {does.name})",
+    )
+
+
+def _noise(pair: _Pair) -> _Said | None:
+    if ranges := _overlap(pair):
+        return Verdict.NOISE, ranges
+    if not pair.is_within:
+        return None
+    return Verdict.NOISE, f"within {_usual(pair)}" + (f": {pair.noise.reason}" if pair.noise.reason else "")
+
+
+def _clock(pair: _Pair) -> _Said | None:
+    if pair.clocks is None or pair.new.metric is None:
+        return None
+    old, new = pair.clocks
+    text = f"the CPU clock is {new:g} MHz instead of {old:g}"
+    if pair.new.metric.name == "cpu.clock":
+        return Verdict.CONDITIONS_CHANGED, text
+    per_clock = pair.per_clock
+    if per_clock is None or per_clock <= 0:
+        return None
+    step = max(side.evidence.resolution or 0.0 for side in pair.sides)
+    is_one_step = abs(pair.values[1] - pair.values[0] * pair.of_clock) <= step
+    if abs(math.log(per_clock)) > pair.half and not is_one_step:
+        return None
+    what = "one step of the method" if is_one_step else "noise"
+    return Verdict.CONDITIONS_CHANGED, f"{text}; per clock it is {per_clock:.2f} times, which is {what}"
+
+
+def _moved(pair: _Pair) -> _Said:
+    old, new = pair.values
+    is_better = (new > old) == pair.higher_is_better
+    change = f"{_ratio(pair.ratio)} times" if pair.ratio is not None else f"from zero to {new:g} {pair.unit}"
+    notes = [f"{change}, beyond {_usual(pair)}"]
+    if any(side.evidence.recovered for side in pair.sides):
+        notes.append("own values, recovered from the printed averages")
+    if pair.per_clock is not None:
+        notes.append(f"{pair.per_clock:.2f} times per clock, which changed too")
+    for side in pair.sides:
+        notes += [f"suspect in {side.source}: {note}" for note in side.evidence.notes]
+    return Verdict.IMPROVEMENT if is_better else Verdict.REGRESSION, "; ".join(notes)
+
+
+def _ratio(ratio: float) -> str:
+    """Of two decimals, or as many as tell it from 1."""
+    return f"{ratio:.2f}" if abs(ratio - 1) >= 0.01 else f"{ratio:.4f}"  # noqa: PLR2004 - two decimals
+
+
+def _usual(pair: _Pair) -> str:
+    percent = 100 * math.expm1(pair.half)
+    who = f"the last {pair.noise.runs} runs" if pair.noise.runs else "equal runs"
+    whole = pair.half > math.log1p(pair.noise.relative)
+    return f"the {percent:.3g} % by which {who} differ" + (", both ± included" if whole else "")
+
+
+def _overlap(pair: _Pair) -> str:
+    """Why the ranges say that nothing moved; empty where they do not, or are no ranges of these numbers."""
+    old, new = pair.old.evidence, pair.new.evidence
+    if old.recovered or new.recovered:
+        return ""
+    if old.low is None or old.high is None or new.low is None or new.high is None:
+        return ""
+    if old.low <= new.high and new.low <= old.high:
+        return f"the ranges overlap: {old.low:g} to {old.high:g} and {new.low:g} to {new.high:g}"
+    return ""
+
+
+_RULES: tuple[Callable[[_Pair], _Said | None], ...] = (
+    _incomparable,
+    _broken,
+    _empty,
+    _unknown,
+    _versions,
+    _definition,
+    _conditions,
+    _unchanged,
+    _resolution,
+    _slack,
+    _other_work,
+    _noise,
+    _clock,
+)

@@ -1,0 +1,133 @@
+"""By how much equal runs differ: as data, in noise.toml, or from a board's own runs where there are enough."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import math
+import re
+import statistics
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Final
+
+from attrs import evolve, field, frozen
+
+from lab.metrics import uncertainty
+
+_MAD: Final = 1.4826  # of a normal distribution: its standard deviation over its median absolute deviation
+_MAD_EFFICIENCY: Final = 0.37  # so much of the runs a median is worth (Huber, Robust Statistics, 1981, 5.1)
+_MEDIAN: Final = math.pi / 2  # variance of a median over that of a mean
+
+
+@frozen
+class Noise:
+    """What says nothing in a difference of two numbers of one metric.
+
+    Attributes:
+        relative: change, e.g. 0.05. slack: difference, in the metric's unit.
+        reason: why it is so large; empty where the spread of equal runs is reason enough.
+        follows_clock: the number scales with the CPU clock. is_load: it belongs to the work that was done meanwhile.
+        judged: False where it is a parameter of the test.
+        runs: of how many runs of the board this is; 0: of the catalogue.
+    """
+
+    relative: float
+    slack: float = 0.0
+    reason: str = ""
+    follows_clock: bool = False
+    is_load: bool = False
+    judged: bool = True
+    runs: int = 0
+
+
+@frozen
+class HistoryRules:
+    """When a board's own runs say more than the catalogue; see noise.toml."""
+
+    window: int
+    enough: int
+    longest: int
+    least: float
+
+
+@frozen
+class _Entry:
+    metric: re.Pattern[str]
+    params: Mapping[str, re.Pattern[str]]
+    noise: Noise
+
+    def fits(self, metric: str, params: Mapping[str, str]) -> bool:
+        return bool(self.metric.fullmatch(metric)) and all(
+            pattern.fullmatch(params.get(name, "")) for name, pattern in self.params.items()
+        )
+
+
+@frozen
+class NoiseModel:
+    """The whole of noise.toml."""
+
+    default: Noise
+    history: HistoryRules
+    entries: tuple[_Entry, ...] = field(repr=False)
+
+    def of(self, metric: str, params: Mapping[str, str]) -> Noise:
+        """What the catalogue says of a metric; its default for one that has no entry."""
+        return next((entry.noise for entry in self.entries if entry.fits(metric, params)), self.default)
+
+    def knows(self, metric: str) -> bool:
+        """Whether the metric has an entry of its own."""
+        return any(entry.metric.fullmatch(metric) for entry in self.entries)
+
+    def learned(self, noise: Noise, values: Sequence[float], errors: Sequence[float], compared: int) -> Noise:
+        """The noise of the latest run against the median of `compared` runs before it, from the board's own runs.
+
+        The spread between runs is taken from the differences of neighbours (of logarithms, robustly), so that one step in
+        the history is no noise; what the runs' own ± explain is taken out of it. It goes on top of the ± of both.
+
+        Args:
+            noise: of the catalogue; returned where the runs are too few, or not all above 0.
+            values: averages of the runs before, the oldest first. errors: their relative ±, at 95 %.
+        """
+        if len(values) < self.history.enough or not all(math.isfinite(v) and v > 0 for v in values) or compared < 1:
+            return noise
+        logs = [math.log(value) for value in values]
+        steps = [abs(b - a) for a, b in zip(logs, logs[1:], strict=False)]
+        own = statistics.fmean((error / uncertainty.NORMAL_95) ** 2 for error in errors)
+        variance = max(0.0, (_MAD * statistics.median(steps)) ** 2 / 2 - own)
+        degrees = max(1, round(_MAD_EFFICIENCY * len(steps)))
+        share = 1 + (_MEDIAN if compared > 2 else 1) / compared
+        relative = math.expm1(uncertainty.student_t95(degrees) * math.sqrt(variance * share))
+        return evolve(noise, relative=max(relative, self.history.least), reason="", runs=len(values))
+
+
+@functools.cache
+def load() -> NoiseModel:
+    """The noise that boardlab ships; read once."""
+    return parse((resources.files("lab.judge") / "noise.toml").read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> NoiseModel:
+    """Of a file's text."""
+    data = tomllib.loads(text)
+    history = data["history"]
+    rules = HistoryRules(
+        history["window"], history["enough"], history["longest"], float(history["least_percent"]) / 100
+    )
+    entries = tuple(
+        _Entry(
+            re.compile(fnmatch.translate(entry["metric"])),
+            {name: re.compile(pattern) for name, pattern in entry.get("params", {}).items()},
+            Noise(
+                relative=entry["percent"] / 100,
+                slack=float(entry.get("slack", 0.0)),
+                reason=entry.get("reason", ""),
+                follows_clock=entry.get("clock", False),
+                is_load=entry.get("load", False),
+                judged=entry.get("judged", True),
+            ),
+        )
+        for entry in data["noise"]
+    )
+    return NoiseModel(Noise(data["default"]["percent"] / 100), rules, entries)

@@ -1,0 +1,43 @@
+"""What a change between two numbers can be."""
+
+from __future__ import annotations
+
+import enum
+
+from attrs import frozen
+
+
+class Verdict(enum.StrEnum):
+    """In the order in which a table shows them: what needs a person first."""
+
+    REGRESSION = "regression"
+    BROKEN_RUN = "broken run"
+    IMPROVEMENT = "improvement"
+    CONDITIONS_CHANGED = "conditions changed"
+    DEFINITION_CHANGED = "definition changed"
+    NOT_COMPARABLE = "not comparable"
+    BELOW_RESOLUTION = "below resolution"
+    NOISE = "noise"
+    NO_HISTORY = "no history"
+    NO_SAMPLES = "no samples"
+
+    @property
+    def moved(self) -> bool:
+        """Whether it says that the number itself got better or worse."""
+        return self in {Verdict.REGRESSION, Verdict.IMPROVEMENT}
+
+
+@frozen
+class Judgement:
+    """A verdict and why, in one sentence.
+
+    Attributes:
+        effect: the relative change, e.g. 0.02: the number is 2 % higher; None where there is none, e.g. from zero.
+        low, high: of the effect, at 95 %, with the noise between runs and both ±.
+    """
+
+    verdict: Verdict
+    reason: str
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
