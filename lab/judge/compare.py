@@ -236,7 +236,7 @@ def _moved(pair: _Pair) -> _Said:
 
 def _ratio(ratio: float) -> str:
     """Of two decimals, or as many as tell it from 1."""
-    return f"{ratio:.2f}" if abs(ratio - 1) >= 0.01 else f"{ratio:.4f}"  # noqa: PLR2004 - two decimals
+    return f"{ratio:.2f}" if abs(ratio - 1) >= 0.01 else f"{ratio:.4f}"
 
 
 def _usual(pair: _Pair) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import itertools
 import math
 import re
 import statistics
@@ -93,7 +94,7 @@ class NoiseModel:
         if len(values) < self.history.enough or not all(math.isfinite(v) and v > 0 for v in values) or compared < 1:
             return noise
         logs = [math.log(value) for value in values]
-        steps = [abs(b - a) for a, b in zip(logs, logs[1:], strict=False)]
+        steps = [abs(b - a) for a, b in itertools.pairwise(logs)]
         own = statistics.fmean((error / uncertainty.NORMAL_95) ** 2 for error in errors)
         variance = max(0.0, (_MAD * statistics.median(steps)) ** 2 / 2 - own)
         degrees = max(1, round(_MAD_EFFICIENCY * len(steps)))

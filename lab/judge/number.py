@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from attrs import asdict, evolve, field, fields_dict, frozen
+from attrs import asdict, field, fields_dict, frozen
 
 from lab.metrics import Measurement, Metric, Summary, summarise
 
@@ -128,21 +128,3 @@ def of_average(metric: Metric, params: Mapping[str, str], value: float, uncertai
         resolution=metric.resolution, resolution_note=f"of {metric.name} the method shows no less than that"
     )
     return Number(source, metric, params, value, uncertainty, known)
-
-
-def scaled(number: Number, factor: float) -> Number:
-    """The same number in a unit that is `factor` times smaller; its metric's name stays."""
-
-    def times(value: float | None) -> float | None:
-        return None if value is None else value * factor
-
-    e = number.evidence
-    metric = number.metric and evolve(number.metric, resolution=number.metric.resolution * factor)
-    evidence = evolve(e, low=times(e.low), high=times(e.high), resolution=times(e.resolution))
-    return evolve(
-        number,
-        metric=metric,
-        value=times(number.value),
-        uncertainty=times(number.uncertainty),
-        evidence=evidence,
-    )
