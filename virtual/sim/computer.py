@@ -42,6 +42,10 @@ class Hooks(Protocol):
         """The medium that the ROM finds; empty: none."""
         ...
 
+    def durations(self, drawn: Durations) -> Durations:
+        """What the stages of this start take."""
+        ...
+
     def root(self, medium: str, computer: Computer) -> str:
         """The medium whose root file system the kernel mounts."""
         ...
