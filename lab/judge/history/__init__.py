@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
+from attrs import evolve
 
 from lab.judge.history.constants import CONSTANTS, Constants
 from lab.judge.history.model import CAUSES, Outcome, Run, Series, Verdict
 from lab.judge.history.table import nights
 from lab.judge.history.walk import Said, Walk
 
-__all__ = ["CAUSES", "CONSTANTS", "Constants", "Outcome", "Run", "Series", "Verdict", "judge"]
+__all__ = ["CAUSES", "CONSTANTS", "Constants", "Outcome", "Run", "Series", "Verdict", "judge", "outcome"]
 
 _MOST: Final = 700.0  # exp of more is no float
 
@@ -38,34 +39,45 @@ def judge(series: Sequence[Series], known: Constants = CONSTANTS, *, everything:
 
 def verdict(series: Series, t: int, said: Said, row: int, has: bool) -> Verdict:
     """What was said of one run, in words."""
+    found = outcome(series.name, t, said, row, has, higher_is_better=series.higher_is_better)
+    if found.since is None:
+        return found
+    n = sum(len(run.samples) for run in series.runs[found.since : t + 1])
+    return evolve(found, n=n, differs=dict(_differences(series, found.since)))
+
+
+def outcome(name: str, t: int, said: Said, row: int, has: bool, *, higher_is_better: bool) -> Verdict:
+    """What was said of one run, in words, but for the samples since then and what differs.
+
+    Args:
+        has: whether the run has a number.
+    """
     reruns = int(said.reruns[row])
     if not said.level[row]:
-        outcome = Outcome.UNCHANGED
+        found = Outcome.UNCHANGED
         if not has:
-            outcome = Outcome.NO_SAMPLES
+            found = Outcome.NO_SAMPLES
         elif said.young[row]:
-            outcome = Outcome.NO_HISTORY
+            found = Outcome.NO_HISTORY
         elif said.unsure[row]:
-            outcome = Outcome.UNSURE
-        return Verdict(series.name, t, outcome, reruns)
-    since, effect, error = int(said.since[row]), float(said.effect[row]), float(said.error[row])
-    worse = (said.level[row] > 0) != series.higher_is_better
-    outcome = Outcome.REGRESSION if worse else Outcome.IMPROVEMENT
+            found = Outcome.UNSURE
+        return Verdict(name, t, found, reruns)
+    effect, error = float(said.effect[row]), float(said.error[row])
+    worse = (said.level[row] > 0) != higher_is_better
+    found = Outcome.REGRESSION if worse else Outcome.IMPROVEMENT
     if said.environment[row]:
-        outcome = Outcome.ENVIRONMENT
+        found = Outcome.ENVIRONMENT
     mode = bool(said.mode[row])
     return Verdict(
-        series.name,
+        name,
         t,
-        outcome,
+        found,
         reruns,
-        since,
-        sum(len(run.samples) for run in series.runs[since : t + 1]),
-        _relative(effect),
-        None if mode else _relative(effect - error),
-        None if mode else _relative(effect + error),
-        mode,
-        dict(_differences(series, since)),
+        since=int(said.since[row]),
+        effect=_relative(effect),
+        low=None if mode else _relative(effect - error),
+        high=None if mode else _relative(effect + error),
+        mode=mode,
     )
 
 

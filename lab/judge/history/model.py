@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import field, frozen
 
-CAUSES = ("image", "board", "card", "adapter", "host", "tester")  # what of a run's provenance the judge looks at
+# What of a run's provenance the judge looks at. A release is a label: another one is a new image where no image is named,
+# and the same one says nothing.
+CAUSES = ("image", "release", "board", "card", "adapter", "host", "tester")
 
 
 class Outcome(enum.StrEnum):

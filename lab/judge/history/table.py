@@ -61,6 +61,8 @@ class Provenance:
             if self._last.get(cause, value) != value:
                 if cause == "image":
                     new_image = True
+                elif cause == "release":
+                    new_image |= "image" not in run.provenance
                 else:
                     swap += (self._known.swap_board if cause == "board" else self._known.swap_other) ** 2
             self._last[cause] = value

@@ -1,0 +1,127 @@
+"""The numbers of a board that were measured for the first time in the same run: they are walked through together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from attrs import define, field, frozen
+
+from lab.judge.causes import causes
+from lab.judge.history import CAUSES, CONSTANTS, Outcome, Run, outcome
+from lab.judge.history.table import Provenance, night
+from lab.judge.history.walk import Walk
+from lab.results.histories import Item, Number, RunNumbers
+from lab.results.verdictrecords import NewVerdict
+
+_NOTHING: Final = np.zeros(0)
+
+
+@frozen
+class Judged:
+    """What is said of one number, and which item of the run's plan it is of."""
+
+    verdict: NewVerdict
+    item: Item
+
+    @property
+    def asks(self) -> bool:
+        """Whether another run of the same night would tell more."""
+        return self.verdict.outcome == Outcome.UNSURE.value
+
+
+@define(eq=False)
+class Cohort:
+    """Numbers of one board, run by run.
+
+    Attributes:
+        items, higher: of each number: which item of a plan gives it, and whether more is better.
+        runs: ids of the runs walked through. known: what each was made with. counts: usable samples, (runs, numbers).
+    """
+
+    numbers: tuple[Number, ...]
+    items: tuple[Item, ...]
+    higher: tuple[bool, ...]
+    walk: Walk = field(init=False)
+    seen: list[Provenance] = field(init=False)
+    runs: list[int] = field(factory=list)
+    known: list[Mapping[str, str]] = field(factory=list)
+    counts: list[npt.NDArray[np.int32]] = field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.walk = Walk(len(self.numbers), CONSTANTS)
+        self.seen = [Provenance(CONSTANTS) for _ in self.numbers]
+
+    def concerns(self, runs: Sequence[RunNumbers]) -> bool:
+        """Whether these runs tried to measure any of the numbers."""
+        first = runs[0]
+        return any(number in first.numbers for number in self.numbers) or not set(self.items).isdisjoint(first.failed)
+
+    def step(self, runs: Sequence[RunNumbers]) -> list[Judged]:
+        """Walk through a night: a run and those that confirm it."""
+        first, known = runs[0], causes(runs[0])
+        tried = [self._run(row, runs, known) for row in range(len(self.numbers))]
+        made = night(tried, self.seen)
+        said = self.walk.step(made)
+        counts = np.isfinite(made.logs).sum(axis=1)
+        self.runs.append(first.run.id)
+        self.known.append(known)
+        self.counts.append(counts.astype(np.int32))
+        t = len(self.runs) - 1
+        found = []
+        for row, number in enumerate(self.numbers):
+            if tried[row] is not None:
+                words = outcome("", t, said, row, bool(counts[row]), higher_is_better=self.higher[row])
+                since = words.since
+                verdict = NewVerdict(
+                    metric=number.metric,
+                    version=number.version,
+                    params=dict(number.params),
+                    outcome=words.outcome.value,
+                    direction=int(said.level[row]),
+                    since_run=None if since is None else self.runs[since],
+                    n=0 if since is None else int(sum(count[row] for count in self.counts[since:])),
+                    effect=words.effect,
+                    low=words.low,
+                    high=words.high,
+                    mode=words.mode,
+                    reruns=words.reruns,
+                    differs={} if since is None else dict(self._differences(since)),
+                )
+                found.append(Judged(verdict, self.items[row]))
+        return found
+
+    def _run(self, row: int, runs: Sequence[RunNumbers], known: Mapping[str, str]) -> Run | None:
+        """A number's run, its failed cycles as NaN; None where nobody tried to measure it."""
+        number, item = self.numbers[row], self.items[row]
+        first = runs[0]
+        if number not in first.numbers and item not in first.failed:
+            return None
+        readings = first.numbers.get(number)
+        values = readings.values if readings else ()
+        samples = np.array([*values, *([np.nan] * first.failed.get(item, 0))], dtype=np.float64)
+        again = (each.numbers[number].values for each in runs[1:] if number in each.numbers)
+        return Run(samples, known, tuple(np.array(values, dtype=np.float64) for values in again))
+
+    def _differences(self, since: int) -> Iterator[tuple[str, tuple[str, str]]]:
+        """What the run of a change was made with that the last one before it, of which it is known, was not."""
+        for cause in CAUSES:
+            now = self.known[since].get(cause)
+            before = next((known[cause] for known in reversed(self.known[:since]) if cause in known), None)
+            if now is not None and before is not None and now != before:
+                yield cause, (before, now)
+
+
+def new_cohort(cohorts: Sequence[Cohort], run: RunNumbers) -> Cohort | None:
+    """The numbers of a run that none of the cohorts has; None where there are none."""
+    old = {number for cohort in cohorts for number in cohort.numbers}
+    new = {number: readings for number, readings in run.numbers.items() if number not in old}
+    if not new:
+        return None
+    return Cohort(
+        tuple(new),
+        tuple(readings.item for readings in new.values()),
+        tuple(readings.higher_is_better for readings in new.values()),
+    )

@@ -1,0 +1,161 @@
+"""The history's judge on the store: what it says of a run's numbers, given the runs of its board before.
+
+A series is one number (metric, version of its definition, parameters) of one board (type and name), of runs of one kind, on
+simulated boards or on real ones. Another serial number, card, adapter, host or image is a known cause within it. Runs that a person
+rejected do not count.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import define, field, frozen
+
+from lab.errors import ConfigurationError
+from lab.judge import memory
+from lab.judge.causes import causes
+from lab.judge.cohort import Cohort, Judged, new_cohort
+from lab.judge.history import CONSTANTS
+from lab.results import Run, Store
+from lab.results.histories import Item, RunHead, RunNumbers, read_numbers, run_heads
+from lab.results.verdicts import reviews, write_verdicts
+
+CONFIRMS: Final = "confirms"  # key of a run's provenance: the run that it was asked for as confirmation of
+NIGHT: Final = dt.timedelta(hours=12)  # a run of the same image so soon after one that asked confirms it
+_AT_ONCE: Final = 40  # runs read together
+
+Night = tuple[RunNumbers, ...]  # a run, and those that confirm it
+
+
+@frozen
+class RunVerdicts:
+    """What is said of a run.
+
+    Attributes:
+        run: the night's first; its number in the store is that of the verdicts.
+        confirmed_by: runs of the same night that were used besides.
+    """
+
+    run: Run
+    confirmed_by: tuple[int, ...]
+    judged: tuple[Judged, ...]
+
+    @property
+    def asked(self) -> frozenset[Item]:
+        """Items of the run's plan of which another run of the same night would tell more."""
+        return frozenset(each.item for each in self.judged if each.asks)
+
+
+def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> RunVerdicts:
+    """Judge a run's numbers and keep the verdicts, in place of earlier ones on the same run.
+
+    A run that confirms another one is judged with that, and the verdicts are the other's.
+
+    Args:
+        remember: the folder where histories are remembered; None: the user's own.
+
+    Raises:
+        ConfigurationError: no such run, or a person rejected it.
+    """
+    run = store.run(run_id)
+    rejected = frozenset(each.run_id for each in reviews(store).values() if each.decision == "rejected")
+    if run_id in rejected:
+        raise ConfigurationError(
+            f"run {run_id} was rejected and counts for nothing; `lab judge accept {run_id}` takes that back"
+        )
+    (target,) = read_numbers(store, [run_id])
+    path = memory.path_of(store, run, remember or memory.folder(), simulated=target.simulated)
+    heads = run_heads(store, run)
+    kept = memory.load(path)
+    earlier = next((n for n, head in enumerate(heads) if head.id == run_id), 0)
+    if len(kept.walked) > earlier or not kept.holds(heads, rejected):
+        kept = memory.Memory()
+    history = _History(store, heads, rejected, target, kept)
+    night = history.walk_to()
+    if history.is_latest:
+        memory.save(path, history.kept)
+    judged = tuple(judged for cohort in history.cohorts_of(night) for judged in cohort.step(night))
+    write_verdicts(store, night[0].run.id, [each.verdict for each in judged])
+    return RunVerdicts(night[0].run, tuple(each.run.id for each in night[1:]), judged)
+
+
+@define
+class _History:
+    """A board's runs, walked through up to the night of a run.
+
+    Attributes:
+        is_latest: no run of the board comes after that night.
+    """
+
+    store: Store
+    heads: list[RunHead]
+    rejected: frozenset[int]
+    target: RunNumbers
+    kept: memory.Memory
+    is_latest: bool = field(default=True, init=False)
+
+    def walk_to(self) -> Night:
+        """Walk through everything before the night of the run that is judged; returns this night."""
+        night: Night = ()
+        for run in self._runs():
+            if not night:
+                night = (run,)
+            elif self._confirms(run, night):
+                night = (*night, run)
+            elif any(each.run.id == self.target.run.id for each in night):
+                self.is_latest = False
+                break
+            else:
+                self._walk(night)
+                night = (run,)
+        walked = tuple(head for head in self.heads if head.id < night[0].run.id)
+        self.kept.walked, self.kept.rejected = walked, self.rejected & {head.id for head in walked}
+        return night
+
+    def cohorts_of(self, night: Night) -> list[Cohort]:
+        """The cohorts that a night has something for; a new one for numbers that were never measured before."""
+        made = new_cohort(self.kept.cohorts, night[0])
+        if made is not None:
+            self.kept.cohorts.append(made)
+        return [cohort for cohort in self.kept.cohorts if cohort.concerns(night)]
+
+    def _walk(self, night: Night) -> None:
+        for cohort in self.cohorts_of(night):
+            cohort.step(night)
+
+    def _runs(self) -> Iterator[RunNumbers]:
+        """The runs after what is remembered, as far as they count."""
+        ids = [head.id for head in self.heads[len(self.kept.walked) :] if head.id not in self.rejected]
+        for part in _parts(ids):
+            for run in read_numbers(self.store, part):
+                if run.simulated == self.target.simulated and (run.failed or run.run.id == self.target.run.id):
+                    yield run
+
+    def _confirms(self, run: RunNumbers, night: Night) -> bool:
+        """Whether a run was asked for by a night, or is of its image and came when it had asked."""
+        first = night[0]
+        asked_by = run.run.provenance.get(CONFIRMS)
+        if asked_by is not None:
+            return asked_by in {each.run.id for each in night}
+        if len(night) > CONSTANTS.most_reruns or run.run.started_at - first.run.started_at > NIGHT:
+            return False
+        if not _same_software(run, first):
+            return False
+        tried = pickle.loads(pickle.dumps(self.cohorts_of(night), pickle.HIGHEST_PROTOCOL))  # noqa: S301 - our own
+        return any(judged.asks for cohort in tried for judged in cohort.step(night))
+
+
+def _same_software(one: RunNumbers, other: RunNumbers) -> bool:
+    first, second = causes(one), causes(other)
+    return all(first.get(cause) == second.get(cause) for cause in ("image", "release"))
+
+
+def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """A few first, since most often one or two are new."""
+    yield ids[:3]
+    for start in range(3, len(ids), _AT_ONCE):
+        yield ids[start : start + _AT_ONCE]

@@ -1,0 +1,161 @@
+"""The numbers of many runs at once, as whoever follows a number from run to run reads them: values, and not their evidence."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+
+from attrs import field, frozen
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from lab.metrics import Flag
+from lab.results import readout
+from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
+from lab.results.records import OK, Json, Run
+from lab.results.store import Store
+
+Item = tuple[tuple[str, str], ...]  # an attempt's parameters, sorted: what of the run's plan it was of
+
+
+@frozen
+class Number:
+    """What tells a number of a board from its others.
+
+    Attributes:
+        params: sorted.
+    """
+
+    metric: str
+    version: int
+    params: Item
+
+
+@frozen
+class RunHead:
+    """A run's place in its board's history, and what shows that it was gone on with."""
+
+    id: int
+    status: str
+    finished_at: dt.datetime | None
+
+
+@frozen
+class Readings:
+    """The samples of a number in one run.
+
+    Attributes:
+        values: in the metric's unit; those whose ± is beyond half of them are left out.
+        item: of the attempts that gave them.
+    """
+
+    values: tuple[float, ...]
+    item: Item
+    higher_is_better: bool
+
+
+@frozen
+class RunNumbers:
+    """A run's numbers.
+
+    Attributes:
+        failed: for each item that was tried: how many of its cycles have no good attempt.
+        details: of the first good attempt at each item.
+        simulated: on a virtual board.
+    """
+
+    run: Run
+    numbers: Mapping[Number, Readings] = field(factory=dict)
+    failed: Mapping[Item, int] = field(factory=dict)
+    details: Sequence[Json] = ()
+    simulated: bool = False
+
+
+def run_heads(store: Store, like: Run) -> list[RunHead]:
+    """All runs of the same kind and board, the oldest first."""
+    wanted = select(RunRow.id, RunRow.status, RunRow.finished_at).where(
+        RunRow.board_type == like.board_type, RunRow.board == like.board, RunRow.kind == like.kind
+    )
+    with store._read() as session:
+        return [RunHead(*row) for row in session.execute(wanted.order_by(RunRow.id))]
+
+
+def read_numbers(store: Store, run_ids: Sequence[int]) -> list[RunNumbers]:
+    """The numbers of these runs, in this order; a run that is not there is left out."""
+    with store._read() as session:
+        runs = {row.id: readout.run(row) for row in session.scalars(select(RunRow).where(RunRow.id.in_(run_ids)))}
+        cycles = _cycles(session, run_ids)
+        details = _details(session, run_ids)
+        numbers, flagged = _numbers(session, run_ids)
+    return [
+        RunNumbers(
+            run,
+            numbers.get(run_id, {}),
+            {item: sum(not good for good in done.values()) for item, done in cycles.get(run_id, {}).items()},
+            details.get(run_id, ()),
+            run.provenance.get("virtual") is True or run_id in flagged,
+        )
+        for run_id in run_ids
+        if (run := runs.get(run_id)) is not None
+    ]
+
+
+def item_of(params: Mapping[str, str]) -> Item:
+    """Parameters as something that can be looked up."""
+    return tuple(sorted(params.items()))
+
+
+def _cycles(session: Session, run_ids: Sequence[int]) -> dict[int, dict[Item, dict[int, bool]]]:
+    """Run -> item -> cycle -> whether it has a good attempt."""
+    wanted = select(AttemptRow.run_id, AttemptRow.params, AttemptRow.cycle, AttemptRow.outcome)
+    found: dict[int, dict[Item, dict[int, bool]]] = {}
+    for run_id, params, cycle, outcome in session.execute(wanted.where(AttemptRow.run_id.in_(run_ids))):
+        done = found.setdefault(run_id, {}).setdefault(item_of(params), {})
+        done[cycle] = done.get(cycle, False) or outcome == OK
+    return found
+
+
+def _details(session: Session, run_ids: Sequence[int]) -> dict[int, list[Json]]:
+    first = select(func.min(AttemptRow.id)).where(AttemptRow.run_id.in_(run_ids), AttemptRow.outcome == OK)
+    first = first.group_by(AttemptRow.run_id, AttemptRow.params)
+    wanted = select(AttemptRow.run_id, AttemptRow.details).where(AttemptRow.id.in_(first)).order_by(AttemptRow.id)
+    found: dict[int, list[Json]] = {}
+    for run_id, details in session.execute(wanted):
+        found.setdefault(run_id, []).append(details)
+    return found
+
+
+def _numbers(session: Session, run_ids: Sequence[int]) -> tuple[dict[int, dict[Number, Readings]], set[int]]:
+    """(run -> its numbers, runs with samples of a virtual board)."""
+    better = {
+        (metric, version): better == "higher"
+        for metric, version, better in session.execute(
+            select(DefinitionRow.metric, DefinitionRow.version, DefinitionRow.better)
+        )
+    }
+    its = MeasurementRow
+    rows = select(its.id, its.run_id, its.metric, its.version, its.params).where(its.run_id.in_(run_ids))
+    measured = {row[0]: (row[1], Number(row[2], row[3], item_of(row[4]))) for row in session.execute(rows)}
+    taken = (
+        select(SampleRow.measurement_id, SampleRow.value, SampleRow.flags, AttemptRow.params)
+        .join(SampleRow.attempt)
+        .where(AttemptRow.run_id.in_(run_ids))
+        .order_by(SampleRow.id)
+    )
+    values: dict[int, list[float]] = {}
+    items: dict[int, Item] = {}
+    flagged: set[int] = set()
+    for measurement_id, value, flags, params in session.execute(taken):
+        into = values.setdefault(measurement_id, [])
+        if measurement_id not in items:
+            items[measurement_id] = item_of(params)
+        if Flag.UNCERTAIN not in flags:
+            into.append(value)
+        if Flag.SIMULATED in flags:
+            flagged.add(measured[measurement_id][0])
+    found: dict[int, dict[Number, Readings]] = {}
+    for measurement_id, some in values.items():
+        run_id, number = measured[measurement_id]
+        higher = better[number.metric, number.version]
+        found.setdefault(run_id, {})[number] = Readings(tuple(some), items[measurement_id], higher)
+    return found, flagged
