@@ -24,7 +24,8 @@ OUTCOMES: Final[tuple[OutcomeName, ...]] = (
     *("regression", "improvement", "environment", "unsure: rerun asked", "no history", "no samples", "none"),
 )
 CALLED: Final[tuple[OutcomeName, ...]] = ("regression", "improvement", "environment")  # the number moved
-OPEN: Final[tuple[OutcomeName, ...]] = ("regression", "environment", "unsure: rerun asked")  # a person should look
+UNSURE: Final[OutcomeName] = "unsure: rerun asked"
+OPEN: Final[tuple[OutcomeName, ...]] = ("regression", "environment", UNSURE)  # a person should look
 
 
 @frozen
@@ -70,6 +71,7 @@ class Verdict(NewVerdict):
     Attributes:
         run: the run that was judged.
         unit, better: of the metric, as it was defined then.
+        outdated: a rerun was asked for, and a later run has a verdict on the number.
         review: what a person decided on the run since; None: nothing.
         muted: until when nobody wants to hear of it; None: not muted (now, or at the instant asked for).
     """
@@ -79,6 +81,7 @@ class Verdict(NewVerdict):
     unit: str
     better: Literal["lower", "higher"]
     judged_at: dt.datetime
+    outdated: bool = False
     review: Review | None
     muted: Mute | None
 
@@ -90,7 +93,12 @@ class Verdict(NewVerdict):
     @property
     def open(self) -> bool:
         """Whether a person should look: something moved or may have, nobody decided on the run, and it is not muted."""
-        return self.outcome in OPEN and self.review is None and self.muted is None
+        return self.outcome in OPEN and self.review is None and self.muted is None and not self.outdated
+
+    @property
+    def alarms(self) -> bool:
+        """Whether it is a confirmed regression that nobody wanted: not accepted or rejected, and not muted."""
+        return self.outcome == "regression" and self.open
 
 
 @frozen

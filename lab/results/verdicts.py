@@ -6,16 +6,17 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session, joinedload
 
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.results import readout
+from lab.results.histories import Item, item_of
 from lab.results.models import RunRow
 from lab.results.store import Store, _find
 from lab.results.verdictmodels import MuteRow, ReviewRow, VerdictRow
-from lab.results.verdictrecords import Decision, Mute, NewVerdict, OutcomeName, Review, Verdict
+from lab.results.verdictrecords import UNSURE, Decision, Mute, NewVerdict, OutcomeName, Review, Verdict
 
 
 def write_verdicts(store: Store, run_id: int, verdicts: Sequence[NewVerdict]) -> None:
@@ -27,9 +28,17 @@ def write_verdicts(store: Store, run_id: int, verdicts: Sequence[NewVerdict]) ->
 
     def write(session: Session) -> None:
         _find(session, run_id)
-        session.execute(delete(VerdictRow).where(VerdictRow.run_id == run_id))
+        rows = session.scalars(select(VerdictRow).where(VerdictRow.run_id == run_id))
+        before = {(row.metric, row.version, item_of(row.params)): row for row in rows}
         now = utc_now()
-        session.add_all(_row(run_id, verdict, now) for verdict in verdicts)
+        for verdict in verdicts:
+            row = before.pop((verdict.metric, verdict.version, item_of(verdict.params)), None)
+            if row is None:
+                row = VerdictRow(run_id=run_id, metric=verdict.metric, version=verdict.version, params=verdict.params)
+                session.add(row)
+            _fill(row, verdict, now)
+        for row in before.values():
+            session.delete(row)
 
     store._write(write)
 
@@ -66,9 +75,8 @@ def read_verdicts(
     at = at or utc_now()
     with store._read() as session:
         rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
-        reviews = newest_reviews(session)
-        mutes = _mutes(session)
-        return [_verdict(row, reviews, mutes, at) for row in rows]
+        reviews, mutes, latest = newest_reviews(session), _mutes(session), _latest(session, rows)
+        return [_verdict(row, reviews, mutes, latest, at) for row in rows]
 
 
 def review(store: Store, run_id: int, decision: Decision, by: str, reason: str) -> Review:
@@ -133,7 +141,7 @@ def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[V
     wanted = select(VerdictRow).where(VerdictRow.id.in_(ids))
     rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
     decided, muted = newest_reviews(session), _mutes(session)
-    found = {row.id: _verdict(row, decided, muted, at) for row in rows}
+    found = {row.id: _verdict(row, decided, muted, _latest(session, rows), at) for row in rows}
     return [found[one] for one in ids if one in found]
 
 
@@ -147,29 +155,51 @@ def _mutes(session: Session) -> list[Mute]:
     return [_mute(row) for row in session.scalars(select(MuteRow).order_by(MuteRow.id))]
 
 
-def _row(run_id: int, verdict: NewVerdict, now: dt.datetime) -> VerdictRow:
-    return VerdictRow(
-        run_id=run_id,
-        metric=verdict.metric,
-        version=verdict.version,
-        params=verdict.params,
-        outcome=verdict.outcome,
-        direction=verdict.direction,
-        since_run=verdict.since_run,
-        n=verdict.n,
-        effect=verdict.effect,
-        low=verdict.low,
-        high=verdict.high,
-        mode=verdict.mode,
-        reruns=verdict.reruns,
-        differs={what: list(both) for what, both in verdict.differs.items()},
-        judged_at=now,
+def _fill(row: VerdictRow, verdict: NewVerdict, now: dt.datetime) -> None:
+    row.outcome = verdict.outcome
+    row.direction = verdict.direction
+    row.since_run = verdict.since_run
+    row.n = verdict.n
+    row.effect = verdict.effect
+    row.low = verdict.low
+    row.high = verdict.high
+    row.mode = verdict.mode
+    row.reruns = verdict.reruns
+    row.differs = {what: list(both) for what, both in verdict.differs.items()}
+    row.judged_at = now
+
+
+def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[str, str, str, int, Item], int]:
+    """Board type, board and number -> the latest run with a verdict on it; of those among `rows` that ask for a rerun."""
+    asking = [row for row in rows if row.outcome == UNSURE]
+    if not asking:
+        return {}
+    number = (RunRow.board_type, RunRow.board, VerdictRow.metric, VerdictRow.version, VerdictRow.params)
+    wanted = (
+        select(*number, func.max(VerdictRow.run_id))
+        .join(VerdictRow.run)
+        .where(
+            VerdictRow.run_id >= min(row.run_id for row in asking),
+            VerdictRow.metric.in_({row.metric for row in asking}),
+        )
+        .group_by(*number)
     )
+    return {
+        (board_type, board, metric, version, item_of(params)): run_id
+        for board_type, board, metric, version, params, run_id in session.execute(wanted)
+    }
 
 
-def _verdict(row: VerdictRow, reviews: Mapping[int, Review], mutes: Sequence[Mute], at: dt.datetime) -> Verdict:
+def _verdict(
+    row: VerdictRow,
+    reviews: Mapping[int, Review],
+    mutes: Sequence[Mute],
+    latest: Mapping[tuple[str, str, str, int, Item], int],
+    at: dt.datetime,
+) -> Verdict:
     readout.whole(row)
     run, metric = readout.run(row.run), readout.metric(row.definition)
+    number = (run.board_type, run.board, row.metric, row.version, item_of(row.params))
     return Verdict(
         metric=row.metric,
         version=row.version,
@@ -189,6 +219,7 @@ def _verdict(row: VerdictRow, reviews: Mapping[int, Review], mutes: Sequence[Mut
         unit=metric.unit,
         better=metric.better,
         judged_at=row.judged_at,
+        outdated=row.outcome == UNSURE and latest.get(number, row.run_id) > row.run_id,
         review=reviews.get(row.run_id),
         muted=next((each for each in mutes if each.covers(run.board, row.metric, row.params, at)), None),
     )

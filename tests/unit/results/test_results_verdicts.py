@@ -125,6 +125,23 @@ def test_what_is_no_run_or_no_verdict_is_refused(store: Store, runs: tuple[int, 
         slower(runs[0], effect=float("nan"))
 
 
+def test_a_verdict_keeps_its_number_when_its_run_is_judged_again(store: Store, runs: tuple[int, int]) -> None:
+    write_verdicts(store, runs[1], [NOTHING, slower(runs[0])])
+    before = {verdict.params["medium"]: verdict.id for verdict in read_verdicts(store)}
+    write_verdicts(store, runs[0], [NOTHING])
+    write_verdicts(store, runs[1], [slower(runs[1]), NOTHING])
+    assert {verdict.params["medium"]: verdict.id for verdict in read_verdicts(store, run_id=runs[1])} == before
+
+
+def test_a_rerun_that_was_asked_for_is_open_until_a_later_run_of_the_number_is_judged(store: Store) -> None:
+    asked, other, later = (record(store, cycles=1).id for _ in range(3))
+    write_verdicts(store, asked, [NewVerdict("boot.time", 1, SD, "unsure: rerun asked")])
+    write_verdicts(store, other, [NOTHING])
+    assert [verdict.open for verdict in read_verdicts(store, run_id=asked)] == [True]
+    write_verdicts(store, later, [NewVerdict("boot.time", 1, SD, "none")])
+    assert [(verdict.outdated, verdict.open) for verdict in read_verdicts(store, run_id=asked)] == [(True, False)]
+
+
 def test_a_store_of_the_schema_before_is_upgraded_and_loses_nothing(database: str) -> None:
     with open_store(database) as store:
         record(store)

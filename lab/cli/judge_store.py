@@ -1,0 +1,215 @@
+"""`lab judge run|list|show`: what the judge says of the numbers in the store."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from lab.errors import ConfigurationError
+from lab.judge import words
+from lab.judge.telling import size
+from lab.results.store import Store, open_store
+from lab.results.verdictrecords import CALLED, UNSURE, Verdict
+from lab.results.verdicts import read_verdicts
+from lab.shown import echo, echo_json, table
+
+LAST_ID: Final = 2**31 - 1  # of the databases' integers
+LATEST: Final = "latest"
+
+app = typer.Typer(help="Whether numbers moved, by how much, and what else moved with them.", no_args_is_help=True)
+
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        metavar="URL",
+        help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else ~/.local/share/boardlab).",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+Everything = Annotated[bool, typer.Option("--all", help="Also numbers of which there is nothing to say.")]
+
+
+@app.command("run")
+def run_command(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run, as `lab results list` numbers it, or latest.")],
+    *,
+    as_json: Json = False,
+    everything: Everything = False,
+    db: Database = None,
+) -> None:
+    """Judge a run's numbers by the runs of its board before; status 1: one is worse, for sure, and not muted."""
+    from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
+
+    with open_store(db, create=False) as store:
+        judged = judge_run(store, number_of(store, run))
+        verdicts = read_verdicts(store, run_id=judged.run.id)
+    if as_json:
+        echo_json([words.document(verdict) for verdict in verdicts if everything or said(verdict)])
+    else:
+        about = judged.run
+        confirmed = f", confirmed by {', '.join(map(str, judged.confirmed_by))}" if judged.confirmed_by else ""
+        echo(f"run {about.id}{confirmed}: {about.kind} of {about.board} ({about.board_type}), release {about.release}")
+        _show(verdicts if everything else [verdict for verdict in verdicts if said(verdict)])
+        echo(_counted(verdicts))
+        if judged.asked:
+            echo("another run of the same image would tell more; `lab run --judge` makes up to 3 by itself")
+    if any(verdict.alarms for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_command(
+    *,
+    board: Annotated[str | None, typer.Option(metavar="NAME", help="Of this board only.")] = None,
+    metric: Annotated[str | None, typer.Option(metavar="NAME", help="Of this metric only, e.g. boot.time.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Of runs since then: 2026-11-22, or 7d for seven days.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also improvements, and what was reviewed or is muted.")
+    ] = False,
+    as_json: Json = False,
+    db: Database = None,
+) -> None:
+    """List open verdicts, the newest first: what moved or may have, which nobody has reviewed or muted."""
+    began = None if since is None else instant(since)
+    outcomes = (*CALLED, UNSURE)
+    with open_store(db, create=False) as store:
+        found = read_verdicts(store, board=board, metric=metric, since=began, outcomes=outcomes)
+        where = store.url
+    verdicts = [verdict for verdict in found if everything or verdict.open]
+    if as_json:
+        echo_json([words.document(verdict) for verdict in verdicts])
+    elif verdicts:
+        _show(verdicts)
+    else:
+        echo(f"no {'verdicts that call something' if everything else 'open verdicts'} in {where}")
+
+
+@app.command("show")
+def show_command(
+    which: Annotated[str, typer.Argument(metavar="ID|RUN", help="A verdict (v12, as listed), a run (12) or latest.")],
+    *,
+    as_json: Json = False,
+    everything: Everything = False,
+    db: Database = None,
+) -> None:
+    """Show all of a verdict, or of a run's verdicts: size and interval, since when, what differs, where the evidence is."""
+    single = re.fullmatch(r"v([0-9]{1,10})", which)
+    with open_store(db, create=False) as store:
+        if single is not None:
+            verdicts = read_verdicts(store, verdict_id=min(int(single[1]), LAST_ID))
+        else:
+            run_id = number_of(store, which)
+            store.run(run_id)
+            verdicts = read_verdicts(store, run_id=run_id)
+    if not verdicts:
+        mend = "`lab judge list --all` has the verdicts" if single else f"judge it: lab judge run {which}"
+        raise ConfigurationError(f"no verdict {which}; {mend}" if single else f"run {which} was not judged; {mend}")
+    shown = [verdict for verdict in verdicts if everything or single or said(verdict)]
+    if as_json:
+        echo_json([words.document(verdict) for verdict in shown])
+        return
+    for verdict in shown:
+        echo(*_details(verdict), "")
+    echo(_counted(verdicts))
+
+
+def number_of(store: Store, run: str) -> int:
+    """The run that a person names by its number or as "latest".
+
+    Raises:
+        ConfigurationError: it is neither, or there are no runs.
+    """
+    if run == LATEST:
+        runs = store.runs(1)
+        if not runs:
+            raise ConfigurationError(f"no runs yet in {store.url}; measure something first")
+        return runs[0].id
+    if not re.fullmatch(r"[0-9]{1,10}", run) or not 1 <= int(run) <= LAST_ID:
+        raise ConfigurationError(f"no run {run!r}; give its number, as `lab results list` has it, or {LATEST}")
+    return int(run)
+
+
+def instant(text: str) -> dt.datetime:
+    """A day (its beginning, UTC), an instant, or so many days ago (`7d`).
+
+    Raises:
+        ConfigurationError: it is none of them.
+    """
+    days = re.fullmatch(r"([0-9]{1,4})d", text)
+    if days is not None:
+        return dt.datetime.now(dt.UTC) - dt.timedelta(days=int(days[1]))
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is no date; write it like 2026-11-22, or 2026-11-22T06:00") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
+
+
+def said(verdict: Verdict) -> bool:
+    """Whether there is something to say."""
+    return verdict.outcome in {*CALLED, UNSURE, "no samples"}
+
+
+def _show(verdicts: Sequence[Verdict]) -> None:
+    if not verdicts:
+        return
+    rows = [
+        [
+            f"v{verdict.id}",
+            str(verdict.run.id),
+            verdict.run.board,
+            words.name(verdict),
+            verdict.outcome,
+            "-" if verdict.effect is None else size(verdict),
+            "-" if verdict.since_run is None else str(verdict.since_run),
+            str(verdict.n or "-"),
+            _state(verdict) or words.differences(verdict) or "-",
+        ]
+        for verdict in verdicts
+    ]
+    header = ["id", "run", "board", "number", "verdict", "moved by", "since run", "n", "differs"]
+    echo(*table(header, rows, "<><<<<>><"))
+
+
+def _details(verdict: Verdict) -> list[str]:
+    run = verdict.run
+    lines = [f"v{verdict.id}  {words.sentence(verdict)}"]
+    if verdict.since_run is not None:
+        lines.append(
+            f"  moved by   {size(verdict)} (95 %: {words.interval(verdict)}), {verdict.better} is better, n = {verdict.n}"
+        )
+        lines.append(f"  since      run {verdict.since_run}")
+        lines.append(f"  differs    {words.differences(verdict) or 'nothing that is known'}")
+    lines.append(
+        f"  run        {run.id}, {run.started_at:%Y-%m-%d %H:%M} UTC, {run.board_type}, release {run.release}"
+    )
+    lines.append(f"  reruns     {verdict.reruns} used")
+    lines += [f"  state      {state}"] if (state := _state(verdict)) else []
+    medium = f" --medium {verdict.params['medium']}" if "medium" in verdict.params else ""
+    lines.append(
+        f"  evidence   lab results show {run.id} --log{medium} --metric {verdict.metric}; lab report {run.id}"
+    )
+    return lines
+
+
+def _state(verdict: Verdict) -> str:
+    if verdict.review is not None:
+        reason = f": {verdict.review.reason}" if verdict.review.reason else ""
+        return f"{verdict.review.decision} by {verdict.review.by}{reason}"
+    if verdict.muted is not None:
+        return f"muted until {verdict.muted.until:%Y-%m-%d} by {verdict.muted.by}: {verdict.muted.reason}"
+    return ""
+
+
+def _counted(verdicts: Sequence[Verdict]) -> str:
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    parts = [f"{count} {'unchanged' if outcome == 'none' else outcome}" for outcome, count in counts.most_common()]
+    return f"{len(verdicts)} numbers: {', '.join(parts)}" if parts else "no numbers"

@@ -1,0 +1,91 @@
+"""Nightly runs of a board in a real store, with numbers made to order, for the tests of the judge."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from attrs import define, field
+from sqlalchemy.orm import Session
+
+from lab.results import AttemptRecord, SampleRecord, Store
+from lab.results.models import RunRow
+
+START = dt.datetime(2026, 3, 2, 1, 0, tzinfo=dt.UTC)
+DAY = dt.timedelta(days=1)
+BOOTS = 6
+
+
+@define
+class Nights:
+    """Measures a board night by night.
+
+    Attributes:
+        now: when the next run begins.
+    """
+
+    store: Store
+    board: str = "0042"
+    seed: int = 1
+    now: dt.datetime = START
+    _rng: np.random.Generator = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._rng = np.random.default_rng(self.seed)
+
+    def run(
+        self,
+        factor: float = 1.0,
+        *,
+        image: str = "one",
+        serial: str = "A",
+        media: Sequence[str] = ("sd",),
+        boots: int = BOOTS,
+        failed: int = 0,
+        values: Sequence[float] | None = None,
+        after: dt.timedelta = DAY,
+        provenance: Mapping[str, Any] | None = None,
+        virtual: bool = False,
+    ) -> int:
+        """Record a run of boots that take `factor` times 16 s, or `values`; its id. Then it is a night later."""
+        about = {"virtual": virtual, "host": "lab1", "images_sha256": {"kernel": image}, **(provenance or {})}
+        plan = {"cycles": boots + failed, "media": list(media)}
+        run = self.store.begin_run("boot", "am62xx_sk", self.board, "11.01", plan=plan, provenance=about).id
+        night = self._rng.normal(0, 0.001)
+        for medium in media:
+            taken = values if values is not None else 16 * factor * np.exp(self._rng.normal(night, 0.004, boots))
+            for cycle, value in enumerate(taken, start=1):
+                self._attempt(run, medium, cycle, serial, float(value))
+            for cycle in range(len(taken) + 1, len(taken) + 1 + failed):
+                self._attempt(run, medium, cycle, serial, None)
+        self.store.finish_run(run, "completed")
+        with Session(self.store._engine) as session, session.begin():
+            session.get_one(RunRow, run).started_at = self.now
+        self.now += after
+        return run
+
+    def quiet(self, nights: int, **about: Any) -> list[int]:
+        """As many nights on which nothing changes, with a new image a week; their ids."""
+        return [self.run(**{"image": f"image {night // 7}", **about}) for night in range(nights)]
+
+    def _attempt(self, run: int, medium: str, cycle: int, serial: str, value: float | None) -> None:
+        params = {"medium": medium}
+        good = value is not None
+        self.store.record_attempt(
+            run,
+            AttemptRecord(
+                cycle=cycle,
+                number=1,
+                params=params,
+                outcome="ok" if good else "hang_kernel",
+                fault=None if good else "board",
+                transient=None if good else True,
+                message="",
+                started_at=self.now + dt.timedelta(minutes=cycle),
+                duration_s=40.0,
+                samples=(SampleRecord("boot.time", params, value, 1e-4),) if value is not None else (),
+                details={"identity": {"serial": serial, "macs": [], "root": ""}},
+            ),
+        )

@@ -1,0 +1,162 @@
+"""`lab judge run|list|show|accept|reject|mute|stats` on a store with a regression in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import frozen
+from judged_store import Nights
+
+from lab.cli import main
+from lab.results import open_store
+
+QUIET = 15
+
+
+@frozen
+class Lab:
+    """A store with a quiet history, and a slower image's two runs after it."""
+
+    db: str
+    capsys: pytest.CaptureFixture[str]
+    first: int
+    second: int
+
+    def __call__(self, *words: str) -> tuple[int, str]:
+        code = main(["judge", *words, "--db", self.db])
+        said = self.capsys.readouterr()
+        return code, said.out + said.err
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self(*words, "--json")[1])
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lab:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOGNAME", "ann")
+    db = str(tmp_path / "results.db")
+    with open_store(db) as store:
+        nights = Nights(store)
+        nights.quiet(QUIET)
+        first, second = nights.run(1.03, image="slow"), nights.run(1.03, image="slow")
+    return Lab(db, capsys, first, second)
+
+
+def test_a_confirmed_regression_is_status_1_and_says_size_since_and_what_differs(lab: Lab) -> None:
+    code, said = lab("run", "latest")
+    assert code == 1
+    (line,) = [line for line in said.splitlines() if "regression" in line and "boot.time (sd)" in line]
+    assert f" {lab.first} " in line
+    assert "image: sha256" in line
+    assert "+3." in line or "+2." in line
+    assert said.endswith("1 numbers: 1 regression\n")
+
+
+def test_a_run_of_which_another_would_tell_more_says_so_and_is_no_failure(lab: Lab) -> None:
+    code, said = lab("run", str(lab.first))
+    assert code == 0
+    assert "unsure: rerun asked" in said
+    assert "`lab run --judge` makes up to 3 by itself" in said
+
+
+def test_the_json_of_a_verdict_has_all_of_it(lab: Lab) -> None:
+    code, _ = lab("run", str(lab.second))
+    (verdict,) = lab.json("show", str(lab.second))
+    assert code == 1
+    assert (verdict["outcome"], verdict["since_run"], verdict["n"], verdict["unit"]) == (
+        "regression",
+        lab.first,
+        12,
+        "s",
+    )
+    assert (verdict["worse"], verdict["open"], verdict["mode"], verdict["reruns"]) == (True, True, False, 0)
+    assert verdict["low"] < verdict["effect"] < verdict["high"]
+    assert list(verdict["differs"]) == ["image"]
+    assert lab.json("run", str(lab.second)) == [verdict | {"judged_at": lab.json("show", "latest")[0]["judged_at"]}]
+    assert lab.json("show", f"v{verdict['id']}") == lab.json("list") == lab.json("show", "latest")
+
+
+def test_show_names_the_commands_that_print_the_evidence(lab: Lab) -> None:
+    lab("run", "latest")
+    code, said = lab("show", "latest")
+    assert code == 0
+    assert f"lab results show {lab.second} --log --medium sd --metric boot.time; lab report {lab.second}" in said
+    assert "lower is better, n = 12" in said
+
+
+def test_the_list_has_what_is_open_and_filters(lab: Lab) -> None:
+    assert "no open verdicts" in lab("list")[1]
+    lab("run", str(lab.first))
+    lab("run", str(lab.second))
+    assert [each["run"] for each in lab.json("list")] == [lab.second], (
+        "a later run of the number settled the first one"
+    )
+    assert [each["run"] for each in lab.json("list", "--all")] == [lab.second, lab.first]
+    assert lab.json("list", "--board", "0042", "--metric", "boot.time", "--since", "2026-03-01") != []
+    assert lab.json("list", "--board", "0043") == []
+    assert lab.json("list", "--metric", "boot.stage") == []
+    assert lab.json("list", "--since", "2026-11-22T06:00") == []
+
+
+def test_an_accepted_run_is_closed_and_fails_nothing(lab: Lab) -> None:
+    lab("run", "latest")
+    assert lab("accept", str(lab.second), "--reason", "new compiler")[1].startswith(
+        f"run {lab.second} is accepted by ann"
+    )
+    assert lab.json("list") == []
+    assert "accepted by ann: new compiler" in lab("list", "--all")[1]
+    assert lab("run", "latest")[0] == 0
+
+
+def test_a_rejected_run_is_a_false_alarm_of_the_statistics(lab: Lab) -> None:
+    lab("run", "latest")
+    assert lab.json("reject", "latest", "--reason", "loose cable")["decision"] == "rejected"
+    (month,) = lab.json("stats")
+    assert (month["month"], month["runs"], month["regressions"], month["rejected"]) == ("2026-03", 1, 1, 1)
+    assert "2026-03" in lab("stats")[1]
+    code, said = lab("run", "latest")
+    assert code == 2
+    assert "was rejected and counts for nothing" in said
+
+
+def test_a_mute_has_nothing_fail_until_it_ends(lab: Lab) -> None:
+    words = ("boot.*", "--until", "2999-12-24", "--params", "medium=s?", "--board", "0042")
+    code, said = lab("mute", *words, "--reason", "known")
+    assert (code, said) == (0, "boot.* medium=s? of 0042 is muted until 2999-12-24 00:00 UTC\n")
+    assert lab("run", "latest")[0] == 0
+    assert lab.json("list") == []
+    assert "muted until 2999-12-24 by ann: known" in lab("list", "--all")[1]
+    assert lab("mute", "boot.time", "--until", "2026-01-01", "--reason", "x")[1].count("is past") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run", "yesterday"), "no run 'yesterday'; give its number, as `lab results list` has it, or latest"),
+        (("run", "999"), "no run 999; the latest are: "),
+        (("show", "999"), "no run 999"),
+        (("show", "v999"), "no verdict v999; `lab judge list --all` has the verdicts"),
+        (("show", "1"), "run 1 was not judged; judge it: lab judge run 1"),
+        (("list", "--since", "soon"), "'soon' is no date; write it like 2026-11-22"),
+        (("mute", "boot.time", "--until", "2999-01-01", "--reason", "x", "--params", "sd"), "write it like medium=sd"),
+        (("accept", "0"), "no run '0'"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_error(lab: Lab, words: tuple[str, ...], says: str) -> None:
+    code, said = lab(*words)
+    assert code == 2
+    assert says in said
+    assert "Traceback" not in said
+
+
+def test_an_empty_store_has_nothing_to_judge(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    db = str(tmp_path / "results.db")
+    open_store(db).close()
+    assert main(["judge", "run", "latest", "--db", db]) == 2
+    assert "no runs yet in" in capsys.readouterr().err
+    assert main(["judge", "stats", "--db", db]) == 0
+    assert "nothing was judged yet" in capsys.readouterr().out

@@ -1,0 +1,236 @@
+"""The judge on a store: which runs are a number's history, what is known to differ, and what is remembered."""
+
+from __future__ import annotations
+
+import datetime as dt
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judged_store import BOOTS, DAY, Nights
+
+from lab.errors import ConfigurationError
+from lab.judge import memory
+from lab.judge.stored import RunVerdicts, judge_run
+from lab.results import Store, open_store
+from lab.results.verdictrecords import NewVerdict
+from lab.results.verdicts import read_verdicts, review
+
+QUIET = 15
+SOON = dt.timedelta(minutes=10)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "results.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def remembered(tmp_path: Path) -> Path:
+    return tmp_path / "judge"
+
+
+@pytest.fixture
+def nights(store: Store) -> Nights:
+    return Nights(store)
+
+
+def only(judged: RunVerdicts) -> NewVerdict:
+    (one,) = judged.judged
+    return one.verdict
+
+
+def said(store: Store, runs: list[int], where: Path) -> list[str]:
+    return [only(judge_run(store, run, remember=where)).outcome for run in runs]
+
+
+def told(judged: RunVerdicts) -> list[tuple[object, ...]]:
+    return [
+        (v.metric, v.params, v.outcome, v.since_run, v.n, v.effect, v.reruns)
+        for v in (j.verdict for j in judged.judged)
+    ]
+
+
+def test_a_slower_image_is_a_regression_since_its_first_run(store: Store, nights: Nights, remembered: Path) -> None:
+    nights.quiet(QUIET)
+    first, second = nights.run(1.04, image="slow"), nights.run(1.04, image="slow")
+    assert only(judge_run(store, first, remember=remembered)).outcome == "unsure: rerun asked"
+    found = only(judge_run(store, second, remember=remembered))
+    assert (found.outcome, found.direction, found.since_run, found.n) == ("regression", 1, first, 2 * BOOTS)
+    assert found.effect == pytest.approx(0.04, abs=0.01)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < found.effect < found.high
+    assert list(found.differs) == ["image"]
+    (kept,) = read_verdicts(store, run_id=second)
+    assert (kept.outcome, kept.effect, kept.since_run) == (found.outcome, found.effect, first)
+
+
+def test_a_swapped_board_is_the_environments_doing(store: Store, nights: Nights, remembered: Path) -> None:
+    nights.quiet(QUIET)
+    runs = [nights.run(1.02, image="image 2", serial="B") for _ in range(4)]
+    found = [only(judge_run(store, run, remember=remembered)) for run in runs]
+    called = [verdict for verdict in found if verdict.direction]
+    assert [verdict.outcome for verdict in called] == ["environment"]
+    assert called[0].since_run == runs[0]
+    assert called[0].differs == {"board": ("A", "B")}
+
+
+def test_runs_that_were_asked_for_confirm_on_the_first_night(store: Store, nights: Nights, remembered: Path) -> None:
+    nights.quiet(QUIET)
+    first = nights.run(1.04, image="slow", after=SOON)
+    assert judge_run(store, first, remember=remembered).asked == {(("medium", "sd"),)}
+    again = [nights.run(1.04, image="slow", after=SOON, provenance={"confirms": first}) for _ in range(3)]
+    judged = [judge_run(store, run, remember=remembered) for run in again]
+    assert {each.run.id for each in judged} == {first}
+    assert judged[-1].confirmed_by == tuple(again)
+    assert only(judged[-1]).outcome == "regression"
+    assert only(judged[-1]).since_run == first
+    assert [verdict.run.id for verdict in read_verdicts(store) if verdict.outcome == "regression"] == [first]
+    assert told(judge_run(store, first, remember=remembered)) == told(judged[-1]), (
+        "with its confirmations, whenever it is judged"
+    )
+
+
+def test_a_run_of_the_same_image_confirms_soon_after_one_that_asked_and_not_otherwise(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    quiet = nights.quiet(QUIET)
+    nights.now -= DAY - SOON
+    unasked = nights.run(image="image 2")
+    assert judge_run(store, unasked, remember=remembered).run.id == unasked != quiet[-1]
+    first = nights.run(1.04, image="slow", after=SOON)
+    other = nights.run(1.04, image="other", after=SOON)
+    assert judge_run(store, other, remember=remembered).run.id == other != first
+    asked = nights.run(1.08, image="slower", after=SOON)
+    same = nights.run(1.08, image="slower", after=DAY)
+    judged = judge_run(store, same, remember=remembered)
+    assert (judged.run.id, judged.confirmed_by) == (asked, (same,))
+    late = nights.run(1.08, image="slower")
+    assert judge_run(store, late, remember=remembered).run.id == late
+
+
+def test_a_rejected_run_counts_for_nothing_and_an_accepted_one_counts_again(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    nights.quiet(QUIET)
+    wrong = nights.run(1.5, image="slow")
+    right = nights.run(1.0, image="slow")
+    before = told(judge_run(store, right, remember=remembered))
+    review(store, wrong, "rejected", "ann", "loose cable")
+    after = told(judge_run(store, right, remember=remembered))
+    assert before != after
+    with pytest.raises(ConfigurationError, match=f"run {wrong} was rejected .*lab judge accept {wrong}"):
+        judge_run(store, wrong, remember=remembered)
+    review(store, wrong, "accepted", "ann", "no, it was the image")
+    assert told(judge_run(store, right, remember=remembered)) == before
+
+
+def test_other_boards_kinds_and_simulated_runs_are_no_history(store: Store, nights: Nights, remembered: Path) -> None:
+    nights.quiet(QUIET)
+    other, simulated = Nights(store, board="0043"), Nights(store, seed=2)
+    assert said(store, [other.run()], remembered) == ["no history"]
+    assert said(store, [simulated.run(virtual=True)], remembered) == ["no history"]
+    assert said(store, [nights.run(image="image 2")], remembered) == ["none"]
+
+
+def test_what_is_remembered_changes_no_verdict(store: Store, nights: Nights, remembered: Path, tmp_path: Path) -> None:
+    runs = [*nights.quiet(QUIET), *(nights.run(1.04, image="slow") for _ in range(3))]
+    runs.append(nights.run(1.04, image="slow", media=("sd", "emmc")))
+    runs.append(nights.run(1.04, image="slow", media=("emmc",)))
+    runs.append(nights.run(1.04, image="slow", media=("sd", "emmc")))
+    afresh = [told(judge_run(store, run, remember=tmp_path / f"new {run}")) for run in runs]
+    assert [told(judge_run(store, run, remember=remembered)) for run in runs] == afresh
+    assert [told(judge_run(store, run, remember=remembered)) for run in reversed(runs)] == afresh[::-1]
+
+
+def test_a_run_costs_the_reading_of_no_old_ones(
+    store: Store, nights: Nights, remembered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights.quiet(QUIET)
+    judge_run(store, nights.run(), remember=remembered)
+    read: list[int] = []
+    plain = judge_run.__globals__["read_numbers"]
+
+    def counted(store: Store, ids: list[int]) -> object:
+        read.extend(ids)
+        return plain(store, ids)
+
+    monkeypatch.setitem(judge_run.__globals__, "read_numbers", counted)
+    last = nights.run()
+    judge_run(store, last, remember=remembered)
+    assert sorted(set(read)) == [last - 1, last]
+
+
+@pytest.mark.parametrize("damage", [b"", b"no pickle", b"\x80\x05K\x01."])
+def test_a_memory_that_cannot_be_used_costs_only_time(
+    store: Store, nights: Nights, remembered: Path, damage: bytes
+) -> None:
+    nights.quiet(QUIET)
+    run = nights.run()
+    before = told(judge_run(store, run, remember=remembered))
+    (file,) = remembered.iterdir()
+    file.write_bytes(damage)
+    assert told(judge_run(store, run, remember=remembered)) == before
+
+
+def test_a_memory_in_a_folder_that_others_may_enter_is_neither_read_nor_written(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    nights.quiet(QUIET)
+    remembered.mkdir(mode=0o755)
+    remembered.chmod(0o755)
+    judge_run(store, nights.run(), remember=remembered)
+    assert list(remembered.iterdir()) == []
+
+
+def test_a_run_that_was_gone_on_with_is_walked_through_again(store: Store, nights: Nights, remembered: Path) -> None:
+    nights.quiet(QUIET)
+    judge_run(store, nights.run(), remember=remembered)
+    (file,) = remembered.iterdir()
+    walked = memory.load(file).walked
+    store.finish_run(walked[-1].id, "completed")
+    judge_run(store, nights.run(), remember=remembered)
+    again = memory.load(file).walked
+    assert again[len(walked) - 1] != walked[-1]
+
+
+def test_no_run_is_one_clear_error(store: Store, remembered: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no run 1; there are none yet"):
+        judge_run(store, 1, remember=remembered)
+
+
+def test_a_run_of_failed_cycles_alone_has_no_samples_where_the_number_is_known(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    assert judge_run(store, nights.run(boots=0, failed=3), remember=remembered).judged == ()
+    nights.quiet(QUIET)
+    assert said(store, [nights.run(boots=0, failed=3)], remembered) == ["no samples"]
+    assert said(store, [nights.run(boots=2, failed=3, image="image 2")], remembered) == ["none"]
+
+
+SAMPLES = st.lists(st.sampled_from([0.0, 1e-300, 16.0, 16.1, 1e300]), max_size=3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(SAMPLES, st.integers(0, 2)), min_size=1, max_size=12))
+def test_whatever_was_measured_there_is_a_plain_answer(history: list[tuple[list[float], int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder, open_store(str(Path(folder) / "results.db")) as store:
+        nights = Nights(store)
+        for values, failed in history:
+            run = nights.run(values=values, failed=failed)
+            judged = judge_run(store, run, remember=Path(folder) / "judge")
+            outcomes = [each.verdict.outcome for each in judged.judged]
+            if not any(values) and outcomes:
+                assert outcomes == ["no samples"]
+            assert len(outcomes) <= 1
+            assert [verdict.outcome for verdict in read_verdicts(store, run_id=judged.run.id)] == outcomes
+
+
+def test_a_constant_series_is_unchanged(store: Store, nights: Nights, remembered: Path) -> None:
+    runs = [nights.run(values=[16.0] * 3) for _ in range(12)]
+    assert said(store, runs, remembered) == ["no history"] * 8 + ["none"] * 4
