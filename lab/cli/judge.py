@@ -18,11 +18,6 @@ from lab.shown import echo_text
 app = typer.Typer(help="Whether numbers moved, by how much, and what else moved with them.", no_args_is_help=True)
 
 
-@app.callback()
-def _word() -> None:
-    """Whether numbers moved, by how much, and what else moved with them."""
-
-
 @app.command("replay")
 def replay_command(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Histories as JSON lines, also .gz; - is stdin.")],
