@@ -11,12 +11,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from exporters.figures import ExportedMeasurement, LatestRun
+from exporters.figures import ExportedMeasurement, LatestRun, RunKey
 from exporters.naming import Labels
 from exporters.outcomes import Counts, rows
 from exporters.results import View
 from exporters.totals import BUCKETS, CycleKey, Tallies
-from exporters.verdicts import MetricChange, changes
+from exporters.verdicts import Against, MetricChange
 
 _BOARD: Final = ("board", "board_type", "release")
 _PART: Final = 2000  # samples
@@ -40,7 +40,7 @@ class Results(Collector):
             return
         yield from _figures(self.view.groups)
         yield from _of_groups(self.view.groups)
-        yield from _changes(self.view.groups)
+        yield from _changes(self.view.changes)
         yield from _last_runs(self.view)
         yield _attempts(self.view.tallies)
         yield from _outcomes(self.view.outcomes)
@@ -98,22 +98,37 @@ def _of_groups(groups: Sequence[LatestRun]) -> Iterator[Metric]:
     yield from _gauge("boardlab_run_duration_seconds", "How long the latest completed run took.", duration)
 
 
-def _changes(groups: Sequence[LatestRun]) -> Iterator[Metric]:
-    found = list(changes(groups))
-    ratios = (({**_of(change), "against": change.against}, change.ratio) for change in found)
-    about = "Change of the average from the release before, relative to that."
-    yield from _gauge("boardlab_release_change_ratio", about, ratios)
-    regressions = ((_of(change), float(change.regression)) for change in found)
-    about = "Whether the change makes it worse, by more than both ± and 2 %."
-    yield from _gauge("boardlab_release_regression", about, regressions)
+_CHANGES: Final = {
+    Against.RELEASE: "from the release before",
+    Against.BASELINE: "from the last accepted runs",
+}
+
+
+def _changes(changes: Sequence[MetricChange]) -> Iterator[Metric]:
+    for kind, source in _CHANGES.items():
+        found = [change for change in changes if change.kind is kind]
+        ratios = (
+            (_of(change) | ({"against": change.against} if change.against else {}), change.ratio)
+            for change in found
+            if change.ratio is not None
+        )
+        yield from _gauge(
+            f"boardlab_{kind}_change_ratio", f"Change of the average {source}, relative to that.", ratios
+        )
+        regressions = ((_of(change), float(change.regression)) for change in found)
+        about = f"Whether the judge calls the change {source} a regression, and nobody accepted it."
+        yield from _gauge(f"boardlab_{kind}_regression", about, regressions)
 
 
 def _of(change: MetricChange) -> dict[str, str]:
-    return {**_labels(change.group, change.figure.labels), "metric": change.figure.metric}
+    return {**_key_labels(change.key, change.labels), "metric": change.metric}
 
 
 def _labels(group: LatestRun, more: Labels) -> dict[str, str]:
-    key = group.key
+    return _key_labels(group.key, more)
+
+
+def _key_labels(key: RunKey, more: Labels) -> dict[str, str]:
     own = {"board": key.board, "board_type": key.board_type, "release": key.release, "kind": key.kind}
     place = {name: value for name, value in (("medium", key.medium), ("init", key.init)) if value}
     return {**own, **place, **dict(more)}

@@ -109,24 +109,31 @@ class FigureMaker:
                 found[key] = found.get(key, 0) + 1
         return found
 
-    def _figure(self, measurement: Measurement) -> ExportedMeasurement:
-        metric = measurement.metric
+    def labels(self, metric: Metric, params: Mapping[str, str]) -> Labels:
+        """The labels of a number of that metric with these parameters."""
+        return self._labels_of(self._name(metric), metric, params)
+
+    def _name(self, metric: Metric) -> MetricName:
         if metric not in self._names:
             self._names[metric] = name_of(metric)
-        name = self._names[metric]
+        return self._names[metric]
+
+    def _figure(self, measurement: Measurement) -> ExportedMeasurement:
+        metric = measurement.metric
+        name = self._name(metric)
         summary = summarise(measurement.samples)
         return ExportedMeasurement(
             metric.name,
             name,
-            self._labels_of(name, measurement),
+            self._labels_of(name, metric, measurement.params),
             summary.n,
             summary.uncertainty * name.factor,
             _values(summary, name.factor, detailed=name.quantity in DETAILED),
         )
 
-    def _labels_of(self, name: MetricName, measurement: Measurement) -> Labels:
-        named = {label_name(key): clean(text) for key, text in measurement.params.items() if key != MEDIUM}
-        named |= {**dict(name.labels), "version": str(measurement.metric.version)}
+    def _labels_of(self, name: MetricName, metric: Metric, params: Mapping[str, str]) -> Labels:
+        named = {label_name(key): clean(text) for key, text in params.items() if key != MEDIUM}
+        named |= {**dict(name.labels), "version": str(metric.version)}
         labels = tuple(sorted(named.items()))
         return self._labels.setdefault(labels, labels)
 

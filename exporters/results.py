@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, evolve, field, frozen
 
@@ -11,11 +10,11 @@ from exporters.figures import BootVariant, FigureMaker, LatestRun, RunKey
 from exporters.labels import clean
 from exporters.outcomes import Counts, OutcomeReader
 from exporters.totals import Tallies, count
+from exporters.verdicts import Judge, MetricChange
+from lab.judge.baseline import COMPLETED
 from lab.metrics import Measurement
+from lab.results.records import PUBLISHED
 from lab.results.watch import RunHead, StoreSnapshot, Watcher
-
-PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide: nobody measured it here
-COMPLETED: Final = "completed"
 
 
 @frozen
@@ -49,6 +48,7 @@ class View:
     """
 
     groups: tuple[LatestRun, ...]
+    changes: tuple[MetricChange, ...]
     last_runs: tuple[LastRun, ...]
     tallies: Tallies
     outcomes: Counts
@@ -62,12 +62,17 @@ class ResultsReader:
     watcher: Watcher
     limits: Limits = Limits()
     _maker: FigureMaker = field(factory=FigureMaker, init=False)
+    _judge: Judge = field(init=False)
+    _published: dict[int, set[BootVariant]] = field(factory=dict, init=False)  # as _places, of published guides
     _places: dict[int, set[BootVariant]] = field(factory=dict, init=False)  # of the completed runs
     _groups: dict[RunKey, tuple[int, LatestRun]] = field(factory=dict, init=False)
     _settled: Tallies = field(factory=Tallies, init=False)  # of the completed runs
     _shown: Tallies = field(factory=Tallies, init=False)
     _classes: dict[str, set[str]] = field(factory=dict, init=False)
     _outcomes: OutcomeReader = field(factory=OutcomeReader, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._judge = Judge(self._maker, self.limits.figures_per_group)
 
     def read(self) -> View:
         """What the store says now.
@@ -76,7 +81,8 @@ class ResultsReader:
             BoardlabError: it cannot be read.
         """
         with self.watcher.snapshot() as snapshot:
-            every = [head for head in snapshot.heads() if head.kind != PUBLISHED]
+            everything = snapshot.heads()
+            every = [head for head in everything if head.kind != PUBLISHED]
             if not self._places.keys() <= {head.id for head in every}:
                 self._forget()  # runs were deleted, or this is another store
             heads, left_out = self._chosen(every)
@@ -88,6 +94,7 @@ class ResultsReader:
             unfinished = [head for head in heads if head.status != COMPLETED]
             unsettled = count(snapshot, unfinished, self._classes, self.limits.outcomes_per_board)
             boards = {head.board for head in heads}
+            changes = self._changes(snapshot, everything, boards, {**self._places, **found})
             outcomes = self._outcomes.read(snapshot, [head for head in every if head.board in boards], COMPLETED)
         self._places.update(found)  # only now: a snapshot that broke off is repeated from here
         self._groups = taken
@@ -99,10 +106,24 @@ class ResultsReader:
         groups = tuple(group for _, group in taken.values())
         left_out["figures"] = sum(group.left_out for group in groups)
         kept = {(clean(head.board), clean(head.release)) for head in heads}
-        return View(groups, _last_runs(heads), self._shown.of(kept), outcomes, left_out)
+        return View(groups, changes, _last_runs(heads), self._shown.of(kept), outcomes, left_out)
+
+    def _changes(
+        self,
+        snapshot: StoreSnapshot,
+        everything: Sequence[RunHead],
+        boards: set[str],
+        places: Mapping[int, set[BootVariant]],
+    ) -> tuple[MetricChange, ...]:
+        """Of the boards that are shown, and of published guides, whose boards have the vendor's names."""
+        published = [head for head in everything if head.kind == PUBLISHED]
+        self._published |= self._places_of(snapshot, [head for head in published if head.id not in self._published])
+        wanted = [head for head in everything if head.kind == PUBLISHED or head.board in boards]
+        return self._judge.changes(snapshot, wanted, {**places, **self._published})
 
     def _forget(self) -> None:
         self._places, self._groups, self._settled = {}, {}, Tallies()
+        self._published = {}
 
     def _chosen(self, heads: Sequence[RunHead]) -> tuple[list[RunHead], dict[str, int]]:
         """The runs of the boards and releases that were used last."""

@@ -27,10 +27,9 @@ from lab.guide.model import CellKind
 from lab.guide.numbers import evidence as evidence_of
 from lab.guide.rulebook import Effect
 from lab.guide.text import decimals
-from lab.results.records import EVIDENCE, AttemptRecord, SampleRecord
+from lab.results.records import EVIDENCE, PUBLISHED, AttemptRecord, SampleRecord
 from lab.results.store import Store
 
-PUBLISHED = "published"
 GUIDE_FILE = "guide"
 GUIDE_CELLS = "guide-cells"
 

@@ -11,7 +11,7 @@ from lab.errors import ConfigurationError
 from lab.guide import boards as names
 from lab.guide import reading, write_rst
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
-from lab.guide.importing import GUIDE_CELLS, GUIDE_FILE, PUBLISHED
+from lab.guide.importing import GUIDE_CELLS, GUIDE_FILE
 from lab.guide.measured import guide_name
 from lab.guide.model import Guide, release_key
 from lab.guide.sheet import Sheet, of_guide
@@ -19,7 +19,7 @@ from lab.metrics import Measurement, summarise
 from lab.results import logs
 from lab.results.figures import guide_cell
 from lab.results.overview import Overview, attempts_of, overview
-from lab.results.records import Attempt, Run
+from lab.results.records import PUBLISHED, Attempt, Run
 from lab.results.store import Store, open_store
 from lab.shown import plain_bytes
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from lab.errors import ConfigurationError
 from lab.guide import figures, page, stored, vendor, write_rst
 from lab.guide.entries import GuideRelease
-from lab.guide.importing import PUBLISHED
 from lab.guide.model import release_key
 from lab.results.overview import overview
+from lab.results.records import PUBLISHED
 from lab.results.store import Store
 
 _NOT_IN_NAMES = re.compile(r"[^\w.+-]+")

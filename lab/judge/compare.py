@@ -117,7 +117,7 @@ def _empty(pair: _Pair) -> _Said | None:
     if not pair.new.is_known:
         return Verdict.NO_SAMPLES, f"{pair.new.source} has no number: every cycle failed, or none was run"
     if not pair.old.is_known:
-        return Verdict.NO_HISTORY, f"{pair.old.source} has no number to compare with"
+        return Verdict.NO_HISTORY, f"there is no number to compare with in {pair.old.source}"
     return None
 
 

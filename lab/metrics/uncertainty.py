@@ -56,7 +56,12 @@ def combined(components: Iterable[float]) -> float:
 def _type_a(values: Sequence[float]) -> float:
     """± of the mean by the spread of its readings alone; 0 for one reading, whose spread nobody knows."""
     count = len(values)
-    return student_t95(count - 1) * statistics.stdev(values) / math.sqrt(count) if count > 1 else 0.0
+    return of_deviation(statistics.stdev(values), count) if count > 1 else 0.0
+
+
+def of_deviation(deviation: float, count: int) -> float:
+    """± of a mean of so many readings by their sample standard deviation alone; 0 for one reading."""
+    return student_t95(count - 1) * deviation / math.sqrt(count) if count > 1 else 0.0
 
 
 def student_t95(degrees: int) -> float:

@@ -19,6 +19,7 @@ RunStatus = Literal["running", "completed", "interrupted", "failed"]
 OK: Final = "ok"
 CONSOLE_LOG: Final = "console-log"
 CONSOLE_INDEX: Final = "console-index"
+PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide: nobody measured it here
 EVIDENCE: Final = "evidence"  # in the details of a published attempt: what is known of its numbers beyond their values
 _FAULTS: Final = ("board", "lab", "test", "configuration")
 

@@ -13,8 +13,8 @@ from sqlalchemy import Engine, Executable, func, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import LabTransientError
-from lab.metrics import Measurement, Sample
-from lab.results import engine, readout, schema
+from lab.metrics import Measurement, Metric, Sample
+from lab.results import averages, engine, readout, schema
 from lab.results.faults import MISREAD, damaged
 from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, MomentRow, RunRow, SampleRow
@@ -121,10 +121,7 @@ class StoreSnapshot:
 
     def measurements(self, run_ids: Sequence[int]) -> Iterator[tuple[int, list[Measurement]]]:
         """The numbers of each of these runs, with their samples by cycle; no more than some runs' are in memory."""
-        definitions = {
-            (row.metric, row.version): readout.metric(row)
-            for row in (row[0] for row in self._rows(select(DefinitionRow)))
-        }
+        definitions = self._definitions()
         rows = select(MeasurementRow.run_id, MeasurementRow.id, MeasurementRow.metric, MeasurementRow.version)
         samples = select(
             SampleRow.measurement_id, SampleRow.value, SampleRow.uncertainty, AttemptRow.cycle, SampleRow.flags
@@ -140,6 +137,40 @@ class StoreSnapshot:
                 its_samples = tuple(taken.get(number, ()))
                 found[run_id].append(Measurement(definitions[metric, version], params, its_samples))
             yield from found.items()
+
+    def averages(self, run_ids: Sequence[int]) -> Iterator[averages.Average]:
+        """The averages of these runs, run by run in no order; the database makes them, no sample is read."""
+        definitions = self._definitions()
+        for ids in _chunks(run_ids):
+            yield from averages.averages(self._rows(averages.query(ids)), definitions)
+
+    def decisions(self) -> dict[int, str]:
+        """Run -> what a person decided last on it: accepted or rejected."""
+        return {row[0]: row[1] for row in self._rows(averages.decisions())}
+
+    def provenances(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Run and provenance."""
+        for ids in _chunks(run_ids):
+            for row in self._rows(averages.provenances(ids)):
+                yield row[0], row[1]
+
+    def details(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Run, and the details of each of its good attempts."""
+        for ids in _chunks(run_ids):
+            for row in self._rows(averages.details(ids)):
+                yield row[0], row[1]
+
+    def first_details(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Run, and the details of its first good attempt."""
+        for ids in _chunks(run_ids):
+            for row in self._rows(averages.first_details(ids)):
+                yield row[0], row[1]
+
+    def _definitions(self) -> dict[tuple[str, int], Metric]:
+        return {
+            (row.metric, row.version): readout.metric(row)
+            for row in (row[0] for row in self._rows(select(DefinitionRow)))
+        }
 
     def tallies(self, run_ids: Sequence[int]) -> Iterator[AttemptCount]:
         """The outcomes of these runs' attempts."""

@@ -57,7 +57,7 @@ def build() -> builders.Dashboard:
         ),
         rows(
             "Regressions",
-            "Worse by more than both ± and 2 %; the alert wants the same of two runs.",
+            "1: worse by more than equal runs differ (docs/judge.md); the alert wants the same of two runs.",
             "short",
             (f"boardlab_release_regression{{{NUMBER}}}", ""),
         ),

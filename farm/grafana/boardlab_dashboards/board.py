@@ -82,5 +82,12 @@ def build() -> builders.Dashboard:
             (f"boardlab_release_change_ratio{{{NUMBER}}}", ""),
             (f"boardlab_release_regression{{{NUMBER}}}", ""),
         ),
+        rows(
+            "Change from the last accepted runs",
+            "Relative change of each average of the latest run, whatever its release is called; 1 in the second query: a regression.",
+            "percentunit",
+            (f"boardlab_baseline_change_ratio{{{NUMBER}}}", ""),
+            (f"boardlab_baseline_regression{{{NUMBER}}}", ""),
+        ),
     )
     return filled(made, panels)

@@ -68,7 +68,7 @@ def build() -> builders.Dashboard:
             "Regressions",
             "Numbers that are worse in a board's newest release than in the one before.",
             "short",
-            (f"sum(boardlab_release_regression{{{NUMBER}}})", ""),
+            (f'sum(boardlab_release_regression{{{NUMBER},kind!="published"}})', ""),
         ),
         number(
             "Failed attempts of one day",

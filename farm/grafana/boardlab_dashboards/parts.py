@@ -97,7 +97,7 @@ def query_variable(name: str, label: str, query: str, all_value: str) -> builder
 
 def regressions() -> builders.AnnotationQuery:
     """Marks where a number became a regression."""
-    is_one = f"boardlab_release_regression{{{NUMBER}}}"
+    is_one = f'boardlab_release_regression{{{NUMBER},kind!="published"}}'
     return (
         builders.AnnotationQuery()
         .name("Regressions")

@@ -268,7 +268,7 @@ def measured(store: Store, release: str, values: tuple[float, ...], board: str =
         ((2.50, 3.10, 2.00), (2.70, 3.30, 2.20), 0),  # large, but not sure
     ],
 )
-def test_a_regression_is_worse_than_chance_and_than_two_per_cent(
+def test_a_regression_is_worse_than_chance_and_than_equal_runs_differ(
     store: Store, source: ResultsSource, old: tuple[float, ...], new: tuple[float, ...], regression: int
 ) -> None:
     measured(store, "9.02", (9.0, 9.0))

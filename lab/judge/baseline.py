@@ -1,0 +1,235 @@
+"""What a run is judged against: the last runs that nobody rejected, or those of a named release.
+
+Runs are of the same board, board type and kind, whatever their release is called; numbers are of the same definition and
+parameters; those of a virtual board are never compared with a real one's.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.judge import noise as noises
+from lab.judge.compare import compare
+from lab.judge.noise import NoiseModel
+from lab.judge.number import Evidence, Number, of_average
+from lab.judge.verdicts import Judgement, Verdict
+from lab.results.averages import Average
+from lab.results.records import EVIDENCE, PUBLISHED
+from lab.results.watch import RunHead, StoreSnapshot
+
+ACCEPTED: Final = "accepted"
+REJECTED: Final = "rejected"
+COMPLETED: Final = "completed"
+RUNS_BACK: Final = 3  # times the runs that the noise is taken from: a number need not be in every run
+_NUMBERS: Final = re.compile(r"\d+(\.\d+)*")
+_What: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
+
+
+@frozen
+class Baseline:
+    """What a number is compared with.
+
+    Attributes:
+        runs: ids, the oldest first. value: the median of their averages.
+        uncertainty: ± of one of them, at 95 %.
+    """
+
+    runs: tuple[int, ...]
+    value: float
+    uncertainty: float
+
+
+@frozen
+class JudgedNumber:
+    """A number of a run, and whether it moved."""
+
+    average: Average
+    baseline: Baseline | None
+    judgement: Judgement
+
+
+@frozen
+class JudgedRun:
+    """All numbers of a run.
+
+    Attributes:
+        against: what they were compared with, for a sentence: "the last accepted runs", "release 11.00".
+    """
+
+    head: RunHead
+    against: str
+    numbers: tuple[JudgedNumber, ...]
+
+    def of(self, verdict: Verdict) -> list[JudgedNumber]:
+        """Those with this verdict."""
+        return [number for number in self.numbers if number.judgement.verdict is verdict]
+
+
+def same_release(one: str, other: str) -> bool:
+    """Whether two labels name one release: 9.2 and 09.02 do; labels that are no numbers must be equal."""
+    if _NUMBERS.fullmatch(one) and _NUMBERS.fullmatch(other):
+        return release_numbers(one) == release_numbers(other)
+    return one == other
+
+
+def release_numbers(label: str) -> tuple[int, ...] | None:
+    """11.01 as (11, 1); None for a label that is no number: a date with dashes, a branch, git describe."""
+    return tuple(int(part) for part in label.split(".")) if _NUMBERS.fullmatch(label) else None
+
+
+def earlier(heads: Iterable[RunHead], head: RunHead, decisions: Mapping[int, str]) -> list[RunHead]:
+    """The runs that a run can be judged against, the oldest first: completed, before it, of the same board and kind, and not rejected."""
+    return [each for each in place(heads, head) if each.id < head.id and decisions.get(each.id) != REJECTED]
+
+
+def place(heads: Iterable[RunHead], head: RunHead) -> list[RunHead]:
+    """The completed runs of the same board, board type and kind, in the same order."""
+    wanted = (head.board, head.board_type, head.kind)
+    return [each for each in heads if each.status == COMPLETED and (each.board, each.board_type, each.kind) == wanted]
+
+
+def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) -> JudgedRun:
+    """Judge every number of a run.
+
+    Args:
+        against: a release, to compare with its last runs on this board; None: with the last runs that nobody rejected. A run that
+            a person accepted in so many words begins the window anew: what was before it no longer counts.
+
+    Raises:
+        ConfigurationError: no such run, or nothing of that release on its board.
+    """
+    heads, decisions = snapshot.heads(), snapshot.decisions()
+    head = next((each for each in heads if each.id == run_id), None)
+    if head is None:
+        raise ConfigurationError(f"no run {run_id}; `lab results list` shows the runs")
+    before = earlier(heads, head, decisions)
+    if against is None:
+        return judge(snapshot, head, before, window(before, decisions), "the last accepted runs")
+    known = [each for each in place(heads, head) if each.id != head.id and decisions.get(each.id) != REJECTED]
+    wanted = [each for each in known if same_release(each.release, against)]
+    if not wanted:
+        names = ", ".join(dict.fromkeys(each.release for each in known)) or "none"
+        raise ConfigurationError(
+            f"board {head.board!r} has no other completed {head.kind} run of release {against!r}; there are: {names}"
+        )
+    return judge(snapshot, head, before, wanted, f"release {against}")
+
+
+def window(before: Sequence[RunHead], decisions: Mapping[int, str]) -> list[RunHead]:
+    """Of the runs before one those that it is judged against, the oldest first: from the last one on that a person accepted."""
+    accepted = [place for place, each in enumerate(before) if decisions.get(each.id) == ACCEPTED]
+    return list(before[accepted[-1] :] if accepted else before)
+
+
+def judge(
+    snapshot: StoreSnapshot,
+    head: RunHead,
+    before: Sequence[RunHead],
+    wanted: Sequence[RunHead],
+    against: str,
+    model: NoiseModel | None = None,
+) -> JudgedRun:
+    """Judge a run against some runs.
+
+    Args:
+        before: whose spread is the noise, where they are enough. wanted: those that it is compared with, the oldest first.
+    """
+    model = model or noises.load()
+    most = model.history.longest * RUNS_BACK
+    ids = {each.id for each in (*before[-most:], *wanted[-most:], head)}
+    found: dict[int, list[Average]] = {}
+    for average in snapshot.averages(sorted(ids)):
+        found.setdefault(average.run_id, []).append(average)
+    compared = _by_key(found, wanted[-most:])
+    own = found.get(head.id, ())
+    judged = [each for each in own if model.of(each.metric.name, each.params).judged]
+    if head.kind == PUBLISHED:
+        known = _evidence(snapshot, ids)
+        numbers = [_published(each, compared.get(each.key, ()), head, against, known, model) for each in judged]
+    else:
+        history = _by_key(found, before[-most:])
+        numbers = [
+            judge_number(each, history.get(each.key, ()), compared.get(each.key, ()), against, model)
+            for each in judged
+        ]
+    return JudgedRun(head, against, tuple(numbers))
+
+
+def judge_number(
+    average: Average, history: Sequence[Average], compared: Sequence[Average], against: str, model: NoiseModel
+) -> JudgedNumber:
+    """Judge one number against the same number of other runs, all the oldest first."""
+    new = of_average(average.metric, average.params, average.value, average.uncertainty, f"run {average.run_id}")
+    last = compared[-model.history.window :]
+    if not last:
+        return JudgedNumber(average, None, _nothing(average, new, against, model))
+    longest = history[-model.history.longest :]
+    noise = model.learned(
+        model.of(average.metric.name, average.params),
+        [each.value for each in longest],
+        [each.uncertainty / abs(each.value) if each.value else 0.0 for each in longest],
+        len(last),
+    )
+    baseline = Baseline(
+        tuple(each.run_id for each in last),
+        statistics.median(each.value for each in last),
+        statistics.median(each.uncertainty for each in last),
+    )
+    old = of_average(average.metric, average.params, baseline.value, baseline.uncertainty, against)
+    return JudgedNumber(average, baseline, compare(old, new, noise))
+
+
+def _published(
+    average: Average,
+    compared: Sequence[Average],
+    head: RunHead,
+    against: str,
+    known: Mapping[tuple[int, _What], Evidence],
+    model: NoiseModel,
+) -> JudgedNumber:
+    """Of a published guide: against the last one alone, by what is known of both numbers, as `lab guide compare` does."""
+    new = _printed(average, head.release, known)
+    if not compared:
+        return JudgedNumber(average, None, _nothing(average, new, against, model))
+    old = compared[-1]
+    judgement = compare(_printed(old, against, known), new, model.of(average.metric.name, average.params))
+    return JudgedNumber(average, Baseline((old.run_id,), old.value, old.uncertainty), judgement)
+
+
+def _printed(average: Average, source: str, known: Mapping[tuple[int, _What], Evidence]) -> Number:
+    evidence = known.get((average.run_id, _what(average.metric.name, average.params)))
+    if evidence is None:
+        evidence = Evidence(
+            incomparable="imported by an older boardlab, which kept no evidence; import the guide again"
+        )
+    return Number(source, average.metric, average.params, average.value, None, evidence)
+
+
+def _evidence(snapshot: StoreSnapshot, run_ids: Iterable[int]) -> dict[tuple[int, _What], Evidence]:
+    return {
+        (run_id, _what(document["metric"], document["params"])): Evidence.of_document(document)
+        for run_id, details in snapshot.details(sorted(run_ids))
+        for document in details.get(EVIDENCE, ())
+    }
+
+
+def _what(metric: str, params: Mapping[str, str]) -> _What:
+    return metric, frozenset(params.items())
+
+
+def _nothing(average: Average, new: Number, against: str, model: NoiseModel) -> Judgement:
+    return compare(Number(against, average.metric, average.params, None), new, model.default)
+
+
+def _by_key(found: Mapping[int, list[Average]], heads: Iterable[RunHead]) -> dict[object, list[Average]]:
+    by_key: dict[object, list[Average]] = {}
+    for head in heads:
+        for average in found.get(head.id, ()):
+            by_key.setdefault(average.key, []).append(average)
+    return by_key

@@ -1,0 +1,100 @@
+"""The averages of many runs at once, made by the database: what a history is judged by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import Executable, Text, case, func, select, type_coerce
+
+from lab.metrics import Flag, Metric, uncertainty
+from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
+from lab.results.verdictmodels import ReviewRow
+
+
+@frozen
+class Average:
+    """A number of a run as `lab.metrics.summarise` gives it.
+
+    Attributes:
+        value: mean, in the metric's unit. uncertainty: ± of it at 95 %.
+        simulated: of a virtual board; never compared with a real one's.
+    """
+
+    run_id: int
+    metric: Metric
+    params: Mapping[str, str]
+    n: int
+    value: float
+    uncertainty: float
+    simulated: bool
+
+    @property
+    def key(self) -> tuple[str, int, frozenset[tuple[str, str]], bool]:
+        """What must be the same in two numbers that are compared: definition, parameters, and whether a board was real."""
+        return self.metric.name, self.metric.version, frozenset(self.params.items()), self.simulated
+
+
+def query(run_ids: Sequence[int]) -> Executable:
+    """One row for each number of these runs: its sums, of all samples and of those that are not flagged `uncertain`."""
+    flags = type_coerce(SampleRow.flags, Text)  # one text in the database
+    unsure = flags.like(f"%{Flag.UNCERTAIN}%")
+    value, error = SampleRow.value, SampleRow.uncertainty
+    sure = [case((unsure, None), else_=column) for column in (value, value * value, error)]
+    return (
+        select(
+            MeasurementRow.run_id,
+            MeasurementRow.metric,
+            MeasurementRow.version,
+            MeasurementRow.params,
+            func.count(value),
+            func.sum(value),
+            func.sum(value * value),
+            func.max(error),
+            func.count(sure[0]),
+            func.sum(sure[0]),
+            func.sum(sure[1]),
+            func.max(sure[2]),
+            func.max(case((flags.like(f"%{Flag.SIMULATED}%"), 1), else_=0)),
+        )
+        .join(SampleRow.measurement)
+        .where(MeasurementRow.run_id.in_(run_ids))
+        .group_by(MeasurementRow.id, MeasurementRow.run_id, MeasurementRow.metric)
+        .group_by(MeasurementRow.version, MeasurementRow.params)
+        .order_by(MeasurementRow.id)
+    )
+
+
+def averages(rows: Sequence[Any], definitions: Mapping[tuple[str, int], Metric]) -> Iterator[Average]:
+    """The averages of the rows of `query`."""
+    for run_id, metric, version, params, *sums, simulated in rows:
+        everything, sure = sums[:4], sums[4:]
+        n, total, squares, error = sure if sure[0] else everything
+        mean = total / n
+        deviation = math.sqrt(max(0.0, (squares - n * mean * mean) / (n - 1))) if n > 1 else 0.0
+        pm = uncertainty.combined((uncertainty.of_deviation(deviation, n), error))
+        yield Average(run_id, definitions[metric, version], params, n, mean, pm, bool(simulated))
+
+
+def decisions() -> Executable:
+    """(Run, decision) of every review, the newest last."""
+    return select(ReviewRow.run_id, ReviewRow.decision).order_by(ReviewRow.id)
+
+
+def provenances(run_ids: Sequence[int]) -> Executable:
+    """(Run, provenance)."""
+    return select(RunRow.id, RunRow.provenance).where(RunRow.id.in_(run_ids))
+
+
+def details(run_ids: Sequence[int]) -> Executable:
+    """(Run, details) of the good attempts, the oldest first."""
+    wanted = select(AttemptRow.run_id, AttemptRow.details).where(AttemptRow.run_id.in_(run_ids))
+    return wanted.where(AttemptRow.outcome == "ok").order_by(AttemptRow.id)
+
+
+def first_details(run_ids: Sequence[int]) -> Executable:
+    """(Run, details) of the first good attempt of each."""
+    firsts = select(func.min(AttemptRow.id)).where(AttemptRow.run_id.in_(run_ids), AttemptRow.outcome == "ok")
+    return select(AttemptRow.run_id, AttemptRow.details).where(AttemptRow.id.in_(firsts.group_by(AttemptRow.run_id)))
