@@ -78,7 +78,7 @@ def lines(paths: Mapping[str, Path]) -> Iterator[str]:
 
 
 def _module(section: Section) -> str:
-    measure = getattr(section.measure, "func", section.measure)
+    measure = getattr(section.rows, "func", section.rows)
     module: str = measure.__module__
     return module
 

@@ -35,7 +35,7 @@ class Yield:
     """What a run was to give and what it gave.
 
     Attributes:
-        planned, present: cycles with their samples; of a section, which is measured once, 1 and 0 or 1.
+        planned, present: cycles with their samples; a cycle of a section is present when it has all its rows.
         metrics: those that have samples.
     """
 
@@ -65,9 +65,11 @@ def yields(snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, Yield
         kind = kinds[tally.run_id]
         if kind not in _ITEMS:
             continue
-        item = Item(kind, clean(tally.params.get(_ITEMS[kind][1], "")))
+        parameter = _ITEMS[kind][1]
+        item = Item(kind, clean(tally.params.get(parameter, "")))
         tried[tally.run_id].add(item)
-        if tally.outcome == OK:
+        is_row = kind == SECTIONS and tally.params.keys() != {parameter}
+        if tally.outcome == OK and not is_row:
             good[tally.run_id][item] = good[tally.run_id].get(item, 0) + tally.count
     found = {}
     for head in heads:
@@ -76,7 +78,7 @@ def yields(snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, Yield
         if (
             head.kind == SECTIONS and completed
         ):  # what was not tried then was refused by its preflight: no tool, no tester
-            planned = {item: 1 for item in planned if item in tried[head.id]}
+            planned = {item: cycles for item, cycles in planned.items() if item in tried[head.id]}
         found[head.id] = Yield(head.kind, completed, planned, good[head.id], frozenset(metrics[head.id]))
     return found
 
@@ -103,7 +105,12 @@ def gone_metrics(now: Iterable[Yield], before: Iterable[Yield]) -> set[tuple[str
 
 def _planned(kind: str, plan: Mapping[str, Any]) -> dict[Item, int]:
     names = plan.get(_ITEMS[kind][0]) if kind in _ITEMS else None
-    cycles = 1 if kind == SECTIONS else plan.get("cycles")
-    if not isinstance(names, list) or not isinstance(cycles, int):
+    if not isinstance(names, list):
         return {}  # another boardlab's
-    return {Item(kind, clean(str(name))): cycles for name in names[:MAX_ITEMS]}
+    names = [str(name) for name in names[:MAX_ITEMS]]
+    if kind == SECTIONS:  # before it was in the plan, each was measured once
+        repeats = plan.get("repeats")
+        each = {name: repeats.get(name, 1) if isinstance(repeats, Mapping) else 1 for name in names}
+    else:
+        each = dict.fromkeys(names, plan.get("cycles"))
+    return {Item(kind, clean(name)): cycles for name, cycles in each.items() if isinstance(cycles, int)}

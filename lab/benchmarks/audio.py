@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, Need, ParsedReading, Section, has_feature
+from lab.benchmarks.section import Bench, Need, ParsedReading, Row, Rows, Section, has_feature
 
 RATES_HZ = (8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000, 88200, 96000)
 _SAID = {"capture": "Read", "playback": "[Ww]rite"}
@@ -30,12 +29,16 @@ def parse(output: bytes, direction: str, rate_hz: str) -> list[ParsedReading]:
     return read(output, f"alsa_perf_tests {direction} {rate_hz}", rules, expected=2)
 
 
-def _measure(bench: Bench) -> Iterator[ParsedReading]:
+def _rows(bench: Bench) -> Rows:
     period = bench.board.benchmarks.audio_period_frames
     for direction, option in (("capture", "-record"), ("playback", "-playback")):
         for rate in RATES_HZ:
             command = f"run_alsa_perf.sh {option} 0 -rate {rate} -periodsize {period} -performance"
-            yield from bench.read(partial(parse, direction=direction, rate_hz=str(rate)), command, timeout_s=400)
+            params = {"rate_hz": str(rate), "direction": direction}
+            yield Row(
+                partial(bench.read, partial(parse, direction=direction, rate_hz=str(rate)), command, timeout_s=400),
+                params,
+            )
 
 
 def _card() -> Need:
@@ -49,7 +52,7 @@ SECTION = Section(
     title="Audio capture and playback",
     chapter="ALSA SoC Audio Driver",
     metrics=("audio.throughput", "audio.cpu_load"),
-    measure=_measure,
+    rows=_rows,
     needs=(needs.tool("run_alsa_perf.sh", "ltp-ddt"), _card()),
     command="run_alsa_perf.sh -record 0 -rate 48000 -periodsize 256 -performance",
     fits=has_feature("audio"),

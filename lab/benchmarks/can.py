@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Section, has_link
+from lab.benchmarks.section import Bench, ParsedReading, Section, has_link, whole
 
 FRAMES = 20_000
 BITRATE = 1_000_000
@@ -43,7 +43,7 @@ SECTION = Section(
     title="CAN loopback",
     chapter="DCAN Driver",
     metrics=("can.throughput",),
-    measure=_measure,
+    rows=whole(_measure),
     restore=_restore,
     needs=(
         needs.path(f"/sys/class/net/{INTERFACE}", "CAN controller", "enable it in the device tree and the kernel"),

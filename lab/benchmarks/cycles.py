@@ -33,6 +33,11 @@ class Attempt(Generic[Result]):
     error: BoardlabError | None
 
 
+def backoff_s(failed: int) -> float:
+    """How long to wait after so many failed attempts before the next one."""
+    return BACKOFF_S[min(failed, len(BACKOFF_S)) - 1]
+
+
 def run_cycles(
     cycles: Iterable[int],
     measure: Callable[[int, int], Result],
@@ -60,7 +65,7 @@ def run_cycles(
                 record(Attempt(cycle, number, None, error))
                 if not error.transient or number > retries:
                     raise
-                sleep(BACKOFF_S[min(number, len(BACKOFF_S)) - 1])
+                sleep(backoff_s(number))
             else:
                 record(Attempt(cycle, number, result, None))
                 break

@@ -8,7 +8,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import read, rule
-from lab.benchmarks.section import Bench, Need, ParsedReading, Section
+from lab.benchmarks.section import Bench, Need, ParsedReading, Section, whole
 
 WORKLOADS = 9  # of CoreMark-Pro
 MULTIBENCH_WORKLOADS = 28
@@ -66,7 +66,7 @@ def _coremark(contexts: int) -> Section:
         title="CoreMark-Pro" if contexts == 1 else "CoreMark-Pro, two cores",
         chapter="System Benchmarks",
         metrics=("coremark_pro.rate", "coremark_pro.score"),
-        measure=measure,
+        rows=whole(measure),
         needs=(needs.tool("make"), _suite("coremark-pro")),
         command=command.format("EEMBC"),
         fits=lambda board: board.identity is None or board.identity.cpus >= contexts,
@@ -88,7 +88,7 @@ SECTIONS = (
         title="MultiBench",
         chapter="System Benchmarks",
         metrics=("multibench.rate",),
-        measure=_multibench,
+        rows=whole(_multibench),
         needs=(needs.tool("make"), _suite("multibench")),
         command="make -C EEMBC/multibench TARGET=linux64 run-all",
         duration_s=900,

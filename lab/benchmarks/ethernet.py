@@ -15,7 +15,7 @@ from attrs import evolve
 from lab.benchmarks import needs, netperf, rfc2544
 from lab.benchmarks.netperf import KEYS
 from lab.benchmarks.output import missing
-from lab.benchmarks.section import Bench, Need, ParsedReading, Section, has_link
+from lab.benchmarks.section import Bench, Need, ParsedReading, Row, Rows, Section, has_link, whole
 from lab.boards import BoardType
 from lab.metrics import Flag
 
@@ -128,25 +128,26 @@ def _one_udp(bench: Bench, direction: str, frame: int, loss: str, pps: float, se
     return bench.read(parser, command, timeout_s=seconds + 60, on_tester=ingress)
 
 
-def _without_loss(bench: Bench, direction: str) -> Iterator[ParsedReading]:
-    line_mbit_s = next((link.mbit_s for link in bench.board.links if link.name == bench.site.interface), 1000.0)
+def _without_loss(bench: Bench, direction: str) -> Rows:
     for frame in FRAMES:
-        last: list[ParsedReading] = []
+        yield Row(partial(_fastest, bench, direction, frame), {"frame_bytes": str(frame)})
 
-        def send(pps: float, is_long: bool, size: int = frame, kept: list[ParsedReading] = last) -> float:
-            found = _one_udp(bench, direction, size, "0 loss", pps, LONG_S if is_long else SHORT_S)
-            lost = next(reading.value for reading in found if reading.metric == "ethernet.udp.loss")
-            if is_long and not lost:
-                kept[:] = [reading for reading in found if reading.metric != "ethernet.udp.loss"]
-            return lost / 100
 
-        found = rfc2544.search(
-            send,
-            lowest=LOWEST_PPS,
-            highest=line_mbit_s * 1e6 / 8 / (frame + GAP_BYTES),
-            step=1000 / BURST_MS,
-        )
-        yield from (_uncertain(reading, found, frame) for reading in last)
+def _fastest(bench: Bench, direction: str, frame: int) -> Iterator[ParsedReading]:
+    """The fastest rate without loss."""
+    line_mbit_s = next((link.mbit_s for link in bench.board.links if link.name == bench.site.interface), 1000.0)
+    last: list[ParsedReading] = []
+
+    def send(pps: float, is_long: bool) -> float:
+        found = _one_udp(bench, direction, frame, "0 loss", pps, LONG_S if is_long else SHORT_S)
+        lost = next(reading.value for reading in found if reading.metric == "ethernet.udp.loss")
+        if is_long and not lost:
+            last[:] = [reading for reading in found if reading.metric != "ethernet.udp.loss"]
+        return lost / 100
+
+    highest = line_mbit_s * 1e6 / 8 / (frame + GAP_BYTES)
+    found = rfc2544.search(send, lowest=LOWEST_PPS, highest=highest, step=1000 / BURST_MS)
+    yield from (_uncertain(reading, found, frame) for reading in last)
 
 
 def _uncertain(reading: ParsedReading, found: rfc2544.Throughput, frame: int) -> ParsedReading:
@@ -156,18 +157,19 @@ def _uncertain(reading: ParsedReading, found: rfc2544.Throughput, frame: int) ->
     return evolve(reading, quantum=2 * found.tolerance * quanta.get(reading.metric, 0.0), flags=flags)
 
 
-def _with_loss(bench: Bench) -> Iterator[ParsedReading]:
+def _with_loss(bench: Bench) -> Rows:
     for frame in FRAMES:
-        yield from _one_udp(bench, "ingress", frame, "possible loss", 0.0, LONG_S)
+        one = partial(_one_udp, bench, "ingress", frame, "possible loss", 0.0, LONG_S)
+        yield Row(one, {"frame_bytes": str(frame)})
 
 
-def _serving(measure: Callable[[Bench], Iterator[ParsedReading]]) -> Callable[[Bench], Iterator[ParsedReading]]:
+def _serving(rows: Callable[[Bench], Rows]) -> Callable[[Bench], Rows]:
     """With netserver on both ends."""
 
-    def served(bench: Bench) -> Iterator[ParsedReading]:
+    def served(bench: Bench) -> Rows:
         for start in (bench.run, bench.tester):
             start("netserver > /dev/null 2>&1", check=False)  # one that runs already answers as well
-        yield from measure(bench)
+        yield from rows(bench)
 
     return served
 
@@ -176,17 +178,19 @@ _LINK = (needs.link_speed(), needs.private_link())
 _NETPERF = (*_LINK, needs.tool("netperf"), needs.tool_of_tester("netserver", "netperf"))
 _UDP = ("datagram", "throughput", "packets", "cpu_load")
 _TCP = ("ethernet.tcp.throughput", "ethernet.tcp.cpu_load")
+_SEARCH = "each frame is a search of some 15 trials, which states its own ±; it takes a quarter of an hour"
 _COMMAND = "netperf -H 192.168.0.1 -j -c -l 60 -t"
 
 
 def _section(
     name: str,
     title: str,
-    measure: Callable[[Bench], Iterator[ParsedReading]],
+    rows: Callable[[Bench], Rows],
     metrics: tuple[str, ...],
     command: str,
     *more: Need,
     seconds: float,
+    once: str = "",
     **params: str,
 ) -> Section:
     return Section(
@@ -194,22 +198,23 @@ def _section(
         title=title,
         chapter=CHAPTER,
         metrics=metrics,
-        measure=_serving(measure),
+        rows=_serving(rows),
         restore=_netserver,
         needs=(*_NETPERF, *more),
         command=command,
         fits=has_link("eth0", "eth1"),
         duration_s=seconds,
         params=params,
+        once=once,
     )
 
 
 SECTIONS = (
-    _section("tcp", "TCP bidirectional", _tcp, _TCP, f"{_COMMAND} TCP_STREAM & … TCP_MAERTS", seconds=65),
+    _section("tcp", "TCP bidirectional", whole(_tcp), _TCP, f"{_COMMAND} TCP_STREAM & … TCP_MAERTS", seconds=65),
     _section(
         "tcp-pacing",
         "TCP bidirectional with interrupt pacing",
-        _paced,
+        whole(_paced),
         _TCP,
         "ethtool -C eth0 rx-usecs N",
         needs.tool("ethtool"),
@@ -224,6 +229,7 @@ SECTIONS = (
         f"{_COMMAND} UDP_STREAM -b BURST -w 10",
         needs.netperf_options(on_tester=False),
         seconds=1000,
+        once=_SEARCH,
         direction="egress",
         loss="0 loss",
     ),
@@ -236,6 +242,7 @@ SECTIONS = (
         needs.tool_of_tester("netperf"),
         needs.netperf_options(on_tester=True),
         seconds=1000,
+        once=_SEARCH,
         direction="ingress",
         loss="0 loss",
     ),

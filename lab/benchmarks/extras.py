@@ -10,7 +10,7 @@ from attrs import evolve
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Parser, Section
+from lab.benchmarks.section import Bench, ParsedReading, Parser, Row, Rows, Section
 
 CHAPTER = "System Benchmarks"
 SHARE = 6  # of the time that the sections of the guides take: ten seconds
@@ -51,17 +51,19 @@ def _read(bench: Bench, parser: Parser, command: str) -> Iterator[ParsedReading]
         yield evolve(reading, flags=reading.flags | bench.site.doubts)
 
 
-def _sysbench(bench: Bench) -> Iterator[ParsedReading]:
-    yield from _read(bench, sysbench_cpu, "sysbench cpu --time={seconds} run")
+def _sysbench(bench: Bench) -> Rows:
+    yield Row(partial(_read, bench, sysbench_cpu, "sysbench cpu --time={seconds} run"), {"test": "cpu"})
     for operation in ("read", "write"):
         options = f"--memory-block-size=1M --memory-total-size=1T --memory-oper={operation}"
         parser = partial(sysbench_memory, operation=operation)
-        yield from _read(bench, parser, f"sysbench memory --time={{seconds}} {options} run")
+        command = f"sysbench memory --time={{seconds}} {options} run"
+        yield Row(partial(_read, bench, parser, command), {"test": "memory", "operation": operation})
 
 
-def _stress_ng(bench: Bench) -> Iterator[ParsedReading]:
+def _stress_ng(bench: Bench) -> Rows:
     for stressor in STRESSORS:
-        yield from _read(bench, stress_ng, f"stress-ng --{stressor} 1 --timeout {{seconds}}s --metrics-brief 2>&1")
+        command = f"stress-ng --{stressor} 1 --timeout {{seconds}}s --metrics-brief 2>&1"
+        yield Row(partial(_read, bench, stress_ng, command), {"stressor": stressor})
 
 
 SECTIONS = (
@@ -70,7 +72,7 @@ SECTIONS = (
         title="sysbench",
         chapter=CHAPTER,
         metrics=("sysbench.events", "sysbench.memory"),
-        measure=_sysbench,
+        rows=_sysbench,
         needs=(needs.tool("sysbench"),),
         command="sysbench cpu run; sysbench memory run",
         duration_s=32,
@@ -80,7 +82,7 @@ SECTIONS = (
         title="stress-ng",
         chapter=CHAPTER,
         metrics=("stress_ng.rate",),
-        measure=_stress_ng,
+        rows=_stress_ng,
         needs=(needs.tool("stress-ng"),),
         command="stress-ng --cpu 1 --metrics-brief",
         duration_s=55,

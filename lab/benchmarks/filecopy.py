@@ -11,8 +11,8 @@ from functools import partial
 
 from lab.benchmarks import needs, scratchfs
 from lab.benchmarks.output import DD_SUMMARY, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Section, has_medium
-from lab.benchmarks.storage import BUFFERS, CHAPTERS, WRITES
+from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_medium
+from lab.benchmarks.storage import BUFFERS, CHAPTERS, WEARS, WRITES
 
 FILE_BYTES = 100 << 20
 FILE = f"{scratchfs.MOUNT}/test"
@@ -30,8 +30,8 @@ def parse(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     return read(output, "dd", [rule(DD_SUMMARY, summary), rule(r"^\d+\+\d+ records")])
 
 
-def _measure(bench: Bench, medium: str, filesystem: str) -> Iterator[ParsedReading]:
-    for size in BUFFERS:
+def _rows(bench: Bench, medium: str, filesystem: str) -> Rows:
+    def one(size: int) -> Iterator[ParsedReading]:
         params = {"medium": medium, "filesystem": filesystem, "buffer": str(size)}
         write, back = (partial(parse, params={**params, "direction": way}) for way in ("write", "read"))
         scratchfs.make(bench, medium, filesystem)
@@ -41,6 +41,9 @@ def _measure(bench: Bench, medium: str, filesystem: str) -> Iterator[ParsedReadi
         scratchfs.cool(bench, medium, filesystem)
         yield from bench.read(back, f"dd if={FILE} of=/dev/null bs={size} 2>&1", timeout_s=300)
 
+    for size in BUFFERS:
+        yield Row(partial(one, size), {"buffer": str(size)})
+
 
 def _section(medium: str, filesystem: str) -> Section:
     params = {"medium": medium, "filesystem": filesystem}
@@ -49,7 +52,7 @@ def _section(medium: str, filesystem: str) -> Section:
         title=f"{medium} {filesystem}: files of 100 MB by dd",
         chapter=CHAPTERS[medium],
         metrics=("storage.dd.throughput",),
-        measure=partial(_measure, medium=medium, filesystem=filesystem),
+        rows=partial(_rows, medium=medium, filesystem=filesystem),
         restore=scratchfs.leave,
         needs=(*scratchfs.of_medium(medium, filesystem), needs.dd_that_says_its_time()),
         command="dd if=/dev/zero of=FILE bs=B count=N conv=fsync",
@@ -57,6 +60,7 @@ def _section(medium: str, filesystem: str) -> Section:
         fits=has_medium(medium),
         duration_s=120,
         params=params,
+        once=WEARS,
     )
 
 

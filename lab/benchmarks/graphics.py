@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import missing, number, read, rule
-from lab.benchmarks.section import Bench, Need, ParsedReading, Section, has_feature
+from lab.benchmarks.section import Bench, Need, ParsedReading, Row, Rows, Section, has_feature
 
 CHAPTER = "Graphics SGX/RGX Driver"
 GLMARK2 = {
@@ -58,7 +57,7 @@ def glbenchmark(output: bytes, test: str) -> list[ParsedReading]:
     when the test says that it has finished.
     """
     rates: list[float] = []
-    name = f"{test.lower()} test"
+    name = _test(test)
 
     def frames(match: re.Match[str]) -> list[ParsedReading]:
         if rates[-1:] != [float(match[1])]:  # a line that came twice is one sample
@@ -82,22 +81,28 @@ def glbenchmark(output: bytes, test: str) -> list[ParsedReading]:
     return read(output, "GLBenchmark2", rules)
 
 
-def _glmark2(bench: Bench) -> Iterator[ParsedReading]:
+def _test(name: str) -> str:
+    """What the guides call a test of GLBenchmark."""
+    return f"{name.lower()} test"
+
+
+def _glmark2(bench: Bench) -> Rows:
     for test, command in GLMARK2.items():
-        yield from bench.read(partial(glmark2, test=test), command, timeout_s=900)
+        yield Row(partial(bench.read, partial(glmark2, test=test), command, timeout_s=900), {"test": test})
 
 
-def _gfxbench(bench: Bench) -> Iterator[ParsedReading]:
+def _gfxbench(bench: Bench) -> Rows:
     for option, test in GFXBENCH.items():
         command = f"cd {bench.site.gfxbench} && ./testfw_app --gfx egl --gl_api gles -w 1920 -h 1080 -t {option}"
-        yield from bench.read(partial(gfxbench, test=test), command, timeout_s=600)
+        yield Row(partial(bench.read, partial(gfxbench, test=test), command, timeout_s=600), {"test": test})
 
 
-def _glbenchmark(bench: Bench) -> Iterator[ParsedReading]:
+def _glbenchmark(bench: Bench) -> Rows:
     ahead = f"cd {bench.site.glbenchmark} &&"
     for number_, name in glbenchmark_tests(bench.run(f"{ahead} ./GLBenchmark2 2>&1", timeout_s=120)).items():
         command = f"{ahead} ./GLBenchmark2 -t {number_} -d ./data 2>&1"
-        yield from bench.read(partial(glbenchmark, test=name), command, timeout_s=600)
+        parser = partial(glbenchmark, test=name)
+        yield Row(partial(bench.read, parser, command, timeout_s=600), {"test": _test(name)})
 
 
 def _folder(field: str, program: str) -> Need:
@@ -116,7 +121,7 @@ SECTIONS = (
         title="GFXBench",
         chapter=CHAPTER,
         metrics=("gfxbench.score", "gfxbench.rate"),
-        measure=_gfxbench,
+        rows=_gfxbench,
         needs=(_folder("gfxbench", "testfw_app"), needs.display()),
         command="testfw_app --gfx egl --gl_api gles -w 1920 -h 1080 -t gl_manhattan_off",
         fits=has_feature("gfxbench"),
@@ -127,7 +132,7 @@ SECTIONS = (
         title="glmark2",
         chapter=CHAPTER,
         metrics=("glmark2.score",),
-        measure=_glmark2,
+        rows=_glmark2,
         restore=_weston,
         needs=(needs.tool("glmark2-es2-drm"), needs.tool("glmark2-es2-wayland"), needs.display()),
         command="glmark2-es2-drm; glmark2-es2-wayland --size 1920x1080",
@@ -139,7 +144,7 @@ SECTIONS = (
         title="GLBenchmark 2.5",
         chapter=CHAPTER,
         metrics=("glbenchmark.rate",),
-        measure=_glbenchmark,
+        rows=_glbenchmark,
         needs=(_folder("glbenchmark", "GLBenchmark2"), needs.display()),
         command="GLBenchmark2 -t NUMBER -d ./data",
         fits=has_feature("glbenchmark"),

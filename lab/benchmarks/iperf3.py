@@ -15,7 +15,7 @@ from attrs import evolve
 from lab.benchmarks import needs
 from lab.benchmarks.ethernet import CHAPTER, FRAMES, port
 from lab.benchmarks.output import read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Section, has_link
+from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_link, whole
 
 _SPARE_S = 90  # of a server beyond its test
 _WAYS = {"TX": "egress", "RX": "ingress"}
@@ -78,15 +78,18 @@ def _tcp(bench: Bench) -> Iterator[ParsedReading]:
     yield from _doubted(bench, bench.read(partial(tcp, params=params), command, timeout_s=seconds + 60))
 
 
-def _udp(bench: Bench) -> Iterator[ParsedReading]:
-    seconds = bench.site.seconds
-    for way, option in (("egress", ""), ("ingress", " --reverse")):
-        params = {"port": port(bench.board, bench.site.interface), "direction": way}
-        for frame, payload in FRAMES.items():
-            _serve(bench)
-            command = f"iperf3 -c {bench.site.tester} -t {seconds} --udp --bitrate 0 --length {payload} -f m{option}"
-            parser = partial(udp, frame=frame, params=params)
-            yield from _doubted(bench, bench.read(parser, command, timeout_s=seconds + 60))
+def _udp(bench: Bench) -> Rows:
+    for way in ("egress", "ingress"):
+        for frame in FRAMES:
+            yield Row(partial(_one_udp, bench, way, frame), {"direction": way, "frame_bytes": str(frame)})
+
+
+def _one_udp(bench: Bench, way: str, frame: int) -> Iterator[ParsedReading]:
+    seconds, option = bench.site.seconds, " --reverse" if way == "ingress" else ""
+    _serve(bench)
+    command = f"iperf3 -c {bench.site.tester} -t {seconds} --udp --bitrate 0 --length {FRAMES[frame]} -f m{option}"
+    parser = partial(udp, frame=frame, params={"port": port(bench.board, bench.site.interface), "direction": way})
+    yield from _doubted(bench, bench.read(parser, command, timeout_s=seconds + 60))
 
 
 _NEEDS = (needs.link_speed(), needs.private_link(), needs.tool("iperf3"), needs.tool_of_tester("iperf3"))
@@ -97,7 +100,7 @@ SECTIONS = (
         title="TCP bidirectional by iperf3",
         chapter=CHAPTER,
         metrics=("ethernet.iperf3.throughput",),
-        measure=_tcp,
+        rows=whole(_tcp),
         restore=_stop,
         needs=_NEEDS,
         command="iperf3 -c 192.168.0.1 -t 60 --bidir",
@@ -109,7 +112,7 @@ SECTIONS = (
         title="UDP with possible loss by iperf3",
         chapter=CHAPTER,
         metrics=tuple(f"ethernet.iperf3.udp.{name}" for name in ("throughput", "packets", "loss")),
-        measure=_udp,
+        rows=_udp,
         restore=_stop,
         needs=_NEEDS,
         command="iperf3 -c 192.168.0.1 -t 60 --udp --bitrate 0 --length 1472 [--reverse]",

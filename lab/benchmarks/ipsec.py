@@ -10,12 +10,12 @@ In hardware the queue and the software fallback of OMAP's accelerators are set a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from lab.benchmarks import cpuload, needs
 from lab.benchmarks.output import missing, read, rule
-from lab.benchmarks.section import Bench, Need, ParsedReading, Section, has_link
+from lab.benchmarks.section import Bench, Need, ParsedReading, Parser, Row, Rows, Section, has_link
 from lab.errors import BoardStableError
 
 SECONDS = 60
@@ -87,7 +87,7 @@ def _swapped(commands: list[str]) -> list[str]:
     ]
 
 
-def _measure(bench: Bench, engine: str) -> Iterator[ParsedReading]:
+def _rows(bench: Bench, engine: str) -> Rows:
     site = bench.site
     if site.crypto_module:
         bench.run(f"modprobe {'' if engine == 'hardware' else '-r '}{site.crypto_module}")
@@ -109,24 +109,29 @@ def _tunable(bench: Bench) -> dict[str, str]:
     return dict(re.findall(r"^(/sys/\S+):(\d+)$", said.decode("utf-8", "replace"), re.MULTILINE))
 
 
-def _algorithms(bench: Bench, engine: str) -> Iterator[ParsedReading]:
-    site = bench.site
+def _algorithms(bench: Bench, engine: str) -> Rows:
     for algorithm in ALGORITHMS:
-        commands = tunnel(algorithm, site.board, site.tester)
+        commands = tunnel(algorithm, bench.site.board, bench.site.tester)
         if algorithm == "3des" and not _takes(bench, commands[0]):
             continue  # newer kernels may be built without DES; what they said is in the log
-        for command in (*FLUSH, *commands):
-            bench.run(command)
-        for command in (*FLUSH, *_swapped(commands)):
-            bench.tester(command)
-        bench.tester("iperf -s -D > /dev/null", check=False)
-        folder = f"/sys/class/net/{site.interface}/statistics"
-        count = f"cat {folder}/tx_packets {folder}/rx_packets"
-        command = (
-            f"echo packets before $({count}); iperf -c {site.tester} -d -f m -t {SECONDS} > {_OUT} 2>&1 & sleep 5; "
-            f"mpstat -P ALL {SECONDS - 10} 1; wait; echo packets after $({count}); cat {_OUT}; rm -f {_OUT}"
-        )
-        yield from bench.read(partial(parse, algorithm=algorithm, engine=engine), command, timeout_s=SECONDS + 120)
+        parser = partial(parse, algorithm=algorithm, engine=engine)
+        yield Row(partial(_tunnelled, bench, commands, parser), {"algorithm": algorithm})
+
+
+def _tunnelled(bench: Bench, commands: list[str], parser: Parser) -> list[ParsedReading]:
+    site = bench.site
+    for command in (*FLUSH, *commands):
+        bench.run(command)
+    for command in (*FLUSH, *_swapped(commands)):
+        bench.tester(command)
+    bench.tester("iperf -s -D > /dev/null", check=False)
+    folder = f"/sys/class/net/{site.interface}/statistics"
+    count = f"cat {folder}/tx_packets {folder}/rx_packets"
+    command = (
+        f"echo packets before $({count}); iperf -c {site.tester} -d -f m -t {SECONDS} > {_OUT} 2>&1 & sleep 5; "
+        f"mpstat -P ALL {SECONDS - 10} 1; wait; echo packets after $({count}); cat {_OUT}; rm -f {_OUT}"
+    )
+    return bench.read(parser, command, timeout_s=SECONDS + 120)
 
 
 def _takes(bench: Bench, state: str) -> bool:
@@ -168,7 +173,7 @@ def _section(engine: str) -> Section:
         title=f"IPSec in {engine}",
         chapter="CRYPTO Driver",
         metrics=("ipsec.throughput", "ipsec.packets", "ipsec.cpu_load"),
-        measure=partial(_measure, engine=engine),
+        rows=partial(_rows, engine=engine),
         restore=_restore,
         needs=(
             needs.link_speed(),

@@ -12,7 +12,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import missing, number, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Section
+from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section
 
 FILE = "/run/lmbench.test1"  # on the board: in memory, and nobody but root makes files there
 OPERATIONS = ("rd", "wr", "rdwr", "cp", "fwr", "frd", "fcp", "bzero", "bcopy")
@@ -173,13 +173,14 @@ def reader(command: str) -> Callable[[bytes], list[ParsedReading]]:
     raise missing("lmbench", "one of its commands", command)
 
 
-def _measure(bench: Bench) -> Iterator[ParsedReading]:
+def _rows(bench: Bench) -> Rows:
     bench.run(f"dd if=/dev/urandom of={FILE} bs=1M count=16", timeout_s=60)
     for server in _SERVERS:
         bench.run(server, check=False)  # they put themselves into the background; the vendor's script expects them
     bench.run("sync")
     for command, parser in programs():
-        yield from bench.read(parser, f"{command} 2>&1", timeout_s=300)
+        program = command.removesuffix(f" {FILE}")
+        yield Row(partial(bench.read, parser, f"{command} 2>&1", timeout_s=300), {"program": program})
 
 
 def _restore(bench: Bench) -> None:
@@ -208,7 +209,7 @@ SECTION = Section(
         "lmbench.lat_mmap",
         "lmbench.latency",
     ),
-    measure=_measure,
+    rows=_rows,
     restore=_restore,
     needs=(needs.tool("bw_mem", "lmbench"), needs.tool("lat_mem_rd", "lmbench")),
     command="bw_mem 1M rd … lat_syscall null",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import LineRule, lines, missing, number, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Section
+from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section
 
 ALGORITHMS = (
     *(f"aes-{bits}-{mode}" for bits in (128, 192, 256) for mode in ("cbc", "ecb")),
@@ -54,10 +53,11 @@ def _blocks(output: bytes) -> list[str]:
     )
 
 
-def _measure(bench: Bench) -> Iterator[ParsedReading]:
+def _rows(bench: Bench) -> Rows:
     for algorithm in ALGORITHMS:
         command = f"env time -v openssl speed -elapsed -evp {algorithm} 2>&1"
-        yield from bench.read(partial(parse, algorithm=algorithm), command, timeout_s=60)
+        parser = partial(parse, algorithm=algorithm)
+        yield Row(partial(bench.read, parser, command, timeout_s=60), {"algorithm": algorithm})
 
 
 SECTION = Section(
@@ -65,7 +65,7 @@ SECTION = Section(
     title="OpenSSL speed and CPU load",
     chapter="CRYPTO Driver",
     metrics=("openssl.throughput", "openssl.cpu_load"),
-    measure=_measure,
+    rows=_rows,
     needs=(needs.tool("openssl"), needs.program_time("-v")),
     command="time -v openssl speed -elapsed -evp aes-128-cbc",
     duration_s=260,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Section, has_link
+from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_link
 
 WINDOWS_KIB = (8, 16, 32, 64, 128, 256)
 SECONDS = 60
@@ -26,11 +25,12 @@ def parse(output: bytes, window: str) -> list[ParsedReading]:
     return read(output, "iperf", rules)
 
 
-def _measure(bench: Bench) -> Iterator[ParsedReading]:
+def _rows(bench: Bench) -> Rows:
     bench.tester("iperf -s -D", check=False)
     for window in WINDOWS_KIB:
         command = f"iperf -c {bench.site.tester} -m -f m -t {SECONDS} -w {window}K"
-        yield from bench.read(partial(parse, window=str(window)), command, timeout_s=SECONDS + 60)
+        parser = partial(parse, window=str(window))
+        yield Row(partial(bench.read, parser, command, timeout_s=SECONDS + 60), {"window": str(window)})
 
 
 SECTION = Section(
@@ -38,7 +38,7 @@ SECTION = Section(
     title="Ethernet over PCIe",
     chapter="PCIe Driver",
     metrics=("pcie.ethernet.throughput",),
-    measure=_measure,
+    rows=_rows,
     needs=(
         needs.path(
             f"/sys/class/net/{INTERFACE}", "PCIe network card", "plug a card in that the kernel has a driver for"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Parser, Section
+from lab.benchmarks.section import Bench, ParsedReading, Parser, Section, whole
 
 _FLOAT = r"(\d+(?:\.\d+)?)"
 DHRYSTONE_RUNS = 200e6  # of the vendor's build
@@ -90,7 +90,7 @@ def _section(name: str, title: str, command: str, parser: Parser, metrics: tuple
         title=title,
         chapter="System Benchmarks",
         metrics=metrics,
-        measure=measure,
+        rows=whole(measure),
         needs=(needs.tool(command),),
         command=command,
         duration_s=seconds,

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import lines, missing
-from lab.benchmarks.section import Bench, ParsedReading, Section
+from lab.benchmarks.section import Bench, ParsedReading, Section, whole
 from lab.benchmarks.site import MINUTE_S
 
 HIGHEST_US = 400
@@ -89,7 +89,7 @@ SECTION = Section(
     title="Wake-up latency (cyclictest)",
     chapter="Real-time",
     metrics=("rt.latency",),
-    measure=_measure,
+    rows=whole(_measure),
     needs=(needs.tool("cyclictest", "rt-tests"),),
     command=f"{COMMAND} {MINUTE_S}",
     duration_s=MINUTE_S + 2,

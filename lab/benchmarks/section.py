@@ -1,13 +1,15 @@
 """What a benchmark is: a section of a guide's chapter, what it needs, what it runs, and what its output says.
 
-A section is data and one function. The function runs commands on a `Bench` and yields readings; the reading of an
-output is left to pure functions from bytes to readings, so that recorded output can be read again years later.
+A section is data and one function. The function prepares the board and yields rows: what can be measured, and can fail,
+without the others. A row runs commands on a `Bench` and gives readings; the reading of an output is left to pure
+functions from bytes to readings, so that recorded output can be read again years later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from functools import wraps
+from typing import Final, Literal, Protocol, TypeAlias
 
 from attrs import Factory, field, frozen
 
@@ -15,6 +17,7 @@ from lab.benchmarks.site import Site
 from lab.boards import BoardType
 from lab.metrics import Flag
 
+DEFAULT_REPEATS: Final = 3  # the fewest of which a spread is more than one difference
 PromptKind: TypeAlias = Literal["linux", "uboot"]
 
 
@@ -107,6 +110,33 @@ class Need:
     check: Callable[[Bench], str]
 
 
+@frozen
+class Row:
+    """What a section measures at one of its parameters, e.g. at one sampling rate: it can fail without the others.
+
+    Attributes:
+        measure: runs it; may be called in each of the section's cycles, but only while the section's function waits at it.
+        params: which row it is, e.g. {"rate_hz": "8000"}: unique within the section, and the same in each cycle. Empty:
+            the section has no other row.
+    """
+
+    measure: Callable[[], Iterable[ParsedReading]]
+    params: Mapping[str, str] = field(factory=dict)
+
+
+Rows: TypeAlias = Generator[Row, None, None]  # closed by whoever stops before its end
+
+
+def whole(measure: Callable[[Bench], Iterator[ParsedReading]]) -> Callable[[Bench], Rows]:
+    """The rows of a section that has but one."""
+
+    @wraps(measure)
+    def rows(bench: Bench) -> Rows:
+        yield Row(lambda: measure(bench))
+
+    return rows
+
+
 def _always(_board: BoardType) -> bool:
     return True
 
@@ -122,21 +152,23 @@ class Section:
         name: unique, e.g. "lmbench". title: for people.
         chapter: the heading of the guides' chapter that it belongs to.
         metrics: the names of all that it can read. params: those that all its numbers have.
-        measure: runs it; yields readings as they come.
+        rows: prepares the board and yields the rows, each when its turn has come; what it does behind a row is done
+            whether the row went well or not. `whole` makes one of a function that measures all at once.
         needs: in the order in which they are checked.
         where: the prompt that it runs at.
         overwrites: the scratch medium of the site that it destroys; empty for a section that leaves everything as it was.
         restore: puts back what `measure` changed, whether it ended well or not.
         fits: whether a board type has what is measured.
-        duration_s: about how long it takes, until there is a history.
+        duration_s: about how long one cycle takes, until there is a history.
         command: the vendor's command, for docs/benchmarks.md.
+        once: why a run measures it once, unless somebody says otherwise; empty: DEFAULT_REPEATS times.
     """
 
     name: str
     title: str
     chapter: str
     metrics: tuple[str, ...]
-    measure: Callable[[Bench], Iterator[ParsedReading]]
+    rows: Callable[[Bench], Rows]
     command: str
     needs: tuple[Need, ...] = ()
     where: PromptKind = "linux"
@@ -145,6 +177,17 @@ class Section:
     fits: Callable[[BoardType], bool] = _always
     duration_s: float = 30.0
     params: Mapping[str, str] = Factory(dict)
+    once: str = ""
+
+    @property
+    def repeats(self) -> int:
+        """How many cycles of it a run measures, unless somebody says otherwise."""
+        return 1 if self.once else DEFAULT_REPEATS
+
+    def measure(self, bench: Bench) -> Iterator[ParsedReading]:
+        """All rows once, as they come; the first that fails ends it."""
+        for row in self.rows(bench):
+            yield from row.measure()
 
 
 @frozen

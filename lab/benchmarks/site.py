@@ -29,6 +29,7 @@ class Site:
         pacing_us: interrupt pacing of the section that measures with it; the guides do not say theirs.
         seconds: how long fio, iperf3 and cyclictest run, and six times sysbench and stress-ng; numbers of a shorter time than the
             guides' minute are flagged.
+        repeats: how many cycles of each section a run measures; None: as many as the section says.
     """
 
     tester: str = "192.168.0.1"
@@ -42,6 +43,7 @@ class Site:
     pacing_us: int = 250
     crypto_module: str = ""
     seconds: int = field(default=MINUTE_S, validator=validators.ge(1))
+    repeats: int | None = field(default=None, validator=validators.optional(validators.ge(1)))
 
     @property
     def doubts(self) -> frozenset[Flag]:

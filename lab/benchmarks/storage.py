@@ -14,11 +14,12 @@ from attrs import evolve
 
 from lab.benchmarks import cpuload, needs, scratchfs
 from lab.benchmarks.output import lines, missing, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Section, has_medium
+from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_medium, whole
 
 SOURCE = "/run/boardlab.src"  # on the board: in memory, and nobody but root makes files there
 BUFFERS = (102400, 262144, 524288, 1048576, 5242880)
 WRITES = 5  # as the vendor: a cell of writing has the average, minimum and maximum of five
+WEARS = "it writes 2.5 GB, each number of writing five times, and flash wears out"
 FIO_SIZES = ("4m", "1m", "256k", "4k")
 FIO_OUT = "/run/boardlab.fio"
 OSPI_BYTES = 52_428_800
@@ -100,11 +101,12 @@ def _ospi(bench: Bench) -> Iterator[ParsedReading]:
     yield from bench.read(ospi, command, timeout_s=120)
 
 
-def _files(bench: Bench, medium: str, filesystem: str) -> Iterator[ParsedReading]:
+def _files(bench: Bench, medium: str, filesystem: str) -> Rows:
     params = {"medium": medium, "filesystem": filesystem}
     parser = partial(file_test, params=params)
     bench.run(f"dd if=/dev/urandom of={SOURCE} bs=1M count=10", timeout_s=60)
-    for size in BUFFERS:
+
+    def one(size: int) -> Iterator[ParsedReading]:
         scratchfs.make(bench, medium, filesystem)
         test = f"-file {scratchfs.MOUNT}/test -buffer_size {size} -file_size 100 -performance"
         for _ in range(WRITES):
@@ -113,21 +115,28 @@ def _files(bench: Bench, medium: str, filesystem: str) -> Iterator[ParsedReading
         scratchfs.cool(bench, medium, filesystem)
         yield from bench.read(parser, f"filesystem_tests -read {test}", timeout_s=300)
 
+    for size in BUFFERS:
+        yield Row(partial(one, size), {"buffer": str(size)})
 
-def _fio(bench: Bench, medium: str, filesystem: str) -> Iterator[ParsedReading]:
+
+def _fio(bench: Bench, medium: str, filesystem: str) -> Rows:
     seconds = bench.site.seconds
     before = seconds // 12  # the load is that of the time between, as the vendor's
     scratchfs.make(bench, medium, filesystem)
+
+    def one(direction: str, size: str) -> Iterator[ParsedReading]:
+        params = {"medium": medium, "filesystem": filesystem, "buffer": size}
+        command = (
+            f"fio --name boardlab --directory={scratchfs.MOUNT} --size=1g --rw={direction} --blocksize={size} "
+            f"--ioengine=libaio --iodepth=4 --numjobs=1 --direct=1 --group_reporting --runtime={seconds} --time_based "
+            f"--eta=never > {FIO_OUT} 2>&1 & sleep {before}; mpstat -P ALL {seconds - 2 * before} 1; wait; cat {FIO_OUT}"
+        )
+        found = bench.read(partial(fio, params=params), command, timeout_s=seconds + 120)
+        yield from (evolve(reading, flags=reading.flags | bench.site.doubts) for reading in found)
+
     for direction in ("write", "read"):
         for size in FIO_SIZES:
-            params = {"medium": medium, "filesystem": filesystem, "buffer": size}
-            command = (
-                f"fio --name boardlab --directory={scratchfs.MOUNT} --size=1g --rw={direction} --blocksize={size} "
-                f"--ioengine=libaio --iodepth=4 --numjobs=1 --direct=1 --group_reporting --runtime={seconds} --time_based "
-                f"--eta=never > {FIO_OUT} 2>&1 & sleep {before}; mpstat -P ALL {seconds - 2 * before} 1; wait; cat {FIO_OUT}"
-            )
-            found = bench.read(partial(fio, params=params), command, timeout_s=seconds + 120)
-            yield from (evolve(reading, flags=reading.flags | bench.site.doubts) for reading in found)
+            yield Row(partial(one, direction, size), {"direction": direction, "buffer": size})
 
 
 def _leave(bench: Bench) -> None:
@@ -146,7 +155,7 @@ def _file_section(medium: str, filesystem: str) -> Section:
         title=f"{medium} {filesystem}: files of 100 MB",
         chapter=CHAPTERS[medium],
         metrics=("storage.file.throughput", "storage.file.cpu_load"),
-        measure=partial(_files, medium=medium, filesystem=filesystem),
+        rows=partial(_files, medium=medium, filesystem=filesystem),
         restore=_detach if filesystem == "ubifs" else _leave,
         needs=(*scratchfs.of_medium(medium, filesystem), needs.tool("filesystem_tests", "ltp-ddt")),
         command="filesystem_tests -write -buffer_size B -file_size 100 -performance",
@@ -154,6 +163,7 @@ def _file_section(medium: str, filesystem: str) -> Section:
         fits=has_medium(medium),
         duration_s=120,
         params={"medium": medium, "filesystem": filesystem},
+        once=WEARS,
     )
 
 
@@ -163,7 +173,7 @@ def _fio_section(medium: str) -> Section:
         title=f"{medium} ext4: fio 1G",
         chapter=CHAPTERS[medium],
         metrics=("storage.fio.throughput", "storage.fio.cpu_load"),
-        measure=partial(_fio, medium=medium, filesystem="ext4"),
+        rows=partial(_fio, medium=medium, filesystem="ext4"),
         restore=_leave,
         needs=(*scratchfs.of_medium(medium, "ext4"), needs.tool("fio"), needs.tool("mpstat", "sysstat")),
         command="fio --size=1g --rw=write --blocksize=4m --ioengine=libaio --iodepth=4 --direct=1 & mpstat -P ALL 55 1",
@@ -171,6 +181,7 @@ def _fio_section(medium: str) -> Section:
         fits=has_medium(medium),
         duration_s=500,
         params={"medium": medium, "filesystem": "ext4"},
+        once="fio writes for four minutes, many gigabytes, and flash wears out",
     )
 
 
@@ -180,7 +191,7 @@ SECTIONS = (
         title="OSPI raw read",
         chapter="Linux OSPI Flash Driver",
         metrics=("ospi.raw.throughput",),
-        measure=_ospi,
+        rows=whole(_ospi),
         needs=(needs.path("/proc/mtd", "MTD", "enable CONFIG_MTD and the flash's driver"), needs.program_time("-p")),
         command="time -p dd if=/dev/mtdN of=/dev/null bs=52428800 count=1",
         fits=has_medium("ospi"),

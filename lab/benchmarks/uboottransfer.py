@@ -7,18 +7,19 @@ run that ends leaves the medium as it was; one that is cut off may not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import lines, missing, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Section, has_medium
+from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_medium
 from lab.errors import BoardStableError
 
 BLOCK = 512
 APART = 0x800_0000  # bytes between the two buffers in memory
 EMMC_BYTES = (0x200_0000, 0x400_0000)
 FAT_BYTES = (0x40_0000, 0x80_0000, 0x100_0000)
+_ERASES = "it erases half of the flash, which takes minutes and wears it out"
 _DONE = r"blocks (?:read|written): OK|bytes (?:read|written) in|(?:Read|Written): OK"
 
 
@@ -96,38 +97,52 @@ def _choose(bench: Bench, medium: str, device: str) -> str:
     return interface
 
 
-def _emmc(bench: Bench) -> Iterator[ParsedReading]:
+def _rows(transfer: Callable[[int], Iterator[ParsedReading]], sizes: Iterable[int]) -> Rows:
+    for size in sizes:
+        yield Row(partial(transfer, size), {"file": f"{size:x}"})
+
+
+def _emmc(bench: Bench) -> Rows:
     block = int(bench.site.scratch["emmc_blocks"], 16)
     kept, second = _buffers(bench)
     mmc = _choose(bench, "emmc", "0")
-    for size in EMMC_BYTES:
+
+    def transfer(size: int) -> Iterator[ParsedReading]:
         count = size // BLOCK
         yield from _timed(bench, f"{mmc} read {kept:x} {block:x} {count:x}", size, "emmc", "read")
         yield from _timed(bench, f"{mmc} write {kept:x} {block:x} {count:x}", size, "emmc", "write")
         bench.run(f"{mmc} read {second:x} {block:x} {count:x}", timeout_s=120)
         _compare(bench, kept, second, size, f"eMMC from block {block:#x}")
 
+    yield from _rows(transfer, EMMC_BYTES)
 
-def _flash(bench: Bench) -> Iterator[ParsedReading]:
+
+def _flash(bench: Bench) -> Rows:
     offset = int(bench.site.scratch["ospi"], 16)
     kept, second = _buffers(bench)
     total = flash_bytes(bench.run("sf probe"))
-    for size in (total // 16, total // 8, total // 4, total // 2):
+
+    def transfer(size: int) -> Iterator[ParsedReading]:
         bench.run(f"sf read {kept:x} {offset:x} {size:x}", timeout_s=120)
         bench.run(f"sf erase {offset:x} {size:x}", timeout_s=600)
         yield from _timed(bench, f"sf write {kept:x} {offset:x} {size:x}", size, "ospi", "write")
         yield from _timed(bench, f"sf read {second:x} {offset:x} {size:x}", size, "ospi", "read")
         _compare(bench, kept, second, size, f"SPI flash from {offset:#x}")
 
+    yield from _rows(transfer, (total // 16, total // 8, total // 4, total // 2))
 
-def _fat(bench: Bench) -> Iterator[ParsedReading]:
+
+def _fat(bench: Bench) -> Rows:
     device = bench.site.scratch["sd_fat"]
     first, second = _buffers(bench)
     mmc = _choose(bench, "sd", device.partition(":")[0])
-    for size in FAT_BYTES:
+
+    def transfer(size: int) -> Iterator[ParsedReading]:
         yield from _timed(bench, f"fatwrite {mmc} {device} {first:x} test {size:x}", size, "sd", "write")
         yield from _timed(bench, f"fatload {mmc} {device} {second:x} test", size, "sd", "read")
         _compare(bench, first, second, size, f"the file `test` on {mmc} {device}")
+
+    yield from _rows(transfer, FAT_BYTES)
 
 
 def _empty_file(bench: Bench) -> None:
@@ -137,13 +152,13 @@ def _empty_file(bench: Bench) -> None:
 
 
 def _section(name: str, title: str, chapter: str, medium: str, scratch: str, command: str) -> Section:
-    measures = {"emmc_blocks": _emmc, "ospi": _flash, "sd_fat": _fat}
+    rows = {"emmc_blocks": _emmc, "ospi": _flash, "sd_fat": _fat}
     return Section(
         name=name,
         title=title,
         chapter=chapter,
         metrics=("uboot.throughput",),
-        measure=measures[scratch],
+        rows=rows[scratch],
         restore=_empty_file if scratch == "sd_fat" else _leave,
         needs=(needs.scratch(scratch), needs.uboot_time()),
         where="uboot",
@@ -152,6 +167,7 @@ def _section(name: str, title: str, chapter: str, medium: str, scratch: str, com
         fits=has_medium(medium),
         duration_s=60,
         params={"medium": medium},
+        once=_ERASES if scratch == "ospi" else "",
     )
 
 

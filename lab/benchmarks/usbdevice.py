@@ -8,7 +8,7 @@ from functools import partial
 
 from lab.benchmarks import needs
 from lab.benchmarks.output import DD_SUMMARY, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Section, has_link
+from lab.benchmarks.section import Bench, ParsedReading, Section, has_link, whole
 
 DISK = "/run/boardlab.disk"  # on the board: in memory, and nobody but root makes files there
 BLOCKS = 150  # of 1 MiB asked for; the disk holds 16 MiB, so dd ends there
@@ -55,7 +55,7 @@ SECTION = Section(
     title="USB device, mass storage",
     chapter="USB Driver",
     metrics=("usb.device.throughput",),
-    measure=_measure,
+    rows=whole(_measure),
     restore=_restore,
     needs=(
         needs.tool("losetup"),

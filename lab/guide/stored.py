@@ -155,7 +155,7 @@ def _measured(store: Store, run: Overview, board: str) -> Iterator[GuideEntry]:
             text=guide_cell(summary) if summary.n > 1 else f"{summary.mean:.2f}",
             value=summary.mean,
             evidence=EntryProvenance(
-                source=f"run {run.run.id}, {run.run.board}, {summary.n} cycles from {run.run.started_at:%Y-%m-%d %H:%M} UTC on",
+                source=f"run {run.run.id}, {run.run.board}, {summary.n} samples from {run.run.started_at:%Y-%m-%d %H:%M} UTC on",
                 run_id=run.run.id,
                 samples=summary.n,
                 uncertainty=summary.uncertainty,

@@ -36,6 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--energy", action="store_true", help="also the energy of each suspend and resume; its rails are sampled fast"
     )
+    group.addoption(
+        "--repeats", type=int, metavar="N", help="cycles of each section (default: as the section says, 3)"
+    )
     group.addoption("--release", metavar="R", help="release of the software on the board, e.g. 11.01")
     group.addoption("--lab-db", metavar="URL", help="results database (default: $LAB_DB, else in your data directory)")
     group.addoption("--resume", type=int, metavar="RUN", help="go on with an interrupted run at its next cycle")

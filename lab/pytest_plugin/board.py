@@ -47,6 +47,7 @@ from lab.shown import plain_text
 RUN_KEY = MeasurerKey()
 LIMITS: Final = {
     "cycles": (1, MAX_CYCLES),
+    "repeats": (1, MAX_CYCLES),
     "sleep": (1, MAX_SLEEP_S),
     "retries": (0, 1000),
     "resume": (1, 2**31 - 1),  # of the databases' integers

@@ -19,11 +19,13 @@ from lab.drivers import guarded
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, TESTER
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
+from lab.pytest_plugin import guest
 from lab.pytest_plugin.hosts import LabgridHost
 from lab.pytest_plugin.measuring import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
 from lab.run.progress import Eta
-from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
+from lab.run.rowledger import not_measured
+from lab.run.sectionrun import KIND, REPEATS, SECTION, SectionRun, durations, facts_before
 from lab.run.session import BoardSession
 from lab.shown import plain
 
@@ -92,7 +94,7 @@ class SectionMeasurer(Measurer):
     def measure(self, section: Section) -> None:
         """Measure a section unless the run has it already."""
         self.eta.done(section.name)  # what is said from now on is about the others
-        if self.section_run.done(section):
+        if not self.section_run.pending(section.name):
             return
         with self.failing():
             refused = self.section_run.preflight(section).failed
@@ -109,7 +111,7 @@ class SectionMeasurer(Measurer):
     def is_complete(self) -> bool:
         """See `Measurer`."""
         planned = set(self.run.plan["sections"]) - set(self.skipped)
-        return planned <= {a.params["section"] for a in self.store.attempts(self.run.id) if a.ok}
+        return not any(self.section_run.pending(name) for name in planned)
 
     def give_back(self) -> None:
         """The governor, where Linux still runs."""
@@ -142,23 +144,29 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         return
     run = measurer.store.run(measurer.run.id)
     terminalreporter.section(f"sections, run {run.id}: {run.status}")
-    attempts = measurer.store.attempts(run.id)
-    good = [attempt for attempt in attempts if attempt.ok]
-    numbers = sum(len(attempt.samples) for attempt in good)
+    measurements = measurer.store.measurements(run.id)
+    sections = {attempt.params[SECTION] for attempt in measurer.store.attempts(run.id) if attempt.ok}
+    samples = sum(len(measurement.samples) for measurement in measurements)
     terminalreporter.write_line(
-        f"{len(good)} sections, {numbers} numbers, {len(measurer.skipped)} skipped by preflight"
+        f"{len(sections)} sections, {len(measurements)} numbers of {samples} samples, "
+        f"{len(measurer.skipped)} skipped by preflight"
     )
+    for line in not_measured(measurer.store.attempts(run.id)):
+        terminalreporter.write_line(plain(line), red=True)
     terminalreporter.write_line(plain(f"guide: lab guide write --release {run.release} -o FOLDER"))
+    if run.status != "completed":
+        terminalreporter.write_line(plain(f"go on with: {guest.resume_command(config, run.id)}"))
 
 
 def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> SectionMeasurer:
     store, env, clock = config.stash[STORE_KEY], config.stash[LABGRID_ENV_KEY], MonotonicRaw()
     names = [section.name for section in chosen]
-    plan = {"sections": names, "destructive": config.option.lab_destructive}
+    asked = config.option.repeats or _described(env).repeats
+    repeats = {section.name: asked or section.repeats for section in chosen}
+    plan = {"sections": names, "destructive": config.option.lab_destructive, REPEATS: repeats}
     run = open_run(config, strategy, KIND, plan)
     history = durations(store, strategy.type.name)
-    left = {section.name: history.get(section.name, section.duration_s) for section in chosen}
-    eta = Eta(left)
+    eta = Eta({})
     write = writer(config)
     made: list[SectionRun] = []
 
@@ -170,6 +178,9 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
 
     virtual, retries = run.provenance["virtual"] is True, config.option.retries
     made.append(SectionRun(store, run, session, virtual, line, clock, time.sleep, retries))
+    for section in chosen:
+        cycles = len(made[0].pending(section.name))
+        eta.left[section.name] = history.get(section.name, section.duration_s) * cycles
     made[0].judged = lambda: fairly(strategy.console)
     return SectionMeasurer(
         store,
@@ -193,13 +204,17 @@ def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run
         linux = section.where == "linux"
         driver = strategy.shell if linux else strategy.uboot
         host = LabgridHost(driver, strategy.board, is_shell=linux, lost_hook=lost)
-        where = f"{env.config_file}: targets.main.options.{site.OPTION}"
-        described = site.of_options(env.config.get_target_option("main", site.OPTION, {}), where)
-        return BoardSession(strategy.type, described, clock, host, _tester(env))
+        return BoardSession(strategy.type, _described(env), clock, host, _tester(env))
 
     if section.where == "linux" and before != "linux":
         run.setup.take(made(), facts_before(run.store, run.run))
     return made()
+
+
+def _described(env: Any) -> site.Site:
+    """What the environment says about the lab around the board."""
+    where = f"{env.config_file}: targets.main.options.{site.OPTION}"
+    return site.of_options(env.config.get_target_option("main", site.OPTION, {}), where)
 
 
 def _tester(env: Any) -> LabgridHost | None:

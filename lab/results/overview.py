@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from attrs import define, frozen
@@ -115,9 +116,15 @@ def overview(store: Store, run_id: int) -> Overview:
 def attempts_of(attempts: list[Attempt], measurement: Measurement) -> list[Attempt]:
     """The attempts, good and failed, that gave or would have given a measurement's samples.
 
-    An attempt at a section gives many numbers, whose parameters are not its own; it is known by its samples.
+    An attempt at a section, or at a row of one, has other parameters than its numbers; it belongs to those that the same
+    section or row gave in any attempt.
     """
-    return [a for a in attempts if measurement.params.items() >= a.params.items() or _gave(a, measurement)]
+    same = {_key(a.params) for a in attempts if _gave(a, measurement)}
+    return [a for a in attempts if measurement.params.items() >= a.params.items() or _key(a.params) in same]
+
+
+def _key(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset(params.items())
 
 
 def _gave(attempt: Attempt, measurement: Measurement) -> bool:

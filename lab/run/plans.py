@@ -35,6 +35,11 @@ _CYCLES: Final = _number(MAX_CYCLES)
 _NAMES: Final = _Value("a list of names", _names)
 _NAME: Final = _Value("a name", lambda value: isinstance(value, str) and bool(value))
 _FLAG: Final = _Value("true or false", lambda value: isinstance(value, bool), required=False)
+_REPEATS: Final = _Value(
+    f"section: whole number from 1 to {MAX_CYCLES}",
+    lambda value: isinstance(value, dict) and all(_CYCLES.fits(count) for count in value.values()),
+    required=False,  # before it was there, each section was measured once
+)
 _KINDS: Final[Mapping[str, Mapping[str, _Value]]] = {
     "boot": {"cycles": _CYCLES, "media": _NAMES, "init": _Value("a path", _NAME.fits, required=False)},
     "low_power": {
@@ -45,7 +50,7 @@ _KINDS: Final[Mapping[str, Mapping[str, _Value]]] = {
         "medium": _NAME,
         "energy": _FLAG,
     },
-    "sections": {"sections": _NAMES, "destructive": _FLAG},
+    "sections": {"sections": _NAMES, "destructive": _FLAG, "repeats": _REPEATS},
 }
 
 

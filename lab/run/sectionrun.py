@@ -1,25 +1,34 @@
-"""A run of sections: each is an attempt in the store, with its samples and everything that was printed."""
+"""A run of sections, each measured in cycles, row by row: what a row gave or why it failed is an attempt in the store.
+
+An attempt at a row is kept as soon as it has ended, with the row's parameters. When all rows of a cycle are there, and
+what was changed is put back, the cycle's own attempt is kept, with the section's name alone; it has the samples of a
+section that has no rows. So a cycle without that attempt is not done, and goes on with the rows that it lacks.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TypeAlias
 
 from attrs import define, field
 
-from lab.benchmarks.cycles import Attempt, run_cycles
-from lab.benchmarks.section import ParsedReading, Preflight, Section, preflight
+from lab.benchmarks.cycles import Attempt, backoff_s
+from lab.benchmarks.section import ParsedReading, Preflight, Row, Section, preflight
 from lab.errors import BoardlabError, TestStableError
 from lab.host.clock import Clock
 from lab.metrics import Flag, by_name, uncertainty
 from lab.results import Run, SampleRecord, Store
 from lab.results.records import CONSOLE_LOG
 from lab.run.recorded import AttemptRecorder, AttemptResult, stored_metrics
+from lab.run.rowledger import RowKey, RowLedger, row_key, row_name
 from lab.run.session import BoardSession
 from lab.run.setup import RunSetup
 
 KIND = "sections"
+SECTION, REPEATS = "section", "repeats"  # the parameter of attempts; the plan's key: section -> its cycles
 
 
 Measured: TypeAlias = tuple[ParsedReading, ...]
@@ -30,10 +39,11 @@ class SectionRun:
     """Measures sections on one board, and keeps what they said.
 
     Attributes:
-        session: a new one for each attempt, at the prompt that the section runs at.
+        run: as the store has it; `run.plan` holds how many cycles each section has (`repeats`), one where it does not say.
+        session: a new one for each try, at the prompt that the section runs at.
         simulated: every sample says that the board is no real one.
         write: takes a line for the person at the terminal.
-        retries: further attempts after a transient failure.
+        retries: further attempts a cycle, or a row of it, after a transient failure.
         judged: looks at a failure again, e.g. at who else reads the board's console.
     """
 
@@ -47,11 +57,23 @@ class SectionRun:
     retries: int
     setup: RunSetup = field(factory=RunSetup)
     judged: Callable[[], AbstractContextManager[None]] = nullcontext
+    _whole: AttemptRecorder = field(init=False)
+    _rows: AttemptRecorder = field(init=False)
     _session: BoardSession | None = field(default=None, init=False)
+    _row: Mapping[str, str] = field(factory=dict, init=False)  # that is being measured; empty: what is around the rows
+    _kept: int = field(default=0, init=False)  # so much of the session's transcript is in the store
 
-    def done(self, section: Section) -> bool:
-        """Whether the run has the section already."""
-        return any(a.ok and a.params.get("section") == section.name for a in self.store.attempts(self.run.id))
+    def __attrs_post_init__(self) -> None:
+        self._whole, self._rows = (AttemptRecorder(self.store, self.run.id, self.clock) for _ in range(2))
+
+    def repeats(self, section: str) -> int:
+        """How many cycles of it the run's plan has."""
+        return int(self.run.plan.get(REPEATS, {}).get(section, 1))
+
+    def pending(self, section: str) -> list[int]:
+        """The cycles of which something is missing."""
+        done = {a.cycle for a in self.store.attempts(self.run.id) if a.ok and a.params == {SECTION: section}}
+        return [cycle for cycle in range(1, self.repeats(section) + 1) if cycle not in done]
 
     def missing(self, section: Section) -> list[str]:
         """The metrics that the section declares and of which the run has no sample in the store."""
@@ -62,53 +84,101 @@ class SectionRun:
         return preflight(section, self.session(section))
 
     def measure(self, section: Section) -> None:
-        """Measure a section, with retries.
+        """Measure what is pending of a section, with retries. A row that fails does not cost the others.
 
         Raises:
-            BoardlabError: it could not be measured; what it printed is in the store.
+            BoardlabError: the section, or some of its rows, could not be measured; what it printed is in the store.
         """
+        ledger = RowLedger.of(self.store.attempts(self.run.id), section.name)
+        for cycle in self.pending(section.name):
+            self._cycle(section, cycle, ledger)
+            if ledger.lost(cycle) and not ledger.numbers(cycle):
+                break  # not one row went well: further cycles would tell the same
+        ledger.tell(self.run.id)
 
-        recorder = AttemptRecorder(self.store, self.run.id, self.clock)
+    def _cycle(self, section: Section, cycle: int, ledger: RowLedger) -> None:
+        tries: Counter[RowKey] = Counter()
+        repeats = self.repeats(section.name)
+        head = f"{section.name:22}" + (f" {cycle:2}/{repeats}" if repeats > 1 else "")
+        while True:
+            try:
+                readings = self._try(section, cycle, ledger, tries)
+            except BoardlabError as error:
+                number = tries[row_key(self._row)] + 1
+                tries[row_key(self._row)] = number
+                self._record(section, Attempt(cycle, number, None, error))
+                again = error.transient and number <= (0 if ledger.failed_before(self._row) else self.retries)
+                hung = self._session is not None and self._session.lost
+                goes_on = again or ledger.give_up(cycle, self._row, error, hung=hung)
+                self.write(_failed_line(head, self._row, number, error, again=again, goes_on=goes_on))
+                if not goes_on:
+                    raise
+                self.sleep(backoff_s(number))
+            else:
+                break
+        if ledger.lost(cycle):
+            return  # the cycle is not done, and is gone on with by --resume
+        numbers = len(readings) + ledger.numbers(cycle)
+        self._record(section, Attempt(cycle, tries[row_key({})] + 1, readings, None))
+        self.write(f"{head} {numbers:4} numbers  {self._whole.elapsed_s:7.1f} s")
 
-        def one(_cycle: int, _number: int) -> Measured:
-            recorder.start()
-            with self.judged():
-                self._session = self.session(section)
-                with _restored(section, self._session):
-                    readings = tuple(section.measure(self._session))
-            _check(section, readings)
-            return readings
+    def _try(self, section: Section, cycle: int, ledger: RowLedger, tries: Counter[RowKey]) -> Measured:
+        """Measure the rows that the cycle lacks; returns the readings of a section without rows."""
+        self._session, self._row, self._kept = None, {}, 0
+        self._whole.start()
+        found: Measured = ()
+        with self.judged():
+            session = self._session = self.session(section)
+            rows = section.rows(session)
+            with _then(partial(section.restore, session)), _then(rows.close):
+                for row in rows:
+                    self._row = row.params
+                    if not row.params:
+                        found = _measured(section, row)
+                    elif ledger.wants(cycle, row.params):
+                        self._rows.start()
+                        attempt = Attempt(cycle, tries[row_key(row.params)] + 1, _measured(section, row), None)
+                        self._record(section, attempt)
+                        ledger.keep(cycle, row.params, len(attempt.result or ()))
+                    self._row = {}
+        if not found and not ledger.rows(cycle):
+            _check(section, ())
+        return found
 
-        def record(attempt: Attempt[Measured]) -> None:
-            recorder.record(attempt, self._evidence(section, attempt.result or ()))
-            self.write(_line(section, attempt, recorder.elapsed_s, is_last=attempt.number > self.retries))
-
-        run_cycles([1], one, record, retries=self.retries, sleep=self.sleep)
-
-    def _evidence(self, section: Section, readings: Iterable[ParsedReading]) -> AttemptResult:
-        log = bytes(self._session.transcript) if self._session else b""
+    def _record(self, section: Section, attempt: Attempt[Measured]) -> None:
+        """Keep an attempt at the row, or at the cycle, with the part of the session's transcript that is in no other."""
+        transcript = bytes(self._session.transcript) if self._session else b""
+        log, base = transcript[self._kept :], self._kept
         flags = frozenset(self.setup.flags) | ({Flag.SIMULATED} if self.simulated else frozenset())
-        return AttemptResult(
-            params={"section": section.name},
+        evidence = AttemptResult(
+            params={SECTION: section.name, **self._row},
             artifacts=(self.store.artifacts.put(log, kind=CONSOLE_LOG),) if log else (),
             details={"setup": dict(self.setup.facts), "simulated": self.simulated},
-            samples=tuple(_sample(reading, flags) for reading in readings),
+            samples=tuple(_sample(reading, base, flags) for reading in attempt.result or ()),
         )
+        (self._rows if self._row else self._whole).record(attempt, evidence)
+        self._kept = len(transcript)
 
 
 @contextmanager
-def _restored(section: Section, session: BoardSession) -> Iterator[None]:
-    """Put back what the section changes; where both fail, the first error is the one that tells."""
+def _then(undo: Callable[[], object]) -> Iterator[None]:
+    """Put back what was changed; where both fail, the first error is the one that tells."""
     try:
         yield
     except BoardlabError as error:
         try:
-            section.restore(session)
+            undo()
         except BoardlabError as second:
             error.add_note(f"and putting back failed: {second}")
         raise
     else:
-        section.restore(session)
+        undo()
+
+
+def _measured(section: Section, row: Row) -> Measured:
+    readings = tuple(row.measure())
+    _check(section, readings)
+    return readings
 
 
 def _check(section: Section, readings: Iterable[ParsedReading]) -> None:
@@ -121,7 +191,7 @@ def _check(section: Section, readings: Iterable[ParsedReading]) -> None:
         )
 
 
-def _sample(reading: ParsedReading, flags: frozenset[Flag]) -> SampleRecord:
+def _sample(reading: ParsedReading, base: int, flags: frozenset[Flag]) -> SampleRecord:
     step = max(reading.quantum, by_name(reading.metric).resolution)
     return SampleRecord(
         metric=reading.metric,
@@ -129,29 +199,27 @@ def _sample(reading: ParsedReading, flags: frozenset[Flag]) -> SampleRecord:
         value=reading.value,
         uncertainty=uncertainty.of_step(step),
         flags=frozenset(str(flag) for flag in flags | reading.flags),
-        log_start=reading.start,
-        log_end=reading.end,
+        log_start=reading.start - base,
+        log_end=reading.end - base,
     )
 
 
-def _line(section: Section, attempt: Attempt[Measured], seconds: float, *, is_last: bool) -> str:
-    if attempt.error is not None:
-        what_next = "retry" if attempt.error.transient and not is_last else "stop"
-        return (
-            f"{section.name:22} attempt {attempt.number} FAILED [{attempt.error.failure}, {attempt.error.fault}]: "
-            f"{attempt.error} -> {what_next}"
-        )
-    return f"{section.name:22} {len(attempt.result or ()):4} numbers  {seconds:7.1f} s"
+def _failed_line(
+    head: str, row: Mapping[str, str], number: int, error: BoardlabError, *, again: bool, goes_on: bool
+) -> str:
+    what_next = "retry" if again else "the other rows" if goes_on else "stop"
+    which = f" {row_name(row)}" if row else ""
+    return f"{head}{which} attempt {number} FAILED [{error.failure}, {error.fault}]: {error} -> {what_next}"
 
 
 def durations(store: Store, board_type: str) -> Mapping[str, float]:
-    """Section -> how long it took on a board of this type the last time, in seconds."""
+    """Section -> how long a cycle of it took on a board of this type the last time, in seconds."""
     found: dict[str, float] = {}
     for run in store.runs(limit=50):
         if run.kind == KIND and run.board_type == board_type:
             for attempt in store.attempts(run.id):
-                if attempt.ok:
-                    found.setdefault(attempt.params["section"], attempt.duration_s)
+                if attempt.ok and attempt.params.keys() == {SECTION}:
+                    found.setdefault(attempt.params[SECTION], attempt.duration_s)
     return found
 
 

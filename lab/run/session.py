@@ -46,6 +46,7 @@ class BoardSession:
     Attributes:
         host: the board's prompt. tester_host: None where the environment has no tester.
         transcript: everything that was run and what came of it; the artifact behind every number.
+        lost: a command did not end, or its host is gone; what state it is in is not known.
     """
 
     board: BoardType
@@ -54,6 +55,7 @@ class BoardSession:
     host: CommandHost
     tester_host: CommandHost | None = None
     transcript: bytearray = field(factory=bytearray, init=False)
+    lost: bool = field(default=False, init=False)
 
     def run(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
         """See `Bench.run`."""
@@ -98,7 +100,9 @@ class BoardSession:
     def _run(self, name: str, host: CommandHost, command: str, timeout_s: float) -> tuple[bytes, int]:
         self.transcript += f"{name}$ {command}\n".encode()
         start_ns = self.clock.now_ns()
+        self.lost = True
         ended = host.run(command, timeout_s)
+        self.lost = False
         seconds = (self.clock.now_ns() - start_ns) / 1e9
         head = f"# status {ended.status}, {seconds:.1f} s as the lab host saw it\n"
         output = "".join(f"{line}\n" for line in ended.lines).encode("utf-8", "replace")

@@ -39,11 +39,12 @@ def test_sections_of_linux_u_boot_and_the_tester_are_measured_and_what_is_not_al
     up = lab_virtual("up", "sim", "--type", "am62xx_sk", "--time-scale", TIME_SCALE, "--dir", bench, *ports)
     assert up.returncode == 0, up.stderr
     try:
-        first = measure(bench, environment, "-k", "stream or usb-device or uboot-emmc")
-        assert "2 sections, 6 numbers, 0 skipped by preflight" in first
+        first = measure(bench, environment, "--repeats", "1", "-k", "stream or usb-device or uboot-emmc")
+        assert "2 sections, 6 numbers of 6 samples, 0 skipped by preflight" in first
         assert "uboot-emmc overwrites the scratch medium emmc_blocks: allow it with --lab-destructive" in first
-        second = measure(bench, environment, "-k", "stream or uboot-emmc", "--lab-destructive")
-        assert "2 sections, 8 numbers" in second
+        words = ("--repeats", "1", "--lab-destructive", "-k", "stream or uboot-emmc")
+        second = measure(bench, environment, *words)
+        assert "2 sections, 8 numbers of 8 samples" in second
         assert second.index("stream   ") < second.index("uboot-emmc   "), "what destroys nothing comes first"
     finally:
         lab_virtual("down", "--dir", bench)

@@ -32,6 +32,7 @@ NOT_GIVEN = {
     "sleep": None,
     "energy": False,
     "lab_destructive": False,
+    "repeats": None,
 }
 
 

@@ -71,9 +71,9 @@ def flags(store: Store, section: Section, host: ScriptedHost, site: Site | None 
         lambda _s: None,
         0,
     ).measure(section)
-    (attempt,) = store.attempts(begun.id)
-    assert attempt.samples
-    return {str(flag) for sample in attempt.samples for flag in sample.flags}
+    samples = store.samples(begun.id)
+    assert samples
+    return {str(flag) for sample in samples for flag in sample.flags}
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(10, {Flag.SHORTENED}), (60, set())])

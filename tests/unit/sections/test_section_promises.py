@@ -27,8 +27,8 @@ TUNABLE = f"{AES}/queue_len:10\n{SHAM}/queue_len:10\n{AES}/fallback:200\n{SHAM}/
 def test_ipsec_is_measured_with_every_cipher_of_the_guides(tmp_path: Path) -> None:
     with section_bench(tmp_path) as bench:
         bench.run.measure(SECTIONS["ipsec-software"])
-        (attempt,) = bench.store.attempts(bench.run.run.id)
-    measured = {s.params["algorithm"] for s in attempt.samples if s.metric == "ipsec.throughput"}
+        samples = bench.store.samples(bench.run.run.id, metric="ipsec.throughput")
+    measured = {sample.params["algorithm"] for sample in samples}
     assert measured == {"aes128", "aes192", "aes256", "3des"}
 
 

@@ -10,7 +10,7 @@ from attrs import evolve
 from scripted_host import Answer, ScriptedHost, sessions
 
 from lab.benchmarks.lmbench import bw_pipe
-from lab.benchmarks.section import Bench, ParsedReading, Section
+from lab.benchmarks.section import Bench, ParsedReading, Section, whole
 from lab.console.blame import fairly
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestStableError
 from lab.host.clock import MonotonicRaw
@@ -33,7 +33,7 @@ SECTION = Section(
     title="Pipe",
     chapter="System Benchmarks",
     metrics=("lmbench.bw_pipe",),
-    measure=_measure,
+    rows=whole(_measure),
     restore=lambda bench: bench.run("tidy up") and None,
     command="bw_pipe",
 )
@@ -69,7 +69,7 @@ def test_a_section_becomes_an_attempt_with_its_samples_and_everything_that_was_p
     assert log[sample.log_start : sample.log_end].decode() == f"{PIPE}\n"
     assert b"board$ prepare\n# status 0" in log
     assert b"board$ tidy up" in log
-    assert run.done(SECTION)
+    assert run.pending("pipe") == []
 
 
 def test_a_real_boards_samples_carry_no_mark_and_a_simulated_ones_always_do(
@@ -107,7 +107,7 @@ def test_a_failure_is_kept_with_its_output_has_no_samples_and_the_board_is_put_b
     assert says in attempt.message
     assert console_log(store.artifacts, attempt)
     assert host.ran[-1] == "tidy up"
-    assert not run.done(SECTION)
+    assert run.pending("pipe") == [1]
 
 
 def test_a_transient_failure_is_tried_again_and_never_becomes_a_sample(
