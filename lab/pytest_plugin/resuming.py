@@ -68,7 +68,8 @@ def _wanted(run: Run, config: pytest.Config) -> Iterator[tuple[str, object]]:
     """What the options say of a plan, by its keys."""
     medium = "media" if "media" in run.plan else "medium"
     if config.option.repeats is not None:
-        yield "repeats", dict.fromkeys(run.plan.get("sections", ()), config.option.repeats)
+        repeats = config.option.repeats
+        yield "repeats", dict.fromkeys(run.plan["sections"], repeats) if "sections" in run.plan else repeats
     for option, key in (*_OPTIONS.items(), ("medium", medium)):
         value = config.getoption(option)
         if isinstance(value, list):

@@ -20,7 +20,7 @@ from lab.benchmarks.section import ParsedReading, Preflight, Row, Section, prefl
 from lab.errors import BoardlabError, TestStableError
 from lab.host.clock import Clock
 from lab.metrics import Flag, by_name, uncertainty
-from lab.results import Run, SampleRecord, Store
+from lab.results import ArtifactRef, Run, SampleRecord, Store
 from lab.results.records import CONSOLE_LOG
 from lab.run.recorded import AttemptRecorder, AttemptResult, stored_metrics
 from lab.run.rowledger import RowKey, RowLedger, row_key, row_name
@@ -147,17 +147,18 @@ class SectionRun:
 
     def _record(self, section: Section, attempt: Attempt[Measured]) -> None:
         """Keep an attempt at the row, or at the cycle, with the part of the session's transcript that is in no other."""
-        transcript = bytes(self._session.transcript) if self._session else b""
-        log, base = transcript[self._kept :], self._kept
+        base, logs = self._kept, list[ArtifactRef]()
+        if self._session is not None:
+            log = bytes(self._session.transcript[base:])
+            logs, self._kept = [self.store.artifacts.put(log, kind=CONSOLE_LOG)], base + len(log)
         flags = frozenset(self.setup.flags) | ({Flag.SIMULATED} if self.simulated else frozenset())
         evidence = AttemptResult(
             params={SECTION: section.name, **self._row},
-            artifacts=(self.store.artifacts.put(log, kind=CONSOLE_LOG),) if log else (),
+            artifacts=tuple(logs),
             details={"setup": dict(self.setup.facts), "simulated": self.simulated},
             samples=tuple(_sample(reading, base, flags) for reading in attempt.result or ()),
         )
         (self._rows if self._row else self._whole).record(attempt, evidence)
-        self._kept = len(transcript)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from attrs import define, evolve, field, frozen
 from lab.benchmarks.section import ParsedReading, Parser
 from lab.benchmarks.site import Site
 from lab.boards import BoardType
-from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError
 from lab.host.clock import Clock
 
 
@@ -46,7 +46,7 @@ class BoardSession:
     Attributes:
         host: the board's prompt. tester_host: None where the environment has no tester.
         transcript: everything that was run and what came of it; the artifact behind every number.
-        lost: a command did not end, or its host is gone; what state it is in is not known.
+        lost: a command did not end, or its host was gone: its state was not known from then on.
     """
 
     board: BoardType
@@ -100,9 +100,11 @@ class BoardSession:
     def _run(self, name: str, host: CommandHost, command: str, timeout_s: float) -> tuple[bytes, int]:
         self.transcript += f"{name}$ {command}\n".encode()
         start_ns = self.clock.now_ns()
-        self.lost = True
-        ended = host.run(command, timeout_s)
-        self.lost = False
+        try:
+            ended = host.run(command, timeout_s)
+        except BoardlabError:
+            self.lost = True
+            raise
         seconds = (self.clock.now_ns() - start_ns) / 1e9
         head = f"# status {ended.status}, {seconds:.1f} s as the lab host saw it\n"
         output = "".join(f"{line}\n" for line in ended.lines).encode("utf-8", "replace")

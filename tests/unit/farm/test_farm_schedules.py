@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -185,6 +186,34 @@ def test_a_metric_that_a_complete_run_lacks_has_stopped_arriving(store: Store) -
     assert seen[MISSING] == {"lmbench.bw_mem": 1.0}
     assert set(seen[PLANNED]) == set(names[:1])
     assert MISSING not in night(names)
+
+
+def test_a_section_has_as_many_samples_as_its_plan_has_cycles_and_a_lost_row_is_one_that_is_missing(
+    store: Store,
+) -> None:
+    farm = Farm(store, ("sections",), ("sections",))
+    plan = {"sections": ["lmbench", "alsa"], "repeats": {"lmbench": 1, "alsa": 3}}
+
+    def night(alsa: list[str], status: str) -> dict[str, dict[str, float]]:
+        job = farm.begin()
+        run = farm.run("sections", plan, {"lmbench": ["ok"], "alsa": alsa}, "running")
+        for cycle, rate in itertools.product((1, 2, 3), ("8000", "44100")):
+            record = AttemptRecord(
+                cycle, 1, {"section": "alsa", "rate_hz": rate}, "ok", None, None, "", recorded_run.START, 1.0
+            )
+            store.record_attempt(run, record)
+        store.finish_run(run, status)  # type: ignore[arg-type]
+        farm.queue.finish(job, "completed" if status == "completed" else "failed")
+        farm.later(DAY_S)
+        return farm.seen()
+
+    seen = night(["ok", "ok"], "failed")
+    assert seen[PLANNED] == {"lmbench": 1.0, "alsa": 3.0}
+    assert seen[PRESENT] == {"lmbench": 1.0, "alsa": 2.0}, "rows are no cycles"
+    assert SUCCESS not in seen
+    seen = night(["ok", "ok", "ok"], "completed")
+    assert seen[PLANNED] == seen[PRESENT] == {"lmbench": 1.0, "alsa": 3.0}
+    assert SUCCESS in seen
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ STRATEGY = SimpleNamespace(type=SimpleNamespace(name="am62xx_sk"), board="b-1")
 PLANS: dict[str, dict[str, Any]] = {
     "boot": {"cycles": 20, "media": ["sd", "emmc"]},
     "low_power": {"cycles": 20, "modes": ["deep_sleep"], "wake": "uart", "sleep_s": 5, "medium": "sd"},
-    "sections": {"sections": ["lmbench"], "destructive": False},
+    "sections": {"sections": ["lmbench"], "destructive": False, "repeats": {"lmbench": 3}},
 }
 NOT_GIVEN = {
     "release": None,
@@ -83,6 +83,8 @@ def test_a_run_goes_on_where_nothing_says_otherwise(store: Store, kind: str) -> 
         ("low_power", {"init": "/bin/sh"}, "init: "),
         ("sections", {"lab_destructive": True}, "destructive: the run has False, now it is True"),
         ("sections", {"cycles": 3}, "cycles: "),
+        ("sections", {"repeats": 2}, r"repeats: the run has {'lmbench': 3}, now it is {'lmbench': 2}"),
+        ("boot", {"repeats": 2}, r"repeats: the run has '\(not given\)', now it is 2"),
         ("boot", {"release": "11.02"}, r"run 1 is of release '11\.01', and --release says '11\.02'"),
         ("boot", {"env_release": "11.02"}, r"of release '11\.01', and am62x\.yaml says \(options: release\) '11\.02'"),
     ],
@@ -100,6 +102,19 @@ def test_what_the_run_has_already_may_be_said_again(store: Store) -> None:
     run = begun(store)
     options = {"release": "11.01", "cycles": 20, "medium": ["sd", "emmc"]}
     assert open_run(session(store, run, env_release="11.02", **options), STRATEGY, "boot", {}).id == run.id
+
+
+def test_repeats_may_be_said_again_and_a_run_from_before_them_goes_on(store: Store) -> None:
+    assert open_run(session(store, begun(store, "sections"), repeats=3), STRATEGY, "sections", {})
+    old = begun(store, "sections", {"sections": ["lmbench"], "destructive": False})
+    assert open_run(session(store, old), STRATEGY, "sections", {}).id == old.id
+
+
+@pytest.mark.parametrize("repeats", [3, {"lmbench": 0}, {"lmbench": "3"}, ["lmbench"]])
+def test_a_plan_whose_repeats_are_damaged_is_refused(store: Store, repeats: object) -> None:
+    run = begun(store, "sections", {"sections": ["lmbench"], "destructive": False, "repeats": repeats})
+    with pytest.raises(ConfigurationError, match=r"repeats: expected section: whole number from 1 to"):
+        plans.check(run)
 
 
 def test_another_board_is_refused(store: Store) -> None:

@@ -8,6 +8,7 @@ import attrs
 import benchmark_table
 import guide_family
 
+from lab.benchmarks.sections import ALL
 from lab.benchmarks.site import Site
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
@@ -28,6 +29,16 @@ def test_every_table_of_the_five_guides_has_somebody_who_measures_it(tmp_path: P
         if not row.sections and not benchmark_table.ELSEWHERE.keys() & row.metrics.keys()
     ]
     assert nobody == []
+
+
+def test_the_page_names_every_section_that_is_measured_once_with_the_reason() -> None:
+    shown = PAGE.partition("<!-- once -->\n")[2].partition("<!-- end of once -->")[0].strip()
+    reasons: dict[str, list[str]] = {}
+    for section in ALL:
+        if section.once:
+            reasons.setdefault(section.once, []).append(f"`{section.name}`")
+    rows = [f"| {', '.join(names)} | {why} |" for why, names in reasons.items()]
+    assert shown == "\n".join(["| Section | Measured once, since |", "|---|---|", *rows])
 
 
 def test_the_page_names_every_option_of_the_environment() -> None:
