@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 import unicodedata
-from collections.abc import Sequence
-from typing import Any, Final, TextIO
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Self, TextIO
+
+from lab import tables
+
+_RED: Final = "31"  # SGR, ECMA-48
+_YELLOW: Final = "33"
 
 # Control characters (C0, DEL, C1), format characters (bidi overrides and isolates, zero widths), lone surrogates,
 # private and unassigned ones, line and paragraph separators.
@@ -41,14 +47,71 @@ def plain_bytes(data: bytes) -> str:
     return plain(data.decode("utf-8", "backslashreplace"))
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> list[str]:
-    """Lines of a plain table; `align` has one of "<" and ">" per column."""
-    cells = [[plain(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, align, widths, strict=True)).rstrip()
-        for row in cells
-    ]
+class Marked(str):
+    """A line of which parts are bad news, in colour on a terminal. `str` everywhere else: adding keeps the marks, formatting does not.
+
+    Attributes:
+        marks: start, end and colour (SGR) of each part.
+    """
+
+    marks: tuple[tuple[int, int, str], ...]
+
+    def __new__(cls, text: str, marks: Sequence[tuple[int, int, str]]) -> Self:
+        """A text with its marks."""
+        made = super().__new__(cls, text)
+        made.marks = tuple(marks)
+        return made
+
+    def __add__(self, other: str) -> Marked:
+        """With something behind it."""
+        return Marked(str(self) + str(other), [*self.marks, *_shifted(other, len(self))])
+
+    def __radd__(self, other: str) -> Marked:
+        """With something before it."""
+        return Marked(str(other) + str(self), [*_shifted(other, 0), *_shifted(self, len(other))])
+
+
+def bad(text: str) -> Marked:
+    """What somebody has to look at."""
+    shown = plain(text)
+    return Marked(shown, [(0, len(shown), _RED)])
+
+
+def doubtful(text: str) -> Marked:
+    """What may be wrong."""
+    shown = plain(text)
+    return Marked(shown, [(0, len(shown), _YELLOW)])
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], align: str, *, indent: int = 0, room: int | None = None
+) -> list[str]:
+    """Lines of a table that fit the screen, as `lab.tables` lays them out; cells that are `bad` or `doubtful` stay so.
+
+    Args:
+        align: one of "<" (text) and ">" (numbers) per column.
+        indent: blanks before each line. room: columns of the screen; None: the terminal's.
+    """
+    given = [header, *rows]
+    found = tables.laid_out(
+        [[plain(cell).replace("\t", " ") for cell in row] for row in given],
+        align,
+        (room or tables.screen_columns()) - indent,
+    )
+    return [_line(pieces, given, indent) for pieces in found]
+
+
+def _line(pieces: Sequence[tables.Piece], given: Sequence[Sequence[str]], indent: int) -> str:
+    line, width, marks = " " * indent, indent, []
+    for piece in pieces:
+        blanks = " " * (indent + piece.at - width)
+        cell = given[piece.row][piece.column]
+        start = len(line) + len(blanks)
+        line += blanks + piece.text
+        width = indent + piece.at + tables.cells(piece.text)
+        marks += [(start, len(line), colour) for _, _, colour in getattr(cell, "marks", ())[:1]]
+    shown = line.rstrip()
+    return Marked(shown, marks) if marks else shown
 
 
 def json_text(value: Any, *, indent: int = 2) -> str:
@@ -59,7 +122,14 @@ def json_text(value: Any, *, indent: int = 2) -> str:
 
 def echo(*lines: str, err: bool = False) -> None:
     """Print lines; without any an empty one."""
-    _write("\n".join(map(plain, lines)) + "\n", err=err)
+    stream = sys.stderr if err else sys.stdout
+    shown = [_painted(line) for line in lines] if colours(stream) else map(plain, lines)
+    _write("\n".join(shown) + "\n", err=err)
+
+
+def colours(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a stream shows colours: a terminal that can, and nobody asked for none (no-color.org)."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM", "") not in {"", "dumb"}
 
 
 def echo_text(text: str, *, end: str = "\n", err: bool = False) -> None:
@@ -91,6 +161,20 @@ def _write(text: str, *, err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
     stream.write(text)
     stream.flush()
+
+
+def _painted(line: str) -> str:
+    if not isinstance(line, Marked):
+        return plain(line)
+    shown, at = "", 0
+    for start, end, colour in line.marks:
+        shown += plain(line[at:start]) + f"\x1b[{colour}m{plain(line[start:end])}\x1b[0m"
+        at = end
+    return shown + plain(line[at:])
+
+
+def _shifted(text: str, by: int) -> list[tuple[int, int, str]]:
+    return [(start + by, end + by, colour) for start, end, colour in getattr(text, "marks", ())]
 
 
 def _plain_but_its_end(line: str) -> str:

@@ -8,7 +8,7 @@ import typer
 from attrs import asdict
 
 from lab.boards.registry import load, names
-from lab.shown import echo, echo_json
+from lab.shown import echo, echo_json, table
 
 app = typer.Typer(help="The board types that boardlab knows.")
 
@@ -20,6 +20,5 @@ def boards(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON f
     if as_json:
         echo_json([asdict(board) for board in types])
         return
-    width = max(len(board.name) for board in types)
-    for board in types:
-        echo(f"{board.name:{width}}  {board.title}; boots from {', '.join(board.media)}")
+    rows = [[board.name, ", ".join(board.media), board.title] for board in types]
+    echo(*table(["type", "boots from", "title"], rows, "<<<"))

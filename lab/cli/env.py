@@ -10,7 +10,7 @@ import typer
 
 from lab.env import envfile
 from lab.errors import ConfigurationError
-from lab.shown import echo, echo_json
+from lab.shown import echo, echo_json, table
 
 app = typer.Typer(help="labgrid environments: list them, check them.", no_args_is_help=True)
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -54,9 +54,7 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         echo_json(rows)
         return
-    width = max(len(row["env"]) for row in rows)
-    for row in rows:
-        echo(f"{row['env']:{width}}  {row['board_type']:15} {row['board']}")
+    echo(*table(["environment", "board type", "board"], [list(row.values()) for row in rows], "<<<"))
 
 
 def _board(path: Path) -> dict[str, str]:

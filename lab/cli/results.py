@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 import typer
 
 from lab.errors import ConfigurationError, LabStableError
+from lab.host.clock import utc_now
 from lab.metrics import Measurement, summarise
-from lab.metrics.catalogue import BOOT_STAGE
-from lab.results import documents
+from lab.results import documents, listing
 from lab.results.evidence import evidence_lines
-from lab.results.figures import label
+from lab.results.figures import label, number, readable
 from lab.results.format import head_lines, numbers_and_failures
+from lab.results.format import status as status_of
 from lab.results.overview import overview
 from lab.results.recordings import write_recordings
-from lab.results.records import OK
-from lab.results.store import open_store
-from lab.shown import echo, echo_json, echo_text, json_text, table
+from lab.results.records import OK, RunStatus
+from lab.results.store import Store, open_store
+from lab.shown import doubtful, echo, echo_json, echo_text, json_text, table
 
 LAST_ID: Final = 2**31 - 1  # of the databases' integers
+STATUSES: Final = get_args(RunStatus)
 _MOST_AVERAGES: Final = 4  # in a line of the list; a run of sections has hundreds
 
 app = typer.Typer(help="What was measured, and the evidence behind each number.", no_args_is_help=True)
@@ -39,30 +41,48 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for other program
 @app.command("list")
 def list_runs(
     *,
+    board: Annotated[
+        list[str] | None, typer.Option(metavar="BOARD", help="Of this board; `*` stands for anything; repeatable.")
+    ] = None,
+    board_type: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Of this board type, in the same way.")
+    ] = None,
+    release: Annotated[list[str] | None, typer.Option(metavar="R", help="Of this release, in the same way.")] = None,
+    status: Annotated[
+        list[str] | None, typer.Option(metavar="STATUS", help=f"{', '.join(STATUSES)}; repeatable.")
+    ] = None,
+    since: Annotated[
+        str, typer.Option(metavar="WHEN", help="Begun since: 2026-11-20, 2026-11-20T14:00 (UTC), 12h, 7d.")
+    ] = "",
     as_json: Json = False,
     limit: Annotated[int, typer.Option(min=1, max=LAST_ID, help="How many runs at most.")] = 20,
     db: Database = None,
 ) -> None:
     """List runs, the newest first."""
+    for word in status or []:
+        if word not in STATUSES:
+            raise ConfigurationError(f"--status {word}: there are: {', '.join(STATUSES)}")
+    wanted = listing.RunFilter(
+        tuple(board or ()),
+        tuple(board_type or ()),
+        tuple(release or ()),
+        tuple(status or ()),
+        listing.instant(since, utc_now()) if since else None,
+    )
     with open_store(db, create=False) as store:
-        runs = store.runs(limit)
+        runs = listing.listed(store, wanted, limit)
         if as_json:
-            echo_json(
-                [
-                    documents.listed_document(run, store.outcomes(run.id), _first_metric(store.measurements(run.id)))
-                    for run in runs
-                ]
-            )
+            echo_json([documents.listed_document(each.run, each.outcomes, each.averaged) for each in runs])
             return
         if not runs:
-            echo(f"no runs yet in {store.url}")
+            echo(_none(store, wanted))
             return
-        rows = []
-        for run in runs:
-            outcomes = store.outcomes(run.id)
-            good, tried = outcomes.get(OK, 0), sum(outcomes.values())
-            about = [f"{run.started_at:%Y-%m-%d %H:%M}", run.board_type, run.board, run.release, run.kind, run.status]
-            rows.append([str(run.id), *about, f"{good}/{tried}", _headline(_first_metric(store.measurements(run.id)))])
+    rows = []
+    for each in runs:
+        run, good, tried = each.run, each.outcomes.get(OK, 0), sum(each.outcomes.values())
+        about = [f"{run.started_at:%Y-%m-%d %H:%M}", run.board_type, run.board, run.release, run.kind]
+        share = f"{good}/{tried}" if good == tried else doubtful(f"{good}/{tried}")
+        rows.append([str(run.id), *about, status_of(run), share, _headline(each.averaged)])
     header = ["run", "begun (UTC)", "board type", "board", "release", "kind", "status", "good", "averages"]
     echo(*table(header, rows, "><<<<<<><"))
 
@@ -150,10 +170,21 @@ def recordings(
     echo(*map(str, written))
 
 
-def _first_metric(measurements: list[Measurement]) -> list[Measurement]:
-    """Those of the run's first metric, which the list shows."""
-    metric = next((m.metric for m in measurements if m.metric.name != BOOT_STAGE.name), None)
-    return [m for m in measurements if m.metric == metric]
+def _none(store: Store, wanted: listing.RunFilter) -> str:
+    """Why there is nothing to list."""
+    if wanted == listing.RunFilter():
+        return f"no runs yet in {store.url}"
+    asked = (
+        ("boards", "board", wanted.boards),
+        ("types", "board_type", wanted.types),
+        ("releases", "release", wanted.releases),
+    )
+    there = [
+        f"{title} with runs: {', '.join(listing.known(store, column)) or 'none'}"
+        for title, column, names in asked
+        if names
+    ]
+    return "; ".join([f"no such runs in {store.url}", *there])
 
 
 def _headline(own: list[Measurement]) -> str:
@@ -161,6 +192,10 @@ def _headline(own: list[Measurement]) -> str:
     if not own:
         return "-"
     metric = own[0].metric
-    averages = [f"{label(m.params)} {summarise(m.samples).mean:.2f}".strip() for m in own[:_MOST_AVERAGES]]
+    shown, summaries = readable(metric, [summarise(m.samples) for m in own])
+    averages = [
+        f"{label(m.params)} {number(s.mean, s.uncertainty, shown)}".strip()
+        for m, s in zip(own[:_MOST_AVERAGES], summaries, strict=False)
+    ]
     more = f" and {len(own) - len(averages)} more" if len(own) > len(averages) else ""
-    return f"{metric.name} [{metric.unit}] {', '.join(averages)}{more}"
+    return f"{metric.name} [{shown.unit}] {', '.join(averages)}{more}"

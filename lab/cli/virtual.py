@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from lab.cli import virtual_sim as sim_commands
 from lab.errors import ConfigurationError
-from lab.shown import echo, echo_json, plain
+from lab.shown import echo, echo_json, table
 from virtual import control, kinds, pdudaemon
 from virtual.benchconfig import DEFAULT_FIFO_BYTES
 from virtual.board import BoardFolder
@@ -160,11 +157,9 @@ def status(folder: Folder = None, as_json: AsJson = False) -> None:
         echo(f"No virtual bench runs in {where}; `lab virtual up` starts one.")
         return
     echo(f"bench in {where}: pid {state.pid}, power switch {state.http}, pdudaemon {state.pdudaemon}")
-    table = Table("board", "type", "outlet", "power", "straps", "lost bytes", "")
-    for board in boards:
-        row = [str(board[key]) for key in ("name", "type", "outlet", "power", "straps", "overruns", "reason")]
-        table.add_row(*(escape(plain(cell)) for cell in row))
-    Console().print(table)
+    keys = ("name", "type", "outlet", "power", "straps", "overruns", "reason")
+    header = ["board", "type", "outlet", "power", "straps", "lost bytes", ""]
+    echo(*table(header, [[str(board[key]) for key in keys] for board in boards], "<<<<<><"))
 
 
 @app.command()

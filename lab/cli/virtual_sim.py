@@ -10,7 +10,7 @@ import requests
 import typer
 
 from lab.errors import ConfigurationError, LabTransientError
-from lab.shown import echo, echo_json
+from lab.shown import echo, echo_json, table
 from virtual.panel import PREFIX
 from virtual.sim.faults.base import parameters
 from virtual.sim.faults.catalogue import FAULTS
@@ -35,10 +35,11 @@ def faults(as_json: AsJson = False) -> None:
         ]
         echo_json(listed)
         return
-    width = max(map(len, FAULTS))
+    rows = []
     for kind in FAULTS.values():
         takes = " ".join(f"{name}={parameter.default}" for name, parameter in parameters(kind).items())
-        echo(f"{kind.name:{width}}  {kind.does()}{f' [{takes}]' if takes else ''}")
+        rows.append([kind.name, f"{kind.does()}{f' [{takes}]' if takes else ''}"])
+    echo(*table(["fault", "what it does [parameters]"], rows, "<<"))
 
 
 def fault(

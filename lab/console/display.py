@@ -11,7 +11,8 @@ from lab.console.replay import Replay
 from lab.console.status import PortStatus, ServerStatus
 from lab.console.text import stamped_lines
 from lab.host.clock import NS_PER_S
-from lab.shown import plain_bytes, table
+from lab.host.people import described
+from lab.shown import bad, plain_bytes, table
 
 _NS_PER_MS = 1e6
 _GAPS = {
@@ -26,17 +27,21 @@ def replay_lines(result: Replay) -> list[str]:
     """The moments of a boot, and how sure they are."""
     timing = result.timing
     rows = [
-        [f"{first.seconds:.6f}", f"{previous.seconds:+.6f}", f"{moment.uncertainty_ns / _NS_PER_MS:.2f}", moment.name]
+        [
+            f"{first.seconds:.6f}",
+            f"{previous.seconds:+.6f}",
+            f"{moment.uncertainty_ns / _NS_PER_MS:.2f}",
+            moment.name,
+            moment.text,
+        ]
         for moment, first, previous in zip(result.moments, result.since_first(), result.since_previous(), strict=True)
     ]
-    texts = [moment.text for moment in result.moments]
     head = f"{result.board}: {len(rows)} moments at {timing.speed_bd} Bd"
     if timing.adapter_latency_ns:
         head += f", adapter latency {timing.adapter_latency_ns / _NS_PER_MS:g} ms"
     lines = [head]
     if rows:
-        header, *cells = table(["since first s", "since last s", "± ms", "moment"], rows, ">>><")
-        lines += [header, *(f"{cell}  {text}" for cell, text in zip(cells, texts, strict=True))]
+        lines += table(["since first s", "since last s", "± ms", "moment", "line"], rows, ">>><<")
     lines.append(_printk_line(result.printk))
     if result.lateness_max_ns:
         lines.append(f"worst evidence of late stamps: {result.lateness_max_ns / _NS_PER_MS:.2f} ms (in the ± near it)")
@@ -59,8 +64,8 @@ def status_lines(state: ServerStatus) -> list[str]:
     lines = [f"pid {state.pid} since {state.started}, {state.scheduling}; log: {state.log}"]
     if not state.ports:
         return [*lines, "no port is open"]
-    header = ["port", "board", "bytes", "last byte", "readers", "writer", "gaps", "dropped", "late ms", "state"]
-    return [*lines, *table(header, [_status_row(port) for port in state.ports], "<<>>>>>>><")]
+    header = ["port", "board", "bytes", "last byte", "readers", "gaps", "dropped", "late ms", "state", "writer"]
+    return [*lines, *table(header, [_status_row(port) for port in state.ports], "<<>>>>>><<")]
 
 
 def _status_row(port: PortStatus) -> list[str]:
@@ -75,11 +80,11 @@ def _status_row(port: PortStatus) -> list[str]:
         str(port.received_bytes),
         "never" if port.last_byte_age_s is None else f"{port.last_byte_age_s:.1f} s ago",
         str(port.readers),
-        "-" if port.writer is None else f"pid {port.writer}",
         str(port.gaps),
         str(port.dropped),
         f"{port.lateness_max_ns / _NS_PER_MS:.2f}",
-        ", ".join(troubles),
+        port.state if troubles == ["open"] else bad(", ".join(troubles)),
+        "-" if port.writer is None else described(port.writer),
     ]
 
 

@@ -12,7 +12,7 @@ from lab.rails.model import PhasePower, RailPower
 from lab.rails.phase import StagePower
 from lab.rails.selftest import SensorCheck
 from lab.results.figures import fixed
-from lab.shown import table
+from lab.shown import bad, doubtful, table
 
 NA = "n/a"
 
@@ -39,7 +39,7 @@ def stage_lines(found: Sequence[StagePower]) -> list[str]:
                 _number(total.uncertainty_w, 1000, 1),
                 _number(total.energy_j, 1000, 1),
                 _number(total.energy_uncertainty_j, 1000, 1),
-                ", ".join(sorted(total.flags)),
+                doubtful(", ".join(sorted(total.flags))),
             ]
         )
     return table(header, rows, "<<>>>>><")
@@ -57,7 +57,7 @@ def guide_lines(power: PhasePower) -> list[str]:
 
 def watch_lines(rails: Sequence[Now]) -> list[str]:
     """What the rails draw now."""
-    rows = [[now.rail, _number(now.volts, 1, 3), _number(now.watts, 1000, 2), now.text] for now in rails]
+    rows = [[now.rail, _number(now.volts, 1, 3), _number(now.watts, 1000, 2), bad(now.text)] for now in rails]
     rows.append(["total", "", _number(sum(now.watts or 0.0 for now in rails), 1000, 2), ""])
     return table(["Rail name", "V", "mW", ""], rows, "<>><")
 
@@ -71,7 +71,7 @@ def answer_lines(answers: Sequence[SensorCheck]) -> list[str]:
             f"{answer.expected_v:g}" if answer.rail else "-",
             _number(answer.volts, 1, 3),
             _number(answer.shunt_uv, 1, 1),
-            answer.verdict,
+            answer.verdict if answer.good else bad(answer.verdict),
         ]
         for answer in answers
     ]
@@ -99,7 +99,7 @@ def _row(rail: RailPower) -> list[str]:
         _number(rail.max_w, 1000, 2),
         _number(rail.energy_j, 1000, 3),
         f"{rail.samples}/{rail.expected}",
-        ", ".join(sorted(rail.flags)),
+        doubtful(", ".join(sorted(rail.flags))),
     ]
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
-from lab.metrics import Measurement, Metric, summarise
+from lab.metrics import Flag, Measurement, Metric, summarise
 from lab.results.figures import average_cell, duration, fixed, label, number, readable
 from lab.results.overview import Failure, Overview, Stage, attempts_of, overview, tried
+from lab.results.records import Run
 from lab.results.store import Store
-from lab.shown import table
+from lab.shown import bad, doubtful, table
 
-_INDENT = "  "
+_INDENT = 2
 
 
 def summary_lines(store: Store, run_id: int) -> list[str]:
@@ -38,12 +39,17 @@ def head_lines(run: Overview) -> list[str]:
     r = run.run
     took = f", {duration((r.finished_at - r.started_at).total_seconds())}" if r.finished_at else ""
     lines = [
-        f"run {r.id}: {r.kind}, {r.board_type} {r.board!r}, release {r.release}, {r.status}",
-        f"{_INDENT}begun {r.started_at:%Y-%m-%d %H:%M:%S} UTC{took}",
+        f"run {r.id}: {r.kind}, {r.board_type} {r.board!r}, release {r.release}, " + status(r),
+        f"  begun {r.started_at:%Y-%m-%d %H:%M:%S} UTC{took}",
     ]
     if run.virtual:
-        lines.append(f"{_INDENT}a virtual board: its numbers are never compared with a real one's")
+        lines.append("  a virtual board: its numbers are never compared with a real one's")
     return lines
+
+
+def status(run: Run) -> str:
+    """How a run ended; bad news are marked."""
+    return {"failed": bad, "interrupted": doubtful}.get(run.status, str)(run.status)
 
 
 def _numbers(run: Overview, metric: Metric, group: Sequence[Measurement]) -> list[str]:
@@ -52,9 +58,15 @@ def _numbers(run: Overview, metric: Metric, group: Sequence[Measurement]) -> lis
     for m, s in zip(group, summaries, strict=True):
         values = [number(value, s.uncertainty, metric) for value in (s.uncertainty, s.median, s.p95, s.std)]
         cells = [label(m.params), average_cell(s, metric), f"{s.n}/{tried(attempts_of(run.attempts, m))}", *values]
-        rows.append([*cells, ", ".join(sorted(m.flags))])
+        rows.append([*cells, _flags(m)])
     header = ["", f"avg (min, max) [{metric.unit}]", "n", "±", "median", "p95", "std", "flags"]
-    return [metric.name, *_indented(table(header, rows, "<<>>>>><"))]
+    return [metric.name, *table(header, rows, "<<>>>>><", indent=_INDENT)]
+
+
+def _flags(measurement: Measurement) -> str:
+    """A virtual board's numbers all say so; other flags are something to look at."""
+    said = ", ".join(sorted(measurement.flags))
+    return said if measurement.flags <= {Flag.SIMULATED} else doubtful(said)
 
 
 def _stages(stages: dict[str, list[Stage]]) -> list[str]:
@@ -63,15 +75,15 @@ def _stages(stages: dict[str, list[Stage]]) -> list[str]:
     lengths = {medium: {stage.name: stage.summary for stage in found} for medium, found in stages.items()}
     names = list(dict.fromkeys(name for found in lengths.values() for name in found))
     rows = [[n, *(fixed(found[n].mean, 3) if n in found else "-" for found in lengths.values())] for n in names]
-    return ["stages, mean [s]", *_indented(table(["", *lengths], rows, "<" + ">" * len(lengths)))]
+    return ["stages, mean [s]", *table(["", *lengths], rows, "<" + ">" * len(lengths), indent=_INDENT)]
 
 
 def _failures(run: Overview) -> list[str]:
     if not run.failures:
         return [f"failed attempts: none of {len(run.attempts)}"]
     rows = [_failure(failure) for failure in run.failures]
-    title = f"failed attempts: {len(run.failed)} of {len(run.attempts)}"
-    return [title, *_indented(table(["class", "fault of", "", "n", "where"], rows, "<<<><"))]
+    title = bad(f"failed attempts: {len(run.failed)} of {len(run.attempts)}")
+    return [title, *table(["class", "fault of", "", "n", "where"], rows, "<<<><", indent=_INDENT)]
 
 
 def _failure(failure: Failure) -> list[str]:
@@ -80,8 +92,4 @@ def _failure(failure: Failure) -> list[str]:
         for name, attempts in groupby(failure.attempts, lambda a: label(a.params))
     )
     kind = "transient" if failure.transient else "stable"
-    return [failure.outcome, f"the {failure.fault}", kind, str(len(failure.attempts)), where]
-
-
-def _indented(lines: Iterable[str]) -> list[str]:
-    return [_INDENT + line for line in lines]
+    return [bad(failure.outcome), f"the {failure.fault}", kind, str(len(failure.attempts)), where]

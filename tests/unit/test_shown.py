@@ -143,7 +143,10 @@ def test_what_a_command_prints_of_a_hostile_store_is_harmless(
     assert "\nrun 99: completed" not in said.out + said.err
 
 
-def test_a_hostile_release_keeps_to_its_cell(evil: Evil, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hostile_release_keeps_to_its_cell(
+    evil: Evil, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
     assert main(["results", "list", "--db", str(evil.database)]) == 0
     out = capsys.readouterr().out
     assert WRITTEN.replace(r"\ud800", "") in out
@@ -153,8 +156,13 @@ def test_a_hostile_release_keeps_to_its_cell(evil: Evil, capsys: pytest.CaptureF
 @pytest.mark.parametrize("command", ["replay", "show"])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_a_command_prints_of_a_hostile_recording_is_harmless(
-    evil: Evil, command: str, as_json: bool, capsys: pytest.CaptureFixture[str]
+    evil: Evil,
+    command: str,
+    as_json: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     words = ["--json"] if as_json and command == "replay" else []
     assert main(["console", command, str(evil.recording), *words]) == 0
     out = capsys.readouterr().out

@@ -10,7 +10,7 @@ from lab.benchmarks.boot import ENDS
 from lab.boards import NORMAL
 from lab.run.check.findings import Findings, FoundMoment, Known
 from lab.run.check.verdict import LogVerdict, nearly
-from lab.shown import table
+from lab.shown import bad, table
 
 TEXT_CHARACTERS = 70
 SHOWN = 5  # lines of failures and of troubles; all of them stand in the document
@@ -25,7 +25,7 @@ def lines(findings: Findings, verdict: LogVerdict) -> Iterator[str]:
         yield f"{INDENT}({note})"
     yield from _flows(findings)
     rows = [_moment_row(findings, found) for found in findings.moments]
-    yield from _indented(table(["moment", "", "lines", "text"], rows, "<<<<"))
+    yield from table(["moment", "", "lines", "text"], rows, "<<<<", indent=len(INDENT))
     yield from _evidence(findings)
     software = findings.software
     yield f"{INDENT}U-Boot: {_cut(software.get('uboot', 'no version found'))}"
@@ -94,7 +94,12 @@ def _moment_row(findings: Findings, found: FoundMoment) -> list[str]:
         often = f" too often ({pattern.times} × in a healthy boot)" if found in findings.too_often else ""
         return [pattern.name, kind, ", ".join(map(str, found.lines[:SHOWN])) + often, _cut(found.text.strip())]
     line = nearly(findings, pattern.name) if pattern.name not in ENDS or not findings.prompts else 0
-    return [pattern.name, kind, "not found", f"nearly: line {line} {_cut(findings.log.text(line))}" if line else ""]
+    return [
+        pattern.name,
+        kind,
+        bad("not found") if kind == "required" else "not found",
+        f"nearly: line {line} {_cut(findings.log.text(line))}" if line else "",
+    ]
 
 
 def _evidence(findings: Findings) -> Iterator[str]:
@@ -108,7 +113,7 @@ def _evidence(findings: Findings) -> Iterator[str]:
         else:
             rows.append([witness.source, medium, str(witness.line), witness.said])
     if rows:
-        yield from _indented(table(["evidence", "medium", "line", "said"], rows, "<<<<"))
+        yield from table(["evidence", "medium", "line", "said"], rows, "<<<<", indent=len(INDENT))
     agreeing = sum(witness.confirmed and bool(witness.medium) for witness in findings.witnesses)
     match findings.media:
         case ():
@@ -128,10 +133,6 @@ def _known(title: str, found: tuple[Known, ...]) -> Iterator[str]:
 def _prompt(findings: Findings) -> str:
     said = [f"{found.pattern.name}, line {', '.join(map(str, found.lines[:SHOWN]))}" for found in findings.prompts]
     return "; ".join(said) or "not found"
-
-
-def _indented(rows: list[str]) -> list[str]:
-    return [INDENT + row for row in rows]
 
 
 def _cut(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import json
 import re
@@ -14,7 +15,8 @@ from attrs import frozen
 from recorded_run import record
 
 from lab.cli import main
-from lab.results import Run, open_store
+from lab.errors import ConfigurationError
+from lab.results import Run, listing, open_store
 
 
 @frozen
@@ -58,7 +60,8 @@ def recorded_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def recorded(recorded_database: Path, capsys: pytest.CaptureFixture[str]) -> Recorded:
+def recorded(recorded_database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    monkeypatch.setenv("COLUMNS", "160")
     with open_store(str(recorded_database)) as store:
         return Recorded(recorded_database, store.runs()[0], capsys)
 
@@ -73,7 +76,95 @@ def test_list_shows_each_run_with_its_averages(recorded: Recorded) -> None:
     assert " ".join(header.split()) == "run begun (UTC) board type board release kind status good averages"
     assert re.search(r"^ +1  \d{4}-\d\d-\d\d \d\d:\d\d  qemu-virt +qemu-1 +11\.01 +boot +completed  60/64", line)
     sd = fmean(boot_times(recorded.database, "sd"))
-    assert f"boot.time [s] sd {sd:.2f}, emmc " in line
+    shown = re.search(r"boot\.time \[s\] sd (\d\.\d+), emmc \d", line)
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx(sd, abs=0.001)
+
+
+def test_a_list_in_80_columns_has_the_averages_below_each_run(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    header, below, run, averages = recorded.ask("list").out.splitlines()
+    assert header.split()[-1] == "good"
+    assert below == "     averages"
+    assert run.endswith("60/64")
+    assert averages.startswith("     boot.time [s] sd ")
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six runs of five boards."""
+    path = tmp_path_factory.mktemp("several") / "results.db"
+    with open_store(str(path)) as store:
+        for board_type, board, release, status in (
+            ("am62xx_sk", "am62x-1", "11.00", "completed"),
+            ("am62xx_sk", "am62x-1", "11.01", "failed"),
+            ("am62xx_sk", "am62x_2", "11.01", "completed"),
+            ("am62xx_sk", "am62x-2", "11.01", "interrupted"),
+            ("am654x-evm", "am65x-1", "11.01", "completed"),
+            ("am654x-evm", "AM65%", "11.01", "running"),
+        ):
+            run = store.begin_run("boot", board_type, board, release, plan={}, provenance={})
+            store.finish_run(run.id, status)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        ([], [6, 5, 4, 3, 2, 1]),
+        (["--board", "am62x-1"], [2, 1]),
+        (["--board", "am62x-1", "--board", "am65x-1"], [5, 2, 1]),
+        (["--board", "am62x_2"], [3]),
+        (["--board", "am62x_*"], [3]),
+        (["--board", "am62x*"], [4, 3, 2, 1]),
+        (["--board", "*%"], [6]),
+        (["--type", "am654x-evm"], [6, 5]),
+        (["--release", "11.00"], [1]),
+        (["--release", "11.*", "--status", "completed"], [5, 3, 1]),
+        (["--status", "failed", "--status", "interrupted"], [4, 2]),
+        (["--status", "failed", "--board", "am65x-1"], []),
+        (["--limit", "2", "--type", "am62xx_sk"], [4, 3]),
+        (["--since", "1h"], [6, 5, 4, 3, 2, 1]),
+        (["--since", "2999-01-01"], []),
+    ],
+)
+def test_a_list_has_the_runs_that_are_asked_for(
+    several: Path, capsys: pytest.CaptureFixture[str], words: list[str], ids: list[int]
+) -> None:
+    assert main(["results", "list", "--json", "--db", str(several), *words]) == 0
+    assert [run["id"] for run in json.loads(capsys.readouterr().out)] == ids
+
+
+def test_a_list_without_such_runs_says_what_there_is(several: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["results", "list", "--board", "am64x", "--release", "9", "--db", str(several)]) == 0
+    assert capsys.readouterr().out == (
+        f"no such runs in {several}; boards with runs: AM65%, am62x-1, am62x-2, am62x_2, am65x-1; "
+        "releases with runs: 11.00, 11.01\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2026-11-20", "2026-11-20T00:00:00+00:00"),
+        ("2026-11-20T14:00", "2026-11-20T14:00:00+00:00"),
+        ("2026-11-20T14:00+02:00", "2026-11-20T14:00:00+02:00"),
+        ("90m", "2026-11-22T10:30:00+00:00"),
+        ("12h", "2026-11-22T00:00:00+00:00"),
+        ("7d", "2026-11-15T12:00:00+00:00"),
+        ("2w", "2026-11-08T12:00:00+00:00"),
+    ],
+)
+def test_a_past_instant_is_a_day_a_time_or_how_long_ago(text: str, instant: str) -> None:
+    assert listing.instant(text, dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)).isoformat() == instant
+
+
+@pytest.mark.parametrize("text", ["yesterday", "7", "7y", "999999w", "2026-13-01", ""])
+def test_what_is_no_instant_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="how long ago"):
+        listing.instant(text, dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC))
 
 
 def test_list_of_an_empty_database_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +188,8 @@ def test_list_as_json_has_what_the_table_has(recorded: Recorded) -> None:
     assert (run["averages"]["metric"], run["averages"]["unit"]) == ("boot.time", "s")
     means = {value["params"]["medium"]: value["mean"] for value in run["averages"]["values"]}
     assert means == {medium: pytest.approx(fmean(boot_times(recorded.database, medium))) for medium in means}
-    assert all(f"{medium} {mean:.2f}" in line for medium, mean in means.items())
+    shown = {medium: float(mean) for medium, mean in re.findall(r"(sd|emmc|ospi) (\d\.\d+)", line)}
+    assert shown == {medium: pytest.approx(mean, abs=0.001) for medium, mean in means.items()}
 
 
 def test_show_has_the_guides_cell_and_what_stands_beside_it(recorded: Recorded) -> None:
@@ -220,6 +312,7 @@ def test_a_damaged_log_is_the_labs_fault(
         (["show", "1", "--cycle", "2"], "add --log"),
         (["show", "1", "--log", "--json"], "leave out --log"),
         (["export", "9"], "no run 9"),
+        (["list", "--status", "done"], "--status done: there are: running, completed, interrupted, failed"),
         (["export", "--csv", "--json"], "--json or --csv, not both"),
     ],
 )

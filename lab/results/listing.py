@@ -1,0 +1,161 @@
+"""Many runs at once: those that are asked for, each with what a line of a list says of it, in four queries."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from attrs import frozen
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session, joinedload
+
+from lab.errors import ConfigurationError
+from lab.metrics import Measurement, Sample
+from lab.metrics.catalogue import BOOT_STAGE
+from lab.results import readout
+from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
+from lab.results.records import Run
+from lab.results.store import Store
+
+_ANY: Final = "*"  # of a name that is asked for
+_UNIT_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+@frozen
+class RunFilter:
+    """Which runs are wanted; an empty field asks for nothing.
+
+    Attributes:
+        boards, types, releases: names; a `*` in one stands for any characters. statuses: as of `Run`.
+        since: begun then or later.
+    """
+
+    boards: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    releases: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
+    since: dt.datetime | None = None
+
+    def wanted(self) -> list[ColumnElement[bool]]:
+        """As conditions on runs."""
+        named = ((RunRow.board, self.boards), (RunRow.board_type, self.types), (RunRow.release, self.releases))
+        found = [or_(*(_matches(column, name) for name in names)) for column, names in named if names]
+        if self.statuses:
+            found.append(RunRow.status.in_(self.statuses))
+        if self.since is not None:
+            found.append(RunRow.started_at >= self.since)
+        return found
+
+
+@frozen
+class ListedRun:
+    """A run as a list shows it.
+
+    Attributes:
+        outcomes: how many of its attempts ended in each outcome. averaged: the numbers of its first metric.
+    """
+
+    run: Run
+    outcomes: dict[str, int]
+    averaged: list[Measurement]
+
+
+def listed(store: Store, wanted: RunFilter = RunFilter(), limit: int | None = None) -> list[ListedRun]:
+    """The runs that are wanted, the newest first; at most `limit` of them."""
+    with store._read() as session:
+        query = select(RunRow).where(*wanted.wanted()).order_by(RunRow.id.desc()).limit(limit)
+        return _described(session, [readout.run(row) for row in session.scalars(query)])
+
+
+def latest(store: Store) -> list[ListedRun]:
+    """The last run of each board, in the order of the boards' names."""
+    with store._read() as session:
+        ids = select(func.max(RunRow.id)).group_by(RunRow.board)
+        query = select(RunRow).where(RunRow.id.in_(ids)).order_by(RunRow.board)
+        return _described(session, [readout.run(row) for row in session.scalars(query)])
+
+
+def failures(store: Store, since: dt.datetime) -> dict[tuple[str, str], int]:
+    """How many attempts failed since then, by board and failure class."""
+    query = (
+        select(RunRow.board, AttemptRow.outcome, func.count())
+        .join(AttemptRow, AttemptRow.run_id == RunRow.id)
+        .where(AttemptRow.started_at >= since, AttemptRow.outcome != "ok")
+        .group_by(RunRow.board, AttemptRow.outcome)
+    )
+    with store._read() as session:
+        return {(board, outcome): count for board, outcome, count in session.execute(query)}
+
+
+def known(store: Store, column: str) -> list[str]:
+    """The values that runs have: of `board`, `board_type`, `release` or `kind`."""
+    wanted: InstrumentedAttribute[str] = getattr(RunRow, column)
+    with store._read() as session:
+        return sorted(session.scalars(select(wanted).distinct()))
+
+
+def instant(text: str, now: dt.datetime) -> dt.datetime:
+    """A past instant: `2026-11-20`, `2026-11-20T14:00` (UTC where no zone is given), or `90m`, `12h`, `7d`, `2w` before now.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    ago = re.fullmatch(r"(\d{1,6})([mhdw])", text)
+    try:
+        if ago is not None:
+            return now - dt.timedelta(seconds=int(ago[1]) * _UNIT_S[ago[2]])
+        given = dt.datetime.fromisoformat(text)
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(
+            f"{text!r} is no instant: give a day (2026-11-20), a day and a time (2026-11-20T14:00), or how long ago (12h, 7d)"
+        ) from error
+    return given.replace(tzinfo=dt.UTC) if given.tzinfo is None else given
+
+
+def _matches(column: InstrumentedAttribute[str], name: str) -> ColumnElement[bool]:
+    if _ANY not in name:
+        return column == name
+    escaped = re.sub(r"([\\%_])", r"\\\1", name)
+    return column.like(escaped.replace(_ANY, "%"), escape="\\")
+
+
+def _described(session: Session, runs: Sequence[Run]) -> list[ListedRun]:
+    ids = [run.id for run in runs]
+    outcomes: dict[int, dict[str, int]] = {}
+    counted = select(AttemptRow.run_id, AttemptRow.outcome, func.count()).where(AttemptRow.run_id.in_(ids))
+    for run_id, outcome, count in session.execute(counted.group_by(AttemptRow.run_id, AttemptRow.outcome)):
+        outcomes.setdefault(run_id, {})[outcome] = count
+    averaged = _averaged(session, ids)
+    return [ListedRun(run, outcomes.get(run.id, {}), averaged.get(run.id, [])) for run in runs]
+
+
+def _averaged(session: Session, run_ids: Collection[int]) -> dict[int, list[Measurement]]:
+    """The numbers of each run's first metric, without the stages of a boot."""
+    of_runs = and_(MeasurementRow.run_id.in_(run_ids), MeasurementRow.metric != BOOT_STAGE.name)
+    first_ids = select(func.min(MeasurementRow.id)).where(of_runs).group_by(MeasurementRow.run_id)
+    firsts = select(MeasurementRow.run_id, MeasurementRow.metric, MeasurementRow.version)
+    keys = [tuple(row) for row in session.execute(firsts.where(MeasurementRow.id.in_(first_ids)))]
+    key = tuple_(MeasurementRow.run_id, MeasurementRow.metric, MeasurementRow.version)
+    rows = select(MeasurementRow).where(key.in_(keys)).options(joinedload(MeasurementRow.definition))
+    found = list(session.scalars(rows.order_by(MeasurementRow.id)))
+    samples = _samples(session, select(MeasurementRow.id).where(key.in_(keys)))
+    by_run: dict[int, list[Measurement]] = {}
+    for row in map(readout.whole, found):
+        number = Measurement(readout.metric(row.definition), row.params, tuple(samples.get(row.id, [])))
+        by_run.setdefault(row.run_id, []).append(number)
+    return by_run
+
+
+def _samples(session: Session, measurement_ids: Select[Any]) -> dict[int, list[Sample]]:
+    columns = select(
+        SampleRow.measurement_id, SampleRow.value, SampleRow.uncertainty, AttemptRow.cycle, SampleRow.flags
+    )
+    wanted = columns.join(SampleRow.attempt).where(SampleRow.measurement_id.in_(measurement_ids))
+    found: dict[int, list[Sample]] = {}
+    for measurement_id, value, uncertainty, cycle, names in session.execute(
+        wanted.order_by(AttemptRow.cycle, SampleRow.id)
+    ):
+        found.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, readout.flags(names)))
+    return found
