@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from lab.errors import TestStableError
@@ -119,8 +120,6 @@ def _measurement(session: Session, run_id: int, metric: Metric, params: Mapping[
 
 def _insert_if_absent(session: Session, model: type[Base], values: dict[str, Any]) -> None:
     """Insert a row that another writer may be inserting as well."""
-    from sqlalchemy.dialects import postgresql, sqlite  # noqa: PLC0415 - a tenth of what a command takes that only reads
-
     if session.get_bind().dialect.name == "postgresql":
         session.execute(postgresql.insert(model).values(values).on_conflict_do_nothing())
     else:

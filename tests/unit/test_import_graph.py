@@ -16,7 +16,7 @@ PACKAGES = ("lab", "strategies", "virtual", "exporters")
 
 # A room imports only from lower floors, and from itself.
 FLOORS = (
-    ("lab", "lab.errors", "lab.redaction", "lab.shipped", "lab.shown", "lab.tables"),
+    ("lab", "lab.errors", "lab.redaction", "lab.shipped", "lab.shown"),
     ("lab.host",),
     ("lab.boards", "lab.metrics", "lab.yamlfile"),
     ("lab.console", "lab.results", "lab.benchmarks", "virtual"),

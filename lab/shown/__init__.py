@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self, TextIO
 
-from lab import tables
+from lab.shown import tables
 
 _RED: Final = "31"  # SGR, ECMA-48
 _YELLOW: Final = "33"
@@ -86,7 +86,7 @@ def doubtful(text: str) -> Marked:
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], align: str, *, indent: int = 0, room: int | None = None
 ) -> list[str]:
-    """Lines of a table that fit the screen, as `lab.tables` lays them out; cells that are `bad` or `doubtful` stay so.
+    """Lines of a table that fit the screen, as `lab.shown.tables` lays them out; cells that are `bad` or `doubtful` stay so.
 
     Args:
         align: one of "<" (text) and ">" (numbers) per column.

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab import shown, tables
-from lab.shown import Marked, bad, doubtful, echo, table
+from lab import shown
+from lab.shown import Marked, bad, doubtful, echo, table, tables
 
 TEXT = st.text(max_size=200) | st.text("ab ", max_size=400) | st.text("测试 é", max_size=60)
 COUNT = st.integers(-(10**9), 10**9).map(str)
