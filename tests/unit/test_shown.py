@@ -160,9 +160,7 @@ def test_what_a_command_prints_of_a_hostile_recording_is_harmless(
     command: str,
     as_json: bool,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
     words = ["--json"] if as_json and command == "replay" else []
     assert main(["console", command, str(evil.recording), *words]) == 0
     out = capsys.readouterr().out

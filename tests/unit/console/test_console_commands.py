@@ -34,10 +34,7 @@ def recording(tmp_path: Path) -> Path:
     return tmp_path / "uart0.log"
 
 
-def test_replay_prints_the_moments_of_the_board_type_that_fits(
-    recording: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_replay_prints_the_moments_of_the_board_type_that_fits(recording: Path) -> None:
     result = lab_console("replay", str(recording))
     assert result.exit_code == 0
     lines = result.output.splitlines()

@@ -79,8 +79,7 @@ def test_a_sensor_that_sleeps_is_woken_before_it_is_judged(bench: RailBench) -> 
     assert asked(bench)["0x4c"].good
 
 
-def test_the_table_has_a_row_for_each_address(bench: RailBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_the_table_has_a_row_for_each_address(bench: RailBench) -> None:
     header, *rows = answer_lines(list(asked(bench).values()))
     assert header.split() == ["address", "rail", "expected", "V", "reads", "V", "shunt", "uV"]
     assert len(rows) == 6

@@ -60,8 +60,7 @@ def recorded_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def recorded(recorded_database: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Recorded:
-    monkeypatch.setenv("COLUMNS", "160")
+def recorded(recorded_database: Path, capsys: pytest.CaptureFixture[str]) -> Recorded:
     with open_store(str(recorded_database)) as store:
         return Recorded(recorded_database, store.runs()[0], capsys)
 
