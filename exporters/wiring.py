@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from attrs import frozen
+from attrs import field, frozen
 from prometheus_client import CollectorRegistry, Metric
 
 from exporters.exposition import Exposition, ResultsSource, Staleness
@@ -20,7 +20,9 @@ from exporters.farm.usb import RealUdev, Usb, UsbDevice
 from exporters.page import Page
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
+from exporters.standing import StandingVerdicts
 from lab.host.clock import Clock
+from lab.judge.telling import Evidence
 from lab.results.watch import Watcher
 
 
@@ -30,13 +32,14 @@ class Watched:
 
     Attributes:
         due: what is to be measured, and how often. pdudaemon, coordinator: where they listen; empty: there is none.
-        usb: the devices that must be plugged in.
+        usb: the devices that must be plugged in. evidence: where runs' reports are.
     """
 
     due: Sequence[Due] = ()
     pdudaemon: str = ""
     coordinator: str = ""
     usb: Sequence[UsbDevice] = ()
+    evidence: Evidence = field(factory=lambda: Evidence(""))
 
 
 @frozen
@@ -74,6 +77,7 @@ def sources(watcher: Watcher, runtime: Path, watched: Watched, interval_s: float
         folders["results"] = watcher.location.path.parent
     live: dict[str, Callable[[], list[Metric]]] = {
         "jobs": Jobs(watcher).read,
+        "verdicts": StandingVerdicts(watcher, watched.evidence).read,
         "console": Consoles(runtime).read,
         "outlets": Outlets(runtime).read,
         "rails": RailsCollector(runtime).read,

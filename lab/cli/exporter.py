@@ -19,6 +19,7 @@ from lab.farm import config, suites
 from lab.farm.config import Farm, Schedule
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
+from lab.judge.telling import Evidence
 from lab.results.watch import watch
 from lab.shown import echo, log_to
 
@@ -34,7 +35,7 @@ def watched(farm: Farm | None) -> Watched:
         return Watched()
     due = [_due(schedule) for schedule in farm.schedules]
     usb = [UsbDevice(device.name, device.kind, device.id_path) for device in farm.usb]
-    return Watched(due, farm.pdudaemon.address, farm.coordinator, usb)
+    return Watched(due, farm.pdudaemon.address, farm.coordinator, usb, Evidence(farm.reports))
 
 
 def _due(schedule: Schedule) -> Due:

@@ -13,6 +13,7 @@ from cattrs.v import format_exception
 
 from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
+from lab.judge.telling import Evidence
 from lab.redaction import redacted
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
@@ -50,6 +51,13 @@ def _public(_instance: object, attribute: Any, value: str) -> None:
             f"{attribute.name}: {redacted(value)!r}: no password here, since every user can read a unit's environment; "
             "put it into a file of the service user: add ?passfile=/var/lib/boardlab/pgpass (libpq's ~/.pgpass)"
         )
+
+
+def _reports(_instance: object, attribute: Any, value: str) -> None:
+    try:
+        Evidence(value)
+    except ConfigurationError as error:
+        raise ValueError(f"{attribute.name}: {error}") from None
 
 
 @frozen
@@ -134,6 +142,7 @@ class Farm:
         user: who runs the services. directory: where runs are started: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
         program: the command `lab`. database: as `--db`. state, runtime: names of folders under /var/lib and /run.
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
+        reports: address of a run's report, with {run}, for links in mails; empty: mails name commands.
     """
 
     user: str = field(default="boardlab", validator=_word)
@@ -144,6 +153,7 @@ class Farm:
     runtime: str = field(default="boardlab", validator=_name)
     coordinator: str = field(default="", validator=_word)
     alertmanager: str = field(default="", validator=_word)
+    reports: str = field(default="", validator=_reports)
     exporter: Exporter = Exporter()
     pdudaemon: PduDaemonConfig = PduDaemonConfig()
     usb: list[UsbEntry] = Factory(list)

@@ -12,7 +12,7 @@ from lab.farm.config import Farm
 
 FAILED, TEST = "BoardlabUnitFailed", "BoardlabTest"
 _RUNBOOK: Final = "docs/runbooks.md#"
-_FAILED_LASTS: Final = dt.timedelta(hours=12)
+_FAILED_LASTS: Final = dt.timedelta(hours=1)  # longer than Alertmanager waits for what says more
 _TEST_LASTS: Final = dt.timedelta(minutes=5)
 
 

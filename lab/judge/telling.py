@@ -126,14 +126,15 @@ def changes(verdicts: Iterable[Verdict], began: Mapping[int, Began]) -> list[Cha
     """The changes that verdicts speak of, regressions first; verdicts that call nothing are left out.
 
     Args:
-        began: the runs that the verdicts name, by their ids.
+        verdicts: of one number and cause the first counts. began: the runs that the verdicts name, by their ids.
     """
-    found: dict[tuple[object, ...], list[Verdict]] = {}
+    found: dict[tuple[object, ...], dict[tuple[object, ...], Verdict]] = {}
     for verdict in verdicts:
         if verdict.outcome in CALLED and verdict.since_run is not None:
             run, cause = verdict.run, tuple(sorted(verdict.differs.items())) or verdict.since_run
-            found.setdefault((run.board_type, run.board, verdict.outcome, cause), []).append(verdict)
-    made = [_change(its, began) for its in found.values()]
+            its = found.setdefault((run.board_type, run.board, verdict.outcome, cause), {})
+            its.setdefault((run.kind, verdict.metric, verdict.version, tuple(sorted(verdict.params.items()))), verdict)
+    made = [_change(tuple(its.values()), began) for its in found.values()]
     made = [evolve(change, others=_others(change, made)) for change in made]
     return sorted(made, key=lambda change: (CALLED.index(change.verdicts[0].outcome), change.board, change.began.run))
 

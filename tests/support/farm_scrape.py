@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import recorded_run
+from attrs import evolve
 from prometheus_client import CollectorRegistry, Metric
 from scraped import Scrape, scrape
 
@@ -20,13 +22,17 @@ from exporters.farm.schedules import Due, Schedules
 from exporters.farm.usb import Usb, UsbDevice
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
+from exporters.standing import StandingVerdicts
 from lab.console.index import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.host import process, statusfiles
-from lab.host.clock import MonotonicRaw
+from lab.host.clock import MonotonicRaw, utc_now
 from lab.host.statusfiles import OutletStatus, RailStatus
+from lab.judge.telling import Evidence
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.jobs import JobQueue, Order
+from lab.results.verdictrecords import NewVerdict
+from lab.results.verdicts import mute, write_verdicts
 from lab.results.watch import watch
 
 PORT = PortStatus(
@@ -101,6 +107,15 @@ def nights(store: Store) -> None:
         queue.finish(job.id, "completed" if len(samples) > 1 else "failed")
 
 
+def verdicts(store: Store) -> None:
+    """In the newest run of NIGHTLY a number got worse, and another one that is muted."""
+    run = max(run.id for run in store.runs() if run.board == NIGHTLY.board)
+    worse = NewVerdict("boot.time", 1, {"medium": "sd"}, "regression", 1, run, 20, 0.03, 0.02, 0.04)
+    write_verdicts(store, run, [worse, evolve(worse, metric="boot.power_on_to_prompt")])
+    day = timedelta(days=1)
+    mute(store, "*prompt", board=None, params={}, until=utc_now() + day, reason="known", by="ada")
+
+
 def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     """The farm's sources, each with something to say."""
     statusfiles.write(
@@ -109,11 +124,13 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     statusfiles.write(runtime / statusfiles.RAILS, "1", RailStatus("b1", "VDD_CORE", 1000.0, 5000, 1, 1000.0))
     with open_store(url) as store:
         nights(store)
+        verdicts(store)
         jobs = JobQueue(store, process.identity(), process.has_died)
         jobs.start(jobs.enqueue(Order("qemu-virt", "qemu-1", ("boot",), "e", "", None)).id)
     devices = [UsbDevice("console", "adapter", "usb-0:2"), UsbDevice("card", "sdmux", "usb-0:3")]
     return {
         "jobs": Jobs(watch(url)).read,
+        "verdicts": StandingVerdicts(watch(url), Evidence("")).read,
         "schedules": Schedules(watch(url), [NIGHTLY]).read,
         "console": lambda: consoles.families(SERVER),
         "outlets": Outlets(runtime).read,
