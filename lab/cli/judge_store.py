@@ -6,13 +6,14 @@ import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from lab.errors import ConfigurationError
 from lab.judge import words
-from lab.judge.telling import size
+from lab.judge.telling import Evidence, size
 from lab.results.store import Store, open_store
 from lab.results.verdictrecords import CALLED, UNSURE, Verdict
 from lab.results.verdicts import read_verdicts
@@ -41,14 +42,30 @@ def run_command(
     *,
     as_json: Json = False,
     everything: Everything = False,
+    summaries: Annotated[
+        list[Path] | None,
+        typer.Option("--summary", metavar="FILE", help="Write a summary: Markdown, HTML or text (.md, .html, .txt)."),
+    ] = None,
+    reports: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", envvar="LAB_REPORTS", help="Where a run's report is, with {run}, for links in the summary."
+        ),
+    ] = "",
     db: Database = None,
 ) -> None:
     """Judge a run's numbers by the runs of its board before; status 1: one is worse, for sure, and not muted."""
+    from lab.judge import summary  # noqa: PLC0415 - jinja2
     from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
 
+    evidence = Evidence(reports)
+    for file in summaries or ():
+        summary.form_of(file)
     with open_store(db, create=False) as store:
         judged = judge_run(store, number_of(store, run))
         verdicts = read_verdicts(store, run_id=judged.run.id)
+        for file in summaries or ():
+            summary.write(summary.of_run(store, judged.run.id), file, evidence)
     if as_json:
         echo_json([words.document(verdict) for verdict in verdicts if everything or said(verdict)])
     else:

@@ -14,7 +14,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from lab.errors import ConfigurationError, LabStableError
 from lab.judge.telling import Change, Evidence, changes
 from lab.results.records import Run
+from lab.results.store import Store
 from lab.results.verdictrecords import CALLED, OUTCOMES, Began, Verdict
+from lab.results.verdicts import read_verdicts
 from lab.shown import plain
 
 Form = Literal["txt", "html", "md"]
@@ -55,6 +57,17 @@ class Summary:
         if self.muted:
             parts.append(f"{self.muted} moved and muted")
         return ", ".join(parts)
+
+
+def of_run(store: Store, run_id: int) -> Summary:
+    """What there is to say of a run that was judged.
+
+    Raises:
+        ConfigurationError: no such run.
+    """
+    verdicts = read_verdicts(store, run_id=run_id)
+    runs = [store.run(number) for number in {verdict.since_run for verdict in verdicts} if number is not None]
+    return summary(store.run(run_id), verdicts, {run.id: Began(run.id, run.started_at, run.release) for run in runs})
 
 
 def summary(run: Run, verdicts: Iterable[Verdict], began: Mapping[int, Began]) -> Summary:

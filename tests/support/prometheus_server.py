@@ -130,6 +130,9 @@ def alertmanager(folder: Path, webhook: str, smarthost: str = "", to: str = "lab
     if not smarthost:
         del receiver["email_configs"]
     config["route"].update({"group_wait": "0s", "group_interval": "1s"})
+    for route in config["route"]["routes"]:
+        route.pop("group_wait", None)
+    config["templates"] = [str(path) for path in (ROOT / "farm" / "alertmanager").glob("*.tmpl")]
     folder.mkdir()
     (folder / "alertmanager.yml").write_text(yaml.safe_dump(config))
     address = f"127.0.0.1:{free_port()}"

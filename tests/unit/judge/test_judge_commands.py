@@ -160,3 +160,22 @@ def test_an_empty_store_has_nothing_to_judge(tmp_path: Path, capsys: pytest.Capt
     assert "no runs yet in" in capsys.readouterr().err
     assert main(["judge", "stats", "--db", db]) == 0
     assert "nothing was judged yet" in capsys.readouterr().out
+
+
+def test_a_summary_for_ci_is_written_as_its_files_name_says(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_REPORTS", "https://lab.example.org/{run}.html")
+    page, text = tmp_path / "s.html", tmp_path / "s.md"
+    code, _ = lab("run", "latest", "--summary", str(text), "--summary", str(page))
+    assert code == 1
+    first, *rest = text.read_text().splitlines()
+    assert first.startswith(f"**Regression: 1 number (run {lab.second}, ")
+    assert any(f"https://lab.example.org/{lab.first}.html#boot.time" in line for line in rest)
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_summary_whose_name_says_nothing_is_refused_before_anything_is_judged(lab: Lab, tmp_path: Path) -> None:
+    code, said = lab("run", "latest", "--summary", str(tmp_path / "s.pdf"))
+    assert (code, "end it in .md, .html or .txt" in said) == (2, True)
+    assert "not judged" in lab("show", "latest")[1]
