@@ -30,6 +30,14 @@ Database = Annotated[
         help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else ~/.local/share/boardlab).",
     ),
 ]
+_Define = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--define",
+        metavar="NAME=VALUE",
+        help="Choose branches of `ifconfig`, or say what |NAME| stands for; may be repeated.",
+    ),
+]
 _All = Annotated[bool, typer.Option("--all", help="Show everything, not only the first of each kind.")]
 
 
@@ -38,13 +46,19 @@ def read(
     files: _Files,
     as_json: _Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one cell a line.")] = False,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Print only the numbers that no metric stands for.")
+    ] = False,
+    define: _Define = None,
 ) -> None:
     """Read guides and print their cells.
 
     With --json one file gives one object and several give a list.
     """
-    read_sheets, errors = _read(files)
-    if as_json:
+    read_sheets, errors = _read(files, define)
+    if unknown:
+        _print_unknown(read_sheets, as_json=as_json)
+    elif as_json:
         objects = [export.guide(sheet) for sheet in read_sheets]
         _print_json(objects[0] if len(files) == 1 and objects else objects)
     elif as_csv:
@@ -61,11 +75,12 @@ def check(
     against: Annotated[Path | None, typer.Option(help="An older guide of the same boards.")] = None,
     as_json: _Json = False,
     show_all: _All = False,
+    define: _Define = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if there is an error.")] = False,
 ) -> None:
     """Find what is wrong in guides, with the right number where it is known."""
-    older = sheets.of_guide(reading.read(against)) if against else None
-    read_sheets, errors = _read(files)
+    older = sheets.of_guide(reading.read(against, _defines(define))) if against else None
+    read_sheets, errors = _read(files, define)
     found = [finding for sheet in read_sheets for finding in rulebook.run(sheet, older)]
     if as_json:
         _print_json(export.findings(found))
@@ -204,29 +219,56 @@ def write(
             echo(str(path))
 
 
-def _parameter(text: str) -> tuple[str, str]:
+def _parameter(text: str, option: str = "--param", example: str = "size=1mb") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise ConfigurationError(f"--param {text}: expected NAME=VALUE, e.g. --param size=1mb")
+        raise ConfigurationError(f"{option} {text}: expected NAME=VALUE, e.g. {option} {example}")
     return name, value
 
 
-def _read(files: Iterable[Path]) -> tuple[list[Sheet], list[ConfigurationError]]:
-    """Every guide that can be read, and why the others cannot."""
+def _defines(define: Sequence[str] | None) -> dict[str, str]:
+    return dict(_parameter(text, "--define", "CONFIG_part_variant=AM62X") for text in define or [])
+
+
+def _print_unknown(read_sheets: Sequence[Sheet], *, as_json: bool) -> None:
+    if as_json:
+        _print_json({"unknown": [cell for sheet in read_sheets for cell in export.unknown_cells(sheet)]})
+        return
+    for sheet in read_sheets:
+        _print(show.unknown(sheet))
+
+
+def _read(files: Iterable[Path], define: Sequence[str] | None = None) -> tuple[list[Sheet], list[ConfigurationError]]:
+    """Every guide that can be read, and why the others cannot; a file without a cell of results is none."""
     found, errors = [], []
+    defines = _defines(define)
     for path in files:
         try:
-            found.append(sheets.of_guide(reading.read(path)))
+            found.append(_with_numbers(sheets.of_guide(reading.read(path, defines))))
         except ConfigurationError as error:
             errors.append(error)
     return found, errors
 
 
+def _with_numbers(sheet: Sheet) -> Sheet:
+    if not any(r.number is not None for r in sheet.readings):
+        guide = sheet.guide
+        raise ConfigurationError(
+            f"{guide.path}: read as {guide.format}, its {len(guide.tables)} tables have no number; is this the guide's source, "
+            f"or a page of it?{_first_unread(sheet)}"
+        )
+    return sheet
+
+
+def _first_unread(sheet: Sheet) -> str:
+    return f" Line {sheet.guide.unread[0].line}: {sheet.guide.unread[0].reason}" if sheet.guide.unread else ""
+
+
 def _finish(read_sheets: Sequence[Sheet], errors: Sequence[ConfigurationError]) -> None:
-    """Say what was not read."""
+    """Say what was not read and what was mended, one line a cause."""
     for sheet in read_sheets:
-        for part in sheet.guide.unread:
-            echo(f"{sheet.guide.path}:{part.line}: not read: {part.reason}", err=True)
+        for line in show.unread(sheet):
+            echo(line, err=True)
     if errors:
         raise ConfigurationError("; ".join(str(error) for error in errors))
 

@@ -26,6 +26,16 @@ def type_of(board: str) -> str:
     return _SECURITY.sub("", board)
 
 
+def product_of(board: str | None) -> str:
+    """The device that a board carries: "am62xx_lp_sk-fs" and "am62xxsip_sk-fs" are of "am62", "am62pxx_sk-fs" of "am62p".
+
+    Boards of different products are never compared. A package with memory inside (SIP) is no other product.
+    """
+    words = _words(board or "")
+    letter = words[1] if len(words) > 1 and re.fullmatch(r"[a-z]\d?", words[1]) else ""
+    return (words[0] if words else "") + letter
+
+
 def _words(name: str) -> tuple[str, ...]:
     """The words of a name: device letters after the number stand alone, and an x is a placeholder."""
     lower = _SECURITY.sub("", name.lower()).replace("_", " ").replace("-", " ")

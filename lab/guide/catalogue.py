@@ -16,6 +16,10 @@ from lab.guide.model import Cell, Guide, Table
 from lab.metrics import Metric, by_name
 
 _MEDIA = {"mmc": "sd", "mmcsd": "sd", "mmc/sd": "sd", "mmc-sd": "sd", "qspi": "ospi"}
+# The words of the guides' titles that differ from boardlab's.
+_CORES = {"single": "", "one": "", "dual": "two", "quad": "four", "hexa": "six", "octa": "eight"}
+_NUMBERS = ("", "", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_STATISTICS = {"average": "avg", "mean": "avg"}
 _NO_PARAMETER = re.compile(r"benchmarks?|command used|boot configuration|rail voltage")
 
 
@@ -85,6 +89,11 @@ class Catalogue:
 
         An unattributed cell is read as the column that it likely stands under; without one it measures nothing known.
         """
+        first: dict[object, CellReading] = {}
+        for reading in self._read(guide):
+            yield _alone(reading, first)
+
+    def _read(self, guide: Guide) -> Iterator[CellReading]:
         for table in guide.tables:
             text = " | ".join([table.title, *table.chapter]).lower()
             fitting = [(entry, match) for entry in self.entries if (match := entry.table.search(text))]
@@ -122,16 +131,52 @@ class Catalogue:
         return params
 
 
+def _alone(reading: CellReading, first: dict[object, CellReading]) -> CellReading:
+    """The reading, without its metric if cells under other words of the same board have its key already.
+
+    Such a pair means that this catalogue leaves out a word that matters; then the later cells are kept as they are
+    printed, and neither is lost or compared with the other. The same words twice are the guide's own repetition.
+    """
+    if reading.quantity is None or reading.is_alias or reading.cell.metric is None:
+        return reading
+    other = first.setdefault((reading.board, reading.key), reading)
+    return reading if _words(other) == _words(reading) else CellReading(reading.table, reading.cell, None)
+
+
+def _words(reading: CellReading) -> tuple[str, ...]:
+    """What is printed about a cell, as far as it says what was measured."""
+    texts = (reading.table.title, *reading.table.chapter, reading.cell.metric or "", *reading.cell.params.values())
+    return tuple(" ".join(text.lower().split()) for text in texts)
+
+
 def _groups(matches: list[re.Match[str]]) -> dict[str, str]:
     params: dict[str, str] = {}
     for match in matches:
-        params |= {name: _normal(name, text) for name, text in match.groupdict().items() if text}
+        found = {name: _normal(name, text) for name, text in match.groupdict().items() if text}
+        params |= {name: text for name, text in found.items() if text}
     return params
 
 
 def _normal(name: str, text: str) -> str:
-    """One spelling for what guides spell in several ways: "Deep Sleep" and "DeepSleep", MMC/SD and MMCSD."""
-    return re.sub(r"[ -]", "", text) if name == "mode" else _MEDIA.get(text, text)
+    """One spelling for what guides spell in several ways: "Deep Sleep" and "DeepSleep", MMC/SD and MMCSD.
+
+    Empty where the words say what goes without saying: one core, the whole board.
+    """
+    match name:
+        case "mode":
+            mode = re.sub(r"[ -]", "", text)
+            return re.sub(r"(?<=only)(?:plus|and)", "+", mode).replace("ioonly", "i/oonly")
+        case "contexts":
+            cores = _NUMBERS[int(text)] if text.isdecimal() and int(text) < len(_NUMBERS) else _CORES.get(text, text)
+            return f"{cores}core" if cores else ""
+        case "loss":
+            return text if text == "possible loss" else "0 loss"
+        case "statistic":
+            return _STATISTICS.get(text, text)
+        case "scope":
+            scope = headers.row_unit(text)[0].replace(" ", "-")
+            return "" if scope in {"perf", "latency"} else scope
+    return _MEDIA.get(text, text)
 
 
 @functools.cache

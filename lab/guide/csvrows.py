@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 
 from attrs import frozen
@@ -34,14 +35,19 @@ class Dialect:
         return cls(delimiter, quote, escape, skip_blank="keepspace" not in options and delimiter not in " \t")
 
 
-def parse(lines: Sequence[tuple[int, str]], dialect: Dialect) -> tuple[list[RawRow], list[tuple[int, str]]]:
-    """The rows of numbered lines, and (line, reason) for each line that could not be read.
+_Places = list[tuple[int, str]]
+
+
+def parse(lines: Sequence[tuple[int, str]], dialect: Dialect) -> tuple[list[RawRow], _Places, _Places]:
+    """The rows of numbered lines, (line, reason) for each line that could not be read, and for each that was mended.
 
     A quoted cell may contain line ends. A line that is no row by itself and does not become one with the lines after it
-    is given up, and reading goes on with the next line.
+    is cut where a quote, a delimiter and a quote meet, if it begins with a quote: such a row has a quote in the middle of a
+    cell, or lacks the last one. Any other is given up, and reading goes on with the next line.
     """
     rows: list[RawRow] = []
-    lost: list[tuple[int, str]] = []
+    lost: _Places = []
+    mended: _Places = []
     at = 0
     while at < len(lines):
         number, text = lines[at]
@@ -49,12 +55,31 @@ def parse(lines: Sequence[tuple[int, str]], dialect: Dialect) -> tuple[list[RawR
             at += 1
             continue
         taken, cells, reason = _one_row([line for _, line in lines[at : at + _LONGEST_ROW]], dialect)
-        if cells is None:
+        cut = _cut(text, dialect) if cells is None or taken > 1 else None
+        if cut is not None and (cells is None or any('","' in cell for cell in cells)):
+            mended.append((number, f"has a row whose quotes do not pair: {text.strip()[:60]}"))
+            rows.append(RawRow(number, tuple(cut)))
+            taken = 1
+        elif cells is None:
             lost.append((number, f"not a row of comma-separated values ({reason}): {text.strip()[:60]}"))
         else:
             rows.append(RawRow(number, tuple(cells)))
         at += taken
-    return rows, lost
+    return rows, lost, mended
+
+
+def _cut(text: str, dialect: Dialect) -> list[str] | None:
+    """The cells of a line whose quotes do not pair, by the places where two cells meet; None where it has none."""
+    quote, stripped = dialect.quote, text.strip().rstrip(dialect.delimiter)
+    if len(stripped) < 2 or not stripped.startswith(quote):
+        return None
+    if not stripped.endswith(quote):
+        if stripped.count(quote) % 2 == 0:
+            return None
+        stripped += quote  # the last one was forgotten
+    between = re.compile(rf"{re.escape(quote)}\s*{re.escape(dialect.delimiter)}\s*{re.escape(quote)}")
+    cells = between.split(stripped[1:-1])
+    return [cell.replace(quote * 2, quote) for cell in cells] if len(cells) > 1 else None
 
 
 def _one_row(lines: Sequence[str], dialect: Dialect) -> tuple[int, list[str] | None, str]:

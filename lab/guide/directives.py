@@ -14,19 +14,22 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 
-from lab.guide import csvrows
+from lab.guide import branches, csvrows, csvtable
 from lab.guide.assemble import RawRow
-from lab.guide.text import unescaped
 
 _PATH_MAX = 4096  # of the kernel: no file has a longer name
 
 
 class rows(nodes.General, nodes.Element):  # noqa: N801 - docutils names its nodes in lower case
-    """A table as rows of text; attributes `title`, `line`, `header` and `rows` (list of RawRow)."""
+    """A table as rows of text; attributes `title`, `line`, `header`, `rows` (list of RawRow) and `repairs`."""
 
 
 class unread(nodes.General, nodes.Element):  # noqa: N801
     """A place that was left out; attributes `line` and `reason`."""
+
+
+class merged(nodes.General, nodes.Element):  # noqa: N801
+    """A place that was read although it may not belong here; attributes `line` and `reason`."""
 
 
 class rubric(nodes.General, nodes.TextElement):  # noqa: N801
@@ -69,35 +72,21 @@ class _Base(Directive):
 
 
 class _CsvTable(_Base):
-    def run(self) -> list[nodes.Node]:
-        for option in ("file", "url"):
-            if option in self.options:
-                return self.unread(
-                    f"csv-table takes its rows from :{option}: {self.options[option]}, which is not opened"
-                )
-        dialect = csvrows.Dialect.of_options(self.options)
-        body, lost = csvrows.parse([(self.line_of(i), line) for i, line in enumerate(self.content)], dialect)
-        body = [RawRow(row.line, tuple(unescaped(cell) for cell in row.cells)) for row in body]
-        header: tuple[str, ...] = ()
-        if "header" in self.options:
-            header, lost_header = self._header(dialect)
-            lost = lost_header + lost
-        elif body and csvrows.count(self.options.get("header-rows")) > 0:
-            above = csvrows.count(self.options.get("header-rows"))
-            header = body[above - 1].cells if above <= len(body) else ()
-            body = body[above:]
-        found: list[nodes.Node] = [rows(title=self.argument, line=self.lineno, header=header, rows=body)]
-        found.extend(unread(line=line, reason=reason) for line, reason in lost)
-        return found
+    optional_arguments = 0
+    option_spec = None  # the block is read by csvtable, which forgives more
 
-    def _header(self, dialect: csvrows.Dialect) -> tuple[tuple[str, ...], list[tuple[int, str]]]:
-        block = self.block_text.splitlines()
-        first = next((i for i, line in enumerate(block) if line.strip().startswith(":header:")), 0)
-        text = str(self.options["header"]).split("\n")
-        parsed, lost = csvrows.parse([(self.lineno + first + i, line) for i, line in enumerate(text)], dialect)
-        lost = [(line, f"the header of this table: {reason}; its cells cannot be attributed") for line, reason in lost]
-        cells = parsed[-1].cells if parsed and not lost else ()
-        return tuple(unescaped(cell) for cell in cells), lost
+    def run(self) -> list[nodes.Node]:
+        block = csvtable.parse([(self.line_of(i), line) for i, line in enumerate(self.content)], self.lineno)
+        if block.elsewhere is not None:
+            option, value = block.elsewhere
+            return self.unread(f"csv-table takes its rows from :{option}: {value}, which is not opened")
+        found: list[nodes.Node] = [
+            rows(
+                title=block.title, line=self.lineno, header=block.header, rows=list(block.rows), repairs=block.repairs
+            )
+        ]
+        found.extend(unread(line=line, reason=reason) for line, reason in block.lost)
+        return found
 
 
 class _ListTable(_Base):
@@ -108,7 +97,7 @@ class _ListTable(_Base):
             body.append(RawRow(_line(item, self.lineno), cells))
         above = csvrows.count(self.options.get("header-rows"))
         header = body[above - 1].cells if 0 < above <= len(body) else ()
-        return [rows(title=self.argument, line=self.lineno, header=header, rows=body[above:])]
+        return [rows(title=self.argument, line=self.lineno, header=header, rows=body[above:], repairs=())]
 
 
 class _Titled(_Base):
@@ -124,10 +113,21 @@ class _Rubric(_Base):
 
 
 class _Container(_Base):
-    """Admonitions, `only`, `ifconfig`, tabs and everything unknown: what stands inside is part of the guide."""
+    """Admonitions, `only`, tabs and everything unknown: what stands inside is part of the guide."""
 
     def run(self) -> list[nodes.Node]:
         return [self.inside()]
+
+
+class _Ifconfig(_Base):
+    """A branch that one configuration has: chosen by what the caller defines; else read, and said to be."""
+
+    def run(self) -> list[nodes.Node]:
+        defines = getattr(self.state.document.settings, "boardlab_defines", {})
+        is_wanted = branches.holds(self.argument, defines)
+        if is_wanted is None:
+            return [merged(line=self.lineno, reason=branches.undecided(self.argument)), self.inside()]
+        return [self.inside()] if is_wanted else []
 
 
 class _Ignored(_Base):
@@ -169,6 +169,7 @@ def only_ours() -> Iterator[None]:
     """
     ours = _Table(dict.fromkeys(_IGNORED, _Ignored))
     ours |= {"csv-table": _CsvTable, "list-table": _ListTable, "table": _Titled, "rubric": _Rubric}
+    ours |= {"ifconfig": _Ifconfig}
     ours |= {"include": _OtherFile, "literalinclude": _OtherFile, "raw": _OtherFile}
     module = vars(directives)
     before = module["_directives"]

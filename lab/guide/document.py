@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from attrs import define, field, frozen
 
 from lab.guide.assemble import RawTable
-from lab.guide.model import Condition, Module, Unread
+from lab.guide.model import Condition, Module, Repair, Unread
 from lab.guide.text import decimals
 
 
@@ -25,6 +25,7 @@ class Document:
     modules: list[Module] = field(factory=list)
     conditions: list[Condition] = field(factory=list)
     unread: list[Unread] = field(factory=list)
+    repairs: list[Repair] = field(factory=list)
 
 
 _CLOCK = re.compile(r"ARM\s+running\s+at\s+(\d+(?:\.\d+)?)\s*([GM])Hz", re.IGNORECASE)

@@ -29,6 +29,7 @@ def guide(sheet: Sheet) -> dict[str, Any]:
         "format": source.format,
         "title": source.title,
         "release": source.release,
+        "release_source": source.release_source or None,
         "boards": list(source.boards),
         "modules": [
             {"name": m.name, "description": m.description, "clock_mhz": m.clock_mhz, "line": m.line}
@@ -48,6 +49,7 @@ def guide(sheet: Sheet) -> dict[str, Any]:
         "cells": [cell(reading) for reading in sheet.readings],
         "unknown_rows": [{"table": table, "row": row, "line": line} for (table, row, line) in unknown_rows(sheet)],
         "unread": [{"line": part.line, "reason": part.reason} for part in source.unread],
+        "repairs": [{"line": part.line, "reason": part.reason} for part in source.repairs],
     }
 
 
@@ -81,6 +83,19 @@ def unknown_rows(sheet: Sheet) -> list[tuple[int, str, int]]:
         if reading.quantity is None and is_result:
             found[c.table, c.row, c.line] = None
     return list(found)
+
+
+def unknown_cells(sheet: Sheet) -> list[dict[str, Any]]:
+    """The numbers that no metric of boardlab stands for, with their file; parameters of a test and repeated names apart."""
+    return [
+        {"file": sheet.guide.path, **cell(reading)}
+        for reading in sheet.readings
+        if reading.quantity is None
+        and reading.cell.metric is not None
+        and not reading.table.columns[reading.cell.column].is_key
+        and reading.cell.number is not None
+        and reading.cell.kind is not CellKind.IDENTIFIER
+    ]
 
 
 def kinds(source: Guide) -> Counter[CellKind]:

@@ -66,7 +66,10 @@ def row_unit(row: str) -> tuple[str, str | None]:
 
 def _split(text: str, known_boards: Collection[str]) -> tuple[str | None, str]:
     board, colon, metric = text.partition(": ")
-    if colon and board and not re.search(r"\s", board) and metric.strip():
+    if colon and board and not re.search(r"[\s|]", board) and metric.strip():
+        return board, metric.strip()
+    board, colon, metric = text.partition(":")
+    if colon and metric.strip() and (is_board(board) or board in known_boards):
         return board, metric.strip()
     if text in known_boards or is_board(text):
         return text, ""

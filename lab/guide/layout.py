@@ -135,5 +135,7 @@ def _words(params: Mapping[str, str]) -> dict[str, str]:
     words: dict[str, str] = {}
     for name, value in params.items():
         printed = _PRINTED.get(name, {}).get(value, value)
+        if name == "contexts":
+            printed = f"{value.removesuffix('core').capitalize()}Core"
         words |= {name: printed, name.upper(): printed.upper(), name.capitalize(): printed.capitalize()}
     return words

@@ -163,6 +163,14 @@ class Unread:
 
 
 @frozen
+class Repair:
+    """A part of the file that was read although it is malformed, and what was taken for what."""
+
+    line: int
+    reason: str
+
+
+@frozen
 class Guide:
     """One performance guide.
 
@@ -170,7 +178,9 @@ class Guide:
         path: as given by the user.
         format: "rst" or "text".
         release: e.g. "11.01", from the title, else from the file's name; None where neither tells.
+        release_source: where the release was found: "title", "file name", "text", or "given"; empty without one.
         unread: what the reader had to leave out; empty for a sound file.
+        repairs: what it read although it is malformed; empty for a sound file.
     """
 
     path: str
@@ -181,6 +191,8 @@ class Guide:
     tables: tuple[Table, ...]
     conditions: tuple[Condition, ...]
     unread: tuple[Unread, ...]
+    repairs: tuple[Repair, ...] = ()
+    release_source: str = ""
 
     @property
     def boards(self) -> tuple[str, ...]:
@@ -198,5 +210,8 @@ def release_of(text: str) -> str | None:
 
 
 def release_key(release: str | None) -> tuple[int, ...]:
-    """For sorting releases: 9.2.1 follows 09.02.00."""
-    return tuple(int(part) for part in re.findall(r"\d+", release or ""))
+    """For sorting and finding releases: 9.2.1 follows 09.02.00, which is 09.02."""
+    parts = [int(part) for part in re.findall(r"\d+", release or "")]
+    while len(parts) > 2 and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)

@@ -4,60 +4,99 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from lab.errors import ConfigurationError
-from lab.guide import assemble, flattened
+from lab.guide import assemble, flattened, html, lined, mending
 from lab.guide.document import Document
 from lab.guide.model import Guide, Unread, release_of
 
 LARGEST_BYTES = 512 * 1024  # the largest guide of the family has 90 KB; docutils needs a second for 50 KB of the worst
+LARGEST_PAGE_BYTES = 8 * 1024 * 1024  # of HTML and of drawn tables, which are read in one pass
 
 _SEPARATORS = str.maketrans(dict.fromkeys("\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))  # would count as line ends
 _RST = re.compile(
     r"^\s*\.\. [\w:-]+::|^(={4,}|-{4,}|\^{4,}|~{4,}|#{4,}|\*{4,})\s*$|^\s*\+[-=+]{3,}\+\s*$", re.MULTILINE
 )
+_DIRECTIVE = re.compile(r"^\s*\.\. [\w:-]+::", re.MULTILINE)
+_DEFINED = re.compile(r"^\s*\.\. \|([^|]+)\| replace:: +(\S.*)$", re.MULTILINE)
+_TOP_CHARACTERS = 20_000
+_TITLE_IN_TEXT = re.compile(
+    r"^.{0,60}\b(?:performance guide|processor sdk|release)\b.{0,60}$", re.MULTILINE | re.IGNORECASE
+)
 
 
-def read(path: Path) -> Guide:
-    """Read one performance guide, in reStructuredText or as rendered text; the content tells which.
+def read(path: Path, defines: Mapping[str, str] | None = None) -> Guide:
+    """Read one performance guide; the content tells its form.
+
+    Args:
+        defines: what chooses between the branches of a guide for several devices, and what `|NAME|` stands for.
 
     Raises:
         ConfigurationError: the file cannot be read, is too large, is not text, or holds nothing of a guide. What is
-            lost in parts is no error: `Guide.unread` says where and why.
+            lost in parts is no error: `Guide.unread` says where and why, `Guide.repairs` what was read all the same.
     """
-    return parse(str(path), _text(path))
+    return parse(str(path), _text(path), defines)
 
 
-def parse(name: str, text: str) -> Guide:
+def parse(name: str, text: str, defines: Mapping[str, str] | None = None) -> Guide:
     """Read a guide from its text.
 
     Raises:
         ConfigurationError: it holds nothing of a guide.
     """
-    if not _RST.search(text) and flattened.announces_tables(text):
-        document, form = flattened.read(text), "text"
-    elif _RST.search(text):
-        from lab.guide import rst  # noqa: PLC0415 - docutils takes a while to import
-
-        document, form = rst.read(name, text), "rst"
-    else:
-        document, form = Document(), "text"
+    document, form = _document(name, text, defines or {})
     if not document.tables and not document.modules:
         raise ConfigurationError(
-            f"{name}: holds no table of a performance guide; expected reStructuredText with `.. csv-table::` or rendered "
-            f"text with lines such as 'Table 2.1 LMBench Benchmarks'{_lost(document)}; check that this is the right file"
+            f"{name}: holds no table of a performance guide; expected reStructuredText with `.. csv-table::`, HTML, "
+            "Markdown, text with drawn or tab-separated tables, or rendered text with lines such as 'Table 2.1 LMBench "
+            f"Benchmarks'{_lost(document)}; check that this is the right file"
         )
+    words = {match[1].strip(): match[2].strip() for match in _DEFINED.finditer(text)} | dict(defines or {})
+    tables = [mending.substituted(table, words) for table in document.tables]
+    raw, repairs = mending.mended(tables if form in {"rst", "text"} else map(mending.unpadded, tables))
+    release, source = _release(document.title, Path(name).stem, text)
     return Guide(
         path=name,
         format=form,
         title=document.title,
-        release=release_of(document.title) or release_of(Path(name).stem),
+        release=release,
         modules=tuple(document.modules),
-        tables=assemble.tables(document.tables),
+        tables=assemble.tables(raw),
         conditions=tuple(document.conditions),
         unread=tuple(sorted(document.unread, key=lambda part: part.line)),
+        repairs=tuple(sorted([*document.repairs, *repairs], key=lambda part: part.line)),
+        release_source=source,
     )
+
+
+def _document(name: str, text: str, defines: Mapping[str, str]) -> tuple[Document, str]:
+    """What stands in the text, by the reader of its form."""
+    if html.looks_like(text):
+        return html.read(text), "html"
+    if not _DIRECTIVE.search(text) and (form := lined.form(text)) is not None:
+        return lined.read(text), form
+    if _RST.search(text):
+        if len(text) > LARGEST_BYTES:
+            raise _too_large(name, LARGEST_BYTES)
+        from lab.guide import rst  # noqa: PLC0415 - docutils takes a while to import
+
+        return rst.read(name, text, defines), "rst"
+    if flattened.announces_tables(text):
+        return flattened.read(text), "text"
+    return Document(), "text"
+
+
+def _release(title: str, stem: str, text: str) -> tuple[str | None, str]:
+    """The release and where it stands: in the title, in the file's name, or in a line near the top."""
+    for found, source in ((release_of(title), "title"), (release_of(stem), "file name")):
+        if found:
+            return found, source
+    for line in _TITLE_IN_TEXT.finditer(text[:_TOP_CHARACTERS]):
+        if found := release_of(re.sub(r"<[^>]*>", " ", line[0])):
+            return found, "text"
+    return None, ""
 
 
 def _lost(document: Document) -> str:
@@ -68,15 +107,18 @@ def _lost(document: Document) -> str:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_BYTES + 1)
+            data = file.read(LARGEST_PAGE_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}; check the path") from error
-    if len(data) > LARGEST_BYTES:
-        raise ConfigurationError(
-            f"{path}: is larger than {LARGEST_BYTES // 1024} KiB, and a performance guide has some 50; check that this is "
-            "the right file"
-        )
+    if len(data) > LARGEST_PAGE_BYTES:
+        raise _too_large(str(path), LARGEST_PAGE_BYTES)
     return _decoded(path, data).replace("\r\n", "\n").replace("\r", "\n").translate(_SEPARATORS)
+
+
+def _too_large(name: str, limit: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name}: is larger than {limit // 1024} KiB, and a performance guide has some 50; check that this is the right file"
+    )
 
 
 def _decoded(path: Path, data: bytes) -> str:

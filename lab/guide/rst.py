@@ -6,24 +6,21 @@ substitution means nothing to a number, and an unclosed one costs nothing. No tr
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from attrs import define, evolve, field
+from attrs import define
 from docutils import frontend, nodes
 from docutils.parsers.rst import Parser, states
 from docutils.utils import new_document
 
 from lab.errors import ConfigurationError
+from lab.guide import csvrows
 from lab.guide import directives as ours
-from lab.guide import headers
 from lab.guide.assemble import RawRow, RawTable
-from lab.guide.document import Caption, Document, Event, Untitled, assign_captions, is_module_table, modules_of
-from lab.guide.model import Condition, Unread
-from lab.guide.text import plain
+from lab.guide.builder import Builder
+from lab.guide.document import Document
+from lab.guide.model import Unread
 
-_CAPTION = re.compile(r"Table\s*[\d.]*\s*:\s*(\S.*)", re.DOTALL)
-_FRONT_MATTER = frozenset({"read this first", "about this manual", "if you need assistance"})
 _ERROR = 3  # docutils' level of a construct that it could not read
 _LONGEST_LINE = 10_000  # docutils gives up the whole document above it
 
@@ -41,8 +38,11 @@ class _NoInline(states.Inliner):
         return [nodes.Text(text)], []
 
 
-def read(path: str, text: str) -> Document:
+def read(path: str, text: str, defines: Mapping[str, str] | None = None) -> Document:
     """Parse a guide.
+
+    Args:
+        defines: names in `ifconfig` -> values, which choose its branches.
 
     Raises:
         ConfigurationError: blocks are nested so deeply that this is no guide.
@@ -53,18 +53,19 @@ def read(path: str, text: str) -> Document:
     settings.file_insertion_enabled = False
     settings.raw_enabled = False
     settings.syntax_highlight = "none"
+    settings.boardlab_defines = dict(defines or {})
     tree = new_document(path, settings)
     kept, lost = _without_long_lines(text)
     try:
         with ours.only_ours():
             Parser(inliner=_NoInline()).parse(kept, tree)
-        walker = _Walker(Document(unread=lost))
+        walker = _Walker(Builder(Document(unread=lost)))
         walker.visit_children(tree)
     except RecursionError:
         raise ConfigurationError(
             f"{path}: its blocks are nested more than 100 deep, so this is no performance guide; check the file's origin"
         ) from None
-    return walker.finish()
+    return walker.builder.finish()
 
 
 def _without_long_lines(text: str) -> tuple[str, list[Unread]]:
@@ -79,11 +80,8 @@ def _without_long_lines(text: str) -> tuple[str, list[Unread]]:
 
 @define
 class _Walker:
-    document: Document
-    chapter: list[str] = field(factory=list)
-    rubric: str = ""
-    events: list[Event] = field(factory=list)
-    inherited: list[str] = field(factory=list)
+    builder: Builder
+    depth: int = 0
 
     def visit_children(self, node: nodes.Element) -> None:
         for child in node.children:
@@ -97,94 +95,65 @@ class _Walker:
             nodes.bullet_list: self._list,
             nodes.paragraph: self._paragraph,
             nodes.system_message: self._complaint,
-            nodes.literal_block: self._separator,
-            ours.rubric: self._rubric,
+            nodes.literal_block: lambda _node: self.builder.separator(),
+            ours.rubric: lambda node: self.builder.rubric(node.astext()),
             ours.rows: self._rows,
             ours.titled: self._titled,
-            ours.unread: self._unread,
+            ours.unread: lambda node: self.builder.unread(node["line"], node["reason"]),
+            ours.merged: lambda node: self.builder.repaired(node["line"], node["reason"]),
         }
         for passed_over in (nodes.title, nodes.line_block, nodes.comment, nodes.target, nodes.substitution_definition):
             handlers[passed_over] = lambda _node: None
         handlers.get(type(node), self.visit_children)(node)
 
-    def _separator(self, _node: nodes.Element) -> None:
-        self.events.append(None)
-
-    def _rubric(self, node: nodes.Element) -> None:
-        self.rubric = plain(node.astext())
-        self.events.append(None)
-
     def _rows(self, node: nodes.Element) -> None:
-        self._table(RawTable((), node["title"], "inline", node["line"], node["header"], tuple(node["rows"])))
+        self.builder.table(node["title"], node["line"], node["header"], node["rows"])
+        for line, reason in node["repairs"]:
+            self.builder.repaired(line, f"table {node['title'] or 'without a title'!r} {reason}")
 
     def _titled(self, node: nodes.Element) -> None:
         for table in node.findall(nodes.table):
             self._table(_of_docutils(table, node["title"]))
 
-    def _unread(self, node: nodes.Element) -> None:
-        self.document.unread.append(Unread(node["line"], node["reason"]))
+    def _table(self, raw: RawTable) -> None:
+        self.builder.table(raw.title, raw.line, raw.header, raw.rows)
 
     def _section(self, node: nodes.Element) -> None:
-        heading = plain(node.children[0].astext()) if node.children else ""
-        if not self.document.title and "performance guide" in heading.lower():
-            self.document.title = heading
-        counts = heading != self.document.title and heading.lower() not in _FRONT_MATTER
-        self.chapter.extend([heading] if counts else [])
-        self.rubric = ""
-        self.events.append(None)
+        self.depth += 1
+        self.builder.heading(self.depth, node.children[0].astext() if node.children else "")
         self.visit_children(node)
-        del self.chapter[len(self.chapter) - counts :]
-        self.rubric = ""
-        self.events.append(None)
-
-    def _table(self, raw: RawTable) -> None:
-        if is_module_table(raw):
-            self.document.modules.extend(modules_of(raw))
-            self.events.append(None)
-            return
-        index = len(self.document.tables)
-        headings = [*self.chapter, self.rubric]
-        self.inherited.append(next((h for h in reversed(headings) if h and not headers.is_board(h)), ""))
-        self.document.tables.append(evolve(raw, chapter=tuple(self.chapter), title=plain(raw.title)))
-        self.events.append(None if raw.title else Untitled(index))
+        self.builder.close(self.depth)
+        self.depth -= 1
 
     def _paragraph(self, node: nodes.Element) -> None:
         text = node.astext()
-        if match := _CAPTION.fullmatch(text.strip()):
-            self.events.append(Caption(plain(match[1])))
+        if text.startswith('"') and self._rows_without_indent(text, node.line or 0):
             return
-        self.events.append(None)
-        if text.startswith("The measurements shown are from"):
-            self._condition(" ".join(text.split()), node)
+        self.builder.paragraph(text, _line(node))
+
+    def _rows_without_indent(self, text: str, line: int) -> bool:
+        """Rows below a csv-table that are not indented: to docutils they are prose, and the table has none."""
+        lines = [(line + i, one) for i, one in enumerate(text.split("\n"))]
+        rows, lost, _ = csvrows.parse(lines, csvrows.Dialect())
+        if lost or not self.builder.more_rows(rows):
+            return False
+        self.builder.repaired(line, f"{len(rows)} rows are not indented, and were taken for rows of the table above")
+        return True
 
     def _list(self, node: nodes.Element) -> None:
-        """A list after a table of its chapter says under which conditions the numbers were captured."""
-        chapter = self.chapter[:1]
-        if any(list(table.chapter[:1]) == chapter for table in self.document.tables):
-            for item in node.children:
-                self._condition(plain(item.astext()), item)
-        self.events.append(None)
+        self.builder.items((item.astext(), _line(item)) for item in node.children)
         self.visit_children(node)
 
-    def _condition(self, text: str, node: nodes.Node) -> None:
-        where = next((n.line for n in [node, *node.findall()] if n.line), 0)
-        self.document.conditions.append(Condition(text, tuple(self.chapter), len(self.document.tables), where))
-
     def _complaint(self, node: nodes.Element) -> None:
-        if node["level"] < _ERROR:
+        """What docutils could not read; of a complaint that repeats no part of the file, nothing is lost."""
+        if node["level"] < _ERROR or not any(isinstance(child, nodes.literal_block) for child in node.children):
             return
         message = node.children[0].astext().splitlines()[0] if node.children else "not understood"
-        self.document.unread.append(Unread(node.get("line", 0), message.rstrip(".:")))
+        self.builder.unread(node.get("line", 0), message.rstrip(".:"))
 
-    def finish(self) -> Document:
-        """Give every table its title."""
-        named = assign_captions(self.events)
-        for index, raw in enumerate(self.document.tables):
-            if raw.title:
-                continue
-            title, source = named.get(index, (self.inherited[index], "inherited"))
-            self.document.tables[index] = evolve(raw, title=title, title_source=source)
-        return self.document
+
+def _line(node: nodes.Node) -> int:
+    return next((n.line for n in [node, *node.findall()] if n.line), 0)
 
 
 def _of_docutils(table: nodes.Element, title: str) -> RawTable:

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lab.guide import export
+from lab.guide import causes, export
 from lab.guide.compare import Change, Comparison
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Finding, Severity
@@ -39,6 +39,25 @@ def guide(sheet: Sheet) -> Iterator[str]:
         yield f"  {len(unknown)} rows stand for no metric of boardlab and are kept as they are:"
         for table_index, row, line in unknown:
             yield f"  {line:5}  {source.tables[table_index].title}: {row}"
+
+
+def unknown(sheet: Sheet) -> Iterator[str]:
+    """The numbers that no metric stands for, row by row, and their share."""
+    cells = export.unknown_cells(sheet)
+    numbers = sum(r.number is not None for r in sheet.readings)
+    share = 100 * len(cells) / numbers if numbers else 0.0
+    yield f"{sheet.guide.path}: {len(cells)} of {numbers} numbers stand for no metric of boardlab ({share:.2f} %)"
+    for cell in cells:
+        board = f"{cell['board']}: " if cell["board"] else ""
+        table = sheet.guide.tables[cell["table"]]
+        yield f"  {cell['line']:5}  {table.name}: {cell['row']} | {board}{cell['metric']}: {cell['text']}"
+
+
+def unread(sheet: Sheet) -> Iterator[str]:
+    """What was left out of a file and what was mended in it, one line a cause."""
+    for what, parts in (("not read", sheet.guide.unread), ("mended", sheet.guide.repairs)):
+        for cause in causes.of(parts):
+            yield f"{sheet.guide.path}:{cause.lines[0]}: {what}: {cause.text}"
 
 
 def findings(found: Sequence[Finding], *, show_all: bool) -> Iterator[str]:

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from lab.guide.boards import product_of
 from lab.guide.catalogue import CellReading
 from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
@@ -17,14 +18,16 @@ _ENDS_NOT_COMPARED = ("cpu_load",)
 
 
 def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
-    """Compare each number with the median of the other boards, less the board's usual distance in that metric.
+    """Compare each number with the median of the product's other boards, less the board's usual distance in that metric.
 
     UDP and IPSec have rules of their own; the cache edges of lat_mem_rd and the loads of idle CPUs scatter by design.
     """
     for metric in sheet.by_metric:
         if metric.startswith(_NOT_COMPARED) or metric.endswith(_ENDS_NOT_COMPARED):
             continue
-        by_key = group((r for r in sheet.of(metric) if r.board and (r.number or 0) > 0), lambda r: r.key)
+        by_key = group(
+            (r for r in sheet.of(metric) if r.board and (r.number or 0) > 0), lambda r: (product_of(r.board), r.key)
+        )
         distances = {key: _distances(readings) for key, readings in by_key.items()}
         for key, readings in by_key.items():
             for reading in readings:

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator
 
 from lab.guide import conditions
+from lab.guide.boards import product_of
 from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
 
@@ -36,7 +37,13 @@ def check(sheet: Sheet, older: Sheet | None) -> Iterator[Remark]:
         ]
         for reading, move in moves:
             usual = statistics.median(m for r, m in moves)
-            others = [m for r, m in moves if r.key == reading.key and r.board != reading.board]
+            others = [
+                m
+                for r, m in moves
+                if r.key == reading.key
+                and r.board != reading.board
+                and product_of(r.board) == product_of(reading.board)
+            ]
             expected = statistics.median(others) if others else usual
             if min(abs(move), abs(move - expected), abs(move - usual)) >= math.log(_FAR):
                 yield Remark(

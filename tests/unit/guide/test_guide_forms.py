@@ -1,0 +1,224 @@
+"""HTML, plain text, Markdown, tabs, branches: what each form has of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.cli import main
+from lab.errors import ConfigurationError
+from lab.guide import branches, grids, html, lined, reading
+from lab.guide.model import CellKind
+
+HEADER = "<tr><th>Benchmarks</th><th>am62xx_sk-fs: perf</th></tr>"
+
+
+def page(body: str) -> str:
+    return f"<!DOCTYPE html>\n<html><body><h1>Linux 11.01 Performance Guide</h1>{body}</body></html>"
+
+
+def test_a_board_above_its_columns_is_the_board_of_each() -> None:
+    text = page(
+        '<table><caption>Table 2.1 T</caption><tr><th rowspan="2">Key</th><th colspan="2">am62xx_sk-fs</th>'
+        '<th colspan="2">am62xx_lp_sk-fs</th></tr><tr><th>Score</th><th>Fps</th><th>Score</th><th>Fps</th></tr>'
+        "<tr><td>a</td><td>1.00</td><td>2.00</td><td>3.00</td><td>4.00</td></tr></table>"
+    )
+    (table,) = reading.parse("g", text).tables
+    assert table.title == "T"
+    assert [(c.board, c.metric, c.number) for c in table.cells] == [
+        ("am62xx_sk-fs", "Score", 1.0),
+        ("am62xx_sk-fs", "Fps", 2.0),
+        ("am62xx_lp_sk-fs", "Score", 3.0),
+        ("am62xx_lp_sk-fs", "Fps", 4.0),
+    ]
+
+
+def test_what_navigates_a_page_is_no_part_of_the_guide() -> None:
+    menu = "<ul><li>Some condition</li></ul>"
+    text = page(
+        f'<div role="navigation"><h2>Menu</h2>{menu}</div><h2>LMBench</h2><table>{HEADER}<tr><td>bw_pipe (MB/s)<td>5.00</tr>'
+        f'</table><div class="sphinxsidebar">{menu}</div><nav>{menu}</nav><script>"<table><tr><td>1</table>"</script>'
+    )
+    guide = reading.parse("g", text)
+    assert [(t.chapter, t.title, [c.number for c in t.cells]) for t in guide.tables] == [
+        (("LMBench",), "LMBench", [5.0])
+    ]
+    assert guide.conditions == ()
+
+
+def test_html_without_end_tags_is_read() -> None:
+    text = page(f"<h2>LMBench<table>{HEADER}<tr><td>bw_pipe (MB/s)<td>5.00<tr><td>bw_unix (MB/s)<td>6.00")
+    assert [c.number for t in reading.parse("g", text).tables for c in t.cells] == [5.0, 6.0]
+
+
+def test_a_row_that_a_page_fills_at_its_end_is_short_again() -> None:
+    header = "| Key | a1-fs: Score | b1-fs: Score |\n| --- | --- | --- |\n"
+    guide = reading.parse("g", f"# G\n\n{header}| a | 1.00 | 2.00 |\n| b | 3.00 |  |\n")
+    assert [c.kind for t in guide.tables for c in t.cells] == [CellKind.VALUE, CellKind.VALUE, CellKind.UNATTRIBUTED]
+    hole = reading.parse("g", f"# G\n\n{header}| a |  | 2.00 |\n| b | 3.00 |  |\n")
+    assert [c.board for t in hole.tables for c in t.cells if c.number == 3.0] == ["a1-fs"]
+
+
+def test_words_that_a_narrow_column_cut_are_whole_again() -> None:
+    drawn = """\
++---------+---------+
+| Frame S | am62xx_ |
+| ize(byt | lp_sk-  |
+| es)     | fs: UDP |
+|         | Datagra |
+|         | m Size( |
+|         | bytes)  |
+|=========|=========|
+| 64      | 705595. |
+|         | 00 (min |
+|         | 1, max  |
+|         | 2)      |
++---------+---------+"""
+    grid = grids.parse(list(enumerate(drawn.split("\n"))), {"udp", "datagram"})
+    assert grid.header == ("Frame Size(bytes)", "am62xx_lp_sk-fs: UDP Datagram Size(bytes)")
+    assert grid.rows[0].cells == ("64", "705595.00 (min 1, max 2)")
+
+
+def test_each_form_is_known_by_its_tables() -> None:
+    assert lined.form("+--+\n| a |\n|==|\n| b |") == "plain text"
+    assert lined.form("| a | b |\n|---|:-:|\n| 1 | 2 |") == "markdown"
+    assert lined.form("a\tb\nc\td\n") == "tab-separated"
+    assert lined.form("\tnetperf -H\n\tnetserver\n") is None
+    assert html.looks_like("<!-- saved from url=(0014)about:internet -->\n<html lang='en'>")
+    assert not html.looks_like("a < b and <table> in prose")
+
+
+BRANCHED = """\
+T
+====
+
+.. |__DEVICE__| replace:: am62xx_sk-fs
+
+.. ifconfig:: CONFIG_part in ('AM62X')
+
+   .. csv-table:: Linpack
+       :header: "Benchmarks","|__DEVICE__|: perf"
+
+       "linpack (Kflops)","300.00"
+
+.. ifconfig:: CONFIG_part in ('AM64X', 'AM65X')
+
+   .. csv-table:: Linpack
+       :header: "Benchmarks","|__BOARD__|: perf"
+
+       "linpack (Kflops)","400.00"
+"""
+
+
+def test_branches_are_chosen_by_what_is_defined() -> None:
+    one = reading.parse("g", BRANCHED, {"CONFIG_part": "am62x"})
+    assert [(c.board, c.number) for t in one.tables for c in t.cells] == [("am62xx_sk-fs", 300.0)]
+    other = reading.parse("g", BRANCHED, {"CONFIG_part": "AM65X", "__BOARD__": "am654x-evm"})
+    assert [(c.board, c.number) for t in other.tables for c in t.cells] == [("am654x-evm", 400.0)]
+    assert other.repairs == ()
+
+
+def test_branches_that_nobody_chose_are_all_read_and_it_is_said() -> None:
+    guide = reading.parse("g", BRANCHED)
+    assert [(c.board, c.number) for t in guide.tables for c in t.cells] == [("am62xx_sk-fs", 300.0), (None, 400.0)]
+    assert ["--define CONFIG_part=VALUE" in part.reason for part in guide.repairs] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("CONFIG_part in ('AM62X', 'AM64X')", True),
+        ("CONFIG_part == 'am64x'", False),
+        ("CONFIG_part not in ('AM64X')", True),
+        ("not CONFIG_part == 'AM62X'", False),
+        ("CONFIG_part == 'AM62X' or CONFIG_sdk == 'RT'", True),
+        ("CONFIG_part == 'AM64X' and CONFIG_sdk == 'RT'", False),
+        ("CONFIG_part == 'AM62X' and CONFIG_sdk == 'RT'", None),
+        ("CONFIG_sdk", None),
+        ("CONFIG_part", True),
+        ("__import__('os').abort()", None),
+        ("(", None),
+        ("a" * 5, None),
+        ("not " * 2000 + "a", None),
+    ],
+)
+def test_a_condition_is_decided_without_running_it(condition: str, expected: bool | None) -> None:
+    assert branches.holds(condition, {"CONFIG_part": "AM62X"}) is expected
+
+
+@pytest.mark.parametrize("word", ["read", "check"])
+def test_a_guide_without_a_number_is_never_fine(word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "guide.md"
+    path.write_text("# Performance Guide\n\n| a | b |\n|---|---|\n| c | d |\n")
+    assert main(["guide", word, str(path)]) != 0
+    assert "have no number" in capsys.readouterr().err
+
+
+def test_numbers_without_a_metric_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "guide.md"
+    path.write_text("# G\n\n| Key | a1-fs: Bogons |\n|---|---|\n| x | 7.00 |\n")
+    assert main(["guide", "read", "--unknown", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "1 of 1 numbers stand for no metric" in out
+    assert "x | a1-fs: Bogons: 7.00" in out
+
+
+def test_a_mistaken_define_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "g.rst").write_text(BRANCHED)
+    assert main(["guide", "read", "--define", "AM62X", str(tmp_path / "g.rst")]) != 0
+    assert "--define AM62X: expected NAME=VALUE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("title", "header", "row", "metric", "params"),
+    [
+        ("CPSW2g UDP Egress Throughput (0% loss)", "Frame Size(bytes)", "64", "ethernet.udp.throughput", {"loss": "0 loss", "direction": "egress", "port": "cpsw", "frame_bytes": "64"}),
+        ("UDP Ingress Throughput (possible loss)", "UDP Datagram Size(bytes)", "18", "ethernet.udp.throughput", {"loss": "possible loss", "direction": "ingress", "datagram_bytes": "18"}),
+    ],
+)  # fmt: skip
+def test_udp_tables_of_other_spellings_have_their_metric(
+    title: str, header: str, row: str, metric: str, params: dict[str, str]
+) -> None:
+    from lab.guide import sheet  # noqa: PLC0415
+
+    text = (
+        f"# G\n\nTable: {title}\n\n| {header} | am62xx_sk-fs: THROUGHPUT (Mbits/sec) |\n|---|---|\n| {row} | 7.00 |\n"
+    )
+    (r,) = sheet.of_guide(reading.parse("g", text)).readings
+    assert (r.metric, dict(r.params)) == (metric, params)
+
+
+@pytest.mark.parametrize(
+    ("title", "header", "row", "params"),
+    [
+        ("Cyclictest", "am62xx_sk-fs:per-core", "Max Latency (us)", {"statistic": "max", "scope": "per-core"}),
+        ("Cyclictest Latency", "am62xx_sk-fs: perf", "cyclictest-average (us)", {"statistic": "avg"}),
+        ("Cyclictest", "am62xx_sk-fs: Maximum Latency (us)", "stress-ng", {"statistic": "max", "case": "stress-ng"}),
+    ],
+)
+def test_latencies_of_real_time_guides_have_their_metric(
+    title: str, header: str, row: str, params: dict[str, str]
+) -> None:
+    from lab.guide import sheet  # noqa: PLC0415
+
+    text = f"# G\n\nTable: {title}\n\n| Benchmarks | {header} |\n|---|---|\n| {row} | 7.00 |\n"
+    (r,) = sheet.of_guide(reading.parse("g", text)).readings
+    assert (r.metric, r.board) == ("cyclictest.latency", "am62xx_sk-fs")
+    assert params.items() <= dict(r.params).items()
+
+
+def test_io_only_with_ddr_is_a_mode_of_its_own() -> None:
+    from lab.guide import sheet  # noqa: PLC0415
+
+    tables = "".join(
+        f"\n\nTable: {mode} Power Performance\n\n| Rail name | Rail voltage(V) | Power (mW) |\n|---|---|---|\n| vdd_core | 0.85 | 7.00 |\n"
+        for mode in ("I/O Only", "I/O Only + DDR", "RTC + I/O + DDR")
+    )
+    readings = [r for r in sheet.of_guide(reading.parse("g", f"# G{tables}")).readings if r.metric]
+    assert [r.params["mode"] for r in readings] == ["i/oonly", "i/oonly+ddr", "rtc+i/o+ddr"]
+
+
+def test_a_page_that_is_no_guide_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="holds no table of a performance guide"):
+        reading.parse("g", page("<p>Nothing here</p>"))
