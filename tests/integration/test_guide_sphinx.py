@@ -79,7 +79,8 @@ def test_a_built_guide_reads_as_its_source(tmp_path: Path, name: str, builder: s
     assert [c.text for c in built.conditions] == [c.text for c in wanted.conditions]
     missing = set(cells(wanted)) - set(cells(built))
     # rows that the source itself ends with empty cells look like short ones; and one row fills its column to the last place
-    loose = {"am62x-11.01.rst": {"48000", "88200", "96000"}, "am437x.rst": {"GLB25_EgyptTestStandard_inherited test"}}.get(
-        name, set()
-    )
+    loose = {
+        "am62x-11.01.rst": {"48000", "88200", "96000"},
+        "am437x.rst": {"GLB25_EgyptTestStandard_inherited test"},
+    }.get(name, set())
     assert {cell[2] for cell in missing} <= loose
