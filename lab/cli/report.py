@@ -9,9 +9,11 @@ import typer
 
 from lab.cli.results import LAST_ID, Database
 from lab.errors import LabStableError
+from lab.report.against import judged, last_of
 from lab.report.page import render
 from lab.results.overview import overview
 from lab.results.store import open_store
+from lab.results.watch import watch
 from lab.shown import echo
 
 app = typer.Typer(help="Write a run as one HTML page that needs no network.")
@@ -23,6 +25,13 @@ def report(
         int, typer.Argument(metavar="RUN", min=1, max=LAST_ID, help="As `lab results list` numbers it.")
     ],
     *,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN|RELEASE",
+            help="What to compare with (default: the last runs of this board that nobody rejected).",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: boardlab-run-RUN.html here.")
     ] = None,
@@ -30,7 +39,11 @@ def report(
 ) -> None:
     """Write a run as one HTML page that needs no network."""
     with open_store(db, create=False) as store:
-        page = render(overview(store, run_id), store.artifacts)
+        run = overview(store, run_id)
+        with watch(db).snapshot() as snapshot:
+            verdicts = judged(snapshot, run_id, against)
+        before = last_of(verdicts)
+        page = render(run, store.artifacts, verdicts, None if before is None else overview(store, before))
     path = output or Path(f"boardlab-run-{run_id}.html")
     try:
         path.write_text(page, encoding="utf-8")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 from importlib.metadata import version
 from typing import Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from lab.judge.baseline import JudgedRun
 from lab.report import view
-from lab.results import plots
+from lab.report.against import comparison
+from lab.results import documents, plots
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import duration
 from lab.results.overview import Overview
-from lab.shown import plain_text
+from lab.shown import json_text, plain_text
 
 UNCERTAINTY: Final = (
     "± bounds the error of the average at 95 % confidence: Student's t times the standard error over the cycles, and the "
@@ -21,17 +24,22 @@ UNCERTAINTY: Final = (
 )
 
 
-def render(run: Overview, artifacts: ArtifactStore) -> str:
+def render(
+    run: Overview, artifacts: ArtifactStore, judged: JudgedRun | None = None, before: Overview | None = None
+) -> str:
     """The page of a run; the same text for the same run.
 
     A log that is missing or damaged is said so in its place.
+
+    Args:
+        judged: what the judge says of its numbers. before: the run whose stages stand beside this one's.
     """
     names = view.Names(run.run)
     groups = view.groups(run, artifacts, names)
     tables = view.tables(run, names)
     series = view.series(run, names)
     strip = plots.strip_plot(series, tables[0].metric.unit) if series else ""
-    waterfall = plots.waterfall(run.stages, names.media) if run.stages else ""
+    waterfall = plots.waterfall(run.stages, names.media, None if before is None else before.stages) if run.stages else ""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader("lab.report"), PackageLoader("lab.results")]),
         autoescape=True,
@@ -49,12 +57,28 @@ def render(run: Overview, artifacts: ArtifactStore) -> str:
         tables=tables,
         strip=Markup(strip),  # noqa: S704 - matplotlib escapes the texts in its figures
         waterfall=Markup(waterfall),  # noqa: S704 - the same
+        comparison=None if judged is None else comparison(judged, names),
+        before=None if before is None else before.run,
+        drifts=view.drifts(run, names),
+        data=[
+            (f"run-{run.run.id}.csv", "CSV, one line a sample", _inside("text/csv", documents.export_csv([run]))),
+            (
+                f"run-{run.run.id}.json",
+                "JSON, with every attempt",
+                _inside("application/json", json_text(documents.export_document([run]))),
+            ),
+        ],
         failed=[entry for group in groups for entry in group.entries if not entry.ok],
         groups=groups,
         facts=view.facts(run),
         uncertainty=UNCERTAINTY,
         program=f"boardlab {version('boardlab')}",
     )
+
+
+def _inside(kind: str, text: str) -> str:
+    """A file as an address that has it inside (RFC 2397)."""
+    return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
 
 
 def _plain(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
@@ -11,13 +12,14 @@ from attrs import define, frozen
 from lab import boards
 from lab.errors import BoardlabError
 from lab.metrics import Flag, Measurement, Metric, summarise
+from lab.metrics.drift import drift
 from lab.report.excerpt import LogGap, excerpt
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import anchor, average_cell, label, number, with_uncertainty
 from lab.results.logs import LogLine, console_log, lines, window
 from lab.results.overview import Overview, attempts_of, name_of, tried
 from lab.results.plots import Series
-from lab.results.records import CONSOLE_LOG, Attempt, Run
+from lab.results.records import CONSOLE_LOG, HOST_BUSY, Attempt, Run
 from lab.shown import plain
 
 _TAIL_BYTES: Final = 8192  # of the log of an attempt without numbers
@@ -90,11 +92,8 @@ class MetricTable:
 
     @property
     def title(self) -> str:
-        """The metric's name for a reader: "boot.power_on_to_prompt" is "Power on to prompt", "boot.time" "Boot time",
-        "lpm.deep_sleep.resume_kernel" "Deep sleep, resume kernel"."""
-        room, _, name = self.metric.name.partition(".")
-        words = f"{room} {name}" if name == "time" else name
-        return words.replace(".", ", ").replace("_", " ").capitalize()
+        """The metric's name for a reader."""
+        return title_of(self.metric)
 
     @property
     def unit(self) -> str:
@@ -127,6 +126,17 @@ class AttemptEntry:
         """Whether it gave its samples."""
         return self.attempt.ok
 
+    @property
+    def link(self) -> str:
+        """The id of what is inside its fold."""
+        return link(self.attempt)
+
+    @property
+    def busy(self) -> str:
+        """How busy the host was, in per cent; empty where nobody looked."""
+        busy = host_busy(self.attempt)
+        return "" if busy is None else f"{100 * busy:.0f}"
+
     def since_first_s(self, t_ns: int) -> float:
         """Seconds from the attempt's first moment."""
         return (t_ns - self.attempt.moments[0].t_ns) / 1e9
@@ -141,6 +151,14 @@ class AttemptGroup:
     entries: tuple[AttemptEntry, ...]
 
 
+def title_of(metric: Metric) -> str:
+    """A metric's name for a reader: "boot.power_on_to_prompt" is "Power on to prompt", "boot.time" "Boot time",
+    "lpm.deep_sleep.resume_kernel" "Deep sleep, resume kernel"."""
+    room, _, name = metric.name.partition(".")
+    words = f"{room} {name}" if name == "time" else name
+    return words.replace(".", ", ").replace("_", " ").capitalize()
+
+
 def tables(run: Overview, names: Names) -> list[MetricTable]:
     """The run's numbers, one table a metric."""
     return [MetricTable(metric, tuple(_row(run, m, names) for m in group)) for metric, group in run.numbers.items()]
@@ -148,17 +166,66 @@ def tables(run: Overview, names: Names) -> list[MetricTable]:
 
 def series(run: Overview, names: Names) -> list[Series]:
     """The cycles of the run's first metric; where it has a mode in its name, those of the other modes beside it."""
-    kind = next(iter(run.numbers)).name.rpartition(".")[2] if run.numbers else ""
-    first = [m for metric, group in run.numbers.items() if metric.name.rpartition(".")[2] == kind for m in group]
     return [
         Series(
             title=names.of(m.params),
             samples=m.samples,
             summary=summarise(m.samples),
-            failed=[a.cycle for a in attempts_of(run.attempts, m) if not a.ok],
+            failed=[a.cycle for a in tries if not a.ok],
+            links={a.cycle: (link(a), f"{names.of(m.params)}, cycle {a.cycle}: its log") for a in tries if a.ok},
+            busy={a.cycle: busy for a in tries if a.ok and (busy := host_busy(a)) is not None},
+            changed=None if moved is None else moved.cycle,
         )
-        for m in first
+        for m in first_numbers(run)
+        for tries in [attempts_of(run.attempts, m)]
+        for moved in [drift(m.samples)]
     ]
+
+
+def first_numbers(run: Overview) -> list[Measurement]:
+    """The run's first metric; where it has a mode in its name, those of the other modes beside it."""
+    kind = next(iter(run.numbers)).name.rpartition(".")[2] if run.numbers else ""
+    return [m for metric, group in run.numbers.items() if metric.name.rpartition(".")[2] == kind for m in group]
+
+
+def drifts(run: Overview, names: Names) -> list[str]:
+    """A sentence for each series of `first_numbers` that moved within the run, with how busy the host was."""
+    found = []
+    for m in first_numbers(run):
+        moved = drift(m.samples)
+        if moved is None:
+            continue
+        about = summarise(m.samples).uncertainty
+        before, after = number(moved.before, about, m.metric), number(moved.after, about, m.metric)
+        text = (
+            f"{names.of(m.params)}: from cycle {moved.cycle} on the median is {after} {m.metric.unit}, before it was {before} "
+            f"({100 * moved.ratio:+.1f} %). The average above mixes both."
+        )
+        loads = _loads(attempts_of(run.attempts, m), moved.cycle)
+        if loads is not None:
+            text += f" The host was {100 * loads[0]:.0f} % busy before, and {100 * loads[1]:.0f} % after."
+        found.append(text)
+    return found
+
+
+def link(attempt: Attempt) -> str:
+    """The id of what the page has of an attempt, inside its fold: a browser opens the fold on the way there."""
+    return f"log-{attempt.id}"
+
+
+def host_busy(attempt: Attempt) -> float | None:
+    """The share of the host's processors' time that was used during an attempt, 0 to 1; None where nobody looked."""
+    busy = attempt.details.get(HOST_BUSY)
+    return float(busy) if isinstance(busy, (int, float)) else None
+
+
+def _loads(attempts: Iterable[Attempt], cycle: int) -> tuple[float, float] | None:
+    sides: tuple[list[float], list[float]] = ([], [])
+    for attempt in attempts:
+        busy = host_busy(attempt)
+        if attempt.ok and busy is not None:
+            sides[attempt.cycle >= cycle].append(busy)
+    return (statistics.median(sides[0]), statistics.median(sides[1])) if all(sides) else None
 
 
 def groups(run: Overview, artifacts: ArtifactStore, names: Names) -> list[AttemptGroup]:

@@ -18,9 +18,10 @@ from lab.console.serialport import is_pty
 from lab.console.status import PortInfo
 from lab.errors import BoardlabError
 from lab.host.clock import NS_PER_S, Clock, utc_now
+from lab.host.load import CpuTimes, cpu_times
 from lab.metrics import Flag
 from lab.results import ArtifactRef, AttemptRecord, MomentRecord, SampleRecord, Store
-from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, OK
+from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, HOST_BUSY, OK
 
 
 class RunConsole(Protocol):
@@ -69,10 +70,12 @@ class AttemptRecorder:
     run_id: int
     clock: Clock
     _started: tuple[dt.datetime, int] = field(init=False)
+    _cpu: CpuTimes | None = field(init=False)
 
     def start(self) -> None:
         """An attempt begins."""
         self._started = (utc_now(), self.clock.now_ns())
+        self._cpu = cpu_times()
 
     @property
     def elapsed_s(self) -> float:
@@ -101,9 +104,14 @@ class AttemptRecorder:
                 samples=evidence.samples,
                 artifacts=evidence.artifacts,
                 moments=evidence.moments,
-                details=dict(evidence.details),
+                details={**evidence.details, **self._host_load()},
             ),
         )
+
+    def _host_load(self) -> dict[str, object]:
+        now = cpu_times()
+        busy = None if now is None or self._cpu is None else now.busy_since(self._cpu)
+        return {} if busy is None else {HOST_BUSY: round(busy, 3)}
 
 
 def moment_record(moment: MomentLike, base: int) -> MomentRecord:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections import Counter
 from html.parser import HTMLParser
@@ -13,8 +15,10 @@ from attrs import define, evolve, field, frozen
 from recorded_run import record
 
 from lab.cli import main
+from lab.metrics import Measurement
 from lab.report import render
 from lab.results import Run, open_store
+from lab.results.documents import export_csv
 from lab.results.overview import Overview, overview
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -101,8 +105,8 @@ def test_the_page_is_well_formed_and_its_ids_are_unique(report: Report) -> None:
 def test_the_page_asks_nothing_of_any_network(report: Report) -> None:
     assert "script" not in report.page.tags
     assert set(report.page.tags).isdisjoint({"link", "img", "iframe", "object", "embed", "base"})
-    outside = [(tag, name, v) for tag, name, v in report.page.attributes if name in {"href", "src"} and v[:1] != "#"]
-    assert outside == []
+    links = [v for _, name, v in report.page.attributes if name in {"href", "src"} and v[:1] != "#"]
+    assert [v.partition(",")[0] for v in links] == ["data:text/csv;base64", "data:application/json;base64"]
     assert set(re.findall(r"url\((.)", report.text)) <= {"#"}
     assert "@import" not in report.text
     assert "://" not in report.text
@@ -111,7 +115,7 @@ def test_the_page_asks_nothing_of_any_network(report: Report) -> None:
 
 
 def test_every_link_leads_somewhere(report: Report) -> None:
-    targets = {value[1:] for _, name, value in report.page.attributes if name == "href"}
+    targets = {value[1:] for _, name, value in report.page.attributes if name == "href" and value[0] == "#"}
     targets |= set(re.findall(r"url\(#([^)]+)\)", report.text))
     assert targets
     assert targets <= set(report.page.ids)
@@ -141,7 +145,7 @@ def test_the_boot_table_has_the_guides_cells_and_their_statistics(report: Report
 
 def test_each_cell_leads_to_its_cycles_and_each_cycle_to_its_log(report: Report) -> None:
     section = report.text.partition("Boot time</h2>")[2].partition("</section>")[0]
-    assert re.findall(r'<td><a href="#(cycles-\w+)">\d', section) == ["cycles-sd", "cycles-emmc", "cycles-ospi"]
+    assert re.findall(r'<td data-label="[^"]+"><a href="#(cycles-\w+)">\d', section) == ["cycles-sd", "cycles-emmc", "cycles-ospi"]
     evidence = report.text.partition('id="cycles-emmc"')[2].partition("<h3")[0]
     assert [int(n) for n in re.findall(r"<summary>cycle (\d+)", evidence)] == [1, 2, 3, 3, 3, *range(4, 21)]
     with open_store(str(report.database)) as store:
@@ -164,7 +168,7 @@ def test_failed_attempts_say_class_fault_and_message_and_lead_to_their_log(repor
     assert "booted from the wrong medium" in rows[3][5]
     with open_store(str(report.database)) as store:
         hung, silent = (next(a.id for a in store.attempts(1) if a.outcome == o) for o in ("hang_kernel", "silent"))
-    assert f'href="#attempt-{hung}">log</a>' in report.text
+    assert f'href="#log-{hung}">log</a>' in report.text
     assert "Starting kernel ..." in report.block(hung)
     assert "No console log was kept." in report.block(silent)
 
@@ -199,20 +203,62 @@ def test_a_virtual_board_is_marked_and_a_real_one_is_not(report: Report, tmp_pat
 
 def test_the_figures_show_every_cycle_every_failure_and_every_stage(report: Report) -> None:
     strip, waterfall = re.findall(r"<svg .*?</svg>", report.text, re.DOTALL)
-    for svg in (strip, waterfall):
-        assert re.match(r'<svg viewBox="[\d. ]+" role="img" aria-label="[^"]+">', svg)
+    for svg, role in ((strip, "group"), (waterfall, "img")):
+        assert re.match(rf'<svg viewBox="[\d. ]+" role="{role}" aria-label="[^"]+">', svg)
         assert "currentColor" in svg
-    marks = Counter(
-        re.findall(r'<use href="#strip-m\w+" x="[\d.]+" y="[\d.]+" style="(fill[^"]*?stroke: #\w+)', strip)
-    )
+    dots = Counter(re.findall(r'<a href="#log-\d+".*?style="(fill[^"]*?stroke: #\w+)', strip, re.DOTALL))
     blue, orange, green = "#0072b2", "#d55e00", "#009e73"
     for colour, flagged in {blue: 1, orange: 0, green: 1}.items():
-        assert marks[f"fill-opacity: 0; stroke: {colour}"] == flagged
-        # a filled mark for each other cycle, and the two ends of each cycle's error bar
-        assert marks[f"fill: {colour}; stroke: {colour}"] == 20 - flagged + 2 * 20
-    assert marks["fill: #d1242f; stroke: #d1242f"] == 4
+        assert dots[f"fill: {colour}; stroke: {colour}"] == 20 - flagged
+        assert dots[f"fill: none; stroke: {colour}"] + dots[f"fill-opacity: 0; stroke: {colour}"] == flagged
+    assert strip.count("fill: #d1242f; stroke: #d1242f") == 4
     for stage in ("Power on to U-Boot", "Kernel load", "User space"):
         assert waterfall.count(f">{stage}</text>") == 3
+
+
+def test_a_dot_leads_to_its_log_inside_the_fold(report: Report) -> None:
+    with open_store(str(report.database)) as store:
+        attempt = next(a for a in store.attempts(1) if a.params == {"medium": "emmc"} and a.cycle == 5)
+    assert f'<a href="#log-{attempt.id}" aria-label="eMMC (NVMe), cycle 5: its log"><title>' in report.text
+    assert f'<p id="log-{attempt.id}">' in report.block(attempt.id)
+
+
+def test_its_numbers_are_inside_for_other_programs(report: Report) -> None:
+    links = [v for _, name, v in report.page.attributes if name == "href" and v.startswith("data:")]
+    table, document = (base64.b64decode(link.partition(",")[2]).decode() for link in links)
+    with open_store(str(report.database)) as store:
+        run = overview(store, 1)
+    assert table == export_csv([run])
+    assert len(json.loads(document)["runs"][0]["attempts"]) == len(run.attempts)
+
+
+def test_the_contents_lead_to_each_part(report: Report) -> None:
+    contents = report.text.partition("<nav")[2].partition("</nav>")[0]
+    assert re.findall(r'href="#([^"]+)"', contents) == [
+        "boot.time", "boot.power_on_to_prompt", "cycles", "stages", "failed", "evidence", "provenance",
+    ]  # fmt: skip
+    assert "Failed attempts (4)" in contents
+
+
+def test_a_number_that_moved_within_the_run_is_named_with_the_hosts_load_beside_it(tmp_path: Path) -> None:
+    def slower(measurement: Measurement) -> Measurement:
+        """From cycle 10 on by 30 %, on one medium."""
+        factor = 1.3 if measurement.params.get("medium") == "ospi" else 1.0
+        samples = (evolve(s, value=s.value * (factor if s.cycle >= 10 else 1.0)) for s in measurement.samples)
+        return evolve(measurement, samples=tuple(samples))
+
+    with open_store(str(tmp_path / "a.db")) as store:
+        record(store)
+        run = overview(store, 1)
+        busy = [evolve(a, details={**a.details, "host_busy": 0.85 if a.cycle >= 10 else 0.2}) for a in run.attempts]
+        assert "moved within the run" not in render(run, store.artifacts)
+        text = render(Overview(run.run, busy, [slower(m) for m in run.measurements]), store.artifacts)
+    (said,) = re.findall(r"<strong>moved within the run</strong> (.*?)</p>", text)
+    assert said.startswith("OSPI (CFI flash): from cycle 10 on the median is ")
+    assert re.search(r"\(\+(2\d|3\d)\.\d %\)", said)
+    assert said.endswith("The host was 20 % busy before, and 85 % after.")
+    assert ">Host busy, % of its processors' time</text>" in text
+    assert text.count("The host was 85 % busy meanwhile.") > 0
 
 
 def test_the_provenance_and_the_definitions_are_there(report: Report) -> None:

@@ -1,0 +1,140 @@
+"""What became of a run's numbers: the judge's words on each, arranged for the page."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.judge.baseline import JudgedNumber, JudgedRun, earlier, judge, judge_run
+from lab.judge.verdicts import Verdict
+from lab.metrics.catalogue import BOOT_STAGE
+from lab.report.view import Names, title_of
+from lab.results.figures import fixed, with_uncertainty
+from lab.results.watch import StoreSnapshot
+
+_ORDER = list(Verdict)
+_BAD = {Verdict.REGRESSION, Verdict.BROKEN_RUN}
+
+
+@frozen
+class JudgedRow:
+    """One number against what it is compared with.
+
+    Attributes:
+        change: with its interval at 95 %; empty where there is nothing to compare with. bad: it needs a person.
+    """
+
+    title: str
+    before: str
+    now: str
+    change: str
+    verdict: str
+    reason: str
+    bad: bool
+
+
+@frozen
+class Comparison:
+    """The verdict on a run.
+
+    Attributes:
+        line: in one sentence. rows: the numbers that are not as they were. same: how many are.
+        bad: whether a number got worse.
+    """
+
+    against: str
+    line: str
+    rows: tuple[JudgedRow, ...]
+    same: int
+    bad: bool
+
+
+def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedRun:
+    """The judge's words on every number of a run.
+
+    Args:
+        against: a run's number or a release; None: the last runs that nobody rejected.
+
+    Raises:
+        ConfigurationError: no such run, or it measured something else or another board.
+    """
+    if against is None or not against.isdecimal():
+        return judge_run(snapshot, run_id, against)
+    heads = {head.id: head for head in snapshot.heads()}
+    head, other = heads.get(run_id), heads.get(int(against))
+    if head is None:
+        return judge_run(snapshot, run_id)  # which says that there is none
+    if other is None or other.id == head.id:
+        raise ConfigurationError(f"--against {against}: no other run {against}; `lab results list` shows the runs")
+    if (other.kind, other.board_type) != (head.kind, head.board_type):
+        raise ConfigurationError(
+            f"--against {against}: run {other.id} is {other.kind} of {other.board_type}, run {head.id} is {head.kind} of "
+            f"{head.board_type}; name a run of the same kind and board type"
+        )
+    before = earlier(heads.values(), head, snapshot.decisions())
+    name = f"run {other.id}, release {other.release}" + (f", on board {other.board}" if other.board != head.board else "")
+    return judge(snapshot, head, before, [other], name)
+
+
+def last_of(judged: JudgedRun) -> int | None:
+    """The last run that the numbers were compared with; None where there was none."""
+    return max((run for each in judged.numbers if each.baseline for run in each.baseline.runs), default=None)
+
+
+def comparison(judged: JudgedRun, names: Names) -> Comparison:
+    """The numbers, what needs a person first; stages are in the figure, and count as much as the others."""
+    numbers = sorted(judged.numbers, key=lambda each: (_ORDER.index(each.judgement.verdict), each.average.metric.name))
+    counts = Counter(each.judgement.verdict for each in numbers)
+    same = counts[Verdict.NOISE] + counts[Verdict.BELOW_RESOLUTION]
+    rows = tuple(
+        _row(each, names)
+        for each in numbers
+        if each.judgement.verdict not in {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
+        and (each.judgement.verdict.moved or each.average.metric.name != BOOT_STAGE.name)
+    )
+    return Comparison(
+        against=judged.against,
+        line=_line(counts, same),
+        rows=rows,
+        same=same,
+        bad=any(each.judgement.verdict in _BAD for each in numbers),
+    )
+
+
+def _line(counts: Counter[Verdict], same: int) -> str:
+    words = {
+        Verdict.REGRESSION: "worse",
+        Verdict.IMPROVEMENT: "better",
+        Verdict.NO_HISTORY: "with nothing to compare",
+    }
+    parts = [f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict]]
+    others = sum(counts.values()) - same - sum(counts[verdict] for verdict in words)
+    parts += [f"{same} unchanged"] * bool(same) + [f"{others} not comparable"] * bool(others)
+    return ", ".join(parts) or "no numbers"
+
+
+def _row(each: JudgedNumber, names: Names) -> JudgedRow:
+    average, judgement = each.average, each.judgement
+    change = ""
+    if judgement.effect is not None:
+        change = f"{_percent(judgement.effect)}"
+        if judgement.low is not None and judgement.high is not None:
+            change += f" ({_percent(judgement.low)} to {_percent(judgement.high)})"
+    return JudgedRow(
+        title=f"{title_of(average.metric)}, {names.of(average.params)}" if average.params else title_of(average.metric),
+        before=""
+        if each.baseline is None
+        else with_uncertainty(each.baseline.value, each.baseline.uncertainty, average.metric),
+        now=with_uncertainty(average.value, average.uncertainty, average.metric),
+        change=change,
+        verdict=str(judgement.verdict),
+        reason=judgement.reason,
+        bad=judgement.verdict in _BAD,
+    )
+
+
+def _percent(share: float) -> str:
+    text = fixed(100 * share, 1 if abs(share) < 0.1 else 0)
+    return f"{text if text.startswith('-') or not float(text) else f'+{text}'} %"
