@@ -60,7 +60,8 @@ def _centred_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Ranks less their mean; equal values share one."""
     below = (values[:, None] > values[None, :]).sum(axis=1)
     equal = (values[:, None] == values[None, :]).sum(axis=1)
-    return below + (equal + 1) / 2 - (len(values) + 1) / 2
+    ranks: npt.NDArray[np.float64] = below + (equal + 1) / 2 - (len(values) + 1) / 2
+    return ranks
 
 
 @cache

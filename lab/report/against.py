@@ -74,7 +74,9 @@ def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedR
             f"{head.board_type}; name a run of the same kind and board type"
         )
     before = earlier(heads.values(), head, snapshot.decisions())
-    name = f"run {other.id}, release {other.release}" + (f", on board {other.board}" if other.board != head.board else "")
+    name = f"run {other.id}, release {other.release}" + (
+        f", on board {other.board}" if other.board != head.board else ""
+    )
     return judge(snapshot, head, before, [other], name)
 
 
@@ -123,7 +125,9 @@ def _row(each: JudgedNumber, names: Names) -> JudgedRow:
         if judgement.low is not None and judgement.high is not None:
             change += f" ({_percent(judgement.low)} to {_percent(judgement.high)})"
     return JudgedRow(
-        title=f"{title_of(average.metric)}, {names.of(average.params)}" if average.params else title_of(average.metric),
+        title=f"{title_of(average.metric)}, {names.of(average.params)}"
+        if average.params
+        else title_of(average.metric),
         before=""
         if each.baseline is None
         else with_uncertainty(each.baseline.value, each.baseline.uncertainty, average.metric),

@@ -39,7 +39,9 @@ def render(
     tables = view.tables(run, names)
     series = view.series(run, names)
     strip = plots.strip_plot(series, tables[0].metric.unit) if series else ""
-    waterfall = plots.waterfall(run.stages, names.media, None if before is None else before.stages) if run.stages else ""
+    waterfall = (
+        plots.waterfall(run.stages, names.media, None if before is None else before.stages) if run.stages else ""
+    )
     environment = Environment(
         loader=ChoiceLoader([PackageLoader("lab.report"), PackageLoader("lab.results")]),
         autoescape=True,

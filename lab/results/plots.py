@@ -248,4 +248,6 @@ def svg(figure: Figure, name: str, title: str) -> str:
     )
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
     text = text.replace("xlink:href", "href").replace(_INK, "currentColor").strip()
-    return re.sub(rf'<a href="{_LINK}([^"|]*)\|([^"]*)"[^>]*>', r'<a href="#\1" aria-label="\2"><title>\2</title>', text)
+    return re.sub(
+        rf'<a href="{_LINK}([^"|]*)\|([^"]*)"[^>]*>', r'<a href="#\1" aria-label="\2"><title>\2</title>', text
+    )

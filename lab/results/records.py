@@ -20,7 +20,9 @@ OK: Final = "ok"
 CONSOLE_LOG: Final = "console-log"
 CONSOLE_INDEX: Final = "console-index"
 PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide: nobody measured it here
-HOST_BUSY: Final = "host_busy"  # in an attempt's details: the share of the processors' time that was used meanwhile, 0 to 1
+HOST_BUSY: Final = (
+    "host_busy"  # in an attempt's details: the share of the processors' time that was used meanwhile, 0 to 1
+)
 EVIDENCE: Final = "evidence"  # in the details of a published attempt: what is known of its numbers beyond their values
 _FAULTS: Final = ("board", "lab", "test", "configuration")
 

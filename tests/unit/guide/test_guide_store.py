@@ -464,7 +464,7 @@ def test_the_page_has_its_figures(written_page: str) -> None:
     labels = re.findall(r'<svg [^>]*aria-label="([^"]*)"', written_page)
     assert labels == [
         "Each chapter over the releases",
-        "Each cycle's value with its uncertainty, by medium",
+        "Each cycle's value with its uncertainty, by medium, and their distribution",
         "Start and length of each boot stage, by medium",
         "Power of the supply rails by mode",
     ]

@@ -52,7 +52,9 @@ def test_of_series_that_do_not_move_few_are_called() -> None:
     assert called <= 2000 * CHANCE + 3 * math.sqrt(2000 * CHANCE)
 
 
-@pytest.mark.parametrize("values", [[], [5.0], [5.0] * 40, [5.0] * (FEWEST - 1), [math.nan] * 30, [5.0] * 6 + [9.0] * 5])
+@pytest.mark.parametrize(
+    "values", [[], [5.0], [5.0] * 40, [5.0] * (FEWEST - 1), [math.nan] * 30, [5.0] * 6 + [9.0] * 5]
+)
 def test_what_says_nothing_is_no_drift(values: list[float]) -> None:
     assert drift(series(values)) is None
 

@@ -12,14 +12,16 @@ from statistics import fmean
 
 import pytest
 from attrs import define, evolve, field, frozen
-from recorded_run import record
+from recorded_run import START, record
 
 from lab.cli import main
 from lab.metrics import Measurement
 from lab.report import render
-from lab.results import Run, open_store
+from lab.report.against import judged
+from lab.results import AttemptRecord, Run, SampleRecord, open_store
 from lab.results.documents import export_csv
 from lab.results.overview import Overview, overview
+from lab.results.watch import watch
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
@@ -145,7 +147,11 @@ def test_the_boot_table_has_the_guides_cells_and_their_statistics(report: Report
 
 def test_each_cell_leads_to_its_cycles_and_each_cycle_to_its_log(report: Report) -> None:
     section = report.text.partition("Boot time</h2>")[2].partition("</section>")[0]
-    assert re.findall(r'<td data-label="[^"]+"><a href="#(cycles-\w+)">\d', section) == ["cycles-sd", "cycles-emmc", "cycles-ospi"]
+    assert re.findall(r'<td data-label="[^"]+"><a href="#(cycles-\w+)">\d', section) == [
+        "cycles-sd",
+        "cycles-emmc",
+        "cycles-ospi",
+    ]
     evidence = report.text.partition('id="cycles-emmc"')[2].partition("<h3")[0]
     assert [int(n) for n in re.findall(r"<summary>cycle (\d+)", evidence)] == [1, 2, 3, 3, 3, *range(4, 21)]
     with open_store(str(report.database)) as store:
@@ -320,7 +326,9 @@ def test_the_command_writes_the_page_and_says_where(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with open_store("a.db") as store:
-        page = render(overview(store, record(store, cycles=1).id), store.artifacts)
+        run = overview(store, record(store, cycles=1).id)
+        with watch("a.db").snapshot() as snapshot:
+            page = render(run, store.artifacts, judged(snapshot, 1, None))
     assert main(["report", "1", "--db", "a.db"]) == 0
     assert main(["report", "1", "-o", "other.html", "--db", "a.db"]) == 0
     assert capsys.readouterr().out == f"{tmp_path}/boardlab-run-1.html\n{tmp_path}/other.html\n"
@@ -328,10 +336,75 @@ def test_the_command_writes_the_page_and_says_where(
     assert (tmp_path / "other.html").read_text(encoding="utf-8") == page
 
 
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run 1, and run 2 of release 11.02 with everything 30 % slower."""
+    path = tmp_path_factory.mktemp("two") / "results.db"
+    with open_store(str(path)) as store:
+        for label, factor in (("11.01", 1.0), ("11.02", 1.3)):
+            run = store.begin_run("boot", "qemu-virt", "virt-1", label, plan={}, provenance={"virtual": True})
+            for cycle in range(1, 7):
+                jitter = 1 + 0.001 * (cycle % 3)
+                samples = (
+                    sample("boot.time", {}, 3.0 * factor * jitter),
+                    sample("boot.stage", {"stage": "Kernel"}, 2.0 * factor * jitter),
+                    sample("boot.stage", {"stage": "User space"}, 1.0 * jitter),
+                )
+                store.record_attempt(
+                    run.id, AttemptRecord(cycle, 1, {"medium": "sd"}, "ok", None, None, "", START, 9.0, samples)
+                )
+            store.finish_run(run.id, "completed")
+    return path
+
+
+def sample(metric: str, params: dict[str, str], value: float) -> SampleRecord:
+    return SampleRecord(metric, {"medium": "sd", **params}, value, 0.0001, frozenset({"simulated"}))
+
+
+@pytest.mark.parametrize("words", [(), ("--against", "11.01"), ("--against", "1")])
+def test_the_verdict_comes_first_and_the_stages_tell_what_moved(
+    two_runs: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    assert main(["report", "2", *words, "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]) == 0
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert Page.of(text).mistakes == []
+    body = text.partition("<main>")[2]
+    assert body.lstrip().startswith('<section>\n<h2 id="verdict">')
+    said = body.partition("</section>")[0]
+    assert "<strong>2 worse, 1 unchanged</strong>" in said
+    (row,) = re.findall(r'<tr class="bad"><th scope="row">(Boot time, .*?)</tr>', said, re.DOTALL)
+    assert "3.0030 ± " in row
+    assert "3.9039 ± " in row
+    assert re.search(r"\+30 % \(\+2\d % to \+3\d %\)", row)
+    assert ">regression</td>" in row
+    assert re.search(r"2\.60\d s  \(\+0\.60\d ± 0\.\d+ s\)", text)
+    assert "the difference to run 1, release 11.01" in text
+
+
+def test_a_first_run_has_nothing_to_be_compared_with(two_runs: Path, tmp_path: Path) -> None:
+    assert main(["report", "1", "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]) == 0
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "<strong>3 with nothing to compare</strong>" in text
+    assert "the difference to run" not in text
+
+
+def test_a_run_of_something_else_is_not_compared(
+    two_runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(str(two_runs)) as store:
+        other = store.begin_run("low_power", "qemu-virt", "virt-1", "11.01", plan={}, provenance={})
+    words = ["report", "2", "--against", str(other.id), "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]
+    assert main(words) == 2
+    assert "name a run of the same kind and board type" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
         (["2"], 2, "error: no run 2; the latest are: 1 (boot"),
+        (["1", "--against", "7"], 2, "error: --against 7: no other run 7; `lab results list` shows the runs"),
+        (["1", "--against", "1"], 2, "error: --against 1: no other run 1"),
+        (["1", "--against", "9.9"], 2, "error: board 'qemu-1' has no other completed boot run of release '9.9'"),
         (["1", "-o", "missing/a.html"], 1, "error: cannot write missing/a.html: No such file or directory"),
     ],
 )
