@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import signal
 
+from hypothesis import HealthCheck, settings
+
 # A shell starts background jobs with SIGINT ignored, and programs inherit that. Tests that press Ctrl-C must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests read whole rows of tables; those of narrow screens say how narrow.
 os.environ["COLUMNS"] = "200"
+
+# Hypothesis without its limits of time: they measure the machine, not the code.
+settings.register_profile("boardlab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("boardlab")
