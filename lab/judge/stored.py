@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from lab.errors import ConfigurationError
 from lab.judge import memory
@@ -72,11 +72,11 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
     heads = run_heads(store, run)
     kept = memory.load(path)
     earlier = next((n for n, head in enumerate(heads) if head.id == run_id), 0)
-    if len(kept.walked) > earlier or not kept.holds(heads, rejected):
-        kept = memory.Memory()
-    history = _History(store, heads, rejected, target, kept)
+    usable = kept.holds(heads, rejected)
+    further = usable and len(kept.walked) > earlier  # an old run is judged again: what is remembered stays
+    history = _History(store, heads, rejected, target, kept if usable and not further else memory.Memory())
     night = history.walk_to()
-    if history.is_latest:
+    if not further:
         memory.save(path, history.kept)
     judged = tuple(judged for cohort in history.cohorts_of(night) for judged in cohort.step(night))
     write_verdicts(store, night[0].run.id, [each.verdict for each in judged])
@@ -85,18 +85,13 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
 
 @define
 class _History:
-    """A board's runs, walked through up to the night of a run.
-
-    Attributes:
-        is_latest: no run of the board comes after that night.
-    """
+    """A board's runs, walked through up to the night of a run."""
 
     store: Store
     heads: list[RunHead]
     rejected: frozenset[int]
     target: RunNumbers
     kept: memory.Memory
-    is_latest: bool = field(default=True, init=False)
 
     def walk_to(self) -> Night:
         """Walk through everything before the night of the run that is judged; returns this night."""
@@ -107,7 +102,6 @@ class _History:
             elif self._confirms(run, night):
                 night = (*night, run)
             elif any(each.run.id == self.target.run.id for each in night):
-                self.is_latest = False
                 break
             else:
                 self._walk(night)
@@ -131,7 +125,12 @@ class _History:
         """The runs after what is remembered, as far as they count."""
         ids = [head.id for head in self.heads[len(self.kept.walked) :] if head.id not in self.rejected]
         for part in _parts(ids):
-            for run in read_numbers(self.store, part):
+            found = {
+                run.run.id: run
+                for run in read_numbers(self.store, [each for each in part if each != self.target.run.id])
+            }
+            found[self.target.run.id] = self.target
+            for run in (found[each] for each in part if each in found):
                 if run.simulated == self.target.simulated and (run.failed or run.run.id == self.target.run.id):
                     yield run
 

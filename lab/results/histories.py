@@ -84,9 +84,9 @@ def read_numbers(store: Store, run_ids: Sequence[int]) -> list[RunNumbers]:
     """The numbers of these runs, in this order; a run that is not there is left out."""
     with store._read() as session:
         runs = {row.id: readout.run(row) for row in session.scalars(select(RunRow).where(RunRow.id.in_(run_ids)))}
-        cycles = _cycles(session, run_ids)
+        cycles, items = _attempts(session, run_ids)
         details = _details(session, run_ids)
-        numbers, flagged = _numbers(session, run_ids)
+        numbers, flagged = _numbers(session, run_ids, items)
     return [
         RunNumbers(
             run,
@@ -105,14 +105,19 @@ def item_of(params: Mapping[str, str]) -> Item:
     return tuple(sorted(params.items()))
 
 
-def _cycles(session: Session, run_ids: Sequence[int]) -> dict[int, dict[Item, dict[int, bool]]]:
-    """Run -> item -> cycle -> whether it has a good attempt."""
-    wanted = select(AttemptRow.run_id, AttemptRow.params, AttemptRow.cycle, AttemptRow.outcome)
+def _attempts(
+    session: Session, run_ids: Sequence[int]
+) -> tuple[dict[int, dict[Item, dict[int, bool]]], dict[int, Item]]:
+    """(run -> item -> cycle -> whether it has a good attempt, attempt -> item)."""
+    its = AttemptRow
+    wanted = select(its.id, its.run_id, its.params, its.cycle, its.outcome).where(its.run_id.in_(run_ids))
     found: dict[int, dict[Item, dict[int, bool]]] = {}
-    for run_id, params, cycle, outcome in session.execute(wanted.where(AttemptRow.run_id.in_(run_ids))):
-        done = found.setdefault(run_id, {}).setdefault(item_of(params), {})
+    items: dict[int, Item] = {}
+    for attempt_id, run_id, params, cycle, outcome in session.execute(wanted):
+        items[attempt_id] = item_of(params)
+        done = found.setdefault(run_id, {}).setdefault(items[attempt_id], {})
         done[cycle] = done.get(cycle, False) or outcome == OK
-    return found
+    return found, items
 
 
 def _details(session: Session, run_ids: Sequence[int]) -> dict[int, list[Json]]:
@@ -125,7 +130,9 @@ def _details(session: Session, run_ids: Sequence[int]) -> dict[int, list[Json]]:
     return found
 
 
-def _numbers(session: Session, run_ids: Sequence[int]) -> tuple[dict[int, dict[Number, Readings]], set[int]]:
+def _numbers(
+    session: Session, run_ids: Sequence[int], item_of_attempt: Mapping[int, Item]
+) -> tuple[dict[int, dict[Number, Readings]], set[int]]:
     """(run -> its numbers, runs with samples of a virtual board)."""
     better = {
         (metric, version): better == "higher"
@@ -137,18 +144,17 @@ def _numbers(session: Session, run_ids: Sequence[int]) -> tuple[dict[int, dict[N
     rows = select(its.id, its.run_id, its.metric, its.version, its.params).where(its.run_id.in_(run_ids))
     measured = {row[0]: (row[1], Number(row[2], row[3], item_of(row[4]))) for row in session.execute(rows)}
     taken = (
-        select(SampleRow.measurement_id, SampleRow.value, SampleRow.flags, AttemptRow.params)
-        .join(SampleRow.attempt)
-        .where(AttemptRow.run_id.in_(run_ids))
+        select(SampleRow.measurement_id, SampleRow.attempt_id, SampleRow.value, SampleRow.flags)
+        .join(SampleRow.measurement)
+        .where(its.run_id.in_(run_ids))
         .order_by(SampleRow.id)
     )
     values: dict[int, list[float]] = {}
     items: dict[int, Item] = {}
     flagged: set[int] = set()
-    for measurement_id, value, flags, params in session.execute(taken):
+    for measurement_id, attempt_id, value, flags in session.execute(taken):
         into = values.setdefault(measurement_id, [])
-        if measurement_id not in items:
-            items[measurement_id] = item_of(params)
+        items.setdefault(measurement_id, item_of_attempt[attempt_id])
         if Flag.UNCERTAIN not in flags:
             into.append(value)
         if Flag.SIMULATED in flags:
