@@ -21,8 +21,9 @@ from lab.judge.causes import causes
 from lab.judge.cohort import Cohort, Judged, new_cohort
 from lab.judge.history import CONSTANTS
 from lab.results import Run, Store
-from lab.results.histories import Item, RunHead, RunNumbers, read_numbers, run_heads
-from lab.results.verdicts import reviews, write_verdicts
+from lab.results.histories import Item, Number, RunHead, RunNumbers, item_of, read_numbers, run_heads
+from lab.results.verdictrecords import UNSURE
+from lab.results.verdicts import read_verdicts, reviews, write_verdicts
 
 CONFIRMS: Final = "confirms"  # key of a run's provenance: the run that it was asked for as confirmation of
 NIGHT: Final = dt.timedelta(hours=12)  # a run of the same image so soon after one that asked confirms it
@@ -81,6 +82,18 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
     judged = tuple(judged for cohort in history.cohorts_of(night) for judged in cohort.step(night))
     write_verdicts(store, night[0].run.id, [each.verdict for each in judged])
     return RunVerdicts(night[0].run, tuple(each.run.id for each in night[1:]), judged)
+
+
+def asked_again(store: Store, run_id: int) -> frozenset[Item]:
+    """The items of a run's plan of which the judge, as it judged the run last, wants another run."""
+    verdicts = read_verdicts(store, run_id=run_id, outcomes=[UNSURE])
+    unsure = {Number(verdict.metric, verdict.version, item_of(verdict.params)) for verdict in verdicts}
+    return frozenset(
+        readings.item
+        for run in read_numbers(store, [run_id])
+        for number, readings in run.numbers.items()
+        if number in unsure
+    )
 
 
 @define

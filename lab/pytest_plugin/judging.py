@@ -1,0 +1,123 @@
+"""`--lab-judge`: a test whose numbers are worse for sure fails with the verdict. `--lab-confirms RUN`: what RUN asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pytest
+
+from lab.errors import BoardlabError, ConfigurationError
+from lab.pytest_plugin.refusing import MEASURERS, measures
+from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY
+from lab.results.histories import Item
+from lab.results.verdictrecords import CALLED, UNSURE, Verdict
+from lab.shown import plain, plain_text
+
+# kind of a run -> (parameter of its tests, parameter of its attempts): what a test measures
+_ITEMS: Final[Mapping[str, tuple[str, str]]] = {
+    "boot": ("boot_medium", "medium"),
+    "low_power": ("sleep_mode", "mode"),
+    "sections": ("section", "section"),
+}
+_SAID: Final = {*CALLED, UNSURE}
+_JUDGED_KEY = pytest.StashKey[dict[int, list[Verdict]]]()  # run -> what was said of it
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a session that confirms a run only the tests of what that run asked for are left."""
+    if config.option.lab_confirms is None or STRATEGY_KEY not in config.stash:
+        return
+    from lab.judge.stored import asked_again  # noqa: PLC0415 - numpy
+
+    store = config.stash[STORE_KEY]
+    try:
+        run = store.run(config.option.lab_confirms)
+        asked = asked_again(store, run.id)
+        strategy = config.stash[STRATEGY_KEY]
+        if (run.board_type, run.board) != (strategy.type.name, strategy.board):
+            raise ConfigurationError(f"--lab-confirms: run {run.id} is of {run.board}; give that board's env")
+        if not asked:
+            raise ConfigurationError(
+                f"--lab-confirms: the judge asks for nothing of run {run.id} again; judge it first: lab judge run {run.id}"
+            )
+    except BoardlabError as error:
+        raise pytest.UsageError(plain_text(str(error))) from error
+    others = [item for item in items if (kind := measures(item)) and not (kind == run.kind and _is_of(item, asked))]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """After a test has measured, its numbers are judged."""
+    result = yield
+    if item.config.option.lab_judge and measures(item):
+        worse = [verdict for verdict in _judge(item) if verdict.alarms]
+        if worse:
+            from lab.judge.words import sentence  # noqa: PLC0415 - with what it writes in
+
+            pytest.fail("\n".join(plain(sentence(verdict)) for verdict in worse), pytrace=False)
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What was said of the session's numbers."""
+    judged = config.stash.get(_JUDGED_KEY, {})
+    for run_id, verdicts in judged.items():
+        from lab.judge.words import sentence  # noqa: PLC0415
+
+        terminalreporter.section(f"the judge on run {run_id}")
+        for verdict in verdicts:
+            if verdict.outcome in _SAID:
+                terminalreporter.write_line(plain(sentence(verdict)), red=verdict.alarms)
+        unchanged = sum(verdict.outcome not in _SAID for verdict in verdicts)
+        terminalreporter.write_line(f"{unchanged} of {len(verdicts)} numbers have not moved, or have no history yet")
+
+
+def _judge(item: pytest.Item) -> list[Verdict]:
+    """The verdicts on what a test has measured; they become properties of it for JUnit's XML."""
+    from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy
+    from lab.results.verdicts import read_verdicts  # noqa: PLC0415 - with numpy's user
+
+    store = item.config.stash[STORE_KEY]
+    fixture = next(name for name in MEASURERS if name in item.fixturenames)  # type: ignore[attr-defined]
+    run_id = item.funcargs[fixture].run.id  # type: ignore[attr-defined]
+    try:
+        judged = judge_run(store, run_id)
+        verdicts = read_verdicts(store, run_id=judged.run.id)
+    except BoardlabError as error:
+        pytest.fail(plain_text(f"[{error.failure}, fault: {error.fault}] not judged: {error}"), pytrace=False)
+    item.config.stash.setdefault(_JUDGED_KEY, {})[judged.run.id] = verdicts
+    its = {_key(each.verdict) for each in judged.judged if _is_of(item, [each.item])}
+    own = [verdict for verdict in verdicts if _key(verdict) in its]
+    for verdict in own:
+        item.user_properties.extend(_properties(verdict))
+    return own
+
+
+def _properties(verdict: Verdict) -> Iterator[tuple[str, object]]:
+    label = ",".join(f"{name}={value}" for name, value in verdict.params.items())
+    name = f"{verdict.metric}[{label}]"
+    yield f"{name} verdict", verdict.outcome
+    if verdict.since_run is not None:
+        yield f"{name} effect", f"{verdict.effect:+.5f}"
+        if verdict.low is not None and verdict.high is not None:
+            yield f"{name} interval", f"{verdict.low:+.5f} {verdict.high:+.5f}"
+        yield f"{name} since", verdict.since_run
+
+
+def _is_of(item: pytest.Item, asked: Sequence[Item] | frozenset[Item]) -> bool:
+    """Whether a test measures one of these items of a run's plan; a test that names none measures all of them."""
+    parameter, name = _ITEMS[measures(item)]
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or parameter not in callspec.params:
+        return True
+    value = callspec.params[parameter]
+    return any(dict(each).get(name) == getattr(value, "name", value) for each in asked)
+
+
+def _key(verdict: Any) -> tuple[str, int, Item]:
+    return verdict.metric, verdict.version, tuple(sorted(verdict.params.items()))
