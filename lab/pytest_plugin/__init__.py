@@ -50,6 +50,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="also measure what overwrites the scratch media that the env names",
     )
+    group.addoption(
+        "--lab-judge", action="store_true", help="fail where the history's judge says that a number is worse for sure"
+    )
+    group.addoption(
+        "--lab-confirms", type=int, metavar="RUN", help="measure again what the judge asked for of a run of tonight"
+    )
     group.addoption("--leave-on", action="store_true", help="do not switch the board off at the end")
 
 
@@ -63,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
         low_power = importlib.import_module("lab.pytest_plugin.lowpower")
         config.pluginmanager.register(low_power, "boardlab-low-power")
         config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.sections"), "boardlab-sections")
+        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.judging"), "boardlab-judging")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -51,6 +51,7 @@ LIMITS: Final = {
     "sleep": (1, MAX_SLEEP_S),
     "retries": (0, 1000),
     "resume": (1, 2**31 - 1),  # of the databases' integers
+    "lab_confirms": (1, 2**31 - 1),
 }
 LONGEST_NUMBER: Final = 24
 

@@ -72,6 +72,7 @@ def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, ob
             images=images,
             clock=MonotonicRaw(),
             console=strategy.console.port.port,
+            confirms=config.option.lab_confirms,
         ),
     )
 

@@ -27,6 +27,7 @@ def collect(
     images: Mapping[str, Path],
     clock: Clock,
     console: str | None = None,
+    confirms: int | None = None,
 ) -> dict[str, object]:
     """The provenance of a run.
 
@@ -34,6 +35,7 @@ def collect(
         env: the labgrid environment; its hash tells whether two runs used the same.
         images: name -> file, as the environment's `images:` has them; each is hashed.
         console: its device; a board on a pseudo terminal is no real one, whatever its type.
+        confirms: the run that this one was asked for as confirmation of (`lab.judge.stored`).
 
     Raises:
         ConfigurationError: a named image cannot be read.
@@ -54,6 +56,7 @@ def collect(
         "env": env.name,
         "env_sha256": sha256_of(env),
         "images_sha256": {name: sha256_of(path) for name, path in images.items()},
+        **({} if confirms is None else {"confirms": confirms}),
     }
 
 

@@ -1,0 +1,109 @@
+"""Runs that are judged as they end: pytest fails with the verdict, `lab run --judge` measures again until it is sure."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from judged_store import Nights
+from measuring_lab import ROOT, Lab, running_lab
+
+from lab.results import open_store
+from lab.results.verdicts import read_verdicts, review
+
+LAB = Path(sys.executable).with_name("lab")
+DEADLINE_S = 180
+QUIET = 12
+FASTER = 0.9  # than the simulated board: what it was on the nights before
+SD = ("--medium", "sd", "--cycles", "3")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    words = ("sim", "--type", "am62xx_sk", "--count", "2", "--time-scale", "0.05")
+    folder = tmp_path_factory.mktemp("judged")
+    with running_lab(folder, *words) as lab:
+        lab.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+        yield lab
+
+
+def env_of(lab: Lab, board: str) -> str:
+    return str(lab.bench.folder / board / "env.yaml")
+
+
+def measured(lab: Lab, board: str, *words: str) -> int:
+    """The exit status of a session that measures a board."""
+    return lab.pytest("--lg-env", env_of(lab, board), *SD, *words).wait(DEADLINE_S)
+
+
+def with_faster_nights(lab: Lab, board: str) -> None:
+    """Give a board a history of nights on which it was faster than it is."""
+    assert measured(lab, board) == 0, lab.log
+    with open_store(lab.environ["LAB_DB"]) as store:
+        run = store.runs(1)[0]
+        mean = statistics.mean(sample.value for sample in store.samples(run.id, "boot.time"))
+        review(store, run.id, "rejected", "the test", "it only says how fast the board is")
+        nights = Nights(store, board=board)
+        for _ in range(QUIET):
+            nights.run(FASTER * mean / 16, virtual=True)
+
+
+def properties(file: Path) -> dict[str, str]:
+    return {str(each.get("name")): str(each.get("value")) for each in ET.parse(file).iter("property")}
+
+
+def test_a_session_that_judges_fails_with_the_verdict_once_it_is_sure(lab: Lab, tmp_path: Path) -> None:
+    board, junit = "am62xx_sk-1", tmp_path / "junit.xml"
+    with_faster_nights(lab, board)
+    words = ("--lab-judge", f"--junitxml={junit}")
+    assert measured(lab, board, *words) == 0, lab.log
+    assert properties(junit)["boot.time[medium=sd] verdict"] == "unsure: rerun asked"
+    with open_store(lab.environ["LAB_DB"]) as store:
+        first = store.runs(1)[0].id
+        assert [v.outcome for v in read_verdicts(store, run_id=first, metric="boot.time")] == ["unsure: rerun asked"]
+        codes = []
+        while len(codes) < 3 and 1 not in codes:
+            codes.append(measured(lab, board, *words, "--lab-confirms", str(first)))
+        assert codes[-1] == 1, lab.log
+        assert store.runs(1)[0].provenance["confirms"] == first
+        (verdict,) = read_verdicts(store, run_id=first, metric="boot.time")
+    assert (verdict.outcome, verdict.since_run, verdict.reruns) == ("regression", first, len(codes))
+    assert verdict.effect == pytest.approx(1 / FASTER - 1, rel=0.4)
+    told = properties(junit)
+    assert told["boot.time[medium=sd] verdict"] == "regression"
+    assert float(told["boot.time[medium=sd] effect"]) == pytest.approx(verdict.effect, abs=1e-5)
+    assert len(told["boot.time[medium=sd] interval"].split()) == 2
+    assert told["boot.time[medium=sd] since"] == str(first)
+    assert f"boot.time (sd) on {board}: regression, +" in lab.log
+    assert "Traceback" not in lab.log
+
+
+def test_a_run_that_was_not_asked_for_is_not_measured_again(lab: Lab) -> None:
+    assert measured(lab, "am62xx_sk-1", "--lab-confirms", "1") == pytest.ExitCode.USAGE_ERROR
+    assert "the judge asks for nothing of run 1 again; judge it first: lab judge run 1" in lab.log
+
+
+def test_a_job_that_judges_measures_again_until_it_is_sure(lab: Lab) -> None:
+    board = "am62xx_sk-2"
+    with_faster_nights(lab, board)
+    done = subprocess.run(
+        [LAB, "run", "--env", env_of(lab, board), "--judge", *SD],
+        env=lab.environ,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 number of sd may have moved; measuring again, 1 of at most 3" in done.stdout
+    assert f"boot.time (sd) on {board}: regression, +" in done.stdout
+    with open_store(lab.environ["LAB_DB"]) as store:
+        (verdict,) = read_verdicts(store, board=board, metric="boot.time", outcomes=["regression"])
+        again = [run for run in store.runs() if run.provenance.get("confirms") == verdict.run.id]
+    assert 1 <= verdict.reruns == len(again) <= 3
