@@ -75,7 +75,7 @@ def run_command(
         _show(verdicts if everything else [verdict for verdict in verdicts if said(verdict)])
         echo(_counted(verdicts))
         if judged.asked:
-            echo("another run of the same image would tell more; `lab run --judge` makes up to 3 by itself")
+            echo(f"another run of the same image would tell more: pytest --lab-confirms {about.id}")
     if any(verdict.alarms for verdict in verdicts):
         raise typer.Exit(1)
 

@@ -60,7 +60,7 @@ def test_a_run_of_which_another_would_tell_more_says_so_and_is_no_failure(lab: L
     code, said = lab("run", str(lab.first))
     assert code == 0
     assert "unsure: rerun asked" in said
-    assert "`lab run --judge` makes up to 3 by itself" in said
+    assert f"another run of the same image would tell more: pytest --lab-confirms {lab.first}" in said
 
 
 def test_the_json_of_a_verdict_has_all_of_it(lab: Lab) -> None:
