@@ -10,7 +10,7 @@ from lab.errors import ConfigurationError
 from lab.judge.baseline import JudgedNumber, JudgedRun, earlier, judge, judge_run
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
-from lab.report.view import Names, title_of
+from lab.report.names import Names, title_of
 from lab.results.figures import fixed, with_uncertainty
 from lab.results.watch import StoreSnapshot
 

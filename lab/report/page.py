@@ -12,6 +12,7 @@ from markupsafe import Markup
 from lab.judge.baseline import JudgedRun
 from lab.report import view
 from lab.report.against import comparison
+from lab.report.names import Names
 from lab.results import documents, plots
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import duration
@@ -34,7 +35,7 @@ def render(
     Args:
         judged: what the judge says of its numbers. before: the run whose stages stand beside this one's.
     """
-    names = view.Names(run.run)
+    names = Names(run.run)
     groups = view.groups(run, artifacts, names)
     tables = view.tables(run, names)
     series = view.series(run, names)

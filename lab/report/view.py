@@ -4,67 +4,24 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Final
 
-from attrs import define, frozen
+from attrs import frozen
 
-from lab import boards
 from lab.errors import BoardlabError
 from lab.metrics import Flag, Measurement, Metric, summarise
 from lab.metrics.drift import drift
 from lab.report.excerpt import LogGap, excerpt
+from lab.report.names import Names, title_of
 from lab.results.artifacts import ArtifactStore
-from lab.results.figures import anchor, average_cell, label, number, with_uncertainty
+from lab.results.figures import anchor, average_cell, number, with_uncertainty
 from lab.results.logs import LogLine, console_log, lines, window
 from lab.results.overview import Overview, attempts_of, name_of, tried
 from lab.results.plots import Series
-from lab.results.records import CONSOLE_LOG, HOST_BUSY, Attempt, Run
+from lab.results.records import CONSOLE_LOG, HOST_BUSY, Attempt
 from lab.shown import plain
 
 _TAIL_BYTES: Final = 8192  # of the log of an attempt without numbers
-
-
-@define(slots=False)
-class Names:
-    """How the page calls the board and its media; by their bare names where this boardlab has no such board type."""
-
-    run: Run
-
-    @cached_property
-    def board(self) -> str:
-        """The board type's title."""
-        return boards.load(self.run.board_type).title if self._known else self.run.board_type
-
-    @cached_property
-    def virtual(self) -> str:
-        """What the virtual board runs on."""
-        return boards.load(self.run.board_type).soc if self._known else self.run.board_type
-
-    @cached_property
-    def media(self) -> dict[str, str]:
-        """Medium -> title."""
-        if not self._known:
-            return {}
-        return {name: medium.title for name, medium in boards.load(self.run.board_type).media.items()}
-
-    @property
-    def kind(self) -> str:
-        """What the run measured."""
-        return {"boot": "Boot time"}.get(self.run.kind, self.run.kind.replace("_", " ").capitalize())
-
-    @property
-    def rows(self) -> str:
-        """What distinguishes the numbers of a table."""
-        return "Boot medium" if self.run.kind == "boot" else "Measured"
-
-    def of(self, params: Mapping[str, str]) -> str:
-        """A title for what these parameters mean."""
-        return self.media.get(label(params), label(params))
-
-    @property
-    def _known(self) -> bool:
-        return self.run.board_type in boards.names()
 
 
 @frozen
@@ -149,14 +106,6 @@ class AttemptGroup:
     anchor: str
     title: str
     entries: tuple[AttemptEntry, ...]
-
-
-def title_of(metric: Metric) -> str:
-    """A metric's name for a reader: "boot.power_on_to_prompt" is "Power on to prompt", "boot.time" "Boot time",
-    "lpm.deep_sleep.resume_kernel" "Deep sleep, resume kernel"."""
-    room, _, name = metric.name.partition(".")
-    words = f"{room} {name}" if name == "time" else name
-    return words.replace(".", ", ").replace("_", " ").capitalize()
 
 
 def tables(run: Overview, names: Names) -> list[MetricTable]:
