@@ -33,6 +33,11 @@ COMMAND_GROUPS: Final = (
     CommandGroup(
         "init", "lab.cli.init", "Write a lab's folder: an environment per board type, tests_perf, farm.yaml."
     ),
+    CommandGroup(
+        "status", "lab.cli.status", "The lab on one screen: boards, who holds them, results, failures, services."
+    ),
+    CommandGroup("watch", "lab.cli.watch", "The same, live, until q or Ctrl-C."),
+    CommandGroup("doctor", "lab.cli.doctor", "What is wrong with this lab host, and how to mend it."),
     CommandGroup("boards", "lab.cli.boards", "The board types that boardlab knows."),
     CommandGroup("env", "lab.cli.env", "labgrid environments: list them, check them."),
     CommandGroup(

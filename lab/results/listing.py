@@ -19,6 +19,7 @@ from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
 from lab.results.records import Run
 from lab.results.store import Store
 
+_RUNNING: Final = "running"
 _ANY: Final = "*"  # of a name that is asked for
 _UNIT_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -69,10 +70,11 @@ def listed(store: Store, wanted: RunFilter = RunFilter(), limit: int | None = No
         return _described(session, [readout.run(row) for row in session.scalars(query)])
 
 
-def latest(store: Store) -> list[ListedRun]:
-    """The last run of each board, in the order of the boards' names."""
+def latest(store: Store, *, running: bool) -> list[ListedRun]:
+    """The last run of each board that goes on, or that has ended, in the order of the boards' names."""
+    state = RunRow.status == _RUNNING if running else RunRow.status != _RUNNING
     with store._read() as session:
-        ids = select(func.max(RunRow.id)).group_by(RunRow.board)
+        ids = select(func.max(RunRow.id)).where(state).group_by(RunRow.board)
         query = select(RunRow).where(RunRow.id.in_(ids)).order_by(RunRow.board)
         return _described(session, [readout.run(row) for row in session.scalars(query)])
 

@@ -98,20 +98,31 @@ def table(
         align,
         (room or tables.screen_columns()) - indent,
     )
-    return [_line(pieces, given, indent) for pieces in found]
+    seen: dict[tuple[int, int], int] = {}  # how much of a cell stands in the lines before
+    return [_line(pieces, given, indent, seen) for pieces in found]
 
 
-def _line(pieces: Sequence[tables.Piece], given: Sequence[Sequence[str]], indent: int) -> str:
+def _line(
+    pieces: Sequence[tables.Piece], given: Sequence[Sequence[str]], indent: int, seen: dict[tuple[int, int], int]
+) -> str:
     line, width, marks = " " * indent, indent, []
     for piece in pieces:
-        blanks = " " * (indent + piece.at - width)
-        cell = given[piece.row][piece.column]
-        start = len(line) + len(blanks)
-        line += blanks + piece.text
+        line += " " * (indent + piece.at - width)
+        where, cell = (piece.row, piece.column), given[piece.row][piece.column]
+        if isinstance(cell, Marked):
+            first = cell.find(piece.text, seen.get(where, 0))
+            seen[where] = first + len(piece.text)
+            marks += _shifted(_cut(cell, first, seen[where]), len(line))
+        line += piece.text
         width = indent + piece.at + tables.cells(piece.text)
-        marks += [(start, len(line), colour) for _, _, colour in getattr(cell, "marks", ())[:1]]
     shown = line.rstrip()
     return Marked(shown, marks) if marks else shown
+
+
+def _cut(text: Marked, first: int, end: int) -> Marked:
+    """A part of a text, with what of its marks is in it."""
+    inside = [(max(start, first), min(last, end), colour) for start, last, colour in text.marks]
+    return Marked(text[first:end], [(s - first, e - first, colour) for s, e, colour in inside if s < e])
 
 
 def json_text(value: Any, *, indent: int = 2) -> str:

@@ -1,0 +1,52 @@
+"""`lab doctor`: is this host fit to measure?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final
+
+import typer
+from attrs import asdict
+
+from lab.cli.status import Database, FarmFile, Runtime
+from lab.farm.doctor import Finding, examine, patient
+from lab.shown import bad, doubtful, echo, echo_json, table
+
+NOT_WELL: Final = 1
+_MARKS: Final[Mapping[str, Callable[[str], str]]] = {"ok": str, "doubtful": doubtful, "bad": bad}
+_ORDER: Final = ("bad", "doubtful", "ok")
+app = typer.Typer(help="What is wrong with this lab host, and how to mend it.")
+
+
+@app.command()
+def doctor(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    db: Database = None,
+    farm: FarmFile = None,
+    runtime: Runtime = None,
+) -> None:
+    """Look at ports, clocks, disks, services, versions, results and environments, and say how to mend what is wrong.
+
+    Nothing is changed. Exits with 1 when something is bad.
+    """
+    found = list(examine(patient(db, farm, runtime)))
+    if as_json:
+        echo_json([asdict(each) for each in found])
+    else:
+        echo(*lines(found))
+    if any(each.level == "bad" for each in found):
+        raise typer.Exit(NOT_WELL)
+
+
+def lines(found: list[Finding]) -> list[str]:
+    """The worst first: a table of everything, and what to do about each thing that is not well."""
+    ordered = sorted(found, key=lambda each: _ORDER.index(each.level))
+    rows = [[_MARKS[each.level](each.level), each.area, each.subject, each.said] for each in ordered]
+    shown = table(["", "area", "what", "found"], rows, "<<<<")
+    ill = [each for each in ordered if each.level != "ok"]
+    if not ill:
+        return [*shown, "", "nothing wrong"]
+    numbers = ", ".join(f"{sum(each.level == level for each in found)} {level}" for level in _ORDER[:2])
+    mends = [line for each in ill if each.mend for line in (f"  {each.subject}:", f"    {each.mend}")]
+    return [*shown, "", f"{numbers}; to mend:", *mends]  # not folded: they are there to be copied

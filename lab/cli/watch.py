@@ -1,0 +1,102 @@
+"""`lab watch`: the lab on one screen, live."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from lab.cli.status import Database, FarmFile, Runtime
+from lab.farm import now, nowlines
+from lab.farm.now import LabNow
+from lab.shown import Marked, colours, echo, plain
+
+app = typer.Typer(help="The same as `lab status`, live, until q or Ctrl-C.")
+
+_HELP: Final = "q ends; arrows, Page Up and Page Down scroll"
+_COLOURS: Final = {"31": "red", "33": "yellow"}  # SGR as of lab.shown -> rich's names
+_LINE_KEYS: Final = {b"\x1b[A": -1, b"k": -1, b"\x1b[B": 1, b"j": 1}
+_PAGE_KEYS: Final = {b"\x1b[5~": -1, b"\x1b[6~": 1, b" ": 1}
+_KEY_BYTES: Final = 16
+
+
+@app.command()
+def watch(
+    *,
+    interval: Annotated[float, typer.Option(min=0.5, max=3600.0, metavar="S", help="Look again so often.")] = 2.0,
+    db: Database = None,
+    farm: FarmFile = None,
+    runtime: Runtime = None,
+) -> None:
+    """Show what `lab status` shows, again and again. Where the output is no terminal, each look is printed below the last."""
+    if not (sys.stdout.isatty() and sys.stdin.isatty()):
+        while True:
+            echo(*nowlines.lines(now.look(db, farm, runtime)), "")
+            time.sleep(interval)
+    console = Console(no_color=not colours(sys.stdout), highlight=False)
+    top = 0
+    with _keys() as keyboard, Live(console=console, screen=True, auto_refresh=False) as screen:
+        while True:
+            found = now.look(db, farm, runtime)
+            due_s = time.monotonic() + interval
+            while True:
+                top = _shown(screen, found, top)
+                wait_s = due_s - time.monotonic()
+                if wait_s <= 0 or not select.select([keyboard], [], [], wait_s)[0]:
+                    break
+                key = os.read(keyboard, _KEY_BYTES)
+                if key in {b"q", b"Q", b"\x03", b""}:
+                    return
+                top = moved(top, key, console.height - 1)
+
+
+def view(found: LabNow, top: int, width: int, height: int) -> tuple[list[Text], int]:
+    """What a screen of that size shows, and from which line on: as many lines as fit, and a line of help."""
+    lines = nowlines.lines(found, width)
+    room = max(1, height - 1)
+    first = min(max(0, top), max(0, len(lines) - room))
+    rest = len(lines) - first - room
+    shown = [_text(line) for line in lines[first : first + room]]
+    more = f"; {rest} more lines below" if rest > 0 else ""
+    return [*shown, *([Text("")] * (room - len(shown))), Text(f"{_HELP}{more}", style="dim")], first
+
+
+def moved(top: int, key: bytes, page: int) -> int:
+    """The first line after a key."""
+    return max(0, top + _LINE_KEYS.get(key, 0) + _PAGE_KEYS.get(key, 0) * page)
+
+
+def _shown(screen: Live, found: LabNow, top: int) -> int:
+    lines, first = view(found, top, screen.console.width, screen.console.height)
+    screen.update(Group(*lines), refresh=True)
+    return first
+
+
+def _text(line: str) -> Text:
+    text = Text(plain(line), no_wrap=True, overflow="ellipsis")
+    for start, end, colour in line.marks if isinstance(line, Marked) else ():
+        text.stylize(_COLOURS[colour], start, end)
+    return text
+
+
+@contextmanager
+def _keys() -> Iterator[int]:
+    """The keyboard, key by key and without echo; the terminal is as before at the end."""
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    tty.setcbreak(keyboard)
+    try:
+        yield keyboard
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

@@ -1,0 +1,93 @@
+"""All checks, one after the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from lab.console.status import ServerStatus
+from lab.errors import BoardlabError
+from lab.farm import config, services
+from lab.farm.config import Farm
+from lab.farm.doctor import machine, ports, software
+from lab.farm.doctor.finding import Finding
+from lab.farm.services import Service
+from lab.host.runtime import check_owner, recordings_dir, runtime_dir
+from lab.results.location import locate
+
+SERVICES: Final = "services"
+RUNTIME: Final = "runtime"
+
+
+@frozen
+class Patient:
+    """What is looked at.
+
+    Attributes:
+        db: as `--db`; None: the default. farm: the host's farm.yaml, where it has one.
+        runtime: the console server's folder. folder: of the lab, with `envs/`. dev, sys: where devices and sysfs are.
+    """
+
+    db: str | None
+    farm: Farm | None
+    runtime: Path
+    folder: Path
+    dev: Path = Path("/dev")
+    sys: Path = Path("/sys")
+
+
+def patient(db: str | None, farm: Path | None, runtime: Path | None) -> Patient:
+    """This host.
+
+    Raises:
+        ConfigurationError: its farm.yaml is wrong.
+    """
+    file = services.farm_file(farm)
+    host = config.load(file) if file else None
+    return Patient(db or (host.database if host else None), host, runtime or runtime_dir(), Path.cwd())
+
+
+def examine(who: Patient) -> Iterator[Finding]:
+    """What every check finds, area by area."""
+    server, status = services.console_server(who.runtime)
+    yield from ports.check(_devices(status), {status.pid} if status else (), who.dev, who.sys)
+    yield from machine.clocks(who.sys)
+    yield from machine.timing()
+    yield from _runtime(who.runtime)
+    yield from machine.disks(_folders(who))
+    for service in (server, *services.listening(who.farm)):
+        yield _of_service(service)
+    yield from software.versions()
+    yield from software.results(who.db)
+    yield from software.environments(who.folder)
+
+
+def _of_service(service: Service) -> Finding:
+    return Finding(SERVICES, service.name, "bad" if service.state == "bad" else "ok", service.said, service.mend)
+
+
+def _devices(status: ServerStatus | None) -> set[str]:
+    return {os.path.realpath(port.info.meta.device) for port in status.ports} if status else set()
+
+
+def _runtime(folder: Path) -> Iterator[Finding]:
+    if not folder.exists():
+        return
+    try:
+        check_owner(folder)
+    except BoardlabError as error:
+        said, _, mend = str(error).partition("; ")
+        yield Finding(RUNTIME, str(folder), "bad", said, mend)
+
+
+def _folders(who: Patient) -> dict[str, Path]:
+    try:
+        location = locate(who.db)
+    except BoardlabError:  # the check of the results says why
+        return {"recordings": recordings_dir(who.runtime)}
+    store = {} if location.path is None else {"results": location.path.parent}
+    return {**store, "artifacts": location.artifacts, "recordings": recordings_dir(who.runtime)}

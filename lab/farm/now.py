@@ -1,0 +1,206 @@
+"""A lab host at this moment: its boards, who holds them, what they measure, what they gave last, and what failed."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import evolve, field, frozen
+from sqlalchemy import select
+
+from lab import shipped, yamlfile
+from lab.console.status import PortStatus
+from lab.errors import BoardlabError, ConfigurationError
+from lab.farm import config, services
+from lab.farm.services import Service
+from lab.host import people, process
+from lab.host.clock import utc_now
+from lab.host.runtime import runtime_dir
+from lab.results import listing
+from lab.results.jobs import LEASE_S
+from lab.results.listing import ListedRun
+from lab.results.models import JobRow
+from lab.results.store import Store, open_store
+
+FAILURES_OF: Final = dt.timedelta(hours=24)
+SEEN_LATELY: Final = dt.timedelta(
+    days=30
+)  # a board that nothing else names is one of the lab's when it was measured since
+
+
+@frozen
+class JobNow:
+    """A job that waits for a board, or has it.
+
+    Attributes:
+        state: "queued" or "running". who: the person and the program. since: when it got the board, or began to wait.
+        died: its process is gone, or its host gives no sign of life.
+    """
+
+    id: int
+    state: str
+    suites: str
+    who: str
+    since: dt.datetime
+    died: bool
+
+
+@frozen
+class BoardNow:
+    """A board at this moment.
+
+    Attributes:
+        job: that has it. waiting: how many wait. console: who types at it; empty: nobody. port: what is wrong with its port.
+        current: the run that is being measured. last: the last one before.
+        failures: of its attempts in the last 24 h, by class.
+    """
+
+    board: str
+    board_type: str = ""
+    env: str = ""
+    job: JobNow | None = None
+    waiting: int = 0
+    console: str = ""
+    port: str = ""
+    current: ListedRun | None = None
+    last: ListedRun | None = None
+    failures: Mapping[str, int] = field(factory=dict)
+
+
+@frozen
+class LabNow:
+    """A lab host at one instant.
+
+    Attributes:
+        store: how the results are called. trouble: why they cannot be read; empty: they can.
+    """
+
+    at: dt.datetime
+    host: str
+    store: str
+    trouble: str
+    boards: tuple[BoardNow, ...]
+    services: tuple[Service, ...]
+
+
+def look(
+    db: str | None = None, farm: Path | None = None, runtime: Path | None = None, folder: Path | None = None
+) -> LabNow:
+    """Look at everything once. Nothing is written, and nothing is started.
+
+    Args:
+        db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
+        runtime: the console server's folder. folder: of the lab, with `envs/`; None: here.
+
+    Raises:
+        ConfigurationError: the farm.yaml is wrong.
+    """
+    now = utc_now()
+    file = services.farm_file(farm)
+    host = config.load(file) if file else None
+    boards = {board.board: board for board in described(folder or Path.cwd())}
+    for schedule in host.schedules if host else ():
+        boards.setdefault(schedule.board, BoardNow(schedule.board, env=schedule.env))
+    server, status = services.console_server(runtime or runtime_dir())
+    for port in status.ports if status else ():
+        if port.board:
+            boards[port.board] = _at_port(boards.get(port.board, BoardNow(port.board)), port)
+    name, trouble = "", ""
+    try:
+        with open_store(db or (host.database if host else None), create=False) as store:
+            name = store.url
+            boards = _measured(store, boards, now)
+    except BoardlabError as error:
+        trouble = str(error)
+    found = (server, *services.listening(host))
+    ordered = tuple(boards[board] for board in sorted(boards))
+    return LabNow(now, socket.gethostname(), name, trouble, ordered, found)
+
+
+def described(folder: Path) -> Iterator[BoardNow]:
+    """The boards that the environments of a lab's folder describe; files that cannot be read have none."""
+    for path in sorted((folder / shipped.ENVS).glob("*.yaml")):
+        with contextlib.suppress(ConfigurationError):
+            for strategy in _strategies(yamlfile.load(path)):
+                if board := str(strategy.get("board") or ""):
+                    yield BoardNow(board, str(strategy.get("board_type") or ""), path.name)
+
+
+def _strategies(data: object) -> Iterator[dict[str, Any]]:
+    """What stands under `BoardStrategy`, wherever that is."""
+    inner: Iterable[object] = ()
+    if isinstance(data, dict):
+        inner = data.values()
+        if isinstance(found := data.get("BoardStrategy"), dict):
+            yield found
+    elif isinstance(data, list):
+        inner = data
+    for each in inner:
+        yield from _strategies(each)
+
+
+def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
+    writer = "" if port.writer is None else people.described(port.writer)
+    troubles = [] if port.state == "open" else [f"port {port.info.name}: {port.state}"]
+    troubles += [f"not recorded: {port.recording_broken}"] if port.recording_broken else []
+    return evolve(board, console=board.console or writer, port="; ".join(filter(None, [board.port, *troubles])))
+
+
+def _measured(store: Store, boards: dict[str, BoardNow], now: dt.datetime) -> dict[str, BoardNow]:
+    """The boards with what the store knows of them, and those that only it knows."""
+    ended = {each.run.board: each for each in listing.latest(store, running=False)}
+    running = {each.run.board: each for each in listing.latest(store, running=True)}
+    failed: dict[str, dict[str, int]] = {}
+    for (name, outcome), count in listing.failures(store, now - FAILURES_OF).items():
+        failed.setdefault(name, {})[outcome] = count
+    jobs: dict[str, list[JobNow]] = {}
+    for name, job in _jobs(store, now):
+        jobs.setdefault(name, []).append(job)
+    lately = {
+        run.board: run.board_type
+        for run in (each.run for each in (*ended.values(), *running.values()))
+        if now - run.started_at < SEEN_LATELY
+    }
+    found = {**{name: BoardNow(name, board_type) for name, board_type in lately.items()}, **boards}
+    for name in jobs:
+        found.setdefault(name, BoardNow(name))
+    for name, board in found.items():
+        its = jobs.get(name, [])
+        having = next((job for job in its if job.state == "running"), None)
+        last, current = ended.get(name), running.get(name)
+        if current is not None and (last is None or current.run.id > last.run.id):
+            if having is None and not board.console:
+                last, current = current, None  # nobody measures: it was killed
+        else:
+            current = None
+        found[name] = evolve(
+            board,
+            board_type=board.board_type or lately.get(name, ""),
+            job=having,
+            waiting=sum(job.state == "queued" and not job.died for job in its),
+            current=current,
+            last=last,
+            failures=failed.get(name, {}),
+        )
+    return found
+
+
+def _jobs(store: Store, now: dt.datetime) -> list[tuple[str, JobNow]]:
+    wanted = select(JobRow).where(JobRow.state.in_(("queued", "running"))).order_by(JobRow.id)
+    with store._read() as session:
+        return [(row.board, _job(row, now)) for row in session.scalars(wanted)]
+
+
+def _job(row: JobRow, now: dt.datetime) -> JobNow:
+    died = process.has_died(row.holder)
+    if died is None:  # of another host
+        died = (now - row.heartbeat_at).total_seconds() > LEASE_S
+        who = f"on {row.holder.partition('/')[0]}"
+    else:
+        who = "nobody" if died else people.described(int(row.holder.rsplit("/", 2)[1]))
+    since = row.started_at if row.state == "running" and row.started_at else row.queued_at
+    return JobNow(row.id, row.state, row.suites, who, since, died)

@@ -1,0 +1,157 @@
+"""A lab host at this moment, for a person and for programs."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import asdict
+
+from lab.farm.now import BoardNow, JobNow, LabNow
+from lab.results.format import status
+from lab.results.listing import ListedRun
+from lab.results.records import OK
+from lab.shown import Marked, bad, doubtful, table
+
+_MOST_FAILURES: Final = 8
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+
+
+def lines(now: LabNow, room: int | None = None) -> list[str]:
+    """Boards, failures, services; what is bad is marked.
+
+    Args:
+        room: columns of the screen; None: the terminal's.
+    """
+    found = [f"lab on {now.host}, {now.at:%Y-%m-%d %H:%M:%S} UTC", f"results: {now.store}" if now.store else ""]
+    if now.trouble:
+        found += table(["", ""], [[bad("results:"), now.trouble]], "<<", room=room)[1:]
+    found.append("")
+    if now.boards:
+        rows = [[board.board, _doing(board, now.at), _last(board, now.at)] for board in now.boards]
+        found += table(["board", "now", "last result"], rows, "<<<", room=room)
+    else:
+        found.append("no boards: run this in a lab's folder (`lab init` writes one)")
+    found += ["", *_failures(now, room), ""]
+    found += table(["service", "", ""], [_service(each) for each in now.services], "<<<", room=room)
+    return [line for number, line in enumerate(found) if line or number != 1]
+
+
+def document(now: LabNow) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "at": now.at.isoformat(),
+        "host": now.host,
+        "store": now.store,
+        "trouble": now.trouble,
+        "boards": [_board(board) for board in now.boards],
+        "services": [asdict(service) for service in now.services],
+    }
+
+
+def ago(seconds: float) -> str:
+    """`42 s`, `5 min`, `3 h` or `6 d`."""
+    for unit_s, name in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
+        if seconds >= unit_s:
+            return f"{int(seconds // unit_s)} {name}"
+    return f"{int(max(seconds, 0))} s"
+
+
+def _doing(board: BoardNow, at: dt.datetime) -> str:
+    said: list[str] = []
+    if board.job is not None:
+        since = f"{board.job.suites} (job {board.job.id}) for {_since(board.job, at)}"
+        said.append(bad(f"{since}: its process is gone") if board.job.died else f"{since}, by {board.job.who}")
+    elif board.console:
+        said.append(f"{board.current.run.kind + ': ' if board.current else ''}console held by {board.console}")
+    if board.current is not None:
+        good, failed = _counts(board.current.outcomes)
+        progress = f"run {board.current.run.id}: {good} good"
+        said.append(progress + (doubtful(f", {failed} failed") if failed else ""))
+    if board.waiting:
+        said.append(f"{board.waiting} waiting")
+    if board.port:
+        said.append(bad(board.port))
+    return _joined(said or ["free"])
+
+
+def _last(board: BoardNow, at: dt.datetime) -> str:
+    if board.last is None:
+        return "-"
+    run = board.last.run
+    good, failed = _counts(board.last.outcomes)
+    end = run.finished_at or run.started_at
+    state = doubtful("killed") if run.status == "running" else status(run)
+    share = f" {good}/{good + failed}"
+    counted = doubtful(share) if failed else share
+    return f"{run.id} {run.kind} {run.release} " + state + counted + f", {ago((at - end).total_seconds())} ago"
+
+
+def _failures(now: LabNow, room: int | None) -> list[str]:
+    counted = sorted(
+        ((count, board.board, outcome) for board in now.boards for outcome, count in board.failures.items()),
+        key=lambda each: (-each[0], each[1:]),
+    )
+    if not counted:
+        return ["failed attempts in 24 h: none"]
+    rows = [[bad(outcome), board, str(count)] for count, board, outcome in counted[:_MOST_FAILURES]]
+    more = len(counted) - len(rows)
+    title = bad(f"failed attempts in 24 h: {sum(count for count, _, _ in counted)}")
+    return [
+        title,
+        *table(["class", "board", "n"], rows, "<<>", indent=2, room=room),
+        *([f"  and {more} more"] if more else []),
+    ]
+
+
+def _service(service: Any) -> list[str]:
+    state = bad("bad") if service.state == "bad" else {"ok": "ok", "absent": "-"}[service.state]
+    return [service.name, state, f"{service.said}{'; ' + service.mend if service.mend else ''}"]
+
+
+def _counts(outcomes: Mapping[str, int]) -> tuple[int, int]:
+    good = outcomes.get(OK, 0)
+    return good, sum(outcomes.values()) - good
+
+
+def _since(job: JobNow, at: dt.datetime) -> str:
+    return ago((at - job.since).total_seconds())
+
+
+def _joined(parts: list[str]) -> str:
+    joined: str = parts[0]
+    for part in parts[1:]:
+        joined = joined + Marked("; ", ()) + part
+    return joined
+
+
+def _board(board: BoardNow) -> dict[str, Any]:
+    return {
+        "board": board.board,
+        "board_type": board.board_type,
+        "env": board.env,
+        "job": None if board.job is None else {**asdict(board.job), "since": board.job.since.isoformat()},
+        "waiting": board.waiting,
+        "console": board.console,
+        "port": board.port,
+        "current": _run(board.current),
+        "last": _run(board.last),
+        "failures": dict(board.failures),
+    }
+
+
+def _run(listed: ListedRun | None) -> dict[str, Any] | None:
+    if listed is None:
+        return None
+    run, (good, failed) = listed.run, _counts(listed.outcomes)
+    return {
+        "id": run.id,
+        "kind": run.kind,
+        "release": run.release,
+        "status": run.status,
+        "started_at": run.started_at.isoformat(),
+        "finished_at": run.finished_at.isoformat() if run.finished_at else None,
+        "good": good,
+        "failed": failed,
+    }

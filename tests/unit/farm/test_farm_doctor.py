@@ -1,0 +1,255 @@
+"""`lab doctor`: every fault of a lab host is found, and comes with its mend."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lab.cli import doctor as command
+from lab.cli import main
+from lab.console.holders import Holder
+from lab.farm import services
+from lab.farm.doctor import Finding, Patient, examination, machine, ports, software
+from lab.host import process
+from lab.results import open_store
+from lab.results.jobs import JobQueue, Order
+from lab.shown import Marked
+
+
+def adapter(root: Path, name: str, latency_ms: str | None = "1") -> Path:
+    """A USB adapter as udev and sysfs show it."""
+    (root / "dev").mkdir(exist_ok=True)
+    device = root / "dev" / name
+    device.touch()
+    if latency_ms is not None:
+        folder = root / "sys/bus/usb-serial/devices" / name
+        folder.mkdir(parents=True)
+        (folder / "latency_timer").write_text(f"{latency_ms}\n")
+    return device
+
+
+def of_ports(root: Path, *open_devices: Path) -> list[Finding]:
+    return list(ports.check({str(path) for path in open_devices}, (), root / "dev", root / "sys"))
+
+
+def test_a_good_adapter_is_well(tmp_path: Path) -> None:
+    device = adapter(tmp_path, "ttyUSB0")
+    (found,) = of_ports(tmp_path, device)
+    assert (found.level, found.subject) == ("ok", str(device))
+    assert found.said == "open in the console server, latency timer 1 ms"
+
+
+def test_an_adapter_that_is_not_open_may_have_any_latency(tmp_path: Path) -> None:
+    adapter(tmp_path, "ttyUSB0", "16")
+    adapter(tmp_path, "ttyACM0", None)
+    assert [(each.level, each.said) for each in of_ports(tmp_path)] == [
+        ("ok", "free, no latency timer"),
+        ("ok", "free, latency timer 16 ms, which the console server sets to 1 when it opens it"),
+    ]
+
+
+def test_an_adapter_that_is_open_and_slow_is_bad(tmp_path: Path) -> None:
+    device = adapter(tmp_path, "ttyUSB0", "16")
+    (found,) = of_ports(tmp_path, device)
+    assert found.level == "bad"
+    assert f"tee {tmp_path}/sys/bus/usb-serial/devices/ttyUSB0/latency_timer" in found.mend
+
+
+def test_a_port_that_this_user_may_not_open_names_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter(tmp_path, "ttyUSB0")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    (found,) = of_ports(tmp_path)
+    assert (found.level, found.area) == ("bad", "ports")
+    assert "sudo usermod -aG " in found.mend
+
+
+def test_a_stranger_at_a_port_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter(tmp_path, "ttyUSB0")
+    stranger = Holder(4711, "ModemManager", "root")
+    monkeypatch.setattr(ports, "holders", lambda *_: [stranger, Holder(1, "writer", "root", reads=False)])
+    (found,) = of_ports(tmp_path)
+    assert (found.level, "ModemManager" in found.said, "kill 4711" in found.mend) == ("bad", True, True)
+
+
+def test_a_host_without_adapters_is_well(tmp_path: Path) -> None:
+    assert [each.level for each in of_ports(tmp_path)] == ["ok"]
+
+
+def clocksource(root: Path, name: str) -> Path:
+    folder = root / "devices/system/clocksource/clocksource0"
+    folder.mkdir(parents=True)
+    (folder / "current_clocksource").write_text(f"{name}\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("state", "source", "levels"),
+    [
+        (0, "tsc", ["ok", "ok"]),
+        (5, "tsc", ["doubtful", "ok"]),
+        (0, "hpet", ["ok", "doubtful"]),
+        (-1, "tsc", ["ok"]),  # nobody can ask
+    ],
+)
+def test_clocks(tmp_path: Path, state: int, source: str, levels: list[str]) -> None:
+    found = list(machine.clocks(clocksource(tmp_path, source), lambda: state))
+    assert [each.level for each in found] == levels
+    assert all(each.mend for each in found if each.level != "ok")
+
+
+def test_the_kernels_clock_can_be_asked() -> None:
+    assert machine.clock_state() in range(-1, 6)
+
+
+@pytest.mark.parametrize(
+    ("limit", "uid", "level"),
+    [(0, 1000, "doubtful"), (10, 1000, "ok"), (99, 1000, "ok"), (resource.RLIM_INFINITY, 1000, "ok"), (0, 0, "ok")],
+)
+def test_the_priority_of_the_console_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, uid: int, level: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    (found,) = machine.timing(tmp_path / "absent", lambda _which: (limit, limit))
+    assert (found.level, bool(found.mend)) == (level, level != "ok")
+
+
+def test_processors_that_may_not_be_kept_awake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cpu_dma_latency").touch()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    found = list(machine.timing(tmp_path / "cpu_dma_latency", lambda _which: (99, 99)))
+    assert [each.level for each in found] == ["ok", "doubtful"]
+
+
+@pytest.mark.parametrize(("free_gib", "level"), [(0.5, "bad"), (5, "doubtful"), (50, "ok")])
+def test_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_gib: float, level: str) -> None:
+    usage = SimpleNamespace(total=100 * machine.GIB, free=free_gib * machine.GIB)
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _path: usage)
+    (found,) = machine.disks({"artifacts": tmp_path / "not" / "yet"})
+    assert (found.level, bool(found.mend)) == (level, level != "ok")
+
+
+def test_a_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    (found,) = machine.disks({"results": tmp_path})
+    assert (found.level, "may not write" in found.said) == ("bad", True)
+
+
+def version_of(**others: str | None) -> object:
+    def version(name: str) -> str:
+        found = others.get(name, None if name == "pyserial" else metadata.version(name))
+        if found is None:
+            raise metadata.PackageNotFoundError(name)
+        return found
+
+    return version
+
+
+def test_versions_that_fit() -> None:
+    assert {each.level for each in software.versions(version_of()) if each.subject not in {"pdudaemon", "Linux"}} == {
+        "ok"
+    }
+
+
+@pytest.mark.parametrize("labgrid", ["25.0", None])
+def test_another_labgrid_is_bad(labgrid: str | None) -> None:
+    (found,) = (each for each in software.versions(version_of(labgrid=labgrid)) if each.subject == "labgrid")
+    assert (found.level, "pip install labgrid==" in found.mend) == ("bad", True)
+
+
+def test_pyserial_beside_labgrids_own_is_bad() -> None:
+    (found,) = (each for each in software.versions(version_of(pyserial="3.5")) if each.subject == "pyserial")
+    assert (found.level, "uninstall" in found.mend) == ("bad", True)
+
+
+def test_a_program_that_lab_run_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(software.shutil, "which", lambda _name: None)
+    (found,) = (each for each in software.versions() if each.subject == "setpriv")
+    assert (found.level, found.mend) == ("bad", "sudo apt install util-linux")
+
+
+def test_results_that_are_not_there_yet_are_no_fault_and_a_damaged_file_is(tmp_path: Path) -> None:
+    (none,) = software.results(str(tmp_path / "results.db"))
+    assert none.level == "ok"
+    (tmp_path / "damaged.db").write_bytes(b"no database" * 1000)
+    (damaged,) = software.results(str(tmp_path / "damaged.db"))
+    assert (damaged.level, bool(damaged.mend)) == ("bad", True)
+
+
+def test_a_job_whose_process_is_gone_is_named(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    with open_store(str(tmp_path / "results.db")) as store:
+        who = process.identity().rsplit("/", 2)[0] + f"/{ended.pid}/1"
+        jobs = JobQueue(store, who, process.has_died)
+        jobs.start(jobs.enqueue(Order("am62xx_sk", "am62x-1", ("boot",), "e", "1", None)).id)
+    store_found, job = software.results(str(tmp_path / "results.db"))
+    assert (store_found.level, job.level, job.subject) == ("ok", "doubtful", "job 1")
+    assert "lab run --resume 1" in job.mend
+
+
+def test_a_wrong_environment_is_bad_and_the_good_ones_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "wrong.yaml").write_text("targets:\n  main:\n    resuorces: {}\n")
+    (tmp_path / "envs" / "empty.yaml").write_text("targets:\n  main: {resources: {}}\n")
+    wrong, good = software.environments(tmp_path)
+    assert (wrong.level, wrong.subject, wrong.mend) == ("bad", "wrong.yaml", "lab env check wrong.yaml")
+    assert good.said == "1 of 2 have nothing wrong"
+    (none,) = software.environments(tmp_path / "elsewhere")
+    assert (none.level, "lab init" in none.mend) == ("doubtful", True)
+
+
+def test_a_runtime_folder_that_is_open_to_others_is_bad(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run").chmod(0o755)
+    (found,) = examination._runtime(tmp_path / "run")
+    assert (found.level, "chmod 700" in found.mend) == ("bad", True)
+    assert list(examination._runtime(tmp_path / "absent")) == []
+
+
+def test_every_area_is_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "FARM_FILES", ())
+    who = Patient(str(tmp_path / "results.db"), None, tmp_path / "run", tmp_path, tmp_path / "dev", tmp_path / "sys")
+    areas = {each.area for each in examination.examine(who)}
+    assert {"ports", "timing", "disks", "services", "versions", "results", "environments"} <= areas
+    assert list(tmp_path.iterdir()) == [], "nothing is made"
+
+
+WELL = Finding("clocks", "clock source", "ok", "tsc")
+DOUBTFUL = Finding("clocks", "wall clock", "doubtful", "is not synchronised", "sudo timedatectl set-ntp true")
+BAD = Finding("ports", "/dev/ttyUSB0", "bad", "you may not open it", "sudo usermod -aG dialout ada")
+
+
+@pytest.mark.parametrize(("found", "code"), [([WELL], 0), ([WELL, DOUBTFUL], 0), ([WELL, BAD], 1)])
+def test_the_exit_status_is_1_when_something_is_bad(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: list[Finding], code: int
+) -> None:
+    monkeypatch.setattr(command, "examine", lambda _who: found)
+    assert main(["doctor", "--json"]) == code
+    listed = json.loads(capsys.readouterr().out)
+    assert [(each["subject"], each["level"], each["mend"]) for each in listed] == [
+        (each.subject, each.level, each.mend) for each in found
+    ]
+    assert main(["doctor"]) == code
+    assert ("nothing wrong" in capsys.readouterr().out) is (found == [WELL])
+
+
+def test_the_worst_comes_first_and_each_mend_is_one_line_to_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = command.lines([WELL, DOUBTFUL, BAD])
+    assert [line.split()[0] for line in lines[1:4]] == ["bad", "doubtful", "ok"]
+    assert isinstance(lines[1], Marked)
+    assert lines[5:] == [
+        "1 bad, 1 doubtful; to mend:",
+        "  /dev/ttyUSB0:",
+        f"    {BAD.mend}",
+        "  wall clock:",
+        f"    {DOUBTFUL.mend}",
+    ]

@@ -1,0 +1,260 @@
+"""`lab status` and `lab watch`: the lab on one screen, from what is there, however long its names are."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import os
+import pty
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from lab.cli import main
+from lab.cli.watch import moved, view
+from lab.console.index import RecordingMeta
+from lab.console.status import PortInfo, PortStatus
+from lab.farm import now, nowlines, services
+from lab.farm.now import BoardNow, JobNow, LabNow
+from lab.farm.services import Service
+from lab.host import process
+from lab.results import AttemptRecord, Store, open_store
+from lab.results.jobs import JobQueue, Order
+from lab.shown import Marked, tables
+
+ENV = """targets:
+  main:
+    drivers:
+    - StampedConsoleDriver: {}
+    - BoardStrategy: {board: am62x-1, board_type: am62xx_sk}
+imports: [lab.strategies]
+"""
+LONG = "board-" + "x" * 250
+AT = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A lab's folder with one environment; no services, and no results yet."""
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "am62x.yaml").write_text(ENV)
+    (tmp_path / "envs" / "broken.yaml").write_text("targets: [")
+    (tmp_path / "run").mkdir(mode=0o700)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAB_DB", str(tmp_path / "results.db"))
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(services, "FARM_FILES", (tmp_path / "farm.yaml",))
+    return tmp_path
+
+
+@pytest.fixture
+def store(lab: Path) -> Iterator[Store]:
+    with open_store() as store:
+        yield store
+
+
+def attempt(store: Store, run_id: int, cycle: int, outcome: str = "ok") -> None:
+    bad = outcome != "ok"
+    fault, transient = ("board", True) if bad else (None, None)
+    params = {"medium": "sd"}
+    store.record_attempt(
+        run_id, AttemptRecord(cycle, 1, params, outcome, fault, transient, "", dt.datetime.now(dt.UTC), 1.0)
+    )
+
+
+def begun(store: Store, board: str = "am62x-1", board_type: str = "am62xx_sk") -> int:
+    return store.begin_run("boot", board_type, board, "11.01", plan={}, provenance={}).id
+
+
+def board(found: LabNow, name: str = "am62x-1") -> BoardNow:
+    return next(board for board in found.boards if board.board == name)
+
+
+def queue(store: Store) -> JobQueue:
+    return JobQueue(store, process.identity(), process.has_died)
+
+
+ORDER = Order("am62xx_sk", "am62x-1", ("boot",), "envs/am62x.yaml", "11.01", None)
+
+
+def test_a_lab_without_results_shows_its_boards_and_why_there_are_none(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status"]) == 0
+    out = capsys.readouterr().out
+    assert "am62x-1  free  -" in out
+    assert "results:  there are no results in" in out
+    assert "failed attempts in 24 h: none" in out
+    assert "console server  -  does not run; the first measurement starts it" in out
+
+
+def test_nothing_is_started_and_nothing_is_written(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(lab.rglob("*"))
+    assert main(["status", "--json"]) == 0
+    assert sorted(lab.rglob("*")) == before
+
+
+def test_a_board_that_is_measured_names_the_job_the_person_and_how_far_it_is(store: Store) -> None:
+    before = begun(store)
+    attempt(store, before, 1)
+    store.finish_run(before, "completed")
+    jobs = queue(store)
+    jobs.start(jobs.enqueue(ORDER).id)
+    jobs.enqueue(ORDER)
+    run = begun(store)
+    attempt(store, run, 1)
+    attempt(store, run, 2, "hang_kernel")
+    found = board(now.look())
+    assert found.job is not None
+    assert (found.job.id, found.job.state, found.job.died, found.waiting) == (1, "running", False, 1)
+    assert found.job.who.endswith(f"pid {os.getpid()})")
+    assert (found.current and found.current.run.id, found.last and found.last.run.id) == (run, before)
+    lines = "\n".join(nowlines.lines(now.look(), 200))
+    assert f"boot (job 1) for 0 s, by {found.job.who}; run {run}: 1 good, 1 failed; 1 waiting" in lines
+    assert f"{before} boot 11.01 completed 1/1, 0 s ago" in lines
+    assert "failed attempts in 24 h: 1" in lines
+
+
+def test_a_job_whose_process_is_gone_is_bad(store: Store) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    who = process.identity().rsplit("/", 2)[0] + f"/{ended.pid}/1"
+    jobs = JobQueue(store, who, process.has_died)
+    jobs.start(jobs.enqueue(ORDER).id)
+    (line,) = [line for line in nowlines.lines(now.look(), 200) if "its process is gone" in line]
+    assert isinstance(line, Marked)
+
+
+def test_a_job_of_another_host_is_named_by_it(store: Store) -> None:
+    jobs = JobQueue(store, "farm-2/boot-id/77/5", lambda _who: None)
+    jobs.start(jobs.enqueue(ORDER).id)
+    found = board(now.look()).job
+    assert found is not None
+    assert (found.who, found.died) == ("on farm-2", False)
+
+
+def test_a_run_that_nobody_measures_was_killed(store: Store) -> None:
+    run = begun(store)
+    found = board(now.look())
+    assert (found.current, found.last and found.last.run.id) == (None, run)
+    assert any("boot 11.01 killed 0/0" in line for line in nowlines.lines(now.look(), 200))
+
+
+def test_a_board_that_only_the_results_know_is_shown_for_a_month(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.finish_run(begun(store, "old-1"), "failed")
+    assert board(now.look(), "old-1").last is not None
+    monkeypatch.setattr(now, "utc_now", lambda: dt.datetime.now(dt.UTC) + dt.timedelta(days=31))
+    assert [each.board for each in now.look().boards] == ["am62x-1"]
+
+
+def port(**other: object) -> PortStatus:
+    meta = RecordingMeta(
+        name="ttyUSB0", device="/dev/ttyUSB0", speed_bd=115200, adapter_latency_ns=0, fifo_bytes=1, scheduling_ns=0
+    )
+    status = PortStatus(PortInfo(meta, "", 0), "open", 0, 0, None, 0, os.getpid(), "", 0, 0, None, 0, "", "am62x-1")
+    return evolve(status, **other)
+
+
+def test_a_console_that_is_held_names_the_person_and_a_lost_port_is_bad() -> None:
+    held = now._at_port(BoardNow("am62x-1"), port())
+    assert held.console.endswith(f"pid {os.getpid()})")
+    lost = now._at_port(BoardNow("am62x-1"), port(writer=None, state="Input/output error"))
+    assert (lost.console, lost.port) == ("", "port ttyUSB0: Input/output error")
+    shown = nowlines.lines(LabNow(AT, "h", "db", "", (lost,), ()), 80)
+    assert any(isinstance(line, Marked) and "Input/output error" in line for line in shown)
+
+
+def test_what_a_farm_yaml_names_must_answer_and_what_nothing_names_need_not(lab: Path) -> None:
+    assert {each.state for each in services.listening(None)} == {"absent"}
+    (lab / "farm.yaml").write_text("pdudaemon: {address: '127.0.0.1:1'}\nexporter: {listen: '127.0.0.1:1'}\n")
+    found = {each.name: each for each in now.look().services}
+    assert (found["pdudaemon"].state, found["exporter"].state) == ("bad", "bad")
+    assert "systemctl start boardlab-exporter" in found["exporter"].mend
+
+
+def long_lab(count: int = 3) -> LabNow:
+    job = JobNow(2**31 - 1, "running", "boot,low_power,sections", LONG, AT - dt.timedelta(days=2), died=True)
+    long = BoardNow(LONG, LONG, LONG, job, 99, LONG, f"port {LONG}: {LONG}", failures={LONG: 10**6})
+    many = (evolve(long, board=f"{number}{LONG}") for number in range(count))
+    return LabNow(AT, "host", "db", "", tuple(many), (Service(LONG, "bad", LONG, LONG),))
+
+
+def test_the_screen_is_never_wider_than_80_columns() -> None:
+    assert max(map(tables.cells, nowlines.lines(long_lab(), 80)[3:])) <= 80
+
+
+def test_as_json_it_is_all_there(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = queue(store)
+    jobs.start(jobs.enqueue(ORDER).id)
+    run = begun(store)
+    attempt(store, run, 1)
+    capsys.readouterr()
+    assert main(["status", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["boards"]
+    assert (found["board"], found["env"], found["job"]["id"]) == ("am62x-1", "am62x.yaml", 1)
+    assert (found["current"]["id"], found["current"]["good"], found["last"]) == (run, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-3, "0 s"), (59, "59 s"), (60, "1 min"), (7300, "2 h"), (90_000, "1 d")]
+)
+def test_how_long_ago_is_short(seconds: float, text: str) -> None:
+    assert nowlines.ago(seconds) == text
+
+
+def test_a_screen_that_is_too_small_scrolls() -> None:
+    found = long_lab(9)
+    total = len(nowlines.lines(found, 80))
+    shown, first = view(found, 0, 80, 10)
+    assert (len(shown), first) == (10, 0)
+    assert shown[-1].plain.endswith(f"{total - 9} more lines below")
+    shown, first = view(found, 10**6, 80, 10)
+    assert (len(shown), first) == (10, total - 9)
+    assert "more" not in shown[-1].plain
+    tall, _ = view(found, 5, 80, total + 10)
+    assert len(tall) == total + 10
+    assert any(span.style == "red" for line in tall for span in line.spans)
+
+
+@pytest.mark.parametrize(
+    ("key", "top"), [(b"j", 6), (b"\x1b[B", 6), (b"k", 4), (b"\x1b[A", 4), (b" ", 25), (b"\x1b[5~", 0), (b"x", 5)]
+)
+def test_keys_scroll(key: bytes, top: int) -> None:
+    assert moved(5, key, 20) == top
+
+
+def test_watch_draws_the_lab_and_ends_with_q_and_leaves_the_terminal_as_it_was(store: Store) -> None:
+    store.finish_run(begun(store), "failed")
+    terminal, other_end = pty.openpty()
+    program = "from lab.cli import main; raise SystemExit(main(['watch']))"
+    watching = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=other_end,
+        stdout=other_end,
+        stderr=other_end,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24", "NO_COLOR": ""},
+    )
+    before = termios.tcgetattr(other_end)
+    said = b""
+    while b"q ends" not in said:
+        said += os.read(terminal, 65536)
+    assert b"\x1b[31mfailed" in said
+    assert b"am62x-1" in said
+    os.write(terminal, b"q")
+    assert watching.wait() == 0
+    assert termios.tcgetattr(other_end) == before
+    os.close(other_end)
+    with contextlib.suppress(OSError):  # EIO: nobody holds the other end any more
+        while chunk := os.read(terminal, 65536):
+            said += chunk
+    os.close(terminal)
+    assert b"\x1b[?1049h" in said
+    assert said.rfind(b"\x1b[?1049l") > said.rfind(b"\x1b[?1049h"), "the alternate screen is left"
