@@ -21,6 +21,7 @@ from lab.shown import echo, echo_json, echo_text
 app = typer.Typer(help="Performance guides: read, check, compare, write.", no_args_is_help=True)
 
 _Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Guides, as RST or as rendered text.")]
+_SUFFIXES = frozenset({".rst", ".txt", ".html", ".htm", ".md", ".tsv"})
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Database = Annotated[
     str | None,
@@ -117,7 +118,7 @@ def compare(
 def _guide(name: str, db: str | None) -> Sheet:
     """The guide in a file, or of a release in the store."""
     path = Path(name)
-    if path.is_file() or path.suffix in {".rst", ".txt"} or len(path.parts) > 1:
+    if path.is_file() or path.suffix in _SUFFIXES or len(path.parts) > 1:
         return sheets.of_guide(reading.read(path))
     from lab.guide import stored  # noqa: PLC0415 - the database takes a while to import
 
@@ -166,8 +167,14 @@ def trend_command(
 def import_command(
     file: Annotated[Path, typer.Argument(help="A guide.")],
     *,
-    release: Annotated[str, typer.Option(help="The release that its numbers are of, e.g. 11.01.")],
-    board: Annotated[str | None, typer.Option(help="Board of the tables that name none.")] = None,
+    release: Annotated[
+        str | None,
+        typer.Option(help="The release that its numbers are of, e.g. 11.01. Default: the one that it names."),
+    ] = None,
+    board: Annotated[
+        str | None, typer.Option(help="Board of the tables that name none. Default: the device that the guide names.")
+    ] = None,
+    define: _Define = None,
     db: Database = None,
 ) -> None:
     """Put a guide's numbers into the store as published measurements, with the file as their evidence."""
@@ -175,9 +182,10 @@ def import_command(
     from lab.results.store import open_store  # noqa: PLC0415
 
     with open_store(db) as store:
-        for done in importing.import_guide(store, file, release, board, utc_now()):
+        for done in importing.import_guide(store, file, release, board, utc_now(), _defines(define)):
             what = f"{done.samples} number{'s' * (done.samples != 1)}" if done.is_new else "imported already"
-            echo(f"run {done.run_id}: {done.board}, release {release}: {what}")
+            of_board = done.board + _found_in(done.board_source)
+            echo(f"run {done.run_id}: {of_board}, release {done.release}{_found_in(done.release_source)}: {what}")
         if done.unattributed:
             echo(f"{file}: {done.unattributed} cells of short rows belong to no board and were left out", err=True)
         if done.nameless:
@@ -185,6 +193,11 @@ def import_command(
                 f"{file}: {done.nameless} cells of tables without a board were left out; say whose they are with --board",
                 err=True,
             )
+
+
+def _found_in(source: str) -> str:
+    """Where a name was found, unless that goes without saying."""
+    return "" if source in {"given", "table"} else f" (by the {source})"
 
 
 class Format(enum.StrEnum):

@@ -11,19 +11,20 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve, frozen
 
 from lab.errors import ConfigurationError
-from lab.guide import annotated, layout, reading
+from lab.guide import annotated, layout, naming, reading
 from lab.guide import boards as names
 from lab.guide import sheet as sheets
 from lab.guide.annotated import AnnotatedGuide
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
+from lab.guide.naming import Named
 from lab.guide.numbers import evidence as evidence_of
 from lab.guide.rulebook import Effect
 from lab.guide.text import decimals
@@ -43,6 +44,8 @@ class Imported:
         samples: how many numbers were stored now.
         unattributed: cells of the guide's short rows, which no board can be given.
         nameless: cells of tables without a board that nobody was given.
+        release, release_source: what the numbers are of, and what says so: "given", or a place in the guide.
+        board_source: "table", "given", or where the device stands that all tables are of.
     """
 
     board: str
@@ -51,44 +54,75 @@ class Imported:
     is_new: bool
     unattributed: int
     nameless: int
+    release: str
+    release_source: str
+    board_source: str
 
 
-def import_guide(store: Store, path: Path, release: str, board: str | None, now: dt.datetime) -> list[Imported]:
+def import_guide(
+    store: Store,
+    path: Path,
+    release: str | None,
+    board: str | None,
+    now: dt.datetime,
+    defines: Mapping[str, str] | None = None,
+) -> list[Imported]:
     """Store the numbers of a guide as published measurements of a release.
 
     Args:
-        board: whose numbers the tables without a board are; None: the guide's only board, or nobody's.
+        release: None: the one that the guide's title, its file's name or its text names.
+        board: whose numbers the tables without a board are; None: the guide's only board; where no table names one, the
+            device of its modules, title, file name or folder; else nobody's.
+        defines: what chooses the guide's branches.
 
     Raises:
-        ConfigurationError: the file cannot be read, names no board and none is given, or has nothing of the given one.
+        ConfigurationError: the file cannot be read, names no release or no board and none is given, or has nothing of the
+            given board.
     """
-    guide = evolve(reading.read(path), release=release)
-    evidence = annotated.annotate(sheets.of_guide(guide))
-    found = guide.boards or ((board,) if board else ())
-    if not found:
-        raise ConfigurationError(f"{path}: no table names a board; say whose numbers they are with --board")
-    nameless = board or (found[0] if len(found) == 1 else None)
-    if board and board not in found:
+    guide = reading.read(path, defines)
+    found_release = Named(release, "given") if release else Named(guide.release or "", guide.release_source)
+    if not found_release.name:
+        raise ConfigurationError(
+            f"{path}: neither its title, its name nor its text says which release it is of; say it with --release"
+        )
+    evidence = annotated.annotate(sheets.of_guide(evolve(guide, release=found_release.name)))
+    owners = dict.fromkeys(guide.boards, "table")
+    if not owners:
+        owner = Named(board, "given") if board else naming.device(guide, path)
+        if owner is None:
+            raise ConfigurationError(
+                f"{path}: no table names a board, and neither modules, title nor path one device; say whose numbers they are "
+                "with --board"
+            )
+        owners[owner.name] = owner.source
+    nameless = board or (next(iter(owners)) if len(owners) == 1 else None)
+    if board and board not in owners:
         if not any(_is_result(r) and _takes(r, takes_nameless=True) for r in evidence.sheet.readings):
             raise ConfigurationError(
-                f"{path}: every table names its board, none {board!r}; they name: {', '.join(found)}"
+                f"{path}: every table names its board, none {board!r}; they name: {', '.join(owners)}"
             )
-        found = (*found, board)
-    data = path.read_bytes()
-    done = [_one_board(store, data, path, evidence, name, name == nameless, release, now) for name in found]
+        owners[board] = "given"
+    origin = _Origin(path, path.read_bytes(), found_release, now)
+    done = [
+        _one_board(store, origin, evidence, Named(name, source), name == nameless) for name, source in owners.items()
+    ]
     return [evolve(one, nameless=min(other.nameless for other in done)) for one in done]
 
 
+@frozen
+class _Origin:
+    """The file, and what it is taken for."""
+
+    path: Path
+    data: bytes
+    release: Named
+    now: dt.datetime
+
+
 def _one_board(
-    store: Store,
-    data: bytes,
-    path: Path,
-    evidence: AnnotatedGuide,
-    board: str,
-    takes_nameless: bool,
-    release: str,
-    now: dt.datetime,
+    store: Store, origin: _Origin, evidence: AnnotatedGuide, owner: Named, takes_nameless: bool
 ) -> Imported:
+    board, release, path = owner.name, origin.release.name, origin.path
     guide = evidence.sheet.guide
     own = [
         r for r in evidence.sheet.readings if _is_result(r) and (r.cell.board == board or _takes(r, takes_nameless))
@@ -97,7 +131,7 @@ def _one_board(
     nameless = (
         0 if takes_nameless else sum(_is_result(r) and _takes(r, takes_nameless=True) for r in evidence.sheet.readings)
     )
-    sha256 = hashlib.sha256(data).hexdigest()
+    sha256 = hashlib.sha256(origin.data).hexdigest()
     same = [
         run
         for run in store.runs()
@@ -105,8 +139,9 @@ def _one_board(
         and run.provenance.get("sha256") == sha256
         and _has_evidence(store, run.id)
     ]
+    imported = Imported(board, 0, 0, True, loose, nameless, release, origin.release.source, owner.source)
     if same:
-        return Imported(board, same[0].id, 0, is_new=False, unattributed=loose, nameless=nameless)
+        return evolve(imported, run_id=same[0].id, is_new=False)
     module = names.module_of(guide, board)
     provenance: dict[str, Any] = {
         "source": "performance guide",
@@ -114,6 +149,8 @@ def _one_board(
         "sha256": sha256,
         "title": guide.title,
         "printed_release": guide.release,
+        "release_source": origin.release.source,
+        "board_source": owner.source,
         "module": {"name": module.name, "description": module.description} if module else None,
         "conditions": _conditions(evidence, own),
         "left_out": _short_rows(evidence, path.name),
@@ -137,15 +174,15 @@ def _one_board(
         fault=None,
         transient=None,
         message="",
-        started_at=now,
+        started_at=origin.now,
         duration_s=0.0,
         samples=samples,
         details=known,
-        artifacts=(store.artifacts.put(data, kind=GUIDE_FILE), store.artifacts.put(cells, kind=GUIDE_CELLS)),
+        artifacts=(store.artifacts.put(origin.data, kind=GUIDE_FILE), store.artifacts.put(cells, kind=GUIDE_CELLS)),
     )
     store.record_attempt(run.id, record)
     store.finish_run(run.id, "completed")
-    return Imported(board, run.id, len(samples), is_new=True, unattributed=loose, nameless=nameless)
+    return evolve(imported, run_id=run.id, samples=len(samples))
 
 
 def _has_evidence(store: Store, run_id: int) -> bool:

@@ -57,7 +57,8 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     conditions: dict[str, dict[str, None]] = {}
     left_out: dict[str, None] = {}
     for board in wanted:
-        own = [overview(store, run.id) for run in runs if is_of(run, board)]
+        of_board = [run for run in runs if (is_of(run, board) if boards else _header(kept, run) == board)]
+        own = [overview(store, run.id) for run in _of_one_column(of_board, board)]
         found = _entries(store, own, board)
         if not found:
             known_boards = ", ".join(sorted({run.board for run in runs}))
@@ -72,6 +73,12 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
                 conditions.setdefault(top, {}).update(dict.fromkeys(texts))
     stated = {top: tuple(texts) for top, texts in conditions.items()}
     return GuideRelease(name, wanted, tuple(entries), tuple(modules), stated, tuple(left_out))
+
+
+def _of_one_column(runs: Sequence[Run], board: str) -> list[Run]:
+    """The runs without those that were published of another board of the type, where some were of this one."""
+    published = {run.board for run in runs if run.kind == PUBLISHED}
+    return [run for run in runs if run.kind != PUBLISHED or board not in published or run.board == board]
 
 
 def is_of(run: Run, board: str) -> bool:
@@ -118,6 +125,8 @@ def _header(kept: Sequence[Run], run: Run) -> str:
     if is_virtual(run):
         return run.board
     same = [other for other in kept if other.board_type == run.board_type and not is_virtual(other)]
+    if run.kind == PUBLISHED and len({o.board for o in same if o.kind == PUBLISHED and o.release == run.release}) > 1:
+        return run.board  # the guide itself tells them apart
     published = sorted({other.board for other in same if other.kind == PUBLISHED})
     measured = {other.board for other in same}
     return published[0] if published else measured.pop() if len(measured) == 1 else run.board_type

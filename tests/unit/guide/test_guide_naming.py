@@ -1,0 +1,119 @@
+"""Whose numbers a guide holds and of which release, where its tables do not say: what else may say so, and that it is told."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import guide_generator as generator
+import pytest
+from guide_family import mini, table
+from guide_forms import FORMS
+from guide_generator import Generated
+from hypothesis import HealthCheck, given, settings
+
+from lab.cli import main
+from lab.errors import ConfigurationError
+from lab.guide import importing, reading, sheet, stored, write_rst
+from lab.guide.importing import Imported
+from lab.guide.model import Guide, release_key
+from lab.results import Store, open_store
+
+NAMELESS = table("Benchmarks,perf", "linpack (Kflops),300.00", title="Linpack Benchmarks")
+NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "results.db")) as opened:
+        yield opened
+
+
+def put(store: Store, path: Path, text: str, release: str | None = None, board: str | None = None) -> list[Imported]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return importing.import_guide(store, path, release, board, NOW)
+
+
+@pytest.mark.parametrize(
+    ("file", "title", "modules", "board", "source"),
+    [
+        ("guide.rst", "AM62x Linux 11.01 Performance Guide", [], "am62x", "title"),
+        ("guide.rst", "Linux 11.01 Performance Guide", [("AM65x EVM", "one")], "am65x", "modules"),
+        ("am65x-09.03-rt.rst", "RT-linux Performance Guide", [], "am65x", "file name"),
+        ("J721E/rt/guide_11_01.rst", "RT-linux Performance Guide", [], "j721e", "folder"),
+    ],
+)
+def test_a_guide_without_a_board_is_of_the_device_that_it_names(
+    store: Store, tmp_path: Path, file: str, title: str, modules: list[tuple[str, str]], board: str, source: str
+) -> None:
+    (done,) = put(store, tmp_path / file, mini(NAMELESS, title=title, modules=modules))
+    assert (done.board, done.board_source, done.samples) == (board, source, 1)
+    (run,) = store.runs()
+    assert (run.board, run.provenance["board_source"]) == (board, source)
+
+
+@pytest.mark.parametrize("name", ["guide.rst", "sdk11_v2024.rst", "am62x_am64x.rst", "data2024.rst"])
+def test_two_devices_or_none_are_not_guessed(store: Store, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="say whose numbers they are with --board"):
+        put(store, tmp_path / name, mini(NAMELESS))
+    assert [one.board for one in put(store, tmp_path / name, mini(NAMELESS), board="a1-fs")] == ["a1-fs"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "release", "source"),
+    [
+        ("g.rst", mini(NAMELESS, title="Linux 09.02.00 Performance Guide"), "09.02.00", "title"),
+        ("am62x-09.02.rst", mini(NAMELESS, title="Linux Performance Guide"), "09.02", "file name"),
+        ("g.rst", mini(NAMELESS, title="Performance Guide") + "\nProcessor SDK 08.06 for AM62x\n", "08.06", "text"),
+    ],
+)
+def test_the_release_is_found_with_its_source(
+    store: Store, tmp_path: Path, file: str, text: str, release: str, source: str
+) -> None:
+    (done,) = put(store, tmp_path / file, text, board="a1-fs")
+    assert (done.release, done.release_source) == (release, source)
+    (run,) = store.runs()
+    assert (run.release, run.provenance["release_source"]) == (release, source)
+
+
+def test_a_guide_without_a_release_needs_to_be_given_one(store: Store, tmp_path: Path) -> None:
+    text = mini(NAMELESS, title="Performance Guide")
+    with pytest.raises(ConfigurationError, match="say it with --release"):
+        put(store, tmp_path / "g.rst", text, board="a1-fs")
+    assert put(store, tmp_path / "g.rst", text, "7.3", "a1-fs")[0].release_source == "given"
+
+
+def test_the_command_says_what_it_took_from_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LAB_DB", str(tmp_path / "results.db"))
+    path = tmp_path / "am62x-09.02.rst"
+    path.write_text(mini(NAMELESS, title="Performance Guide"))
+    assert main(["guide", "import", str(path)]) == 0
+    assert capsys.readouterr().out == "run 1: am62x (by the file name), release 09.02 (by the file name): 1 number\n"
+
+
+def test_a_release_is_found_by_its_short_name(store: Store, tmp_path: Path) -> None:
+    put(store, tmp_path / "g.rst", mini(NAMELESS), "09.02.00", "a1-fs")
+    assert stored.sheet(store, "09.02").guide.boards == ()
+    assert len(stored.release(store, "9.2", ()).entries) == 1
+    assert release_key("09.02.01") != release_key("09.02")
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(guide=generator.guides())
+@pytest.mark.parametrize("form", ["rst", "html"])
+def test_a_built_guide_survives_import_and_writing(tmp_path: Path, form: str, guide: Generated) -> None:
+    with open_store(str(tmp_path / "round.db")) as store:
+        path = tmp_path / "guide.txt"
+        path.write_text(FORMS[form](guide.text))
+        release = f"1.{len(store.runs())}"
+        importing.import_guide(store, path, release, None, NOW)
+        read = reading.parse("g", write_rst.write(stored.release(store, release, ())))
+    assert texts(read) == texts(reading.parse("g", generator.rst(guide)))
+
+
+def texts(guide: Guide) -> Mapping[object, str]:
+    return {(r.board, r.key): r.cell.value.text for r in sheet.of_guide(guide).readings if r.number is not None}
