@@ -8,48 +8,33 @@ environment has no BoardStrategy, unless a test asks for a fixture of ours.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from typing import Any, Final
 
 import pytest
 
 from lab.pytest_plugin.refusing import fail_if_refused, refuse
+from lab.run import options
 
-DEFAULT_RETRIES = 2
+_ACTIONS: Final[Mapping[options.Form, Mapping[str, Any]]] = {
+    "flag": {"action": "store_true"},
+    "number": {"type": int},
+    "word": {},
+    "names": {"action": "append"},
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("boardlab")
     group.addoption("--cycles", type=int, metavar="N", help="cycles per medium, or per low-power mode (default 20)")
-    group.addoption(
-        "--medium", action="append", metavar="NAME", help="boot medium; repeatable (default: all of the board)"
-    )
-    group.addoption("--init", metavar="PROGRAM", help="boot time with init=PROGRAM, e.g. /bin/sh, to its prompt")
-    group.addoption(
-        "--mode",
-        action="append",
-        metavar="NAME",
-        help="low-power mode; repeatable (default: all that can be measured)",
-    )
-    group.addoption(
-        "--wake", metavar="SOURCE", help="what wakes the board: uart (default), rtc, mcu, gpio; partial I/O: can"
-    )
-    group.addoption("--sleep", type=int, metavar="S", help="seconds that the board sleeps in each cycle (default 5)")
-    group.addoption(
-        "--energy", action="store_true", help="also the energy of each suspend and resume; its rails are sampled fast"
-    )
-    group.addoption(
-        "--repeats", type=int, metavar="N", help="cycles of each section (default: as the section says, 3)"
-    )
     group.addoption("--release", metavar="R", help="release of the software on the board, e.g. 11.01")
     group.addoption("--lab-db", metavar="URL", help="results database (default: $LAB_DB, else in your data directory)")
     group.addoption("--resume", type=int, metavar="RUN", help="go on with an interrupted run at its next cycle")
-    group.addoption(
-        "--retries", type=int, default=DEFAULT_RETRIES, metavar="N", help="further attempts per cycle (default 2)"
-    )
-    group.addoption(
-        "--lab-destructive",
-        action="store_true",
-        help="also measure what overwrites the scratch media that the env names",
-    )
+    for option in options.TABLE:
+        action = {**_ACTIONS[option.form]} | ({"metavar": option.metavar} if option.metavar else {})
+        if option.default is not None:
+            action["default"] = option.default
+        group.addoption(option.pytest_flag, help=option.help, **action)
     group.addoption(
         "--lab-judge", action="store_true", help="fail where the history's judge says that a number is worse for sure"
     )

@@ -5,7 +5,6 @@ It reaches the board through labgrid's own fixtures.
 
 from __future__ import annotations
 
-import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -39,20 +38,15 @@ from lab.pytest_plugin.runs import (
     writer,
 )
 from lab.results import open_store
+from lab.run import options
 from lab.run.bootrun import BootRun
-from lab.run.plans import MAX_CYCLES, MAX_SLEEP_S
+from lab.run.plans import MAX_CYCLES
 from lab.run.progress import Progress
 from lab.shown import plain_text
 
 RUN_KEY = MeasurerKey()
-LIMITS: Final = {
-    "cycles": (1, MAX_CYCLES),
-    "repeats": (1, MAX_CYCLES),
-    "sleep": (1, MAX_SLEEP_S),
-    "retries": (0, 1000),
-    "resume": (1, 2**31 - 1),  # of the databases' integers
-    "lab_confirms": (1, 2**31 - 1),
-}
+_LAST_ID: Final = 2**31 - 1  # of the databases' integers
+LIMITS: Final = {"cycles": (1, MAX_CYCLES), "resume": (1, _LAST_ID), "lab_confirms": (1, _LAST_ID)}
 LONGEST_NUMBER: Final = 24
 
 
@@ -215,9 +209,8 @@ def _check_options(config: pytest.Config) -> None:
         value = getattr(config.option, option, None)
         if value is not None and not minimum <= value <= maximum:
             raise ConfigurationError(f"--{option} {_shown(value)}: a whole number from {minimum} to {maximum}")
-    init = config.option.init
-    if init is not None and not re.fullmatch(r"/[\w./+-]+", init):
-        raise ConfigurationError(f"--init {init!r}: the path of a program on the board, e.g. /bin/sh")
+    for entry in options.TABLE:
+        entry.read(getattr(config.option, entry.dest, None), entry.pytest_flag)
 
 
 def _shown(number: int) -> str:

@@ -10,18 +10,12 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.errors import ConfigurationError
 from lab.results import Run, Store, plan_differences
-from lab.run import plans
+from lab.run import options, plans
 
 # Option of pytest -> key of the plan; a plan without the key is of a run that has nothing of it.
-_OPTIONS: Final = {
-    "cycles": "cycles",
-    "init": "init",
-    "mode": "modes",
-    "wake": "wake",
-    "sleep": "sleep_s",
-    "energy": "energy",
-    "lab_destructive": "destructive",
-}
+_OPTIONS: Final = {"cycles": "cycles"} | {option.dest: option.plan for option in options.TABLE if option.plan}
+_MEDIUM: Final = "medium"
+_REPEATS: Final = "repeats"  # a plan has those of each section
 
 
 def resumable(config: pytest.Config, store: Store) -> Run:
@@ -66,17 +60,14 @@ def _check_release(run: Run, config: pytest.Config) -> None:
 
 def _wanted(run: Run, config: pytest.Config) -> Iterator[tuple[str, object]]:
     """What the options say of a plan, by its keys."""
-    medium = "media" if "media" in run.plan else "medium"
-    if config.option.repeats is not None:
-        repeats = config.option.repeats
-        yield "repeats", dict.fromkeys(run.plan["sections"], repeats) if "sections" in run.plan else repeats
-    for option, key in (*_OPTIONS.items(), ("medium", medium)):
+    for option, plan_key in _OPTIONS.items():
         value = config.getoption(option)
+        key = _MEDIUM if option == _MEDIUM and plan_key not in run.plan else plan_key  # low power has one medium
         if isinstance(value, list):
             names = _split(value)
-            yield key, names[0] if key == "medium" and len(names) == 1 else names
+            yield key, names[0] if key == _MEDIUM and len(names) == 1 else names
         elif value not in (None, False):
-            yield key, value
+            yield key, dict.fromkeys(run.plan["sections"], value) if key == _REPEATS and "sections" in run.plan else value
 
 
 def _split(given: list[str]) -> list[str]:

@@ -19,7 +19,7 @@ from lab.drivers import guarded
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, TESTER
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
-from lab.pytest_plugin import guest
+from lab.pytest_plugin import choosing, guest
 from lab.pytest_plugin.hosts import LabgridHost
 from lab.pytest_plugin.measuring import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
@@ -51,9 +51,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Boots first, then Linux, then U-Boot; what destroys something last, and only when it is allowed."""
     items.sort(key=_place)
+    choice = choosing.of_session(config)
+    choice.apply(config, items, {id(item): section.name for item in items if (section := _section_of(item))})
     for item in items:
         section = _section_of(item)
-        if section is not None and section.overwrites and not config.option.lab_destructive:
+        if section is not None and section.overwrites and not choice.destructive:
             reason = (
                 f"{section.name} overwrites the scratch medium {section.overwrites}: allow it with --lab-destructive"
             )
@@ -163,7 +165,7 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
     names = [section.name for section in chosen]
     asked = config.option.repeats or _described(env).repeats
     repeats = {section.name: asked or section.repeats for section in chosen}
-    plan = {"sections": names, "destructive": config.option.lab_destructive, REPEATS: repeats}
+    plan = {"sections": names, "destructive": choosing.of_session(config).destructive, REPEATS: repeats}
     run = open_run(config, strategy, KIND, plan)
     history = durations(store, strategy.type.name)
     eta = Eta({})

@@ -9,9 +9,8 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError
 from lab.results import Run
+from lab.run.options import MAX_CYCLES, MAX_SLEEP_S
 
-MAX_CYCLES: Final = 100_000  # a year of boots
-MAX_SLEEP_S: Final = 24 * 3600
 
 
 @frozen

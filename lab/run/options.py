@@ -1,0 +1,254 @@
+"""The options that say how something is measured: one table for pytest, `lab run` and the schedules of farm.yaml.
+
+A new option is one entry of TABLE. Its name is the key in farm.yaml and in a job; `lab run` and pytest have it with `--` before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+
+Value: TypeAlias = bool | int | str | list[str]
+Form: TypeAlias = Literal["flag", "number", "word", "names"]
+
+BOOT, LOW_POWER, SECTIONS = "boot", "low_power", "sections"  # kinds of runs
+MAX_CYCLES: Final = 100_000  # a year of boots
+MAX_SLEEP_S: Final = 24 * 3600
+MAX_RETRIES: Final = 1000
+DEFAULT_RETRIES: Final = 2
+_NAME: Final = re.compile(r"[\w][\w.+-]*")
+_LONGEST: Final = 40  # characters of a wrong value that a message repeats
+
+
+@frozen
+class RunOption:
+    """An option.
+
+    Attributes:
+        kinds: of the runs that it says something about.
+        form: a flag is given or not; names may be given several times, or with commas between them.
+        metavar: what stands for its value in a help.
+        minimum, maximum: of a number. pattern: of a word; wanted: what that is, for a message.
+        plan: the key of a run's plan that keeps it; empty: a run that is resumed has to be told again.
+        pytest: its name there, where the plain one could be another plugin's; `lab run` knows it by both.
+        default: what pytest takes where it is not given.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    form: Form
+    help: str
+    metavar: str = ""
+    minimum: int = 1
+    maximum: int = 1
+    pattern: str = ""
+    wanted: str = ""
+    plan: str = ""
+    pytest: str = ""
+    default: int | None = None
+
+    @property
+    def flag(self) -> str:
+        """As `lab run` has it, e.g. "--destructive"."""
+        return f"--{self.name}"
+
+    @property
+    def pytest_flag(self) -> str:
+        """As pytest has it, e.g. "--lab-destructive"."""
+        return f"--{self.pytest or self.name}"
+
+    @property
+    def dest(self) -> str:
+        """The attribute of pytest's options."""
+        return (self.pytest or self.name).replace("-", "_")
+
+    def read(self, given: object, shown: str) -> Value | None:
+        """A value as a job keeps it; None: it is as if it was not given.
+
+        Args:
+            shown: how a message calls the option.
+
+        Raises:
+            ConfigurationError: it is of another kind, or out of its range.
+        """
+        if given is None or given is False or (isinstance(given, (list, tuple)) and not given):
+            return None
+        match self.form:
+            case "flag":
+                if given is True:
+                    return True
+                raise ConfigurationError(f"{shown} {_cut(given)}: true or false")
+            case "number":
+                if type(given) is int and self.minimum <= given <= self.maximum:
+                    return given
+                raise ConfigurationError(
+                    f"{shown} {_cut(given)}: a whole number from {self.minimum} to {self.maximum}"
+                )
+            case "word":
+                if isinstance(given, str) and re.fullmatch(self.pattern, given):
+                    return given
+                raise ConfigurationError(f"{shown} {_cut(repr(given))}: {self.wanted}")
+            case "names":
+                parts = [given] if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [None]
+                names = [name for part in parts for name in (part.split(",") if isinstance(part, str) else [""])]
+                if all(map(_NAME.fullmatch, names)):
+                    return list(dict.fromkeys(names))
+                raise ConfigurationError(f"{shown} {_cut(repr(given))}: a name, or several with commas between them")
+
+
+TABLE: Final = (
+    RunOption(
+        "medium",
+        (BOOT, LOW_POWER),
+        "names",
+        "boot medium; repeatable (default: all of the board)",
+        metavar="NAME",
+        plan="media",
+    ),
+    RunOption(
+        "init",
+        (BOOT,),
+        "word",
+        "boot time with init=PROGRAM, e.g. /bin/sh, to its prompt",
+        metavar="PROGRAM",
+        pattern=r"/[\w./+-]+",
+        wanted="the path of a program on the board, e.g. /bin/sh",
+        plan="init",
+    ),
+    RunOption(
+        "mode",
+        (LOW_POWER,),
+        "names",
+        "low-power mode; repeatable (default: all that can be measured)",
+        metavar="NAME",
+        plan="modes",
+    ),
+    RunOption(
+        "wake",
+        (LOW_POWER,),
+        "word",
+        "what wakes the board: uart (default), rtc, mcu, gpio; partial I/O: can",
+        metavar="SOURCE",
+        pattern=_NAME.pattern,
+        wanted="the name of a source, e.g. rtc",
+        plan="wake",
+    ),
+    RunOption(
+        "sleep",
+        (LOW_POWER,),
+        "number",
+        "seconds that the board sleeps in each cycle (default 5)",
+        metavar="S",
+        maximum=MAX_SLEEP_S,
+        plan="sleep_s",
+    ),
+    RunOption(
+        "energy",
+        (LOW_POWER,),
+        "flag",
+        "also the energy of each suspend and resume; its rails are sampled fast",
+        plan="energy",
+    ),
+    RunOption(
+        "sections",
+        (SECTIONS,),
+        "names",
+        "only these sections of the guide, e.g. sd-fio; repeatable (default: all that fit the board)",
+        metavar="NAME",
+    ),
+    RunOption(
+        "repeats",
+        (SECTIONS,),
+        "number",
+        "cycles of each section (default: as the section says, 3)",
+        metavar="N",
+        maximum=MAX_CYCLES,
+        plan="repeats",
+    ),
+    RunOption(
+        "destructive",
+        (SECTIONS,),
+        "flag",
+        "also measure what overwrites the scratch media that the env names",
+        plan="destructive",
+        pytest="lab-destructive",
+    ),
+    RunOption(
+        "retries",
+        (BOOT, LOW_POWER, SECTIONS),
+        "number",
+        f"further attempts per cycle, or per row of a section (default {DEFAULT_RETRIES})",
+        metavar="N",
+        minimum=0,
+        maximum=MAX_RETRIES,
+        default=DEFAULT_RETRIES,
+    ),
+)
+NAMES: Final = tuple(option.name for option in TABLE)
+
+
+def read(given: Mapping[str, object], *, flags: bool = True) -> dict[str, Value]:
+    """The options that are given, by their names, as a job keeps them.
+
+    Args:
+        flags: a message calls them as a command line does, else as a key of a file.
+
+    Raises:
+        ConfigurationError: there is no such option, or its value is wrong.
+    """
+    unknown = sorted(given.keys() - set(NAMES))
+    if unknown:
+        raise ConfigurationError(f"no option {', '.join(unknown)}; there are: {', '.join(NAMES)}")
+    found = {}
+    for option in TABLE:
+        value = option.read(given.get(option.name), option.flag if flags else f"{option.name}:")
+        if value is not None:
+            found[option.name] = value
+    return found
+
+
+def pytest_words(options: Mapping[str, Value], kind: str, *, resumed: bool) -> list[str]:
+    """The options as words for a pytest that measures a run of this kind, to which the others say nothing.
+
+    With `=`: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
+
+    Args:
+        resumed: the run has a plan already, which keeps most of them.
+    """
+    wanted = [option for option in TABLE if kind in option.kinds and not (resumed and option.plan)]
+    return [
+        word
+        for option in wanted
+        if option.name in options
+        for word in _words(option.pytest_flag, options[option.name])
+    ]
+
+
+def words(options: Mapping[str, Value]) -> list[str]:
+    """The options as words for `lab run`."""
+    return [word for option in TABLE if option.name in options for word in _words(option.flag, options[option.name])]
+
+
+def idle(options: Mapping[str, Value], kinds: Iterable[str]) -> Iterator[RunOption]:
+    """The options that say nothing about runs of these kinds."""
+    there = set(kinds)
+    for option in TABLE:
+        if option.name in options and not there & set(option.kinds):
+            yield option
+
+
+def _words(flag: str, value: Value) -> Iterator[str]:
+    if value is True:
+        yield flag
+    else:
+        yield f"{flag}={','.join(value) if isinstance(value, list) else value}"
+
+
+def _cut(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
