@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from attrs import define, field, frozen
 from prometheus_client import Metric
@@ -14,6 +14,7 @@ from exporters.farm.build import LabelledValue, gauge
 from exporters.farm.jobs import state_of
 from exporters.farm.planned import COMPLETED, Item, Yield, gone_items, gone_metrics, yields
 from lab.host.clock import utc_now
+from lab.results.jobrecords import BY_LAB_RUN
 from lab.results.jobs import LEASE_S
 from lab.results.watch import PastJob, RunHead, StoreSnapshot, Watcher
 
@@ -30,6 +31,7 @@ class Due:
         schedule: its name. suites: what is measured. kinds: of its runs, one a suite.
         release: empty: the environment's.
         interval_s: between two starts. last_start: when the timer last came due before a time.
+        cycles: None: any number. options: of `lab.run.options`.
     """
 
     schedule: str
@@ -39,6 +41,8 @@ class Due:
     release: str
     interval_s: float
     last_start: Callable[[datetime], datetime]
+    cycles: int | None = None
+    options: Mapping[str, Any] = {}
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -46,8 +50,13 @@ class Due:
         return (self.schedule, self.board, ",".join(self.suites), self.release)
 
     def ordered(self, job: PastJob) -> bool:
-        """Whether a job is one of this schedule: a person's with the same order is as good."""
-        return (job.board, job.suites, job.release) == (self.board, ",".join(self.suites), self.release)
+        """Whether a job is one of this schedule: a person's with the same order is as good, one that measures less is not."""
+        same = (job.board, job.suites, job.release) == (self.board, ",".join(self.suites), self.release)
+        return same and self._measured_as(job)
+
+    def _measured_as(self, job: PastJob) -> bool:
+        how = job.program == BY_LAB_RUN and dict(job.options) == dict(self.options)
+        return how and self.cycles in {None, job.cycles}
 
 
 @frozen
@@ -133,7 +142,9 @@ def _runs_of(job: PastJob, due: Due, heads: Iterable[RunHead]) -> list[RunHead]:
     found = []
     for head in heads:
         its = head.board == job.board and head.release == (job.release or head.release)
-        if its and wanted[head.kind] and job.started_at <= head.started_at <= until:
+        at_its_time = job.started_at <= head.started_at <= until  # of before it was kept whose run it is
+        own = at_its_time if head.job_id is None else head.job_id == job.id
+        if its and wanted[head.kind] and own:
             wanted[head.kind] -= 1
             found.append(head)
     return found

@@ -48,6 +48,8 @@ def _due(schedule: Schedule) -> Due:
         schedule.release,
         schedule.interval_s,
         schedule.last_start,
+        schedule.cycles,
+        schedule.options,
     )
 
 

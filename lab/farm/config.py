@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import cattrs
-from attrs import Factory, field, frozen, validators
+from attrs import Factory, evolve, field, frozen, validators
+from cattrs.gen import make_dict_structure_fn, override
 from cattrs.v import format_exception
 
 from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
+from lab.farm import suites
 from lab.judge.telling import Evidence
 from lab.redaction import redacted
+from lab.run import options
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
@@ -94,6 +98,7 @@ class Schedule:
         env: of the board. board: as the env names it. suite: what is measured, e.g. "boot" or "boot,low_power".
         every: "day" or "week". at: time of day. day: of the week, for `every: week`.
         spread_s: starts up to so much later, so that boards of many hosts do not start at once.
+        options: how, see `lab.run.options`; each is a key of its own in the file.
     """
 
     name: str = field(validator=_name)
@@ -106,6 +111,7 @@ class Schedule:
     at: str = field(default="02:00", validator=_time)
     day: str = field(default="Sun", validator=validators.in_(_DAYS))
     spread_s: int = field(default=300, validator=validators.ge(0))
+    options: Mapping[str, options.Value] = {}
 
     @property
     def calendar(self) -> str:
@@ -177,11 +183,33 @@ def load(path: Path) -> Farm:
         raise ConfigurationError(f"{path}: expected keys and values, as in {_EXAMPLE}; got {type(data).__name__}")
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(str, _text)
+    converter.register_structure_hook(Schedule, _schedule(converter))
     try:
         return converter.structure(data, Farm)
     except cattrs.BaseValidationError as error:
         reasons = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=_reason))
         raise ConfigurationError(f"{path}: {reasons}") from error
+
+
+def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
+    """A schedule, of whose keys some are options."""
+    plain = make_dict_structure_fn(
+        Schedule, converter, _cattrs_forbid_extra_keys=True, options=override(omit=True)
+    )
+
+    def structured(data: Any, _type: type) -> Schedule:
+        if not isinstance(data, Mapping):
+            raise ValueError(f"expected keys and values, got {data!r:.60}")
+        own = {key: value for key, value in data.items() if key not in options.NAMES}
+        try:
+            given = options.read({key: value for key, value in data.items() if key in options.NAMES}, flags=False)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+        if options.SECTIONS in given:
+            own.setdefault("suite", suites.SECTIONS)
+        return evolve(plain(own, Schedule), options=given)
+
+    return structured
 
 
 def _text(value: object, _type: object) -> str:

@@ -10,6 +10,7 @@ import jinja2
 
 from lab.errors import LabStableError
 from lab.farm.config import Farm
+from lab.run.options import words
 
 _TEMPLATES: Final = "lab.farm"
 
@@ -27,7 +28,9 @@ def units(farm: Farm, path: str) -> dict[str, str]:
         found["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
     for schedule in farm.schedules:
         for kind in ("service", "timer"):
-            found[f"boardlab-{schedule.name}.{kind}"] = _text(f"boardlab-run.{kind}", farm=farm, schedule=schedule)
+            found[f"boardlab-{schedule.name}.{kind}"] = _text(
+                f"boardlab-run.{kind}", farm=farm, schedule=schedule, words=words
+            )
     return found
 
 

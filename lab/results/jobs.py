@@ -8,58 +8,22 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from typing import Final, Literal, cast
+from typing import Final
 
 from attrs import field, frozen
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
+from lab.results.jobrecords import BY_LAB_RUN, Job, JobState, Order, call, job_of
 from lab.results.models import JobRow, RunRow
+from lab.results.rows import json_of
 from lab.results.store import Store
 
 LEASE_S: Final = 60.0  # without a sign of life; then another job may take the board
 HEARTBEAT_S: Final = 10.0
-JobState = Literal["queued", "running", "completed", "failed", "interrupted", "refused"]
 HasDied = Callable[[str], bool | None]  # whether a holder has died; None: it cannot be told from here
-
-
-@frozen
-class Job:
-    """A `lab run`.
-
-    Attributes:
-        suites: what it measures, in this order; the first `done` of them are measured.
-        holder: which process waits or measures, see lab.host.process.
-        after_run: the suite that is being measured has a run with a higher id than this.
-    """
-
-    id: int
-    board_type: str
-    board: str
-    suites: tuple[str, ...]
-    done: int
-    env: str
-    release: str
-    cycles: int | None
-    state: JobState
-    holder: str
-    after_run: int
-    queued_at: dt.datetime
-    heartbeat_at: dt.datetime
-
-
-@frozen
-class Order:
-    """What a job is to measure."""
-
-    board_type: str
-    board: str
-    suites: tuple[str, ...]
-    env: str
-    release: str
-    cycles: int | None
 
 
 @frozen
@@ -69,12 +33,15 @@ class JobQueue:
     Attributes:
         holder: who asks; its own jobs are those that it may change.
         has_died: tells whether another holder has died.
+        person, program: who begins a job, and with what.
     """
 
     store: Store
     holder: str
     has_died: HasDied
     now: Callable[[], dt.datetime] = field(default=utc_now)
+    person: str = ""
+    program: str = BY_LAB_RUN
 
     def enqueue(self, order: Order) -> Job:
         """A new job, that waits for its board."""
@@ -96,10 +63,14 @@ class JobQueue:
                 started_at=None,
                 heartbeat_at=now,
                 finished_at=None,
+                options=json_of("options", order.options),
+                person=self.person,
+                program=self.program,
+                cancelled_by="",
             )
             session.add(row)
             session.flush()
-            return _job(row)
+            return job_of(row)
 
         return self.store._write(insert)
 
@@ -110,7 +81,7 @@ class JobQueue:
             ConfigurationError: no such job.
         """
         with self.store._read() as session:
-            return _job(_find(session, job_id))
+            return job_of(_find(session, job_id))
 
     def take_up(self, job_id: int) -> Job:
         """Have a job wait for its board again, which was interrupted or failed, or whose holder died.
@@ -122,12 +93,19 @@ class JobQueue:
         def requeue(session: Session) -> Job:
             row = _find(session, job_id)
             if row.state in {"completed", "refused"}:
-                raise ConfigurationError(f"job {job_id} is {row.state}, there is nothing to resume; start a new one")
+                raise ConfigurationError(
+                    f"job {call(job_id)} is {row.state}, there is nothing to resume; start a new one"
+                )
             if row.state in {"queued", "running"} and not self._dead(row):
-                raise ConfigurationError(f"job {job_id} is {row.state} in {row.holder}; let it end, or end it there")
-            row.state, row.holder, row.finished_at = "queued", self.holder, None
+                raise ConfigurationError(
+                    f"job {call(job_id)} is {row.state}: {job_of(row).who}; let it end, or: lab jobs cancel {call(job_id)}"
+                )
+            if row.program != self.program:
+                raise ConfigurationError(f"job {call(job_id)} is a session of {row.program}; {call(job_id)} in `lab jobs show` says how to go on with its runs")
+            row.state, row.holder, row.finished_at, row.cancelled_by = "queued", self.holder, None, ""
+            row.person = self.person or row.person
             row.queued_at = row.heartbeat_at = self.now()
-            return _job(row)
+            return job_of(row)
 
         return self.store._write(requeue)
 
@@ -138,21 +116,22 @@ class JobQueue:
         failed before their run began. One that measured does: what it has is newer, and its failure is a person's to look at.
         """
         same = (JobRow.board == order.board, JobRow.suites == ",".join(order.suites), JobRow.env == order.env)
-        wanted = select(JobRow).where(*same, JobRow.release == order.release, JobRow.state != "refused")
+        same = (*same, JobRow.release == order.release, JobRow.program == self.program)
+        wanted = select(JobRow).where(*same, JobRow.state != "refused")
         begun: Job | None = None  # the latest that has measured nothing yet
         with self.store._read() as session:
             for row in session.scalars(wanted.order_by(JobRow.id.desc())):
-                if row.cycles != order.cycles:
+                if (row.cycles, dict(row.options)) != (order.cycles, dict(order.options)):
                     continue
-                died = row.state in {"queued", "running"} and self._dead(row)
+                died = row.state in {"queued", "running"} and not row.cancelled_by and self._dead(row)
                 resumable = died or row.state == "interrupted"
                 if _measured(session, row):
-                    return _job(row) if resumable else begun
-                begun = begun or (_job(row) if resumable else None)
+                    return job_of(row) if resumable else begun
+                begun = begun or (job_of(row) if resumable else None)
         return begun
 
     def start(self, job_id: int) -> Job | None:
-        """Take the board for a job that waits; None while another has it, or waits longer.
+        """Take the board for a job that waits; None while another has it, waits longer, or somebody cancelled the job.
 
         Raises:
             LabStableError: the job was taken from us meanwhile.
@@ -160,13 +139,15 @@ class JobQueue:
 
         def take(session: Session) -> Job | None:
             mine = self._own(session, job_id, "queued")
+            if mine.cancelled_by:
+                return None
             same_board = (JobRow.board == mine.board, JobRow.state.in_(("queued", "running")))
             # FOR UPDATE makes PostgreSQL let one start at a time; SQLite's transactions do so anyway.
             for row in session.scalars(select(JobRow).where(*same_board).order_by(JobRow.id).with_for_update()):
                 if row.id == job_id:
                     continue
                 if self._dead(row):
-                    row.state, row.finished_at = "interrupted", row.heartbeat_at
+                    row.state, row.finished_at = _ended(row, "interrupted"), row.heartbeat_at
                 elif row.state == "running" or (row.queued_at, row.id) < (mine.queued_at, mine.id):
                     mine.heartbeat_at = self.now()
                     return None
@@ -175,21 +156,41 @@ class JobQueue:
                 mine.after_run = _last_run(session, mine.board)
             mine.state, mine.started_at = "running", self.now()
             mine.heartbeat_at = self.now()
-            return _job(mine)
+            return job_of(mine)
 
         return self.store._write(take)
 
-    def beat(self, job_id: int) -> None:
-        """Give a sign of life.
+    def beat(self, job_id: int) -> bool:
+        """Give a sign of life; returns whether the job is to end, since somebody cancelled it.
 
         Raises:
             LabStableError: the lease had run out, and the board was given to another.
         """
 
-        def renew(session: Session) -> None:
-            self._own(session, job_id, "running").heartbeat_at = self.now()
+        def renew(session: Session) -> bool:
+            row = self._own(session, job_id, "running")
+            row.heartbeat_at = self.now()
+            return bool(row.cancelled_by)
 
-        self.store._write(renew)
+        return self.store._write(renew)
+
+    def cancel(self, job_id: int, by: str) -> Job:
+        """Have a job end: one whose holder died ends here, any other one is marked, and ends when its holder looks.
+
+        Raises:
+            ConfigurationError: no such job, or it has ended.
+        """
+
+        def mark(session: Session) -> Job:
+            row = _find(session, job_id)
+            if row.state not in {"queued", "running"}:
+                raise ConfigurationError(f"job {call(job_id)} is {row.state} already: there is nothing to cancel")
+            row.cancelled_by = by or "?"
+            if self._dead(row):
+                row.state, row.finished_at = "cancelled", self.now()
+            return job_of(row)
+
+        return self.store._write(mark)
 
     def next_suite(self, job_id: int) -> Job:
         """Note that a suite is measured; the next one's runs begin after those of now."""
@@ -198,17 +199,17 @@ class JobQueue:
             row = self._own(session, job_id, "running")
             row.done += 1
             row.after_run, row.heartbeat_at = _last_run(session, row.board), self.now()
-            return _job(row)
+            return job_of(row)
 
         return self.store._write(note)
 
     def finish(self, job_id: int, state: JobState) -> None:
-        """Give the board back. A job that was taken from us meanwhile stays as it is."""
+        """Give the board back. A job that was taken from us meanwhile stays as it is; one that was cancelled says so."""
 
         def end(session: Session) -> None:
             row = _find(session, job_id)
             if row.holder == self.holder and row.state in {"queued", "running"}:
-                row.state, row.finished_at = state, self.now()
+                row.state, row.finished_at = _ended(row, state), self.now()
 
         self.store._write(end)
 
@@ -217,15 +218,16 @@ class JobQueue:
         wanted = select(JobRow).where(JobRow.board == board, JobRow.state == "running")
         with self.store._read() as session:
             row = session.scalars(wanted).one_or_none()
-            return None if row is None else _job(row)
+            return None if row is None else job_of(row)
 
     def unfinished_run(self, job: Job, kind: str) -> int | None:
         """The run that the job's current suite, whose runs are of that kind, has begun and not completed.
 
         Other jobs may have had the board since: theirs are of another kind or release, or come later.
         """
+        its = or_(RunRow.job_id == job.id, RunRow.job_id.is_(None))  # the latter of before it was kept
         wanted = select(RunRow.id).where(
-            RunRow.board == job.board, RunRow.id > job.after_run, RunRow.status != "completed", RunRow.kind == kind
+            its, RunRow.board == job.board, RunRow.id > job.after_run, RunRow.status != "completed", RunRow.kind == kind
         )
         if job.release:
             wanted = wanted.where(RunRow.release == job.release)
@@ -242,8 +244,8 @@ class JobQueue:
         row = _find(session, job_id)
         if row.holder != self.holder or row.state != state:
             raise LabStableError(
-                f"job {job_id} was taken from us: it is {row.state} in {row.holder}. This host gave no sign of life for "
-                f"more than {LEASE_S:g} s; look why, then: lab run --resume {job_id}",
+                f"job {call(job_id)} was taken from us: it is {row.state} in {row.holder}. This host gave no sign of life for "
+                f"more than {LEASE_S:g} s; look why, then: lab run --resume {call(job_id)}",
                 failure="lease_lost",
             )
         return row
@@ -253,8 +255,15 @@ def _find(session: Session, job_id: int) -> JobRow:
     row = session.get(JobRow, job_id)
     if row is None:
         last = session.scalar(select(func.max(JobRow.id)))
-        raise ConfigurationError(f"no job {job_id}; " + (f"the latest is {last}" if last else "there are none yet"))
+        raise ConfigurationError(
+            f"no job {call(job_id)}; " + (f"the latest is {call(last)}" if last else "there are none yet")
+        )
     return row
+
+
+def _ended(row: JobRow, state: JobState) -> JobState:
+    """How a job ended: interrupted, since somebody cancelled it?"""
+    return "cancelled" if row.cancelled_by and state in {"interrupted", "refused"} else state
 
 
 def _measured(session: Session, row: JobRow) -> bool:
@@ -273,21 +282,3 @@ def _measured(session: Session, row: JobRow) -> bool:
 
 def _last_run(session: Session, board: str) -> int:
     return session.scalar(select(func.max(RunRow.id)).where(RunRow.board == board)) or 0
-
-
-def _job(row: JobRow) -> Job:
-    return Job(
-        id=row.id,
-        board_type=row.board_type,
-        board=row.board,
-        suites=tuple(row.suites.split(",")),
-        done=row.done,
-        env=row.env,
-        release=row.release,
-        cycles=row.cycles,
-        state=cast(JobState, row.state),
-        holder=row.holder,
-        after_run=row.after_run,
-        queued_at=row.queued_at,
-        heartbeat_at=row.heartbeat_at,
-    )

@@ -49,7 +49,7 @@ class Base(DeclarativeBase):
 
 
 class RunRow(Base):
-    """A run of one plan on one board."""
+    """A run of one plan on one board; `job_id`: of the job that began it, unknown of a run of before there were any."""
 
     __tablename__ = "runs"
 
@@ -63,6 +63,7 @@ class RunRow(Base):
     provenance: Mapped[Mapping[str, Any]] = mapped_column(JsonObject)
     started_at: Mapped[dt.datetime]
     finished_at: Mapped[dt.datetime | None]
+    job_id: Mapped[int | None] = mapped_column(index=True)
 
 
 class DefinitionRow(Base):
@@ -182,7 +183,7 @@ class AttemptArtifactRow(Base):
 
 
 class JobRow(Base):
-    """A `lab run`: it waits for its board, holds it, and ends. At most one job holds a board at a time.
+    """A `lab run` or a session of pytest: it waits for its board, holds it, and ends. At most one job holds a board at a time.
 
     `heartbeat_at` is renewed by who waits or measures; `holder` says which process of which boot of which host that is.
     """
@@ -214,3 +215,7 @@ class JobRow(Base):
     started_at: Mapped[dt.datetime | None]
     heartbeat_at: Mapped[dt.datetime]
     finished_at: Mapped[dt.datetime | None]
+    options: Mapped[Mapping[str, Any]] = mapped_column(JsonObject)
+    person: Mapped[str]
+    program: Mapped[str]
+    cancelled_by: Mapped[str]

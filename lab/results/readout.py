@@ -48,6 +48,7 @@ def run(row: RunRow) -> Run:
         provenance=row.provenance,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        job_id=row.job_id,
     )
 
 

@@ -179,6 +179,7 @@ class Run:
         plan: what was asked for, so that a resumed run asks for the same.
         provenance: what is needed to judge its numbers later: host, adapter, clock, image hash …
         finished_at: None while it runs, or when it was killed.
+        job_id: of the job that began it; None: unknown, or it was imported.
     """
 
     id: int
@@ -191,6 +192,7 @@ class Run:
     provenance: Json
     started_at: dt.datetime
     finished_at: dt.datetime | None
+    job_id: int | None = None
 
 
 @frozen

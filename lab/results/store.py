@@ -48,8 +48,18 @@ class Store:
         """How to name the database to a person: a path, or a URL without its password."""
         return self.location.name
 
-    def begin_run(self, kind: str, board_type: str, board: str, release: str, *, plan: Json, provenance: Json) -> Run:
-        """Begin a run; its status is "running" until `finish_run`."""
+    def begin_run(
+        self,
+        kind: str,
+        board_type: str,
+        board: str,
+        release: str,
+        *,
+        plan: Json,
+        provenance: Json,
+        job_id: int | None = None,
+    ) -> Run:
+        """Begin a run; its status is "running" until `finish_run`. `job_id`: of the job that it is of."""
 
         def begin(session: Session) -> Run:
             row = RunRow(
@@ -62,6 +72,7 @@ class Store:
                 provenance=rows.json_of("provenance", provenance),
                 started_at=utc_now(),
                 finished_at=None,
+                job_id=job_id,
             )
             session.add(row)
             session.flush()

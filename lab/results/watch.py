@@ -39,6 +39,7 @@ class RunHead:
     status: str
     started_at: dt.datetime
     finished_at: dt.datetime | None
+    job_id: int | None = None
 
 
 @frozen
@@ -92,6 +93,9 @@ class PastJob:
     started_at: dt.datetime | None
     heartbeat_at: dt.datetime
     finished_at: dt.datetime | None
+    cycles: int | None
+    options: Mapping[str, Any]
+    program: str
 
     @property
     def ended_at(self) -> dt.datetime:
@@ -109,7 +113,7 @@ class StoreSnapshot:
     def heads(self) -> list[RunHead]:
         """All runs, the oldest first."""
         columns = (RunRow.id, RunRow.kind, RunRow.board_type, RunRow.board, RunRow.release, RunRow.status)
-        wanted = select(*columns, RunRow.started_at, RunRow.finished_at).order_by(RunRow.id)
+        wanted = select(*columns, RunRow.started_at, RunRow.finished_at, RunRow.job_id).order_by(RunRow.id)
         return [RunHead(*row) for row in self._rows(wanted)]
 
     def params(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Params]]:
@@ -206,7 +210,8 @@ class StoreSnapshot:
     def past_jobs(self, since: dt.datetime) -> list[PastJob]:
         """The jobs that were queued since then, in whatever state, the oldest first."""
         columns = (JobRow.id, JobRow.board, JobRow.suites, JobRow.release, JobRow.state)
-        wanted = select(*columns, JobRow.started_at, JobRow.heartbeat_at, JobRow.finished_at)
+        times = (JobRow.started_at, JobRow.heartbeat_at, JobRow.finished_at)
+        wanted = select(*columns, *times, JobRow.cycles, JobRow.options, JobRow.program)
         return [PastJob(*row) for row in self._rows(wanted.where(JobRow.queued_at >= since).order_by(JobRow.id))]
 
     def plans(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -146,12 +146,12 @@ def test_a_job_that_is_finished_or_alive_is_not_resumed(store: Store, wall: Wall
     one = book(store, wall, "one")
     job = started(one)
     other = book(store, wall, "two", dead=set())
-    with pytest.raises(ConfigurationError, match="running in one"):
+    with pytest.raises(ConfigurationError, match="is running: one; let it end, or: lab jobs cancel j1"):
         other.take_up(job.id)
     one.finish(job.id, "completed")
     with pytest.raises(ConfigurationError, match="nothing to resume"):
         other.take_up(job.id)
-    with pytest.raises(ConfigurationError, match="no job 99; the latest is 1"):
+    with pytest.raises(ConfigurationError, match="no job j99; the latest is j1"):
         other.take_up(99)
 
 

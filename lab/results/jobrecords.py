@@ -1,0 +1,126 @@
+"""Jobs as records: what is to be measured, by whom, and what became of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any, Final, Literal, cast
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.results.models import JobRow
+
+JobState = Literal["queued", "running", "completed", "failed", "interrupted", "cancelled", "refused"]
+BY_LAB_RUN: Final = "lab run"
+BY_PYTEST: Final = "pytest"
+LETTER: Final = "j"
+LAST_ID: Final = 2**31 - 1  # of the databases' integers
+
+
+@frozen
+class Job:
+    """A `lab run`, or a session of pytest.
+
+    Attributes:
+        suites: what it measures, in this order; the first `done` of them are measured. Of pytest: the kinds of its runs.
+        holder: which process waits or measures, see lab.host.process.
+        after_run: the suite that is being measured has a run with a higher id than this.
+        options: as `lab.run.options` has them. person, program: who began it, and with what.
+        cancelled_by: who wants it to end; empty: nobody.
+    """
+
+    id: int
+    board_type: str
+    board: str
+    suites: tuple[str, ...]
+    done: int
+    env: str
+    release: str
+    cycles: int | None
+    state: JobState
+    holder: str
+    after_run: int
+    queued_at: dt.datetime
+    heartbeat_at: dt.datetime
+    started_at: dt.datetime | None
+    finished_at: dt.datetime | None
+    options: Mapping[str, Any]
+    person: str
+    program: str
+    cancelled_by: str
+
+    @property
+    def called(self) -> str:
+        """Its number as a person sees and types it, which is never a run's, e.g. "j12"."""
+        return call(self.id)
+
+    @property
+    def host(self) -> str:
+        """Where it waits or measures."""
+        return self.holder.partition("/")[0]
+
+    @property
+    def who(self) -> str:
+        """Person and host."""
+        return f"{self.person} on {self.host}" if self.person else self.host
+
+    @property
+    def ended(self) -> bool:
+        """Whether it neither waits nor measures."""
+        return self.state not in {"queued", "running"}
+
+
+@frozen
+class Order:
+    """What a job is to measure; the options are those of `lab.run.options`."""
+
+    board_type: str
+    board: str
+    suites: tuple[str, ...]
+    env: str
+    release: str
+    cycles: int | None
+    options: Mapping[str, Any] = {}
+
+
+def call(job_id: int) -> str:
+    """A job's number as a person sees it: "j12"."""
+    return f"{LETTER}{job_id}"
+
+
+def number(text: str) -> int:
+    """The number in "j12" or "12".
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    digits = text.strip().lower().removeprefix(LETTER)
+    if not (digits.isascii() and digits.isdecimal() and 1 <= int(digits[:12]) <= LAST_ID):
+        raise ConfigurationError(f"{text!r:.40} is no job: `lab jobs list` has their numbers, e.g. {call(12)}")
+    return int(digits)
+
+
+def job_of(row: JobRow) -> Job:
+    """From row to record."""
+    return Job(
+        id=row.id,
+        board_type=row.board_type,
+        board=row.board,
+        suites=tuple(row.suites.split(",")),
+        done=row.done,
+        env=row.env,
+        release=row.release,
+        cycles=row.cycles,
+        state=cast(JobState, row.state),
+        holder=row.holder,
+        after_run=row.after_run,
+        queued_at=row.queued_at,
+        heartbeat_at=row.heartbeat_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        options=row.options,
+        person=row.person,
+        program=row.program,
+        cancelled_by=row.cancelled_by,
+    )
