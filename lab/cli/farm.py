@@ -10,7 +10,7 @@ import typer
 from lab import shipped
 from lab.env import envfile
 from lab.errors import BoardlabError
-from lab.farm import notify, suites
+from lab.farm import notify, orders, suites
 from lab.farm import units as unit_files
 from lab.farm.config import Farm, load
 from lab.shown import echo
@@ -94,7 +94,8 @@ def problems(farm: Farm) -> list[str]:
     found = []
     for schedule in farm.schedules:
         try:
-            for suite in suites.expand(schedule.suites):
+            wanted = suites.expand(schedule.suites)
+            for suite in wanted:
                 suites.files(shipped.tests(folder), suite)
             path = envfile.find(schedule.env, folder)
             board = envfile.arguments_of(path, "BoardStrategy").get("board")
@@ -103,4 +104,7 @@ def problems(farm: Farm) -> list[str]:
             continue
         if board != schedule.board:
             found.append(f"schedules: {schedule.name}: {schedule.env} is of board {board!r}, not {schedule.board!r}")
+            continue
+        wrong = orders.problems(shipped.tests(folder), wanted, schedule.options, path)
+        found += [f"schedules: {schedule.name}: {problem}" for problem in wrong]
     return found

@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
 from lab import shipped
+from lab.cli.runoptions import with_run_options
 from lab.env import envfile
 from lab.errors import ConfigurationError
-from lab.farm import suites
+from lab.farm import orders, suites
 from lab.farm.runner import Runner, RunnerPaths
 from lab.host import process
-from lab.results import open_store
-from lab.results.jobs import Job, JobQueue, Order
+from lab.results import Store, joblist, open_store
+from lab.results.jobrecords import Job, Order, call, number
+from lab.results.jobs import JobQueue
+from lab.run.options import SECTIONS, Value
 from lab.run.plans import MAX_CYCLES
 from lab.shown import echo, log_to
 
-LAST_ID = 2**31 - 1  # of the databases' integers
-LONGEST_WAIT_S = 30 * 86_400.0
-DEFAULT_SUITE = "boot"
+LONGEST_WAIT_S: Final = 30 * 86_400.0
+DEFAULT_SUITE: Final = "boot"
 
 app = typer.Typer(help="Measure a board: one job at a time, resumable after any interruption.")
 
 
 @app.command()
+@with_run_options
 def run(
     *,
     suite: Annotated[
         str | None,
         typer.Option(
             metavar="NAME[,NAME]",
-            help="What to measure: boot, low_power, sections; guide is all of them (default: boot).",
+            help="What to measure: boot, low_power, sections; guide is all of them (default: boot; with --sections: sections).",
         ),
     ] = None,
     env: Annotated[
@@ -45,8 +49,8 @@ def run(
         int | None, typer.Option(min=1, max=MAX_CYCLES, metavar="N", help="Power cycles (default: the suite's).")
     ] = None,
     resume: Annotated[
-        int | None,
-        typer.Option(metavar="ID", min=1, max=LAST_ID, help="Resume a job that was interrupted or failed."),
+        str | None,
+        typer.Option(metavar="JOB", help="Resume a job that ended early, as `lab jobs list` has it, e.g. j12."),
     ] = None,
     go_on: Annotated[
         bool,
@@ -70,6 +74,7 @@ def run(
         str | None,
         typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else ~/.local/share/boardlab)."),
     ] = None,
+    options: Mapping[str, Value],
 ) -> None:
     """Measure a board, and lock it meanwhile."""
     log_to(sys.stderr)
@@ -78,39 +83,77 @@ def run(
     if resume is not None and go_on:
         raise ConfigurationError("--resume names the job, --continue looks for it: give one of them")
     with open_store(db) as store:
-        book = JobQueue(store, process.identity(), process.has_died)
+        book = JobQueue(store, process.identity(), process.has_died, person=process.person())
         if resume is None:
-            job = _begin(book, place, suite or DEFAULT_SUITE, env, release, cycles, go_on)
+            wanted = suite or (SECTIONS if SECTIONS in options else DEFAULT_SUITE)
+            order = _order(place, wanted, env, release, cycles, options)
+            unfinished = book.unfinished(order) if go_on else None
+            job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)
         else:
-            _same_order(book.job(resume), suite, release, cycles)
-            job = book.take_up(resume)
-        echo(f"job {job.id}: {','.join(job.suites)} on {job.board}, results in {store.url}")
+            job = _named(store, book, resume)
+            _same_order(job, suite, release, cycles, options)
+            job = book.take_up(job.id)
+        echo(f"job {job.called}: {','.join(job.suites)} on {job.board}, results in {store.url}")
         code = Runner(book, place, echo).run(job, wait)
     raise typer.Exit(code)
 
 
-def _same_order(job: Job, suite: str | None, release: str, cycles: int | None) -> None:
+def _named(store: Store, book: JobQueue, text: str) -> Job:
+    """The job of `--resume`. A bare number could be a run's: then it is asked for with its letter.
+
+    Raises:
+        ConfigurationError: it names no job, or perhaps a run; the message says which job that run is of.
+    """
+    job_id = number(text)
+    if not text.strip().isdecimal() or not joblist.has_run(store, job_id):
+        return book.job(job_id)
+    of = joblist.job_of_run(store, job_id)
+    if of is not None and of.id == job_id:
+        return of
+    whose = f"is of job {of.called}: lab run --resume {of.called}" if of else "is of no job"
+    raise ConfigurationError(
+        f"--resume takes a job, and {job_id} is a run, too, which {whose}. `lab jobs list` shows the jobs; if you mean job "
+        f"{call(job_id)}, write it so"
+    )
+
+
+def _same_order(job: Job, suite: str | None, release: str, cycles: int | None, options: Mapping[str, Value]) -> None:
     """A job has one order: what the options say beside `--resume` is what it has already."""
-    given = {
+    given: dict[str, Any] = {
         "--suite": ",".join(suites.expand(suite.split(","))) if suite else None,
         "--release": release or None,
         "--cycles": cycles,
+        **{f"--{name}": value for name, value in options.items()},
     }
     has = {"--suite": ",".join(job.suites), "--release": job.release or None, "--cycles": job.cycles}
+    has |= {f"--{name}": value for name, value in job.options.items()}
     wrong = [
-        f"{option} {value} (it has {has[option] if has[option] is not None else 'none'})"
+        f"{_words(option, value)} (it has {_shown(has.get(option))})"
         for option, value in given.items()
-        if value is not None and value != has[option]
+        if value is not None and value != has.get(option)
     ]
     if wrong:
         raise ConfigurationError(
-            f"job {job.id} was begun with another order: {', '.join(wrong)}. Leave that out, or start a new job"
+            f"job {job.called} was begun with another order: {', '.join(wrong)}. Leave that out, or start a new job"
         )
 
 
-def _begin(
-    book: JobQueue, place: RunnerPaths, suite: str, env: str | None, release: str, cycles: int | None, go_on: bool
-) -> Job:
+def _words(option: str, value: Any) -> str:
+    return option if value is True else f"{option} {_shown(value)}"
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else ",".join(value) if isinstance(value, list) else str(value)
+
+
+def _order(
+    place: RunnerPaths,
+    suite: str,
+    env: str | None,
+    release: str,
+    cycles: int | None,
+    options: Mapping[str, Value],
+) -> Order:
     if env is None:
         there = ", ".join(sorted(path.name for path in (place.folder / envfile.FOLDER).glob("*.yaml")))
         raise ConfigurationError(
@@ -126,6 +169,7 @@ def _begin(
         raise ConfigurationError(
             f"{path} has no BoardStrategy, so nothing names its board; see {shipped.folder(shipped.ENVS)} for examples"
         )
-    order = Order(str(strategy["board_type"]), str(strategy["board"]), wanted, str(path), release, cycles)
-    unfinished = book.unfinished(order) if go_on else None
-    return book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)
+    wrong = list(orders.problems(place.tests, wanted, options, path))
+    if wrong:
+        raise ConfigurationError("; ".join(wrong))
+    return Order(str(strategy["board_type"]), str(strategy["board"]), wanted, str(path), release, cycles, options)

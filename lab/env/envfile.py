@@ -128,6 +128,16 @@ def arguments_of(path: Path, cls: str, room: str = "drivers") -> dict[str, Any]:
     return {}
 
 
+def target_options(path: Path, role: str = "main") -> dict[str, Any]:
+    """The options of a target; none where there are none.
+
+    Raises:
+        ConfigurationError: the file cannot be understood.
+    """
+    found = dict(_targets(path, _parse(path))).get(role, {}).get("options")
+    return found if isinstance(found, dict) else {}
+
+
 def _levels(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], frozenset[str]]]:
     yield "", data, TOP_KEYS
     targets = data.get("targets")

@@ -193,9 +193,7 @@ def load(path: Path) -> Farm:
 
 def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
     """A schedule, of whose keys some are options."""
-    plain = make_dict_structure_fn(
-        Schedule, converter, _cattrs_forbid_extra_keys=True, options=override(omit=True)
-    )
+    plain = make_dict_structure_fn(Schedule, converter, _cattrs_forbid_extra_keys=True, options=override(omit=True))
 
     def structured(data: Any, _type: type) -> Schedule:
         if not isinstance(data, Mapping):

@@ -22,8 +22,11 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, LabStableError
 from lab.farm import suites
-from lab.results.jobs import HEARTBEAT_S, Job, JobQueue, JobState
+from lab.results.joblist import busy
+from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
+from lab.results.jobs import HEARTBEAT_S, JobQueue
 from lab.results.location import DATABASE_VARIABLE
+from lab.run.options import pytest_words
 
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
 INTERRUPTED: Final = 130
@@ -60,6 +63,7 @@ class Runner:
     say: Callable[[str], None]
     heartbeat_s: float = HEARTBEAT_S
     _stopping: bool = field(default=False, init=False)
+    _asked: bool = field(default=False, init=False)
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def run(self, job: Job, wait_s: float) -> int:
@@ -72,37 +76,44 @@ class Runner:
             started = self._wait(job, wait_s)
             if started is None:
                 self.book.finish(job.id, "interrupted" if self._stopping else "refused")
-                return INTERRUPTED if self._stopping else BUSY
+                return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
             try:
                 code = self._measure(started)
             except BoardlabError:
                 self.book.finish(job.id, "interrupted")
                 raise
             self.book.finish(job.id, _state(code))
-        if code != _OK:
-            self.say(f"go on with: lab run --resume {job.id}")
+        if code != _OK and not self._cancelled(job):
+            self.say(f"go on with: lab run --resume {job.called}")
         return code
+
+    def _cancelled(self, job: Job) -> bool:
+        """Whether somebody ended the job; says who."""
+        now = self.book.job(job.id)
+        if now.state == "cancelled":
+            self.say(f"job {job.called} was cancelled by {now.cancelled_by}; what it measured is kept")
+        return now.state == "cancelled"
 
     def _wait(self, job: Job, wait_s: float) -> Job | None:
         deadline = time.monotonic() + wait_s
         announced = False
         while (started := self.book.start(job.id)) is None:
-            if self._stopping:
+            if self._stopping or self.book.job(job.id).cancelled_by:
                 return None
             other = self.book.holder_of(job.board)
-            who = f"job {other.id} ({','.join(other.suites)}, {other.holder})" if other else "an earlier job"
+            who = busy(self.book, other) if other else "an earlier job waits for it"
             if time.monotonic() >= deadline:
-                self.say(f"{job.board} is busy: {who} has it. Wait for it with --wait SECONDS")
+                self.say(f"{job.board} is busy: {who}. Wait for it with --wait SECONDS")
                 return None
             if not announced:
-                self.say(f"job {job.id} waits for {job.board}: {who} has it")
+                self.say(f"job {job.called} waits for {job.board}: {who}")
                 announced = True
             time.sleep(QUEUE_POLL_S)
         return started
 
     def _measure(self, job: Job) -> int:
         worst = _OK
-        self.say(f"job {job.id} has {job.board}: {', '.join(job.suites[job.done :])}")
+        self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
         while job.done < len(job.suites):
             code = self._pytest(job, job.suites[job.done])
             if code in {INTERRUPTED, _USAGE}:
@@ -114,14 +125,18 @@ class Runner:
         return worst
 
     def _pytest(self, job: Job, suite: str) -> int:
+        if self._stopping:
+            return INTERRUPTED
         process = subprocess.Popen(
             self._command(job, suite),
             cwd=self.place.folder,
-            env=self._environment(),
+            env=self._environment(job),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
         self._child = process
+        if self._stopping and not self._asked:  # it was asked to end just before there was a child to tell
+            self._stop()
         try:
             code = self._attend(process, job)
         except LabStableError:
@@ -141,19 +156,22 @@ class Runner:
             try:
                 return process.wait(self.heartbeat_s)
             except subprocess.TimeoutExpired:
-                self._beat(job)
+                if self._beat(job):
+                    self._stop()
             if self._stopping:
                 asked_at = time.monotonic() if asked_at is None else asked_at
                 if time.monotonic() - asked_at > STOP_S:
                     process.kill()
 
-    def _beat(self, job: Job) -> None:
+    def _beat(self, job: Job) -> bool:
+        """A sign of life; whether the job was cancelled meanwhile."""
         try:
-            self.book.beat(job.id)
+            return self.book.beat(job.id)
         except BoardlabError as error:
             if error.failure == "lease_lost":
                 raise
             _log.warning("no sign of life could be given: %s", error)  # the store is away; pytest has its own patience
+            return False
 
     def _command(self, job: Job, suite: str) -> list[str]:
         # When this process is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
@@ -162,6 +180,7 @@ class Runner:
         # With `=`: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
         words += [f"--lg-env={job.env}", *map(str, suites.files(self.place.tests, suite))]
         unfinished = self._unfinished(job)
+        words += pytest_words(job.options, suites.kind(suite), resumed=unfinished is not None)
         if unfinished is not None:
             self.say(f"going on with run {unfinished}")
             return [*words, "--resume", str(unfinished)]
@@ -171,21 +190,27 @@ class Runner:
             words += ["--cycles", str(job.cycles)]
         return words
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, job: Job) -> dict[str, str]:
         """With the database, whose URL may hold a password: every user can read a command line, and not this."""
-        return {**os.environ, **({} if self.place.database is None else {DATABASE_VARIABLE: self.place.database})}
+        database = {} if self.place.database is None else {DATABASE_VARIABLE: self.place.database}
+        return {**os.environ, JOB_VARIABLE: job.called, **database}
 
     def _unfinished(self, job: Job) -> int | None:
         return self.book.unfinished_run(job, suites.kind(job.suites[job.done]))
+
+    def _stop(self) -> None:
+        """Ask pytest to end, once: a second time would cut short how it ends."""
+        self._stopping = True
+        if self._child is not None and not self._asked:
+            self._asked = True
+            self._child.send_signal(signal.SIGINT)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """SIGTERM and Ctrl-C end pytest first, which switches the board off."""
 
         def stop(_number: int, _frame: FrameType | None) -> None:
-            if self._child is not None and not self._stopping:
-                self._child.send_signal(signal.SIGINT)
-            self._stopping = True
+            self._stop()
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:

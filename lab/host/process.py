@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pwd
+import signal
 import socket
 from pathlib import Path
 from typing import Final
@@ -15,6 +17,25 @@ _PARTS: Final = 4  # of an identity
 def identity(proc: Path = PROC) -> str:
     """This process: host, boot, process id, start."""
     return f"{socket.gethostname()}/{_boot(proc)}/{os.getpid()}/{_start(os.getpid(), proc)}"
+
+
+def person() -> str:
+    """Whose process this is: the user's name, or number where it has no name."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def ask_to_end(who: str, proc: Path = PROC) -> bool:
+    """Send SIGTERM to that process; False: it is not on this host, has died, or belongs to another user."""
+    if has_died(who, proc) is not False:
+        return False
+    try:
+        os.kill(int(who.rsplit("/", 2)[1]), signal.SIGTERM)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def has_died(who: str, proc: Path = PROC) -> bool | None:

@@ -8,6 +8,7 @@ environment has no BoardStrategy, unless a test asks for a fixture of ours.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -24,12 +25,22 @@ _ACTIONS: Final[Mapping[options.Form, Mapping[str, Any]]] = {
 }
 
 
+def _run_or_job(text: str) -> int | str:
+    """The number of a run, or a job as `lab jobs list` has it."""
+    return text if re.fullmatch(r"[jJ]\d{1,10}", text) else int(text)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("boardlab")
     group.addoption("--cycles", type=int, metavar="N", help="cycles per medium, or per low-power mode (default 20)")
     group.addoption("--release", metavar="R", help="release of the software on the board, e.g. 11.01")
     group.addoption("--lab-db", metavar="URL", help="results database (default: $LAB_DB, else in your data directory)")
-    group.addoption("--resume", type=int, metavar="RUN", help="go on with an interrupted run at its next cycle")
+    group.addoption(
+        "--resume",
+        type=_run_or_job,
+        metavar="RUN",
+        help="go on with an interrupted run at its next cycle; with a job, e.g. j12, with the run that it left unfinished",
+    )
     for option in options.TABLE:
         action = {**_ACTIONS[option.form]} | ({"metavar": option.metavar} if option.metavar else {})
         if option.default is not None:
@@ -51,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
         board = importlib.import_module("lab.pytest_plugin.board")
         board.configure(config)
         config.pluginmanager.register(board, "boardlab-board")
+        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.jobs"), "boardlab-jobs")
         low_power = importlib.import_module("lab.pytest_plugin.lowpower")
         config.pluginmanager.register(low_power, "boardlab-low-power")
         config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.sections"), "boardlab-sections")

@@ -22,7 +22,7 @@ from lab.drivers.timelimit import within
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
-from lab.pytest_plugin import guest, resuming
+from lab.pytest_plugin import guest, jobs, resuming
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
 from lab.pytest_plugin.measuring import session_of
 from lab.pytest_plugin.refusing import measures, refuse
@@ -97,6 +97,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config.stash[STRATEGY_KEY] = strategy
     try:
         config.stash[STORE_KEY] = open_store(config.option.lab_db)
+        resuming.find_run(config, config.stash[STORE_KEY])
         config.stash[MEDIA_KEY] = _media(config, strategy.type)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
@@ -109,7 +110,9 @@ def pytest_keyboard_interrupt() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(
+    trylast=True
+)  # pytest's own ends the fixtures of a session that was interrupted: they switch the board off
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The board is off and all is stored: who is killed from here on, while pytest sums up, just ends."""
     if STRATEGY_KEY in session.config.stash:
@@ -152,6 +155,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     ):
         return
     try:
+        jobs.take_board(config)
         config.stash[STRATEGY_KEY].check_lab()
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(f"{error}{_hint(config.stash[LABGRID_ENV_KEY])}")) from error
@@ -207,7 +211,7 @@ def _asked(config: pytest.Config) -> list[str]:
 def _check_options(config: pytest.Config) -> None:
     for option, (minimum, maximum) in LIMITS.items():
         value = getattr(config.option, option, None)
-        if value is not None and not minimum <= value <= maximum:
+        if isinstance(value, int) and not minimum <= value <= maximum:
             raise ConfigurationError(f"--{option} {_shown(value)}: a whole number from {minimum} to {maximum}")
     for entry in options.TABLE:
         entry.read(getattr(config.option, entry.dest, None), entry.pytest_flag)

@@ -9,13 +9,33 @@ import pytest
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.errors import ConfigurationError
-from lab.results import Run, Store, plan_differences
+from lab.host.clock import utc_now
+from lab.results import Run, Store, joblist, plan_differences
+from lab.results.jobrecords import number
 from lab.run import options, plans
 
 # Option of pytest -> key of the plan; a plan without the key is of a run that has nothing of it.
 _OPTIONS: Final = {"cycles": "cycles"} | {option.dest: option.plan for option in options.TABLE if option.plan}
 _MEDIUM: Final = "medium"
 _REPEATS: Final = "repeats"  # a plan has those of each section
+
+
+def find_run(config: pytest.Config, store: Store) -> None:
+    """Where `--resume` names a job (`j12`), the run that it has not completed.
+
+    Raises:
+        ConfigurationError: there is no such job, or it has no such run.
+    """
+    given = config.option.resume
+    if not isinstance(given, str):
+        return
+    job = joblist.job(store, number(given))
+    runs = joblist.view(store, job, utc_now()).runs
+    unfinished = [run.id for run in runs if run.status != "completed"]
+    if not unfinished:
+        had = f"its runs ({', '.join(str(run.id) for run in runs)}) are completed" if runs else "it has no run"
+        raise ConfigurationError(f"job {job.called} has nothing to resume: {had}; begin a new one")
+    config.option.resume = unfinished[-1]
 
 
 def resumable(config: pytest.Config, store: Store) -> Run:

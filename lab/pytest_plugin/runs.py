@@ -24,6 +24,7 @@ DEFAULT_CYCLES = 20  # as the performance guide has it
 STRATEGY_KEY = pytest.StashKey[Any]()
 STORE_KEY = pytest.StashKey[Store]()
 MEDIA_KEY = pytest.StashKey[list[str]]()
+JOB_KEY = pytest.StashKey[int]()
 ITEMS_KEY = pytest.StashKey[list[pytest.Item]]()
 
 
@@ -74,6 +75,7 @@ def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, ob
             console=strategy.console.port.port,
             confirms=config.option.lab_confirms,
         ),
+        job_id=config.stash.get(JOB_KEY, None),
     )
 
 

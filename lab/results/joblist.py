@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from lab.results.jobrecords import BY_LAB_RUN, Job, job_of
+from lab.results.jobs import JobQueue, find
 from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.records import OK
 from lab.results.store import Store
@@ -54,10 +55,20 @@ def jobs(store: Store, limit: int, now: dt.datetime) -> list[JobView]:
         return [_view(session, job_of(rows[job_id]), now) for job_id in sorted(rows, reverse=True)]
 
 
-def view(store: Store, job: Job, now: dt.datetime) -> JobView:
+def job(store: Store, job_id: int) -> Job:
+    """One job.
+
+    Raises:
+        ConfigurationError: there is none of that number.
+    """
+    with store._read() as session:
+        return job_of(find(session, job_id))
+
+
+def view(store: Store, seen: Job, now: dt.datetime) -> JobView:
     """A job with its runs."""
     with store._read() as session:
-        return _view(session, job, now)
+        return _view(session, seen, now)
 
 
 def job_of_run(store: Store, run_id: int) -> Job | None:
@@ -94,6 +105,11 @@ def described(found: JobView) -> str:
     return f"job {job.called} ({','.join(job.suites)}) {of} {job.who}{since}{ends}"
 
 
+def busy(book: JobQueue, holder: Job) -> str:
+    """Who has a board, for whoever is refused."""
+    return described(view(book.store, holder, book.now()))
+
+
 def moment(at: dt.datetime) -> str:
     """To the minute."""
     return f"{at:%Y-%m-%d %H:%M}"
@@ -113,7 +129,7 @@ def _view(session: Session, job: Job, now: dt.datetime) -> JobView:
 
 def planned(plan: Mapping[str, Any]) -> int:
     """How many good attempts a run of this plan will have; 0: another boardlab's plan."""
-    names = next((plan[key] for key in _LISTED if isinstance(plan.get(key), list)), [])
+    names: list[Any] = next((plan[key] for key in _LISTED if isinstance(plan.get(key), list)), [])
     times = plan.get("cycles", plan.get("repeats", 1))
     return len(names) * times if type(times) is int else 0
 

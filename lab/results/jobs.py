@@ -81,7 +81,7 @@ class JobQueue:
             ConfigurationError: no such job.
         """
         with self.store._read() as session:
-            return job_of(_find(session, job_id))
+            return job_of(find(session, job_id))
 
     def take_up(self, job_id: int) -> Job:
         """Have a job wait for its board again, which was interrupted or failed, or whose holder died.
@@ -91,7 +91,7 @@ class JobQueue:
         """
 
         def requeue(session: Session) -> Job:
-            row = _find(session, job_id)
+            row = find(session, job_id)
             if row.state in {"completed", "refused"}:
                 raise ConfigurationError(
                     f"job {call(job_id)} is {row.state}, there is nothing to resume; start a new one"
@@ -101,7 +101,9 @@ class JobQueue:
                     f"job {call(job_id)} is {row.state}: {job_of(row).who}; let it end, or: lab jobs cancel {call(job_id)}"
                 )
             if row.program != self.program:
-                raise ConfigurationError(f"job {call(job_id)} is a session of {row.program}; {call(job_id)} in `lab jobs show` says how to go on with its runs")
+                raise ConfigurationError(
+                    f"job {call(job_id)} is a session of {row.program}; {call(job_id)} in `lab jobs show` says how to go on with its runs"
+                )
             row.state, row.holder, row.finished_at, row.cancelled_by = "queued", self.holder, None, ""
             row.person = self.person or row.person
             row.queued_at = row.heartbeat_at = self.now()
@@ -116,8 +118,8 @@ class JobQueue:
         failed before their run began. One that measured does: what it has is newer, and its failure is a person's to look at.
         """
         same = (JobRow.board == order.board, JobRow.suites == ",".join(order.suites), JobRow.env == order.env)
-        same = (*same, JobRow.release == order.release, JobRow.program == self.program)
-        wanted = select(JobRow).where(*same, JobRow.state != "refused")
+        like = (JobRow.release == order.release, JobRow.program == self.program, JobRow.state != "refused")
+        wanted = select(JobRow).where(*same, *like)
         begun: Job | None = None  # the latest that has measured nothing yet
         with self.store._read() as session:
             for row in session.scalars(wanted.order_by(JobRow.id.desc())):
@@ -182,7 +184,7 @@ class JobQueue:
         """
 
         def mark(session: Session) -> Job:
-            row = _find(session, job_id)
+            row = find(session, job_id)
             if row.state not in {"queued", "running"}:
                 raise ConfigurationError(f"job {call(job_id)} is {row.state} already: there is nothing to cancel")
             row.cancelled_by = by or "?"
@@ -207,7 +209,7 @@ class JobQueue:
         """Give the board back. A job that was taken from us meanwhile stays as it is; one that was cancelled says so."""
 
         def end(session: Session) -> None:
-            row = _find(session, job_id)
+            row = find(session, job_id)
             if row.holder == self.holder and row.state in {"queued", "running"}:
                 row.state, row.finished_at = _ended(row, state), self.now()
 
@@ -227,7 +229,11 @@ class JobQueue:
         """
         its = or_(RunRow.job_id == job.id, RunRow.job_id.is_(None))  # the latter of before it was kept
         wanted = select(RunRow.id).where(
-            its, RunRow.board == job.board, RunRow.id > job.after_run, RunRow.status != "completed", RunRow.kind == kind
+            its,
+            RunRow.board == job.board,
+            RunRow.id > job.after_run,
+            RunRow.status != "completed",
+            RunRow.kind == kind,
         )
         if job.release:
             wanted = wanted.where(RunRow.release == job.release)
@@ -241,7 +247,7 @@ class JobQueue:
         return gone
 
     def _own(self, session: Session, job_id: int, state: JobState) -> JobRow:
-        row = _find(session, job_id)
+        row = find(session, job_id)
         if row.holder != self.holder or row.state != state:
             raise LabStableError(
                 f"job {call(job_id)} was taken from us: it is {row.state} in {row.holder}. This host gave no sign of life for "
@@ -251,7 +257,12 @@ class JobQueue:
         return row
 
 
-def _find(session: Session, job_id: int) -> JobRow:
+def find(session: Session, job_id: int) -> JobRow:
+    """The row of a job.
+
+    Raises:
+        ConfigurationError: there is none of that number.
+    """
     row = session.get(JobRow, job_id)
     if row is None:
         last = session.scalar(select(func.max(JobRow.id)))

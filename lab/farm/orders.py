@@ -1,0 +1,101 @@
+"""An order of a `lab run` or of a schedule, looked at before anything is switched on: its suites, options and environment."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab import boards
+from lab.benchmarks import site
+from lab.benchmarks.section import Section
+from lab.benchmarks.sections import ALL
+from lab.boards import BoardType
+from lab.env import envfile
+from lab.errors import BoardlabError
+from lab.farm import suites
+from lab.run import options
+from lab.run.options import Value
+
+_RAILS = "RailsDriver"
+
+
+def problems(tests: Path, wanted: Sequence[str], given: Mapping[str, Value], env: Path) -> Iterator[str]:
+    """What is wrong with an order: suites that there are not, options that say nothing about them or that the board or its
+    environment cannot do; each with its mend.
+
+    Args:
+        tests: the folder with the suites. wanted: suites, expanded. given: as `lab.run.options.read` has them.
+    """
+    try:
+        for suite in wanted:
+            suites.files(tests, suite)
+        board_type = _board_type(env)
+        scratch = site.of_options(_site_options(env), f"{env}: targets.main.options.{site.OPTION}").scratch
+    except BoardlabError as error:
+        yield str(error)
+        return
+    kinds = [suites.kind(suite) for suite in wanted]
+    for option in options.idle(given, kinds):
+        needed = " or ".join(option.kinds)
+        yield f"{option.name}: it is of {needed}, and the order is of {', '.join(wanted)} only: leave it out, or add the suite"
+    yield from _unknown("medium", _names(given, "medium"), board_type.media, board_type)
+    yield from _unknown("mode", _names(given, "mode"), board_type.sleep, board_type)
+    if given.get("energy") and not envfile.arguments_of(env, _RAILS):
+        yield f"energy: nothing measures the board's rails: add RailSensors and a {_RAILS} to {env}"
+    yield from _wrong_sections(given, board_type)
+    if given.get("destructive"):
+        yield from _without_scratch(_names(given, "sections"), board_type, scratch, env)
+
+
+def _wrong_sections(given: Mapping[str, Value], board_type: BoardType) -> Iterator[str]:
+    known = {section.name: section for section in ALL}
+    for name in _names(given, "sections"):
+        if name not in known:
+            yield f"sections: there is no section {name!r}{_similar(name, known)}"
+        elif not known[name].fits(board_type):
+            yield f"sections: {name}: {board_type.name} does not have what it measures; leave it out"
+        elif known[name].overwrites and not given.get("destructive"):
+            yield (
+                f"sections: {name} overwrites the scratch medium {known[name].overwrites}: allow it with the option "
+                "`destructive`, or leave it out"
+            )
+
+
+def _without_scratch(
+    names: Sequence[str], board_type: BoardType, scratch: Mapping[str, str], env: Path
+) -> Iterator[str]:
+    """Sections that were asked for by name need their medium; without names at least one medium is there."""
+    place = f"{env}: targets.main.options.{site.OPTION}.scratch"
+    may = [s for s in ALL if s.overwrites and s.fits(board_type)]
+    needed: dict[str, Section] = {s.overwrites: s for s in may if s.name in names and s.overwrites not in scratch}
+    for medium, section in needed.items():
+        yield f"destructive: {section.name} needs a scratch medium {medium!r}: name it at {place} (docs/benchmarks.md)"
+    if not names and may and not any(s.overwrites in scratch for s in may):
+        media = ", ".join(dict.fromkeys(s.overwrites for s in may))
+        yield f"destructive: nothing may be overwritten: name one of {media} at {place} (docs/benchmarks.md)"
+
+
+def _unknown(option: str, names: Iterable[str], there: Iterable[str], board_type: BoardType) -> Iterator[str]:
+    for name in names:
+        if name not in there:
+            yield f"{option}: {name}: {board_type.name} has {', '.join(there) or 'none'}"
+
+
+def _names(given: Mapping[str, Value], option: str) -> list[str]:
+    value = given.get(option)
+    return value if isinstance(value, list) else []
+
+
+def _similar(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else "; docs/benchmarks.md lists them"
+
+
+def _board_type(env: Path) -> BoardType:
+    return boards.load(str(envfile.arguments_of(env, "BoardStrategy").get("board_type", "")))
+
+
+def _site_options(env: Path) -> Any:
+    return envfile.target_options(env).get(site.OPTION)

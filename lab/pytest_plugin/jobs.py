@@ -1,0 +1,139 @@
+"""A session that measures is a job: it holds its board in the store as a `lab run` does, so that a busy board is seen."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+from lab.errors import BoardlabError, ConfigurationError
+from lab.host import process
+from lab.pytest_plugin.refusing import measures
+from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, STORE_KEY, STRATEGY_KEY
+from lab.results import joblist
+from lab.results.jobrecords import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
+from lab.results.jobs import HEARTBEAT_S, JobQueue
+from lab.run import options
+from lab.shown import plain_text
+
+_log = logging.getLogger(__name__)
+
+
+@define(eq=False)
+class Holder:
+    """Gives signs of life for a session's job, in a thread of its own; ends the session where it lost its board."""
+
+    book: JobQueue
+    job_id: int
+    heartbeat_s: float = HEARTBEAT_S
+    lost: str = field(default="", init=False)
+    _done: threading.Event = field(factory=threading.Event, init=False)
+    _thread: threading.Thread = field(init=False)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._beat, name="boardlab job", daemon=True)
+        self._thread.start()
+
+    def finish(self, state: JobState) -> None:
+        """Give the board back."""
+        self._done.set()
+        self._thread.join()
+        self.book.finish(self.job_id, state)
+
+    def _beat(self) -> None:
+        while not self._done.wait(self.heartbeat_s):
+            try:
+                if not self.book.beat(self.job_id):
+                    continue
+                self.lost = "the job was cancelled"
+            except BoardlabError as error:
+                if error.failure != "lease_lost":
+                    _log.warning("no sign of life could be given: %s", error)
+                    continue
+                self.lost = str(error)
+            os.kill(os.getpid(), signal.SIGTERM)  # ends the session as Ctrl-C does: board off, run resumable
+            return
+
+
+HOLDER_KEY = pytest.StashKey[Holder]()
+
+
+def take_board(config: pytest.Config) -> None:
+    """Hold the session's board, unless the `lab run` that started this session does so.
+
+    Raises:
+        pytest.UsageError: somebody else has it; the message says who, since when, and until about when.
+        BoardlabError: the store cannot be used.
+    """
+    store, strategy = config.stash[STORE_KEY], config.stash[STRATEGY_KEY]
+    if (ours := _of_lab_run(config)) is not None:
+        config.stash[JOB_KEY] = ours
+        return
+    book = JobQueue(store, process.identity(), process.has_died, person=process.person(), program=BY_PYTEST)
+    given = {option.name: getattr(config.option, option.dest) for option in options.TABLE if option.default is None}
+    job = book.enqueue(
+        Order(
+            strategy.type.name,
+            strategy.board,
+            tuple(dict.fromkeys(kind for item in config.stash[ITEMS_KEY] if (kind := measures(item)))),
+            config.option.lg_env,
+            config.option.release or "",
+            config.option.cycles,
+            options.read(given),
+        )
+    )
+    if book.start(job.id) is None:
+        holder = book.holder_of(job.board)
+        book.finish(job.id, "refused")
+        who = joblist.busy(book, holder) if holder else "an earlier job waits for it"
+        end = f"; `lab jobs cancel {holder.called}` ends it" if holder else ""
+        raise pytest.UsageError(
+            plain_text(
+                f"{job.board} is busy: {who}. Wait for it with `lab run --wait SECONDS`, or try again then{end}"
+            )
+        )
+    config.stash[JOB_KEY] = job.id
+    config.stash[HOLDER_KEY] = Holder(book, job.id)
+    config.stash[HOLDER_KEY].start()
+
+
+@pytest.hookimpl(trylast=True)  # when the fixtures have switched the board off
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Give the board back."""
+    holder = session.config.stash.get(HOLDER_KEY, None)
+    if holder is None:
+        return
+    state: JobState = "failed"
+    if exitstatus == pytest.ExitCode.OK:
+        state = "completed"
+    elif exitstatus == pytest.ExitCode.INTERRUPTED:
+        state = "interrupted"
+    try:
+        holder.finish(state)
+    except BoardlabError as error:
+        _log.warning("the job could not be ended in the store: %s", error)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    holder = config.stash.get(HOLDER_KEY, None)
+    if holder is not None and holder.lost:
+        terminalreporter.write_line(f"ended early: {holder.lost}")
+
+
+def _of_lab_run(config: pytest.Config) -> int | None:
+    """The job of the `lab run` that started this session; None where nobody did, or another board's job is meant."""
+    told = os.environ.get(JOB_VARIABLE, "")
+    if not told:
+        return None
+    try:
+        job = joblist.job(config.stash[STORE_KEY], number(told))
+    except ConfigurationError:
+        return None
+    ours = job.state == "running" and job.board == config.stash[STRATEGY_KEY].board
+    return job.id if ours else None
