@@ -78,6 +78,7 @@ COMMAND_GROUPS: Final = (
     CommandGroup("guide", "lab.cli.guide", "Performance guides: read, check, compare, write."),
     CommandGroup("report", "lab.cli.report", "Write a run as one HTML page that needs no network."),
     CommandGroup("run", "lab.cli.run", "Measure a board: one job at a time, resumable after any interruption."),
+    CommandGroup("jobs", "lab.cli.jobs", "Who measures, who waits for a board: list, show and cancel jobs."),
     CommandGroup("farm", "lab.cli.farm", "A lab host: check farm.yaml, write systemd units from it."),
     CommandGroup("exporter", "lab.cli.exporter", "Results and farm for Prometheus."),
     CommandGroup(

@@ -197,7 +197,7 @@ def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
 
     def structured(data: Any, _type: type) -> Schedule:
         if not isinstance(data, Mapping):
-            raise ValueError(f"expected keys and values, got {data!r:.60}")
+            raise ValueError(f"expected keys and values, got {data!r:.60}")  # noqa: TRY004 - cattrs tells its place
         own = {key: value for key, value in data.items() if key not in options.NAMES}
         try:
             given = options.read({key: value for key, value in data.items() if key in options.NAMES}, flags=False)

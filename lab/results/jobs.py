@@ -102,7 +102,7 @@ class JobQueue:
                 )
             if row.program != self.program:
                 raise ConfigurationError(
-                    f"job {call(job_id)} is a session of {row.program}; {call(job_id)} in `lab jobs show` says how to go on with its runs"
+                    f"job {call(job_id)} was a session of {row.program}, see: lab jobs show {call(job_id)}"
                 )
             row.state, row.holder, row.finished_at, row.cancelled_by = "queued", self.holder, None, ""
             row.person = self.person or row.person

@@ -28,7 +28,7 @@ from lab.results.watch import watch
         (("run", "--env", "nowhere"), "no environment 'nowhere'"),
         (("run",), "which board?"),
         (("run", "--resume", "1", "--continue"), "--resume names the job, --continue looks for it"),
-        (("run", "--resume", "7"), "no job 7; there are none yet"),
+        (("run", "--resume", "7"), "no job j7; there are none yet"),
         (("farm", "check", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
     ],
 )

@@ -263,7 +263,7 @@ def test_a_holder_is_gone_when_its_process_is_or_its_host_was_booted_again(tmp_p
         (("--release", "11.02"), "--release 11.02 (it has 11.01)"),
         (("--cycles", "3"), "--cycles 3 (it has 20)"),
         (("--suite", "sections"), "--suite sections (it has boot,low_power)"),
-        (("--resume", "99999999999999999999"), "--resume"),
+        (("--resume", "99999999999999999999"), "'99999999999999999999' is no job"),
     ],
 )
 def test_a_job_that_is_resumed_has_one_order(

@@ -15,6 +15,7 @@ from lab.cli import farm as commands
 from lab.errors import ConfigurationError
 from lab.farm.config import Exporter, Farm, PduDaemonConfig, Schedule, UsbEntry, load
 from lab.farm.units import units, write
+from lab.run import options
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "farm" / "farm.yaml"
@@ -108,6 +109,7 @@ def test_check_names_what_a_schedule_does_not_find(tmp_path: Path) -> None:
 def test_the_page_on_the_farm_explains_every_key() -> None:
     page = (ROOT / "docs" / "farm.md").read_text(encoding="utf-8")
     keys = {f.name for record in (Farm, Exporter, PduDaemonConfig, UsbEntry, Schedule) for f in attrs.fields(record)}
+    keys = (keys - {"options"}) | set(options.NAMES)
     assert {key for key in keys if f"`{key}`" not in page} == set()
 
 

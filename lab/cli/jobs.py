@@ -1,0 +1,198 @@
+"""`lab jobs`: who measures, who waits for a board, what became of it; and ending it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from lab.host import process
+from lab.host.clock import utc_now
+from lab.results import joblist, open_store
+from lab.results.joblist import JobView, moment
+from lab.results.jobrecords import BY_LAB_RUN, LAST_ID, Job, number
+from lab.results.jobs import LEASE_S, JobQueue
+from lab.run import options
+from lab.shown import echo, echo_json, table
+
+WIDTH: Final = 80
+_GAP: Final = 2
+_SHORTENED: Final = ("board", "what", "who")  # in this order of columns, where a line is too long
+_HEADER: Final = ("job", "state", "board", "what", "who", "begun (UTC)", "end")
+_SHORTEST: Final = 6
+
+app = typer.Typer(help="Who measures, who waits for a board: list, show and cancel jobs.", no_args_is_help=True)
+
+Database = Annotated[
+    str | None,
+    typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else ~/.local/share/boardlab)."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+Name = Annotated[str, typer.Argument(metavar="JOB", help="As `lab jobs list` has it, e.g. j12.")]
+
+
+@app.command("list")
+def list_jobs(
+    *,
+    as_json: Json = False,
+    limit: Annotated[
+        int, typer.Option(min=1, max=LAST_ID, help="How many at most; those that have not ended are always there.")
+    ] = 20,
+    db: Database = None,
+) -> None:
+    """List jobs, the newest first."""
+    now = utc_now()
+    with open_store(db, create=False) as store:
+        found = joblist.jobs(store, limit, now)
+        url = store.url
+    if as_json:
+        echo_json([document(each, now) for each in found])
+    elif not found:
+        echo(f"no jobs yet in {url}")
+    else:
+        echo(*fitted(_HEADER, [_row(each, now) for each in found], WIDTH))
+
+
+@app.command()
+def show(name: Name, *, as_json: Json = False, db: Database = None) -> None:
+    """Show a job: who, where, since when, what it measures and has measured, and what can be done with it."""
+    now = utc_now()
+    with open_store(db, create=False) as store:
+        found = joblist.view(store, joblist.job(store, number(name)), now)
+    if as_json:
+        echo_json(document(found, now))
+    else:
+        echo(*_lines(found, now))
+
+
+@app.command()
+def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
+    """End a job that waits or measures: its board is switched off first, and what it measured is kept."""
+    with open_store(db, create=False) as store:
+        book = JobQueue(store, process.identity(), process.has_died)
+        job = book.cancel(number(name), process.person())
+        told = job.state != "cancelled" and process.ask_to_end(job.holder)
+        found = joblist.view(store, job, utc_now())
+    if as_json:
+        echo_json(document(found, utc_now()) | {"told": told})
+        return
+    if job.state == "cancelled":
+        echo(f"job {job.called} is cancelled; who had it had died")
+    elif told:
+        echo(f"job {job.called} ({job.who}) ends now: it switches {job.board} off first. See: lab jobs show {job.called}")
+    else:
+        echo(
+            f"job {job.called} ({job.who}) is another host's or user's: it sees within seconds that it shall end, and "
+            f"switches {job.board} off first. See: lab jobs show {job.called}"
+        )
+
+
+def state_of(job: Job, now: dt.datetime) -> str:
+    """Its state as a person sees it: whoever is silent for longer than the lease holds nothing any more."""
+    if job.ended:
+        return job.state
+    if process.has_died(job.holder) or (now - job.heartbeat_at).total_seconds() > LEASE_S:
+        return "died"
+    return "ending" if job.cancelled_by else job.state
+
+
+def document(found: JobView, now: dt.datetime) -> dict[str, Any]:
+    """A job for other programs; times as ISO 8601, in UTC."""
+    job = found.job
+    times = {
+        "queued_at": job.queued_at,
+        "started_at": job.started_at,
+        "heartbeat_at": job.heartbeat_at,
+        "finished_at": job.finished_at,
+        "expected_end": found.expected_end,
+    }
+    return {
+        "job": job.called,
+        "state": state_of(job, now),
+        "program": job.program,
+        "board_type": job.board_type,
+        "board": job.board,
+        "suites": list(job.suites),
+        "done": job.done,
+        "options": dict(job.options),
+        "env": job.env,
+        "release": job.release,
+        "cycles": job.cycles,
+        "person": job.person,
+        "host": job.host,
+        "cancelled_by": job.cancelled_by,
+        **{name: None if at is None else at.isoformat() for name, at in times.items()},
+        "runs": [
+            {"run": run.id, "kind": run.kind, "status": run.status, "good": run.good, "planned": run.planned}
+            for run in found.runs
+        ],
+    }
+
+
+def fitted(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Lines of a table that is at most so wide: the longest of some columns are cut, which an ellipsis says."""
+    cells = [list(row) for row in (header, *rows)]
+    most = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    may = [header.index(name) for name in _SHORTENED]
+    while sum(most) + _GAP * (len(most) - 1) > width and max(most[column] for column in may) > _SHORTEST:
+        most[max(may, key=lambda column: most[column])] -= 1
+    cut = [[_cut(cell, size) for cell, size in zip(row, most, strict=True)] for row in cells]
+    return table(cut[0], cut[1:], "<" * len(header))
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else f"{text[: size - 1]}…"
+
+
+def _row(found: JobView, now: dt.datetime) -> list[str]:
+    job = found.job
+    begun = job.started_at or job.queued_at
+    end = job.finished_at or found.expected_end
+    about = "" if job.finished_at else "~"
+    ended = "" if end is None else f"{about}{end:%H:%M}" if end.date() == begun.date() else f"{about}{end:%m-%d %H:%M}"
+    what = ",".join(job.suites)
+    at = f"{begun:%m-%d %H:%M}" if begun.year == now.year else f"{begun:%Y-%m-%d}"
+    return [job.called, state_of(job, now), job.board, what, _who(job), at, ended]
+
+
+def _who(job: Job) -> str:
+    return f"{job.person}@{job.host}" if job.person else job.host
+
+
+def _lines(found: JobView, now: dt.datetime) -> list[str]:
+    job, state = found.job, state_of(found.job, now)
+    release = f", release {job.release}" if job.release else ""
+    lines = [f"job {job.called}: {','.join(job.suites)} on {job.board} ({job.board_type}){release}, {state}"]
+    lines.append(f"  {job.program} of {job.who}, queued {moment(job.queued_at)} UTC")
+    if job.started_at:
+        lines.append(f"  begun {moment(job.started_at)} UTC{_until(found)}")
+    if job.cancelled_by:
+        lines.append(f"  cancelled by {job.cancelled_by}")
+    how = [*([f"--cycles={job.cycles}"] if job.cycles is not None else []), *options.words(job.options)]
+    if how:
+        lines.append(f"  with {' '.join(how)}")
+    lines += [f"  env {job.env}"]
+    for run in found.runs:
+        of = f" of {run.planned}" if run.planned else ""
+        lines.append(f"  run {run.id}: {run.kind}, {run.status}, {run.good}{of} good")
+    return [*lines, *_next(job, state)]
+
+
+def _until(found: JobView) -> str:
+    job = found.job
+    if job.finished_at:
+        return f", ended {moment(job.finished_at)} UTC"
+    return f", ends about {moment(found.expected_end)} UTC" if found.expected_end else ""
+
+
+def _next(job: Job, state: str) -> list[str]:
+    if state in {"queued", "running"}:
+        return [f"end it with: lab jobs cancel {job.called}"]
+    if state in {"interrupted", "failed", "died", "cancelled"}:
+        again = "lab run" if job.program == BY_LAB_RUN else f"pytest {shlex.quote(f'--lg-env={job.env}')}"
+        return [f"go on with: {again} --resume {job.called}"]
+    return []
+
