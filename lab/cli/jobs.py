@@ -82,7 +82,9 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
     if job.state == "cancelled":
         echo(f"job {job.called} is cancelled; who had it had died")
     elif told:
-        echo(f"job {job.called} ({job.who}) ends now: it switches {job.board} off first. See: lab jobs show {job.called}")
+        echo(
+            f"job {job.called} ({job.who}) ends now: it switches {job.board} off first. See: lab jobs show {job.called}"
+        )
     else:
         echo(
             f"job {job.called} ({job.who}) is another host's or user's: it sees within seconds that it shall end, and "
@@ -150,12 +152,13 @@ def _cut(text: str, size: int) -> str:
 def _row(found: JobView, now: dt.datetime) -> list[str]:
     job = found.job
     begun = job.started_at or job.queued_at
-    end = job.finished_at or found.expected_end
+    state = state_of(job, now)
+    end = job.finished_at or (found.expected_end if state == "running" else None)
     about = "" if job.finished_at else "~"
     ended = "" if end is None else f"{about}{end:%H:%M}" if end.date() == begun.date() else f"{about}{end:%m-%d %H:%M}"
     what = ",".join(job.suites)
     at = f"{begun:%m-%d %H:%M}" if begun.year == now.year else f"{begun:%Y-%m-%d}"
-    return [job.called, state_of(job, now), job.board, what, _who(job), at, ended]
+    return [job.called, state, job.board, what, _who(job), at, ended]
 
 
 def _who(job: Job) -> str:
@@ -195,4 +198,3 @@ def _next(job: Job, state: str) -> list[str]:
         again = "lab run" if job.program == BY_LAB_RUN else f"pytest {shlex.quote(f'--lg-env={job.env}')}"
         return [f"go on with: {again} --resume {job.called}"]
     return []
-

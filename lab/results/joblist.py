@@ -18,7 +18,10 @@ from lab.results.records import OK
 from lab.results.store import Store
 
 _HISTORY: Final = 5  # jobs whose length tells that of the next one
-_LISTED: Final = ("media", "modes", "sections")  # keys of a plan that list what is measured in each cycle
+# Key of a plan that lists what is measured in each cycle -> the attempts' parameter that names one of that.
+_LISTED: Final = {"media": "medium", "modes": "mode", "sections": "section"}
+
+_UNEVEN: Final = "sections"  # a kind of runs of which one thing takes a hundred times as long as another
 
 
 @frozen
@@ -122,29 +125,54 @@ def _view(session: Session, job: Job, now: dt.datetime) -> JobView:
     )
     counts = {row[0]: row[1] for row in session.execute(good.group_by(AttemptRow.run_id))} if its else {}
     runs = tuple(
-        JobRun(run.id, run.kind, run.status, run.started_at, counts.get(run.id, 0), planned(run.plan)) for run in its
+        JobRun(run.id, run.kind, run.status, run.started_at, counts.get(run.id, 0), sum(_planned(run.plan).values()))
+        for run in its
     )
     return JobView(job, runs, _expected_end(session, job, runs, now))
 
 
-def planned(plan: Mapping[str, Any]) -> int:
-    """How many good attempts a run of this plan will have; 0: another boardlab's plan."""
-    names: list[Any] = next((plan[key] for key in _LISTED if isinstance(plan.get(key), list)), [])
+def _planned(plan: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """Parameter and name of each thing that a plan lists -> how often; nothing of another boardlab's plan."""
     times = plan.get("cycles", plan.get("repeats", 1))
-    return len(names) * times if type(times) is int else 0
+    listed = ((parameter, plan[key]) for key, parameter in _LISTED.items() if isinstance(plan.get(key), list))
+    return {(p, str(name)): times for p, names in listed for name in names if type(times) is int}
 
 
 def _expected_end(session: Session, job: Job, runs: Sequence[JobRun], now: dt.datetime) -> dt.datetime | None:
-    """As long as the same order took on boards of this type; else as fast as its last run goes."""
+    """As long as the same order took on boards of this type; else its last run as long as earlier ones say, or as it goes."""
     if job.state != "running" or job.started_at is None:
         return None
     took = _lengths(session, job) if job.program == BY_LAB_RUN and not job.done else []
     if took:
         return job.started_at + dt.timedelta(seconds=median(took))
-    last = runs[-1] if runs else None
-    if last is None or last.status != "running" or not 0 < last.good <= last.planned or job.done + 1 < len(job.suites):
+    if not runs or runs[-1].status != "running" or job.done + 1 < len(job.suites):
         return None
+    last = runs[-1]
+    measured = 0 < last.good <= last.planned
+    if not measured or last.kind == _UNEVEN:
+        seconds = _by_earlier_runs(session, job, last)
+        if seconds is not None or not measured:
+            return None if seconds is None else last.started_at + dt.timedelta(seconds=seconds)
     return last.started_at + (now - last.started_at) * (last.planned / last.good)
+
+
+def _by_earlier_runs(session: Session, job: Job, run: JobRun) -> float | None:
+    """How long a run takes if each of its attempts takes as long as on boards of this type before; None: unknown."""
+    of_this_type = (RunRow.board_type == job.board_type, RunRow.kind == run.kind, RunRow.status == "completed")
+    ids = session.scalars(select(RunRow.id).where(*of_this_type).order_by(RunRow.id.desc()).limit(_HISTORY)).all()
+    wanted = select(AttemptRow.params, func.sum(AttemptRow.duration_s), func.count())
+    rows = session.execute(
+        wanted.where(AttemptRow.run_id.in_(ids), AttemptRow.outcome == OK).group_by(AttemptRow.params)
+    ).all()
+    planned = _planned(session.get_one(RunRow, run.id).plan)
+    if not rows or not planned:
+        return None
+    seconds: dict[tuple[str, str], list[float]] = {}
+    for params, total, count in rows:
+        for item in params.items():
+            seconds.setdefault(item, []).append(total / count)
+    known = [sum(lengths) / len(lengths) * planned[item] for item, lengths in seconds.items() if item in planned]
+    return sum(known) * len(planned) / len(known) if known else None
 
 
 def _lengths(session: Session, job: Job) -> list[float]:

@@ -58,6 +58,7 @@ def test_the_store_keeps_all_its_promises_here_too(server: Cluster) -> None:
         "no:cacheprovider",
         str(UNIT_TESTS / "test_results_store.py"),
         str(UNIT_TESTS / "test_results_verdicts.py"),
+        str(UNIT_TESTS / "test_results_jobs.py"),
     ]
     answer = subprocess.run(
         command, check=False, capture_output=True, text=True, env={**os.environ, "LAB_TEST_SERVER": server.url}

@@ -6,8 +6,8 @@ import datetime as dt
 
 import pytest
 from attrs import evolve, fields_dict
+from older_schema import back_to_jobs
 from recorded_run import record
-from sqlalchemy import create_engine, inspect, make_url, text
 
 from lab.errors import ConfigurationError, TestStableError
 from lab.host.clock import utc_now
@@ -146,21 +146,9 @@ def test_a_store_of_the_schema_before_is_upgraded_and_loses_nothing(database: st
     with open_store(database) as store:
         record(store)
         before = store.contents(1)
-    _back_to_jobs(database)
+    back_to_jobs(database)
     with open_store(database) as store:
         assert store.contents(1) == before
         assert read_verdicts(store) == []
         write_verdicts(store, 1, [slower(1)])
         assert [as_written(verdict) for verdict in read_verdicts(store)] == [slower(1)]
-
-
-def _back_to_jobs(database: str) -> None:
-    """Make a store what it was before there were verdicts."""
-    url = make_url(database)
-    engine = create_engine(url if url.get_backend_name() == "sqlite" else url.set(drivername="postgresql+psycopg"))
-    with engine.begin() as connection:
-        for table in ("verdicts", "reviews", "mutes"):
-            connection.execute(text(f"DROP TABLE {table}"))
-        connection.execute(text("UPDATE boardlab_schema SET version_num = '0002_jobs'"))
-        assert "jobs" in inspect(connection).get_table_names()
-    engine.dispose()
