@@ -62,7 +62,7 @@ def test_a_job_is_named_with_its_letter_or_by_its_bare_number(text: str, job_id:
 
 @pytest.mark.parametrize("text", ["", "j", "j0", "12j", "-1", "j²", "99999999999999999999", "run 3"])
 def test_what_is_no_job_is_refused_with_the_command_that_lists_them(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no job: `lab jobs list` has their numbers, e.g. j12"):
+    with pytest.raises(ConfigurationError, match=r"is no job: `lab jobs list` has their numbers, e\.g\. j12"):
         number(text)
 
 
