@@ -1,0 +1,134 @@
+"""An order is looked at before anything is switched on: `lab run` refuses it, `lab farm check` names the schedule."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from lab.cli import farm as commands
+from lab.cli import main
+from lab.farm import orders
+from lab.run import options
+
+ROOT = Path(__file__).resolve().parents[3]
+SIMULATED = ROOT / "envs" / "sim-am62x.yaml"
+WRONG: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
+    (("boot",), {"energy": True}, "energy: it is of low_power, and the order is of boot only"),
+    (("low_power", "crypto"), {"init": "/bin/sh"}, "init: it is of boot, and the order is of low_power, crypto only"),
+    (("boot",), {"medium": "nand"}, "medium: nand: am62xx_sk has sd, emmc, ospi"),
+    (("low_power",), {"mode": "dozing"}, "mode: dozing: am62xx_sk has deep_sleep"),
+    (("sections",), {"sections": "lmbnch"}, "sections: there is no section 'lmbnch'; did you mean lmbench?"),
+    (("sections",), {"sections": "nand-ubifs", "destructive": True}, "nand-ubifs: am62xx_sk does not have what it"),
+    (
+        ("sections",),
+        {"sections": "sd-fio"},
+        "sd-fio overwrites the scratch medium sd: allow it with the option `destr",
+    ),
+    (("sunspots",), {}, "no suite 'sunspots'"),
+]
+RIGHT: list[tuple[tuple[str, ...], dict[str, Any]]] = [
+    (("boot",), {"medium": "sd,ospi", "init": "/bin/sh", "retries": 0}),
+    (("boot", "low_power"), {"medium": "sd", "init": "/bin/sh", "energy": True, "mode": "deep_sleep"}),
+    (("sections",), {"sections": ["sd-fio", "uboot-sd", "lmbench"], "destructive": True}),
+    (("uboot_mmcsd",), {"destructive": True}),
+]
+
+
+def found(env: Path, suites: tuple[str, ...], given: dict[str, Any]) -> list[str]:
+    return list(orders.problems(ROOT / "tests_perf", suites, options.read(given), env))
+
+
+@pytest.mark.parametrize(("suites", "given", "says"), WRONG)
+def test_what_a_board_or_a_suite_does_not_have_is_one_problem(
+    suites: tuple[str, ...], given: dict[str, Any], says: str
+) -> None:
+    (problem,) = found(SIMULATED, suites, given)
+    assert says in problem
+
+
+@pytest.mark.parametrize(("suites", "given"), RIGHT)
+def test_what_the_board_has_is_taken(suites: tuple[str, ...], given: dict[str, Any]) -> None:
+    assert found(SIMULATED, suites, given) == []
+
+
+def test_a_scratch_medium_is_named_in_the_environment_or_it_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "am62x.yaml"
+    text = re.sub(r"\n {8}scratch:\n( {10}.*\n)+", "\n        seconds: 60\n", SIMULATED.read_text())
+    assert "scratch" not in text
+    path.write_text(text)
+    (one,) = found(path, ("sections",), {"destructive": True, "sections": "sd-fio"})
+    assert f"sd-fio needs a scratch medium 'sd': name it at {path}: targets.main.options.benchmarks.scratch" in one
+    (all_of_them,) = found(path, ("sections",), {"destructive": True})
+    assert "nothing may be overwritten: name one of emmc, sd, " in all_of_them
+    path.write_text(text.replace("seconds: 60", "scratch: {sd: /dev/mmcblk1p3}"))
+    assert found(path, ("sections",), {"destructive": True, "sections": "sd-fio,sd-ext4"}) == []
+    assert found(path, ("sections",), {"destructive": True}) == []
+
+
+def test_energy_needs_rails(tmp_path: Path) -> None:
+    path = tmp_path / "am62x.yaml"
+    path.write_text(SIMULATED.read_text().replace("      - RailsDriver: {}\n", ""))
+    (problem,) = found(path, ("low_power",), {"energy": True})
+    assert "energy: nothing measures the board's rails: add RailSensors and a RailsDriver to" in problem
+
+
+def test_lab_run_refuses_a_wrong_order_before_it_is_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--env", str(SIMULATED), "--db", str(tmp_path / "results.db"))
+    assert main(["run", "--sections", "sd-fio", *words]) == 2
+    assert "error: sections: sd-fio overwrites the scratch medium sd" in capsys.readouterr().err
+    assert main(["run", "--init", "sh", *words]) == 2
+    assert "error: --init 'sh': the path of a program" in capsys.readouterr().err
+    assert main(["jobs", "list", "--db", str(tmp_path / "results.db")]) == 0
+    assert "no jobs yet" in capsys.readouterr().out
+
+
+def test_farm_check_names_the_schedule_and_its_mend(tmp_path: Path) -> None:
+    entries = [
+        {"name": f"s{number}", "env": "sim-am62x.yaml", "board": "am62xx_sk-1", "suite": ",".join(suites), **given}
+        for number, (suites, given, _) in enumerate(WRONG)
+    ]
+    entries += [
+        {"name": f"r{number}", "env": "sim-am62x.yaml", "board": "am62xx_sk-1", "suite": ",".join(suites), **given}
+        for number, (suites, given) in enumerate(RIGHT)
+    ]
+    path = tmp_path / "farm.yaml"
+    path.write_text(yaml.safe_dump({"directory": str(ROOT), "schedules": entries}))
+    done = CliRunner().invoke(commands.app, ["check", str(path)])
+    assert done.exit_code == 2
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(WRONG)
+    for number, (line, (_, _, says)) in enumerate(zip(lines, WRONG, strict=True)):
+        assert f"{path}: schedules: s{number}: " in line
+        assert says in line
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("destructive: 3", "destructive: 3: true or false"),
+        ("medium: {a: 1}", "medium: {'a': 1}: a name, or several with commas between them"),
+        ("init: sh", "init: 'sh': the path of a program on the board, e.g. /bin/sh"),
+        ("options: {}", "extra fields found (options)"),
+        ("energie: true", "extra fields found (energie)"),
+    ],
+)
+def test_a_wrong_value_in_farm_yaml_is_refused_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], entry: str, says: str
+) -> None:
+    path = tmp_path / "farm.yaml"
+    path.write_text(f"schedules: [{{name: n, env: e, board: b, {entry}}}]")
+    assert main(["farm", "check", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert f"{says} @ farm.yaml.schedules[0]" in said
+    assert said.count("\n") == 1
+
+
+def test_a_schedule_of_sections_needs_no_suite(tmp_path: Path) -> None:
+    path = tmp_path / "farm.yaml"
+    path.write_text("schedules: [{name: n, env: sim-am62x.yaml, board: am62xx_sk-1, sections: [lmbench]}]")
+    assert commands.load(path).schedules[0].suite == "sections"
