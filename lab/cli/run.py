@@ -19,8 +19,7 @@ from lab.host import process
 from lab.results import Store, joblist, open_store
 from lab.results.jobrecords import Job, Order, call, number
 from lab.results.jobs import JobQueue
-from lab.run.options import SECTIONS, Value
-from lab.run.plans import MAX_CYCLES
+from lab.run.options import MAX_CYCLES, SECTIONS, Value
 from lab.shown import echo, log_to
 
 LONGEST_WAIT_S: Final = 30 * 86_400.0

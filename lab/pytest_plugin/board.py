@@ -40,7 +40,7 @@ from lab.pytest_plugin.runs import (
 from lab.results import open_store
 from lab.run import options
 from lab.run.bootrun import BootRun
-from lab.run.plans import MAX_CYCLES
+from lab.run.options import MAX_CYCLES
 from lab.run.progress import Progress
 from lab.shown import plain_text
 

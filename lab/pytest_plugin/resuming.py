@@ -87,7 +87,10 @@ def _wanted(run: Run, config: pytest.Config) -> Iterator[tuple[str, object]]:
             names = _split(value)
             yield key, names[0] if key == _MEDIUM and len(names) == 1 else names
         elif value not in (None, False):
-            yield key, dict.fromkeys(run.plan["sections"], value) if key == _REPEATS and "sections" in run.plan else value
+            yield (
+                key,
+                dict.fromkeys(run.plan["sections"], value) if key == _REPEATS and "sections" in run.plan else value,
+            )
 
 
 def _split(given: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Final
@@ -22,6 +23,8 @@ _HISTORY: Final = 5  # jobs whose length tells that of the next one
 _LISTED: Final = {"media": "medium", "modes": "mode", "sections": "section"}
 
 _UNEVEN: Final = "sections"  # a kind of runs of which one thing takes a hundred times as long as another
+
+_UNEVEN_PARAMETER: Final = _LISTED[_UNEVEN]
 
 
 @frozen
@@ -120,12 +123,14 @@ def moment(at: dt.datetime) -> str:
 
 def _view(session: Session, job: Job, now: dt.datetime) -> JobView:
     its = session.scalars(select(RunRow).where(RunRow.job_id == job.id).order_by(RunRow.id)).all()
-    good = select(AttemptRow.run_id, func.count()).where(
+    good = select(AttemptRow.run_id, AttemptRow.params, func.count()).where(
         AttemptRow.run_id.in_([run.id for run in its]), AttemptRow.outcome == OK
     )
-    counts = {row[0]: row[1] for row in session.execute(good.group_by(AttemptRow.run_id))} if its else {}
+    counts = Counter[int]()
+    for run_id, params, count in session.execute(good.group_by(AttemptRow.run_id, AttemptRow.params)) if its else ():
+        counts[run_id] += count * _is_whole(params)
     runs = tuple(
-        JobRun(run.id, run.kind, run.status, run.started_at, counts.get(run.id, 0), sum(_planned(run.plan).values()))
+        JobRun(run.id, run.kind, run.status, run.started_at, counts[run.id], sum(_planned(run.plan).values()))
         for run in its
     )
     return JobView(job, runs, _expected_end(session, job, runs, now))
@@ -133,9 +138,19 @@ def _view(session: Session, job: Job, now: dt.datetime) -> JobView:
 
 def _planned(plan: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     """Parameter and name of each thing that a plan lists -> how often; nothing of another boardlab's plan."""
-    times = plan.get("cycles", plan.get("repeats", 1))
     listed = ((parameter, plan[key]) for key, parameter in _LISTED.items() if isinstance(plan.get(key), list))
-    return {(p, str(name)): times for p, names in listed for name in names if type(times) is int}
+    found = {(p, str(name)): _times(plan, str(name)) for p, names in listed for name in names}
+    return {item: times for item, times in found.items() if type(times) is int}
+
+
+def _times(plan: Mapping[str, Any], name: str) -> Any:
+    repeats = plan.get("repeats")
+    return plan.get("cycles", repeats.get(name, 1) if isinstance(repeats, dict) else 1)
+
+
+def _is_whole(params: Mapping[str, str]) -> bool:
+    """Whether an attempt was at a whole cycle; a section's rows have attempts of their own."""
+    return _UNEVEN_PARAMETER not in params or len(params) == 1
 
 
 def _expected_end(session: Session, job: Job, runs: Sequence[JobRun], now: dt.datetime) -> dt.datetime | None:
@@ -169,6 +184,8 @@ def _by_earlier_runs(session: Session, job: Job, run: JobRun) -> float | None:
         return None
     seconds: dict[tuple[str, str], list[float]] = {}
     for params, total, count in rows:
+        if not _is_whole(params):
+            continue
         for item in params.items():
             seconds.setdefault(item, []).append(total / count)
     known = [sum(lengths) / len(lengths) * planned[item] for item, lengths in seconds.items() if item in planned]

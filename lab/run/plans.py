@@ -12,7 +12,6 @@ from lab.results import Run
 from lab.run.options import MAX_CYCLES, MAX_SLEEP_S
 
 
-
 @frozen
 class _Value:
     """What a key of a plan holds."""

@@ -166,8 +166,9 @@ def test_pytest_s_closing_lines_say_how_to_go_on_without_it(tmp_path: Path) -> N
 
 def test_a_job_s_pytest_gets_the_database_where_no_other_user_reads_it(tmp_path: Path) -> None:
     book: Any = None
+    job: Any = SimpleNamespace(called="j1")
     runner = Runner(book, RunnerPaths(tmp_path, tmp_path, URLS[0]), lambda _line: None)
-    assert runner._environment()["LAB_DB"] == URLS[0]
+    assert runner._environment(job)["LAB_DB"] == URLS[0]
 
 
 @pytest.mark.parametrize("url", [URLS[0], URLS[1], f"postgresql://lab:%{PASSWORD}@db/x"])

@@ -26,6 +26,7 @@ EXAMPLES: dict[str, Value] = {
     "sleep": 9,
     "energy": True,
     "sections": ["sd-fio", "uboot-sd"],
+    "repeats": 5,
     "destructive": True,
     "retries": 0,
 }
@@ -79,7 +80,7 @@ def test_pytest_is_told_what_its_run_is_about_and_a_resumed_one_only_what_no_pla
 
     assert words("boot") == ["--medium=sd,emmc", "--init=/bin/sh", "--retries=0"]
     assert words("boot", resumed=True) == ["--retries=0"]
-    assert words("sections") == ["--sections=sd-fio,uboot-sd", "--lab-destructive", "--retries=0"]
+    assert words("sections") == ["--sections=sd-fio,uboot-sd", "--repeats=5", "--lab-destructive", "--retries=0"]
     assert words("sections", resumed=True) == ["--sections=sd-fio,uboot-sd", "--retries=0"]
     assert "--energy" in words("low_power")
     assert "--init=/bin/sh" not in words("low_power")
