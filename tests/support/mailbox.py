@@ -63,6 +63,11 @@ class Mailbox:
         self._thread.join()
         self._server.server_close()
 
+    @property
+    def mails(self) -> list[Message]:
+        """All of them, in order."""
+        return list(self._server.mails)
+
     def mail(self, text: str) -> Message | None:
         """The first mail that has this text in its subject."""
         return next((mail for mail in self._server.mails if text in str(mail["Subject"])), None)

@@ -14,6 +14,7 @@ from lab.judge.history.centre import Bools, Floats, Index
 
 LEVEL, IMAGE, NIGHT = range(3)
 LL, LI, LN, II, IN, NN = range(6)
+_LEAST = 1e-18  # variance: an empty slot has none, and neither has the run of a board whose boots are all alike
 NULL, BEFORE, RIVALS = 0, 1, 2  # slots: nothing changed; nothing changed at the last swap either; the rivals' first
 
 
@@ -115,6 +116,7 @@ class Bank:
         gain_night = cov[LN] + cov[IN] + share * cov[NN]
         total = gain_level + gain_image + share * gain_night
         total += (noise + own * learned.night**2)[:, None]
+        np.maximum(total, _LEAST, out=total)
         wide = total + odd_size**2
         error = centre[:, None] - mean[LEVEL] - mean[IMAGE] - share * mean[NIGHT]
         in_mode = error - learned.mode[:, None]

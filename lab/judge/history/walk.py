@@ -140,12 +140,10 @@ class Walk:
         self._images.add(moved, noise, np.where(here, weight, 0.0))
 
     def _surprise(self, y: Floats, noise: Floats, here: Bools, night: Night) -> None:
-        """Start a rival where a run is far off without a cause."""
+        """Start a rival where a run is far off without a cause, or farther than a known change explains."""
         expected, variance = self._bank.expected(NULL)
         far = np.abs(y - expected) > self._known.silent_surprise * np.sqrt(variance + noise)
-        self._rivals.spawn(
-            np.flatnonzero(here & far & ~night.new_image & (night.swap == 0)), SILENT, self._t, self._bank
-        )
+        self._rivals.spawn(np.flatnonzero(here & far & ~night.new_image), SILENT, self._t, self._bank)
 
     def _update(self, rows: Ints, y: Floats, noise: Floats, share: float = 1.0, own: float = 0.0) -> None:
         """Show a centre to the filters of some series."""

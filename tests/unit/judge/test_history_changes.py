@@ -63,6 +63,25 @@ def test_a_swap_that_moves_the_number_is_the_environments_and_names_the_swap(cau
     assert call.effect == pytest.approx(0.01, abs=0.004)
 
 
+@pytest.mark.parametrize("step", [0.03, 0.06])
+@pytest.mark.parametrize("reruns", [3, None])
+def test_a_swap_that_moves_the_number_by_far_began_with_the_swap_and_not_a_night_later(
+    step: float, reruns: int | None
+) -> None:
+    swapped = with_cause(history(step=step, at=87, reruns=reruns), "board", "B", 87)
+    (call,) = calls(swapped)
+    assert (call.outcome, call.since, call.differs) == ("environment", 87, {"board": ("A", "B")})
+    assert call.effect == pytest.approx(step, abs=0.005)
+
+
+@pytest.mark.filterwarnings("error")
+def test_boots_that_are_all_alike_are_no_trouble_for_the_arithmetic_when_another_series_jumps() -> None:
+    alike = mapped(history(), lambda samples: np.full_like(samples, 1e6))
+    quiet, jumped = judge([alike, history(step=0.05, at=87)], everything=False)
+    assert [verdict for verdict in quiet if verdict.since is not None] == []
+    assert [verdict.since for verdict in jumped if verdict.since is not None] == [87]
+
+
 def test_a_swap_that_moves_nothing_is_not_mentioned() -> None:
     assert calls(with_cause(history(), "board", "B", 87)) == []
 
