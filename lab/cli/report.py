@@ -9,6 +9,7 @@ import typer
 
 from lab.cli.results import LAST_ID, Database
 from lab.errors import LabStableError
+from lab.judge.builds import remarks
 from lab.report.against import judged, last_of
 from lab.report.page import render
 from lab.results.overview import overview
@@ -41,9 +42,9 @@ def report(
     with open_store(db, create=False) as store:
         run = overview(store, run_id)
         with watch(db).snapshot() as snapshot:
-            verdicts = judged(snapshot, run_id, against)
+            verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
         before = last_of(verdicts)
-        page = render(run, store.artifacts, verdicts, None if before is None else overview(store, before))
+        page = render(run, store.artifacts, verdicts, None if before is None else overview(store, before), notes)
     path = output or Path(f"boardlab-run-{run_id}.html")
     try:
         path.write_text(page, encoding="utf-8")

@@ -9,6 +9,7 @@ import typer
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
+from lab.judge.builds import remarks
 from lab.metrics import Measurement, summarise
 from lab.results import documents, listing
 from lab.results.evidence import evidence_lines
@@ -19,6 +20,7 @@ from lab.results.overview import overview
 from lab.results.recordings import write_recordings
 from lab.results.records import OK, RunStatus
 from lab.results.store import Store, open_store
+from lab.results.watch import watch
 from lab.shown import doubtful, echo, echo_json, echo_text, json_text, table
 
 LAST_ID: Final = 2**31 - 1  # of the databases' integers
@@ -117,7 +119,9 @@ def show(
             echo_json(documents.full_document(run))
             return
         else:
-            lines = [*head_lines(run), *numbers_and_failures(run)]
+            with watch(db).snapshot() as snapshot:
+                said = [f"  note: {remark}" for remark in remarks(snapshot, run_id)]
+            lines = [*head_lines(run), *said, *numbers_and_failures(run)]
     echo(*lines)
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from lab.benchmarks.identity import from_document
+from lab.judge.builds import build_of
 from lab.results.histories import RunNumbers
-
-_SHORT = 12  # digits of a digest that a person compares
 
 
 def causes(numbers: RunNumbers) -> dict[str, str]:
@@ -23,7 +20,8 @@ def causes(numbers: RunNumbers) -> dict[str, str]:
 
 def _known(numbers: RunNumbers) -> Iterator[tuple[str, str]]:
     provenance = numbers.run.provenance
-    yield "image", _image(provenance) or _software(numbers)
+    build = build_of(provenance, numbers.details)
+    yield "image", build.images or "; ".join(line for line in (build.kernel, build.uboot) if line)
     yield "release", numbers.run.release
     identities = [from_document(details.get("identity")) for details in numbers.details]
     yield "board", next((each.serial or " ".join(each.macs) for each in identities if each.names), "")
@@ -32,22 +30,6 @@ def _known(numbers: RunNumbers) -> Iterator[tuple[str, str]]:
     yield "adapter", next((str(port.get("adapter") or "") for port in ports if isinstance(port, Mapping)), "")
     yield "host", str(provenance.get("host") or "")
     yield "tester", str(provenance.get("tester") or "")
-
-
-def _image(provenance: Mapping[str, Any]) -> str:
-    hashes = provenance.get("images_sha256")
-    if not isinstance(hashes, Mapping) or not hashes:
-        return ""
-    text = "\n".join(f"{name} {digest}" for name, digest in sorted(hashes.items()))
-    return f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:_SHORT]}"
-
-
-def _software(numbers: RunNumbers) -> str:
-    for details in numbers.details:
-        found = details.get("software")
-        if isinstance(found, Mapping) and found:
-            return "; ".join(str(line) for _, line in sorted(found.items()))
-    return ""
 
 
 def _setup(numbers: RunNumbers) -> Iterator[tuple[str, str]]:

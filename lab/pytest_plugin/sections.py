@@ -184,6 +184,7 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
         cycles = len(made[0].pending(section.name))
         eta.left[section.name] = history.get(section.name, section.duration_s) * cycles
     made[0].judged = lambda: fairly(strategy.console)
+    made[0].software = lambda: strategy.software
     return SectionMeasurer(
         store,
         run,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final
 
@@ -26,7 +27,11 @@ UNCERTAINTY: Final = (
 
 
 def render(
-    run: Overview, artifacts: ArtifactStore, judged: JudgedRun | None = None, before: Overview | None = None
+    run: Overview,
+    artifacts: ArtifactStore,
+    judged: JudgedRun | None = None,
+    before: Overview | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
     """The page of a run; the same text for the same run.
 
@@ -34,6 +39,7 @@ def render(
 
     Args:
         judged: what the judge says of its numbers. before: the run whose stages stand beside this one's.
+        notes: what a reader should know of the run's label.
     """
     names = Names(run.run)
     groups = view.groups(run, artifacts, names)
@@ -63,6 +69,7 @@ def render(
         comparison=None if judged is None else comparison(judged, names),
         before=None if before is None else before.run,
         drifts=view.drifts(run, names),
+        notes=notes,
         data=[
             (f"run-{run.run.id}.csv", "CSV, one line a sample", _inside("text/csv", documents.export_csv([run]))),
             (

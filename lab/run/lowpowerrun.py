@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -56,6 +56,7 @@ class LowPowerRunBoard(Protocol):
     console: RunConsole
     low_power: LowPowerBoard
     rails: object | None
+    software: Mapping[str, str]
 
     def select_medium(self, medium: str) -> None: ...
     def transition(self, status: str) -> None: ...
@@ -185,6 +186,7 @@ class LowPowerRun:
             artifacts=(*recording(self.store, console), *self._power_trace()),
             details={
                 "port": asdict(console.info.meta) if console.info else None,
+                "software": dict(self.board.software),
                 "suspend": _suspend_details(cycle.suspended) if cycle and cycle.suspended else None,
             },
             samples=tuple(sample_record(s, base_of(console)) for s in cycle.samples) if cycle else (),

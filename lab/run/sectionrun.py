@@ -44,6 +44,7 @@ class SectionRun:
         simulated: every sample says that the board is no real one.
         write: takes a line for the person at the terminal.
         retries: further attempts a cycle, or a row of it, after a transient failure.
+        software: "uboot" and "kernel" -> the version line that the board printed at its last boot.
         judged: looks at a failure again, e.g. at who else reads the board's console.
     """
 
@@ -57,6 +58,7 @@ class SectionRun:
     retries: int
     setup: RunSetup = field(factory=RunSetup)
     judged: Callable[[], AbstractContextManager[None]] = nullcontext
+    software: Callable[[], Mapping[str, str]] = dict
     _whole: AttemptRecorder = field(init=False)
     _rows: AttemptRecorder = field(init=False)
     _session: BoardSession | None = field(default=None, init=False)
@@ -155,7 +157,7 @@ class SectionRun:
         evidence = AttemptResult(
             params={SECTION: section.name, **self._row},
             artifacts=tuple(logs),
-            details={"setup": dict(self.setup.facts), "simulated": self.simulated},
+            details={"setup": dict(self.setup.facts), "simulated": self.simulated, "software": dict(self.software())},
             samples=tuple(_sample(reading, base, flags) for reading in attempt.result or ()),
         )
         (self._rows if self._row else self._whole).record(attempt, evidence)

@@ -83,6 +83,7 @@ class BoardStrategy(Strategy):
         self.lives = False
         self.on_at = 0.0
         self._off_verified = False
+        self.software: dict[str, str] = {}
         self.low_power = LowPower(self)
         self.places = HeldPlaces(self.target)
         self.medium = self.medium or next(iter(self.type.media))
@@ -215,6 +216,7 @@ class BoardStrategy(Strategy):
         watch = BootWatch(self.type, self.medium, edge)
         with fairly(self.console):
             follow(self, watch, taken=0)
+        self.software = dict(watch.software)
         return watch
 
     def timing(self) -> LineTiming:

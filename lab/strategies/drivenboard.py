@@ -16,6 +16,7 @@ class DrivenBoard(Protocol):
     """A board that is brought from state to state; see `lab.strategies.boardstrategy.BoardStrategy`.
 
     Attributes:
+        software: "uboot" and "kernel" -> the version line that the last boot printed.
         power: the power switch, with its instants. The other drivers are labgrid's bindings; None where the env has none.
     """
 
@@ -26,6 +27,7 @@ class DrivenBoard(Protocol):
     status: Status
     lives: bool
     on_at: float
+    software: dict[str, str]
     target: Any
     power: Any
     console: Any

@@ -88,4 +88,5 @@ def cold_boot(board: DrivenBoard) -> BootWatch:
     requested_ns, acknowledged_ns = board.wake_pins.press(CAN)
     watch = BootWatch(board.type, board.medium, PowerEdge(requested_ns, acknowledged_ns))
     follow(board, watch, woken=True)
+    board.software = dict(watch.software)
     return watch

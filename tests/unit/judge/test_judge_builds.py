@@ -1,0 +1,111 @@
+"""Which software a run was of, whatever its label says, and where a person reads that the two do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_judge_baseline import START
+
+from lab.cli import main
+from lab.judge.builds import Build, build_of, remarks
+from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results.watch import watch
+
+OLD = {"uboot": "U-Boot 2025.01-g1", "kernel": "Linux version 6.12.1 #1"}
+NEW = {**OLD, "kernel": "Linux version 6.12.2 #1"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "results.db")) as store:
+        yield store
+
+
+def measured(
+    store: Store,
+    release: str,
+    software: dict[str, str],
+    *,
+    images: dict[str, str] | None = None,
+    board: str = "b1",
+    board_type: str = "am62xx_sk",
+) -> int:
+    provenance = {"images_sha256": images or {}}
+    run = store.begin_run("boot", board_type, board, release, plan={}, provenance=provenance).id
+    samples = (SampleRecord("boot.time", {"medium": "sd"}, 2.5, 0.001),)
+    details = {"software": software} if software else {}
+    store.record_attempt(
+        run,
+        AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", START, 1.0, samples, details=details),
+    )
+    store.finish_run(run, "completed")
+    return run
+
+
+def said(store: Store, run: int) -> list[str]:
+    with watch(store.url).snapshot() as snapshot:
+        return remarks(snapshot, run)
+
+
+def test_the_same_build_under_one_label_is_nothing_to_say(store: Store) -> None:
+    measured(store, "11.01", OLD)
+    assert said(store, measured(store, "11.01", OLD)) == []
+
+
+def test_a_label_whose_build_changed_is_said_with_both(store: Store) -> None:
+    first = measured(store, "11.01", OLD)
+    second = measured(store, "11.01", NEW)
+    assert said(store, first) == []
+    assert said(store, second) == [
+        f"release '11.01' was another build in run {first}: now the kernel 'Linux version 6.12.2 #1', "
+        "then 'Linux version 6.12.1 #1'"
+    ]
+    assert said(store, measured(store, "11.01", NEW)) == [], "it is the build of the run before"
+
+
+def test_one_build_under_two_labels_is_said_with_all_of_them(store: Store) -> None:
+    for label in ("11.00", "nightly", "nightly"):
+        measured(store, label, OLD)
+    assert said(store, measured(store, "11.01", OLD)) == [
+        "the same build had another label before: 'nightly' (run 3), '11.00' (run 1)"
+    ]
+
+
+def test_images_tell_builds_apart_that_print_the_same(store: Store) -> None:
+    measured(store, "11.01", OLD, images={"root": "a" * 64})
+    (remark,) = said(store, measured(store, "11.01", OLD, images={"root": "b" * 64}))
+    assert "now the images 'sha256 " in remark
+
+
+def test_another_board_of_the_type_has_the_same_builds_and_another_type_has_not(store: Store) -> None:
+    measured(store, "11.01", OLD)
+    measured(store, "11.01", OLD, board_type="am64xx_sk")
+    assert len(said(store, measured(store, "11.01", NEW, board="b2"))) == 1
+    assert said(store, measured(store, "12.00", NEW, board_type="j721e_evm")) == []
+
+
+def test_what_is_not_known_is_not_another_build(store: Store) -> None:
+    measured(store, "11.01", {})
+    assert said(store, measured(store, "11.01", OLD)) == []
+    assert said(store, measured(store, "12.00", {})) == []
+
+
+def test_builds_are_compared_by_what_is_known_of_both() -> None:
+    whole = build_of({"images_sha256": {"root": "a"}}, [{}, {"software": OLD}])
+    assert whole == Build(OLD["uboot"], OLD["kernel"], whole.images)
+    assert whole.is_same(Build(kernel=OLD["kernel"]))
+    assert not Build().is_same(Build())
+    assert Build(kernel="a").differences(Build(uboot="b", kernel="c")) == {"kernel": ("a", "c")}
+    assert not build_of({"images_sha256": "nonsense"}, [{"software": 7}]).is_known
+
+
+def test_results_show_and_the_report_say_it(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measured(store, "11.01", OLD)
+    run = measured(store, "11.01", NEW)
+    assert main(["results", "show", str(run), "--db", store.url]) == 0
+    assert "was another build in run 1" in " ".join(capsys.readouterr().out.split())
+    page = tmp_path / "a.html"
+    assert main(["report", str(run), "-o", str(page), "--db", store.url]) == 0
+    assert "was another build in run 1" in page.read_text(encoding="utf-8")
