@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from exporters.builds import LabelledBuilds
 from exporters.figures import ExportedMeasurement, LatestRun, RunKey
 from exporters.naming import Labels
 from exporters.outcomes import Counts, rows
@@ -41,6 +42,7 @@ class Results(Collector):
         yield from _figures(self.view.groups)
         yield from _of_groups(self.view.groups)
         yield from _changes(self.view.changes)
+        yield from _builds(self.view.builds)
         yield from _last_runs(self.view)
         yield _attempts(self.view.tallies)
         yield from _outcomes(self.view.outcomes)
@@ -118,6 +120,14 @@ def _changes(changes: Sequence[MetricChange]) -> Iterator[Metric]:
         regressions = ((_of(change), float(change.regression)) for change in found)
         about = f"Whether the judge calls the change {source} a regression, and nobody accepted it."
         yield from _gauge(f"boardlab_{kind}_regression", about, regressions)
+
+
+def _builds(found: Sequence[LabelledBuilds]) -> Iterator[Metric]:
+    of = [({"board": each.board, "board_type": each.board_type, "release": each.release}, each) for each in found]
+    about = "How many builds had this release's label on this board."
+    yield from _gauge("boardlab_label_builds", about, ((labels, float(each.builds)) for labels, each in of))
+    about = "How many labels the latest build of this release had, on boards of this type."
+    yield from _gauge("boardlab_build_labels", about, ((labels, float(each.labels)) for labels, each in of))
 
 
 def _of(change: MetricChange) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define, evolve, field, frozen
 
+from exporters.builds import BuildReader, LabelledBuilds
 from exporters.figures import BootVariant, FigureMaker, LatestRun, RunKey
 from exporters.labels import clean
 from exporters.outcomes import Counts, OutcomeReader
@@ -49,6 +50,7 @@ class View:
 
     groups: tuple[LatestRun, ...]
     changes: tuple[MetricChange, ...]
+    builds: tuple[LabelledBuilds, ...]
     last_runs: tuple[LastRun, ...]
     tallies: Tallies
     outcomes: Counts
@@ -63,6 +65,7 @@ class ResultsReader:
     limits: Limits = Limits()
     _maker: FigureMaker = field(factory=FigureMaker, init=False)
     _judge: Judge = field(init=False)
+    _builds: BuildReader = field(factory=BuildReader, init=False)
     _published: dict[int, set[BootVariant]] = field(factory=dict, init=False)  # as _places, of published guides
     _places: dict[int, set[BootVariant]] = field(factory=dict, init=False)  # of the completed runs
     _groups: dict[RunKey, tuple[int, LatestRun]] = field(factory=dict, init=False)
@@ -95,6 +98,7 @@ class ResultsReader:
             unsettled = count(snapshot, unfinished, self._classes, self.limits.outcomes_per_board)
             boards = {head.board for head in heads}
             changes = self._changes(snapshot, everything, boards, {**self._places, **found})
+            builds = self._builds.read(snapshot, completed)
             outcomes = self._outcomes.read(snapshot, [head for head in every if head.board in boards], COMPLETED)
         self._places.update(found)  # only now: a snapshot that broke off is repeated from here
         self._groups = taken
@@ -106,7 +110,7 @@ class ResultsReader:
         groups = tuple(group for _, group in taken.values())
         left_out["figures"] = sum(group.left_out for group in groups)
         kept = {(clean(head.board), clean(head.release)) for head in heads}
-        return View(groups, changes, _last_runs(heads), self._shown.of(kept), outcomes, left_out)
+        return View(groups, changes, builds, _last_runs(heads), self._shown.of(kept), outcomes, left_out)
 
     def _changes(
         self,
@@ -123,7 +127,7 @@ class ResultsReader:
 
     def _forget(self) -> None:
         self._places, self._groups, self._settled = {}, {}, Tallies()
-        self._published = {}
+        self._published, self._builds = {}, BuildReader()
 
     def _chosen(self, heads: Sequence[RunHead]) -> tuple[list[RunHead], dict[str, int]]:
         """The runs of the boards and releases that were used last."""

@@ -67,6 +67,9 @@ COMMAND_GROUPS: Final = (
         "Whether numbers moved, by how much, and what else moved with them.",
         more=(
             CommandGroup("run", "lab.cli.judge_store", "Judge a run's numbers by the runs of its board before."),
+            CommandGroup(
+                "compare", "lab.cli.judge_compare", "Compare a run with the last accepted runs, or with a release."
+            ),
             CommandGroup("list", "lab.cli.judge_store", "List open verdicts, the newest first."),
             CommandGroup("show", "lab.cli.judge_store", "Show all of a verdict, or of a run's verdicts."),
             CommandGroup("accept", "lab.cli.judge_review", "A run's numbers are as they should be now."),

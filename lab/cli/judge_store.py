@@ -12,11 +12,12 @@ from typing import Annotated, Final
 import typer
 
 from lab.errors import ConfigurationError
-from lab.judge import words
+from lab.judge import builds, words
 from lab.judge.telling import Evidence, size
 from lab.results.store import Store, open_store
 from lab.results.verdictrecords import CALLED, UNSURE, Verdict
 from lab.results.verdicts import read_verdicts
+from lab.results.watch import watch
 from lab.shown import echo, echo_json, table
 
 LAST_ID: Final = 2**31 - 1  # of the databases' integers
@@ -72,6 +73,8 @@ def run_command(
         about = judged.run
         confirmed = f", confirmed by {', '.join(map(str, judged.confirmed_by))}" if judged.confirmed_by else ""
         echo(f"run {about.id}{confirmed}: {about.kind} of {about.board} ({about.board_type}), release {about.release}")
+        with watch(db).snapshot() as snapshot:
+            echo(*(f"note: {remark}" for remark in builds.remarks(snapshot, about.id)))
         _show(verdicts if everything else [verdict for verdict in verdicts if said(verdict)])
         echo(_counted(verdicts))
         if judged.asked:

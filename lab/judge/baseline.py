@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.judge import noise as noises
@@ -60,11 +60,13 @@ class JudgedRun:
 
     Attributes:
         against: what they were compared with, for a sentence: "the last accepted runs", "release 11.00".
+        is_accepted: a person said that its numbers are as they should be.
     """
 
     head: RunHead
     against: str
     numbers: tuple[JudgedNumber, ...]
+    is_accepted: bool = False
 
     def of(self, verdict: Verdict) -> list[JudgedNumber]:
         """Those with this verdict."""
@@ -109,8 +111,10 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
     if head is None:
         raise ConfigurationError(f"no run {run_id}; `lab results list` shows the runs")
     before = earlier(heads, head, decisions)
+    is_accepted = decisions.get(head.id) == ACCEPTED
     if against is None:
-        return judge(snapshot, head, before, window(before, decisions), "the last accepted runs")
+        judged = judge(snapshot, head, before, window(before, decisions), "the last accepted runs")
+        return evolve(judged, is_accepted=is_accepted)
     known = [each for each in place(heads, head) if each.id != head.id and decisions.get(each.id) != REJECTED]
     wanted = [each for each in known if same_release(each.release, against)]
     if not wanted:
@@ -118,7 +122,7 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
         raise ConfigurationError(
             f"board {head.board!r} has no other completed {head.kind} run of release {against!r}; there are: {names}"
         )
-    return judge(snapshot, head, before, wanted, f"release {against}")
+    return evolve(judge(snapshot, head, before, wanted, f"release {against}"), is_accepted=is_accepted)
 
 
 def window(before: Sequence[RunHead], decisions: Mapping[int, str]) -> list[RunHead]:

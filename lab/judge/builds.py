@@ -63,7 +63,7 @@ def build_of(provenance: Mapping[str, Any], details: Iterable[Mapping[str, Any]]
 
 def builds(snapshot: StoreSnapshot, run_ids: Sequence[int]) -> dict[int, Build]:
     """Run -> its build."""
-    details = {run_id: [found] for run_id, found in snapshot.first_details(run_ids)}
+    details = {run_id: [found] for run_id, found in snapshot.last_details(run_ids)}
     return {
         run_id: build_of(provenance, details.get(run_id, ())) for run_id, provenance in snapshot.provenances(run_ids)
     }

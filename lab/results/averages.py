@@ -94,7 +94,7 @@ def details(run_ids: Sequence[int]) -> Executable:
     return wanted.where(AttemptRow.outcome == "ok").order_by(AttemptRow.id)
 
 
-def first_details(run_ids: Sequence[int]) -> Executable:
-    """(Run, details) of the first good attempt of each."""
-    firsts = select(func.min(AttemptRow.id)).where(AttemptRow.run_id.in_(run_ids), AttemptRow.outcome == "ok")
-    return select(AttemptRow.run_id, AttemptRow.details).where(AttemptRow.id.in_(firsts.group_by(AttemptRow.run_id)))
+def last_details(run_ids: Sequence[int]) -> Executable:
+    """(Run, details) of the last good attempt of each."""
+    lasts = select(func.max(AttemptRow.id)).where(AttemptRow.run_id.in_(run_ids), AttemptRow.outcome == "ok")
+    return select(AttemptRow.run_id, AttemptRow.details).where(AttemptRow.id.in_(lasts.group_by(AttemptRow.run_id)))

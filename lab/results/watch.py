@@ -164,10 +164,10 @@ class StoreSnapshot:
             for row in self._rows(averages.details(ids)):
                 yield row[0], row[1]
 
-    def first_details(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Run, and the details of its first good attempt."""
+    def last_details(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Run, and the details of its last good attempt."""
         for ids in _chunks(run_ids):
-            for row in self._rows(averages.first_details(ids)):
+            for row in self._rows(averages.last_details(ids)):
                 yield row[0], row[1]
 
     def _definitions(self) -> dict[tuple[str, int], Metric]:

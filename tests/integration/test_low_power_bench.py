@@ -95,6 +95,7 @@ def test_both_modes_are_measured_verified_and_true(sim: Lab) -> None:
         )
         assert first_byte.value < prompt.value
         assert kernel.flags == {"simulated"}, "the kernel and the MCU's UART name the mode"
+        assert attempt.details["software"]["kernel"].startswith("Linux version ")
         assert attempt.details["suspend"]["mcu_uart"].count("MCU-only mode received") == (
             attempt.params["mode"] == "mcu_only"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from test_judge_baseline import START
 
+from exporters.results import ResultsReader
 from lab.cli import main
 from lab.judge.builds import Build, build_of, remarks
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
@@ -101,6 +102,18 @@ def test_builds_are_compared_by_what_is_known_of_both() -> None:
     assert not build_of({"images_sha256": "nonsense"}, [{"software": 7}]).is_known
 
 
+def test_the_exporter_counts_builds_of_a_label_and_labels_of_a_build(store: Store) -> None:
+    for release, software in (("11.00", OLD), ("11.01", OLD), ("11.01", NEW), ("11.01", NEW), ("12.00", {})):
+        measured(store, release, software)
+    measured(store, "nightly", NEW, board="b2")
+    reader = ResultsReader(watch(store.url))
+    found = {(each.board, each.release): (each.builds, each.labels) for each in reader.read().builds}
+    assert found == {("b1", "11.00"): (1, 2), ("b1", "11.01"): (2, 2), ("b2", "nightly"): (1, 2)}
+    measured(store, "11.01", OLD)
+    again = {(each.board, each.release): (each.builds, each.labels) for each in reader.read().builds}
+    assert again["b1", "11.01"] == (2, 2)
+
+
 def test_results_show_and_the_report_say_it(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measured(store, "11.01", OLD)
     run = measured(store, "11.01", NEW)
@@ -109,3 +122,6 @@ def test_results_show_and_the_report_say_it(store: Store, tmp_path: Path, capsys
     page = tmp_path / "a.html"
     assert main(["report", str(run), "-o", str(page), "--db", store.url]) == 0
     assert "was another build in run 1" in page.read_text(encoding="utf-8")
+    for command in ("run", "compare"):
+        assert main(["judge", command, str(run), "--db", store.url]) == 0
+        assert "note: release '11.01' was another build in run 1" in " ".join(capsys.readouterr().out.split())

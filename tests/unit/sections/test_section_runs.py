@@ -174,6 +174,16 @@ def test_the_eta_is_what_the_sections_that_are_left_took_the_last_time() -> None
     assert str(eta) == "0:04:20"
 
 
+def test_a_section_keeps_what_the_board_printed_of_its_software(
+    store: Store, begin: Callable[..., SectionRun]
+) -> None:
+    run = begin(ScriptedHost({"bw_pipe": PIPE}))
+    run.software = lambda: {"kernel": "Linux version 6.12.1"}
+    run.measure(SECTION)
+    (attempt,) = store.attempts(run.run.id)
+    assert attempt.details["software"] == {"kernel": "Linux version 6.12.1"}
+
+
 def test_a_failure_is_looked_at_again_before_it_is_kept(store: Store, begin: Callable[..., SectionRun]) -> None:
     class Shared:
         def blamed(self, error: BoardlabError) -> BoardlabError:
