@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import tomllib
+from importlib import resources
 
 import pytest
 from attrs import evolve
@@ -202,6 +204,11 @@ def test_the_thresholds_are_those_of_one_file() -> None:
         30,
         0.01,
     )
+
+
+def test_no_threshold_stands_in_the_guides_catalogue() -> None:
+    entries = tomllib.loads((resources.files("lab.guide") / "catalogue.toml").read_text(encoding="utf-8"))["metric"]
+    assert {key for entry in entries for key in entry} <= {"name", "table", "also", "row", "column"}
 
 
 def test_every_metric_of_a_guide_has_its_noise() -> None:
