@@ -1,0 +1,94 @@
+"""What the shipped Alertmanager configuration keeps from a person, who was told of the same thing already."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from mailbox import Mailbox
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from attrs import frozen
+from prometheus_server import Webhook, alertmanager, http, until
+
+from lab.farm.alertmanager import Alertmanager
+from lab.farm.config import Farm, Schedule
+from lab.farm.notify import unit_failed
+
+ROOT = Path(__file__).resolve().parents[2]
+LASTS = dt.timedelta(minutes=10)
+NIGHTLY = {"schedule": "nightly", "board": "b1"}
+
+
+@frozen
+class Post:
+    """A running Alertmanager, and who is told."""
+
+    address: str
+    mailbox: Mailbox
+
+    def put(self, name: str, **labels: str) -> None:
+        """An alert fires."""
+        Alertmanager(self.address).post({"alertname": name, **labels}, {"summary": f"{name} {labels}"}, LASTS)
+
+    def state(self, name: str, **labels: str) -> str:
+        """active, suppressed or unprocessed; empty: there is none."""
+        with http() as session:
+            alerts: list[dict[str, Any]] = session.get(f"http://{self.address}/api/v2/alerts", timeout=60).json()
+        wanted = {"alertname": name, **labels}
+        states = [alert["status"]["state"] for alert in alerts if wanted.items() <= alert["labels"].items()]
+        return states[0] if states else ""
+
+
+@pytest.fixture
+def post(tmp_path: Path) -> Iterator[Post]:
+    with (
+        Webhook() as webhook,
+        Mailbox() as mailbox,
+        alertmanager(tmp_path / "alertmanager", webhook.url, mailbox.address) as address,
+    ):
+        yield Post(address, mailbox)
+
+
+@pytest.mark.parametrize("known", ["BoardlabRunIncomplete", "BoardlabRunFailed"])
+def test_a_night_that_failed_is_mailed_once(post: Post, known: str) -> None:
+    farm = Farm(alertmanager=post.address, schedules=[Schedule("nightly", "e", "b1"), Schedule("weekly", "e", "b1")])
+    post.put(known, **NIGHTLY)
+    until(lambda: post.mailbox.mail(known), "what the run lacks is told")
+    unit_failed(farm, "boardlab-nightly.service")
+    until(
+        lambda: post.state("BoardlabUnitFailed", schedule="nightly") == "suppressed", "its unit's alert is kept back"
+    )
+    unit_failed(farm, "boardlab-weekly.service")
+    until(lambda: post.mailbox.mail("boardlab-weekly.service failed"), "another schedule's is told")
+    unit_failed(farm, "boardlab-exporter.service")
+    until(lambda: post.mailbox.mail("boardlab-exporter.service failed"), "so is one that is no schedule's")
+    assert post.mailbox.mail("boardlab-nightly.service") is None
+
+
+def test_a_number_of_which_the_history_is_told_is_not_told_again_by_its_release(post: Post) -> None:
+    post.put("BoardlabVerdict", board="b1", outcome="regression", since_run="12")
+    post.put("BoardlabVerdict", board="b2", outcome="environment", since_run="12")
+    until(lambda: post.mailbox.mail("'board': 'b2'"), "the verdicts are told")
+    until(lambda: post.mailbox.mail("'board': 'b1'"), "each of them")
+    for board in ("b1", "b2"):
+        post.put("BoardlabRegressionConfirmed", board=board, metric="boot.time")
+    until(lambda: post.state("BoardlabRegressionConfirmed", board="b1") == "suppressed", "kept back")
+    until(lambda: post.mailbox.mail("BoardlabRegressionConfirmed"), "an environment keeps nothing back")
+    assert post.state("BoardlabRegressionConfirmed", board="b2") == "active"
+
+
+def test_changes_that_began_with_different_runs_are_different_mails(post: Post) -> None:
+    for run in ("12", "14"):
+        post.put("BoardlabVerdict", board="b1", outcome="regression", since_run=run)
+    for run in ("12", "14"):
+        until(lambda run=run: post.mailbox.mail(f"'since_run': '{run}'"), f"that of run {run}")  # type: ignore[misc]
+
+
+def test_a_failed_unit_is_told_after_what_says_more_would_have_been() -> None:
+    config = yaml.safe_load((ROOT / "farm" / "alertmanager" / "alertmanager.yml").read_text())
+    routes = {route["matchers"][0]: route for route in config["route"]["routes"]}
+    assert routes["alertname = BoardlabUnitFailed"]["group_wait"] == "5m"
+    assert config["route"]["group_wait"] == "30s"
