@@ -84,7 +84,7 @@ def test_changes_that_began_with_different_runs_are_different_mails(post: Post) 
     for run in ("12", "14"):
         post.put("BoardlabVerdict", board="b1", outcome="regression", since_run=run)
     for run in ("12", "14"):
-        until(lambda run=run: post.mailbox.mail(f"'since_run': '{run}'"), f"that of run {run}")  # type: ignore[misc]
+        until(lambda run=run: post.mailbox.mail(f"'since_run': '{run}'"), f"that of run {run}")
 
 
 def test_a_failed_unit_is_told_after_what_says_more_would_have_been() -> None:

@@ -71,7 +71,7 @@ class Told:
         farm.write_text(f"alertmanager: '{self.manager}'\n")
         self.lab("farm", "test-alert", str(farm))
         until(lambda: self.mailbox.mail(TEST), "the test alert comes")
-        return [mail for mail in self.mailbox.mails if TEST not in mail["Subject"]]  # type: ignore[misc]
+        return [mail for mail in self.mailbox.mails if TEST not in mail["Subject"]]
 
     def shows(self, series: str) -> None:
         """Wait until Prometheus has it."""

@@ -43,8 +43,8 @@ def moved(
         since_run=since,
         n=20,
         effect=effect,
-        low=effect - about if has else None,  # type: ignore[operator]
-        high=effect + about if has else None,  # type: ignore[operator]
+        low=effect - about if has else None,
+        high=effect + about if has else None,
         mode=about is None,
         differs={"image": (OLD, NEW)} if differs is None else differs,
         id=1,

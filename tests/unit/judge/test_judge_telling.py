@@ -19,7 +19,7 @@ FORMS: tuple[Form, ...] = ("txt", "html", "md")
 
 
 def one(*verdicts: object) -> Change:
-    (change,) = changes(verdicts, BEGAN)  # type: ignore[arg-type]
+    (change,) = changes(verdicts, BEGAN)
     return change
 
 

@@ -64,7 +64,7 @@ def test_a_regression_stands_though_later_runs_have_nothing_to_say(store: Store,
 
 @pytest.mark.parametrize("decision", ["accepted", "rejected"])
 def test_it_is_gone_when_its_run_is_decided_on(store: Store, runs: list[int], decision: str) -> None:
-    review(store, runs[2], decision, "ada", "")  # type: ignore[arg-type]
+    review(store, runs[2], decision, "ada", "")
     assert heard(store) == []
 
 
