@@ -18,7 +18,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.command()
 def check(
-    file: Annotated[str, typer.Argument(help="The environment; a bare name is looked up in envs/.")],
+    file: Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")],
     as_json: AsJson = False,
 ) -> None:
     """Find what labgrid ignores or answers with a traceback: unknown keys, wrong types, ambiguous or missing wiring."""
@@ -35,7 +35,9 @@ def check(
 
 
 @app.command()
-def port(env: Annotated[str, typer.Argument(help="The environment; a bare name is looked up in envs/.")]) -> None:
+def port(
+    env: Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")],
+) -> None:
     """Print the path of the board's console, for `lab console attach`."""
     from lab.env.target import console_device  # noqa: PLC0415 - it loads labgrid
 

@@ -132,7 +132,12 @@ def _app(group: CommandGroup) -> typer.Typer:
 def words(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
     """The words after `lab`: the arguments, or what a shell wants to have completed."""
     line = environ.get("_TYPER_COMPLETE_ARGS") or environ.get("COMP_WORDS")
-    return line.split()[1:] if line and "_LAB_COMPLETE" in environ else list(arguments)
+    return line.split()[1:] if line and completes(environ) else list(arguments)
+
+
+def completes(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a shell has called to complete a line."""
+    return "_LAB_COMPLETE" in environ
 
 
 def _named_only() -> None:

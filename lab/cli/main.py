@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from lab.cli.groups import COMMAND_GROUPS, CommandGroup, add_groups, words
+from lab.cli.groups import COMMAND_GROUPS, CommandGroup, add_groups, completes, words
 from lab.errors import BoardlabError, ConfigurationError
 from lab.shown import bad, echo
 
@@ -57,6 +57,10 @@ def build(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> typer.Typ
     )
     app.callback()(_options)
     add_groups(app, groups, arguments)
+    if completes():
+        from lab.cli import completing  # noqa: PLC0415 - only for this
+
+        completing.attach(app)
     return app
 
 

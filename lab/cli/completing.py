@@ -1,0 +1,159 @@
+"""What a shell offers for the values of options and arguments: environments, suites, boards, runs, ports.
+
+Each is known by its name in the command's function, so that all commands offer the same for the same thing. This is
+loaded only while a shell completes a line. Whatever goes wrong, nothing is offered: a person types on.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+import typer
+from typer.models import ParameterInfo
+
+from lab import boards, shipped
+
+Offer = tuple[str, str]  # a value, and what it is
+Source = Callable[[Mapping[str, Any]], Iterable[Offer]]  # gets what stands on the line already
+
+_MOST_RUNS: Final = 50
+
+
+def attach(app: typer.Typer) -> None:
+    """Let every parameter of the commands that are loaded offer its values."""
+    for command in app.registered_commands:
+        if command.callback is not None:
+            _attach_to(command.callback)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            attach(group.typer_instance)
+
+
+def _attach_to(function: Callable[..., Any]) -> None:
+    hints = get_type_hints(function, include_extras=True)
+    function.__annotations__ = hints  # as text they would be made anew when typer looks
+    for name in inspect.signature(function).parameters:
+        if get_origin(hints.get(name)) is not Annotated:
+            continue
+        for info in get_args(hints[name])[1:]:
+            if isinstance(info, ParameterInfo) and info.autocompletion is None:
+                info.autocompletion = _offering(name, info)
+
+
+def _offering(name: str, info: ParameterInfo) -> Callable[..., list[Offer]] | None:
+    metavar = str(info.metavar or "")
+    source = _BY_METAVAR.get(metavar) or _BY_NAME.get(name)
+    if source is None:
+        return None
+    listed = "," in metavar  # NAME[,NAME]
+
+    def offer(ctx: typer.Context, incomplete: str) -> list[Offer]:
+        before, comma, _ = incomplete.rpartition(",") if listed else ("", "", "")
+        try:
+            return [(before + comma + value, what) for value, what in source(ctx.params)]
+        except Exception:  # noqa: BLE001 - a traceback in the middle of a line helps nobody
+            return []
+
+    return offer
+
+
+def _environments(_line: Mapping[str, Any]) -> Iterable[Offer]:
+    return [(path.name, "") for path in sorted((Path.cwd() / shipped.ENVS).glob("*.yaml"))]
+
+
+def _suites(_line: Mapping[str, Any]) -> Iterable[Offer]:
+    from lab.farm.suites import GUIDE  # noqa: PLC0415
+
+    files = sorted(shipped.tests(Path.cwd()).glob("test_*.py"))
+    own = [(path.stem.removeprefix("test_"), "") for path in files]
+    return list(dict.fromkeys([("guide", "everything that a guide has"), *((name, "") for name in GUIDE), *own]))
+
+
+def _types(_line: Mapping[str, Any]) -> Iterable[Offer]:
+    return [(name, boards.load(name).title) for name in boards.names()]
+
+
+def _media(_line: Mapping[str, Any]) -> Iterable[Offer]:
+    return [(medium, "") for medium in dict.fromkeys(m for name in boards.names() for m in boards.load(name).media)]
+
+
+def _runs(line: Mapping[str, Any]) -> Iterable[Offer]:
+    from lab.results.store import open_store  # noqa: PLC0415
+
+    with open_store(line.get("db"), create=False) as store:
+        return [
+            (str(run.id), f"{run.kind} {run.board} {run.release} {run.status}, {run.started_at:%Y-%m-%d %H:%M}")
+            for run in store.runs(_MOST_RUNS)
+        ]
+
+
+def _known(column: str) -> Source:
+    def values(line: Mapping[str, Any]) -> Iterable[Offer]:
+        from lab.results import listing  # noqa: PLC0415
+        from lab.results.store import open_store  # noqa: PLC0415
+
+        with open_store(line.get("db"), create=False) as store:
+            return [(value, "") for value in listing.known(store, column)]
+
+    return values
+
+
+def _jobs(line: Mapping[str, Any]) -> Iterable[Offer]:
+    from sqlalchemy import select  # noqa: PLC0415
+
+    from lab.results.models import JobRow  # noqa: PLC0415
+    from lab.results.store import open_store  # noqa: PLC0415
+
+    with open_store(line.get("db"), create=False) as store, store._read() as session:
+        rows = session.scalars(select(JobRow).order_by(JobRow.id.desc()).limit(_MOST_RUNS))
+        return [(str(row.id), f"{row.suites} on {row.board}, {row.state}") for row in rows]
+
+
+def _statuses(_line: Mapping[str, Any]) -> Iterable[Offer]:
+    from lab.cli.results import STATUSES  # noqa: PLC0415
+
+    return [(status, "") for status in STATUSES]
+
+
+def _ports(line: Mapping[str, Any]) -> Iterable[Offer]:
+    """The devices that are there, and the ports and boards that the console server has."""
+    from lab.console.client import ConsoleClient  # noqa: PLC0415
+    from lab.errors import BoardlabError  # noqa: PLC0415
+    from lab.host.runtime import runtime_dir, socket_path  # noqa: PLC0415
+
+    found: list[Offer] = []
+    try:
+        with ConsoleClient(socket_path(line.get("runtime") or runtime_dir())) as client:
+            for port in client.status().ports:
+                found += [
+                    (port.info.name, port.info.meta.device),
+                    *([(port.board, port.info.name)] if port.board else []),
+                ]
+    except BoardlabError:  # none runs: the devices are still there
+        pass
+    return [*found, *((str(path), "") for kind in ("ttyUSB*", "ttyACM*") for path in sorted(Path("/dev").glob(kind)))]
+
+
+_BY_NAME: Final[Mapping[str, Source]] = {
+    "env": _environments,
+    "suite": _suites,
+    "board_type": _types,
+    "medium": _media,
+    "run_id": _runs,
+    "run_ids": _runs,
+    "release": _known("release"),
+    "status": _statuses,
+    "port": _ports,
+    "resume": _jobs,
+    "job": _jobs,
+    "job_id": _jobs,
+}
+_BY_METAVAR: Final[Mapping[str, Source]] = {
+    "ENV": _environments,
+    "TYPE": _types,
+    "RUN": _runs,
+    "BOARD": _known("board"),
+}
