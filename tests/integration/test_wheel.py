@@ -156,3 +156,8 @@ def test_what_a_lab_host_installs_is_there(host: Host) -> None:
     ):
         assert (farm / path).read_text() == (ROOT / "farm" / path).read_text()
     assert "directory: " in checked.stderr, "a blank in the folder's name is refused by systemd's units"
+
+
+def test_the_man_page_is_where_man_looks(host: Host) -> None:
+    page = host.root / "venv" / "share" / "man" / "man1" / "lab.1"
+    assert page.read_text() == (ROOT / "docs" / "man" / "lab.1").read_text()

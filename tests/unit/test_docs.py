@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from importlib import import_module
 from pathlib import Path
 
 import attrs
+import man_page
 import pattern_table
 import pytest
 import test_import_graph
@@ -282,3 +285,26 @@ def test_the_scenario_on_the_page_is_understood(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text(example, encoding="utf-8")
     assert len(read_scenario(path).of("am62xx_sk-1")) == 2
+
+
+def test_the_man_page_is_that_of_the_commands() -> None:
+    assert man_page.PAGE.read_text(encoding="utf-8") == man_page.text(), "python tools/man_page.py writes it"
+
+
+def test_the_man_page_has_every_command_and_its_options() -> None:
+    text = man_page.text()
+    for group in COMMAND_GROUPS:
+        assert f".SS lab {group.name}" in text
+        assert all(f".SS lab {group.name} {more.name}" in text for more in group.more)
+    assert text.count("\n.SS ") == len(re.findall(r"^\.SS lab [a-z]", text, re.MULTILINE)) > 40
+    assert r"\fB\-\-since\fR \fIWHEN\fR" in text
+    assert re.search(r"^\.SH EXIT STATUS\n\.TP\n\\fB0\\fR\ndone$", text, re.MULTILINE)
+    assert r"\fBLAB_DB, LAB_ARTIFACTS\fR" in text
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_the_man_page_is_sound_roff() -> None:
+    answer = subprocess.run(
+        ["groff", "-man", "-ww", "-Tutf8", "-z", str(man_page.PAGE)], check=True, capture_output=True, text=True
+    )
+    assert answer.stderr == ""

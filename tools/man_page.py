@@ -1,0 +1,136 @@
+"""The man page lab(1), from the commands themselves: `python tools/man_page.py` writes docs/man/lab.1.
+
+Its format is that of man-pages(7) and groff_man(7); `man -l docs/man/lab.1` shows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from typer.main import get_command
+
+from lab.cli.groups import COMMAND_GROUPS
+from lab.cli.main import build
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "man" / "lab.1"
+CLI_PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+_SKIPPED: Final = frozenset({"--help", "--install-completion", "--show-completion"})
+_ABOUT: Final = """\
+.B lab
+power-cycles boards, boots them from their media, and measures boot time, sleep, power and benchmarks, each number with its
+uncertainty and its evidence. It is a project of labgrid and pytest:
+.B pytest \\-\\-lg\\-env BOARD.yaml
+measures, and
+.B lab
+does everything else.
+"""
+
+
+def lines() -> Iterator[str]:
+    """The page."""
+    yield '.\\" python tools/man_page.py writes this file.'
+    yield '.TH LAB 1 "" boardlab "User Commands"'
+    yield from (".SH NAME", "lab \\- the performance lab for boards")
+    yield from (
+        ".SH SYNOPSIS",
+        ".B lab",
+        r"[\fB\-\-version\fR] [\fB\-\-help\fR]",
+        r"\fICOMMAND\fR [\fIARGUMENT\fR ...]",
+    )
+    yield from (".SH DESCRIPTION", *_ABOUT.splitlines())
+    yield ".SH COMMANDS"
+    for group in COMMAND_GROUPS:
+        yield from _command(f"lab {group.name}", _loaded(group.name))
+        for more in group.more:
+            yield from _command(f"lab {group.name} {more.name}", _loaded(group.name, more.name))
+    for title, heading in (("EXIT STATUS", "Exit codes"), ("ENVIRONMENT", "Environment variables")):
+        yield f".SH {title}"
+        for term, text in _rows(heading):
+            yield from (".TP", f"\\fB{_roff(term)}\\fR", _line(text))
+    yield from (".SH SEE ALSO", r"\fBpytest\fR(1), \fBlabgrid\-client\fR(1), \fBpdudaemon\fR(1)")
+
+
+def text() -> str:
+    """The page as it stands in its file."""
+    return "\n".join(lines()) + "\n"
+
+
+def _loaded(*words: str) -> Any:
+    """The command of these words, with what they load."""
+    command: Any = get_command(build(list(words), COMMAND_GROUPS))
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    return command
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    inner = {key: each for key, each in getattr(command, "commands", {}).items() if not _is_named_only(each)}
+    if inner:
+        for key, each in inner.items():
+            yield from _command(f"{name} {key}", each)
+        return
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    options = [
+        parameter for parameter in command.params if parameter.param_type_name == "option" and _shown(parameter)
+    ]
+    yield f".SS {_roff(' '.join([name, *map(_argument, arguments), *(['[OPTIONS]'] if options else [])]))}"
+    for number, paragraph in enumerate(re.split(r"\n\s*\n", (command.help or "").strip())):
+        yield from ([".PP"] if number else [])
+        yield _line(" ".join(paragraph.split()))
+    for each in (*arguments, *options):
+        yield from (".TP", _term(each), _line(each.help or "") or r"\&")
+
+
+def _is_named_only(command: Any) -> bool:
+    """Whether it stands for a command of another module, which is listed with that."""
+    return getattr(command.callback, "__name__", "") == "_named_only"
+
+
+def _shown(option: Any) -> bool:
+    return not option.hidden and not _SKIPPED & set(option.opts)
+
+
+def _term(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"\\fI{_roff(_metavar(parameter))}\\fR"
+    names = ", ".join(f"\\fB{_roff(name)}\\fR" for name in (*parameter.opts, *parameter.secondary_opts))
+    return names if parameter.is_flag else f"{names} \\fI{_roff(_metavar(parameter))}\\fR"
+
+
+def _argument(argument: Any) -> str:
+    word = _metavar(argument)
+    return word if argument.required or word.startswith("[") else f"[{word}]"
+
+
+def _metavar(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name).upper()
+
+
+def _rows(heading: str) -> Iterator[tuple[str, str]]:
+    """The rows of a table of the page of commands."""
+    section = CLI_PAGE.read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    section = re.sub(r"[,;] see \[[^|]*\)", "", section)
+    for row in re.findall(r"^\| (.*) \|$", section, re.MULTILINE)[1:]:
+        cells = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell).replace("`", "").strip() for cell in row.split(" | ")]
+        if not set(cells[0]) <= {"-", "|"}:
+            yield cells[0], cells[1]
+
+
+def _roff(words: str) -> str:
+    """Text in which nothing is a request or an escape of roff."""
+    written = words.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq")
+    return "".join(c if c.isascii() else f"\\[u{ord(c):04X}]" for c in written)
+
+
+def _line(words: str) -> str:
+    """Text as a line of its own."""
+    shown = re.sub(r"`([^`]+)`", r"\\fB\1\\fR", _roff(words))
+    return f"\\&{shown}" if shown.startswith(".") else shown
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(text(), encoding="utf-8")
