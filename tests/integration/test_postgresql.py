@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,9 +16,13 @@ from recorded_run import record
 from sqlalchemy import create_engine, text
 from store_writers import WRITERS, assert_nothing_is_lost, write_all_at_once
 
+from exporters.results import ResultsReader
+from exporters.verdicts import Against
 from lab.cli import main
 from lab.errors import ConfigurationError, LabTransientError
 from lab.results import Store, open_store
+from lab.results.verdicts import review
+from lab.results.watch import watch
 
 UNIT_TESTS = Path(__file__).resolve().parents[1] / "unit" / "results"
 
@@ -140,3 +145,17 @@ def test_a_role_that_may_not_create_tables_is_explained(server: Cluster, databas
 def test_the_old_name_of_the_scheme_is_understood(database: str) -> None:
     with open_store(database.replace("postgresql://", "postgres://")) as store:
         assert begin(store) == 1
+
+
+def test_a_run_is_judged_and_exported_here_too(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with open_store(database) as store:
+        for _ in range(2):
+            run = record(store, cycles=3)
+        review(store, 1, "accepted", "alice", "")
+    assert main(["judge", "compare", str(run.id), "--against", "11.1", "--all", "--json", "--db", database]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {number["verdict"] for number in document["numbers"]} == {"noise"}
+    assert {tuple(number["runs"]) for number in document["numbers"]} == {(1,)}
+    view = ResultsReader(watch(database)).read()
+    assert {change.kind for change in view.changes} == {Against.BASELINE}
+    assert [(each.release, each.builds, each.labels) for each in view.builds] == [("11.01", 1, 1)]
