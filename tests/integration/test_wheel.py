@@ -153,6 +153,7 @@ def test_what_a_lab_host_installs_is_there(host: Host) -> None:
         "prometheus/rules/alerts.yml",
         "grafana/dashboards/boardlab-boot.json",
         "alertmanager/alertmanager.yml",
+        "alertmanager/boardlab.tmpl",
     ):
         assert (farm / path).read_text() == (ROOT / "farm" / path).read_text()
     assert "directory: " in checked.stderr, "a blank in the folder's name is refused by systemd's units"
