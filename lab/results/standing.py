@@ -17,6 +17,7 @@ from lab.results.verdicts import newest_reviews, verdicts_of
 
 LOOK_BACK: Final = dt.timedelta(days=60)  # who has not decided on a run by then, will not
 MOST: Final = 500  # numbers; more than that is one cause, which the first of them show
+_LEFT: Final = 0.5  # share of a change; with no more left of it, it is over
 _TOLD: Final = ("regression", "environment")
 
 
@@ -39,8 +40,8 @@ class Standing:
 def standing(session: Session, now: dt.datetime, most: int = MOST) -> Standing:
     """The regressions and changes of the environment of the last LOOK_BACK that stand.
 
-    One stands until its run is accepted or rejected, or a later run of its board and kind is accepted, or the number moves
-    the other way in a later run. A run that was rejected undoes nothing.
+    One stands until its run is accepted or rejected, or a later run of its board and kind is accepted, or later runs
+    take back at least half of the change. A run that was rejected undoes nothing.
     """
     ids = list(_standing(session, now - LOOK_BACK))
     verdicts = verdicts_of(session, ids[:most], now)
@@ -59,17 +60,27 @@ def _standing(session: Session, since: dt.datetime) -> Iterator[int]:
     reviews = newest_reviews(session)
     accepted = _newest_accepted(session, [run for run, its in reviews.items() if its.decision == "accepted"])
     columns = (VerdictRow.id, VerdictRow.run_id, VerdictRow.metric, VerdictRow.version, VerdictRow.params)
-    wanted = select(*columns, VerdictRow.outcome, VerdictRow.direction, RunRow.board_type, RunRow.board, RunRow.kind)
+    wanted = select(
+        *columns,
+        VerdictRow.outcome,
+        VerdictRow.direction,
+        VerdictRow.effect,
+        RunRow.board_type,
+        RunRow.board,
+        RunRow.kind,
+    )
     wanted = wanted.join(VerdictRow.run).where(VerdictRow.outcome.in_(CALLED), RunRow.started_at >= since)
-    later: dict[tuple[Any, ...], set[int]] = {}
+    later: dict[tuple[Any, ...], float] = {}  # number -> by how much it moved since
     for row in session.execute(wanted.order_by(VerdictRow.run_id.desc(), VerdictRow.id)):
         place = (row.board_type, row.board, row.kind)
         decided = reviews.get(row.run_id)
         if decided is not None and decided.decision == "rejected":
             continue
-        ways = later.setdefault((*place, row.metric, row.version, tuple(sorted(row.params.items()))), set())
-        undone = -row.direction in ways
-        ways.add(row.direction)
+        number = (*place, row.metric, row.version, tuple(sorted(row.params.items())))
+        effect = row.direction if row.effect is None else row.effect
+        left = effect + later.get(number, 0.0)
+        later[number] = left
+        undone = effect * left <= effect**2 * _LEFT
         if row.outcome in _TOLD and not undone and decided is None and row.run_id > accepted.get(place, 0):
             yield row.id
 

@@ -32,8 +32,9 @@ def moved(
     direction: int = 1,
     metric: str = TIME,
     params: Mapping[str, str] = SD,
+    size: float = 0.03,
 ) -> NewVerdict:
-    return NewVerdict(metric, 1, params, outcome, direction, since, 20, 0.03 * direction, 0.02, 0.04)
+    return NewVerdict(metric, 1, params, outcome, direction, since, 20, size * direction, 0.02, 0.04)
 
 
 def look(store: Store, most: int = 99, *, later: dt.timedelta = dt.timedelta(0)) -> Standing:
@@ -83,10 +84,17 @@ def test_it_is_gone_when_the_number_moves_back(store: Store, runs: list[int]) ->
     assert heard(store) == [runs[2]], "another number"
     write_verdicts(store, runs[3], [moved(runs[3], "regression", 1)])
     assert heard(store) == [runs[3], runs[2]], "worse again"
-    write_verdicts(store, runs[4], [moved(runs[4], "improvement", -1)])
+    write_verdicts(store, runs[4], [moved(runs[4], "improvement", -1, size=0.06)])
     assert heard(store) == []
     review(store, runs[4], "rejected", "ada", "its numbers are wrong")
     assert heard(store) == [runs[3], runs[2]]
+
+
+def test_a_small_part_that_is_taken_back_is_not_enough(store: Store, runs: list[int]) -> None:
+    write_verdicts(store, runs[3], [moved(runs[3], "improvement", -1, size=0.01)])
+    assert heard(store) == [runs[2]]
+    write_verdicts(store, runs[4], [moved(runs[4], "improvement", -1, size=0.01)])
+    assert heard(store) == []
 
 
 def test_improvements_are_nothing_that_waits_for_somebody(store: Store) -> None:
