@@ -78,7 +78,9 @@ def run_command(
         _show(verdicts if everything else [verdict for verdict in verdicts if said(verdict)])
         echo(_counted(verdicts))
         if judged.asked:
-            echo(f"another run of the same image would tell more: pytest --lab-confirms {about.id}")
+            echo(
+                f"another run of the same image would tell more: pytest --lab-confirms {about.id} (lab run --judge does so by itself)"
+            )
     if any(verdict.alarms for verdict in verdicts):
         raise typer.Exit(1)
 

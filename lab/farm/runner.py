@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -22,12 +22,13 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, LabStableError
 from lab.farm import suites
-from lab.results.joblist import busy
+from lab.results.joblist import busy, latest_run
 from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
 from lab.results.jobs import HEARTBEAT_S, JobQueue
 from lab.results.location import DATABASE_VARIABLE
-from lab.run.options import pytest_words
+from lab.run.options import JUDGE, pytest_words
 
+WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
 INTERRUPTED: Final = 130
 USAGE: Final = 2
@@ -64,6 +65,7 @@ class Runner:
     heartbeat_s: float = HEARTBEAT_S
     _stopping: bool = field(default=False, init=False)
     _asked: bool = field(default=False, init=False)
+    _worse: bool = field(default=False, init=False)
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def run(self, job: Job, wait_s: float) -> int:
@@ -85,7 +87,7 @@ class Runner:
             self.book.finish(job.id, _state(code))
         if code != _OK and not self._cancelled(job):
             self.say(f"go on with: lab run --resume {job.called}")
-        return code
+        return WORSE if code == _OK and self._worse else code
 
     def _cancelled(self, job: Job) -> bool:
         """Whether somebody ended the job; says who."""
@@ -121,14 +123,35 @@ class Runner:
             worst = max(worst, code)
             if code != _OK and self._unfinished(job) is not None:
                 return worst  # so that the job goes on with this suite
+            if job.options.get(JUDGE) and self._judge(job) == INTERRUPTED:
+                return INTERRUPTED
             job = self.book.next_suite(job.id)
         return worst
 
-    def _pytest(self, job: Job, suite: str) -> int:
+    def _judge(self, job: Job) -> int:
+        """Have the suite's run judged, and measured again where the judge asks; INTERRUPTED where that was ended."""
+        from lab.farm import judging  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
+
+        suite, runs, codes = job.suites[job.done], [self._latest(job)], [_OK]
+
+        def again(run_id: int) -> int | None:
+            codes.append(self._pytest(job, suite, ("--lab-confirms", str(run_id))))
+            runs.append(self._latest(job))
+            return None if codes[-1] in {INTERRUPTED, _USAGE} or runs[-1] == runs[-2] else runs[-1]
+
+        if runs[0] is not None:
+            self._worse |= not judging.judged(self.book.store, runs[0], again, self.say)
+        return codes[-1]
+
+    def _latest(self, job: Job) -> int | None:
+        """The last run of the job's current suite."""
+        return latest_run(self.book.store, job, suites.kind(job.suites[job.done]))
+
+    def _pytest(self, job: Job, suite: str, more: Sequence[str] = ()) -> int:
         if self._stopping:
             return INTERRUPTED
         process = subprocess.Popen(
-            self._command(job, suite),
+            [*self._command(job, suite), *more],
             cwd=self.place.folder,
             env=self._environment(job),
             stdin=subprocess.DEVNULL,
@@ -180,7 +203,10 @@ class Runner:
         # With `=`: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
         words += [f"--lg-env={job.env}", *map(str, suites.files(self.place.tests, suite))]
         unfinished = self._unfinished(job)
-        words += pytest_words(job.options, suites.kind(suite), resumed=unfinished is not None)
+        told = {
+            name: value for name, value in job.options.items() if name != JUDGE
+        }  # judged here, when all is measured
+        words += pytest_words(told, suites.kind(suite), resumed=unfinished is not None)
         if unfinished is not None:
             self.say(f"going on with run {unfinished}")
             return [*words, "--resume", str(unfinished)]

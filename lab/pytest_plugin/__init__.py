@@ -47,9 +47,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             action["default"] = option.default
         group.addoption(option.pytest_flag, help=option.help, **action)
     group.addoption(
-        "--lab-judge", action="store_true", help="fail where the history's judge says that a number is worse for sure"
-    )
-    group.addoption(
         "--lab-confirms", type=int, metavar="RUN", help="measure again what the judge asked for of a run of tonight"
     )
     group.addoption("--leave-on", action="store_true", help="do not switch the board off at the end")

@@ -77,6 +77,13 @@ def view(store: Store, seen: Job, now: dt.datetime) -> JobView:
         return _view(session, seen, now)
 
 
+def latest_run(store: Store, job: Job, kind: str) -> int | None:
+    """The last run of that kind of the job's current suite; None where it has none."""
+    its = (RunRow.job_id == job.id, RunRow.id > job.after_run, RunRow.kind == kind)
+    with store._read() as session:
+        return session.scalar(select(func.max(RunRow.id)).where(*its))
+
+
 def job_of_run(store: Store, run_id: int) -> Job | None:
     """The job that a run belongs to; None: there is no such run, or none that had its board then.
 

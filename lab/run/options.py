@@ -17,6 +17,7 @@ Value: TypeAlias = bool | int | str | list[str]
 Form: TypeAlias = Literal["flag", "number", "word", "names"]
 
 BOOT, LOW_POWER, SECTIONS = "boot", "low_power", "sections"  # kinds of runs
+JUDGE: Final = "judge"
 MAX_CYCLES: Final = 100_000  # a year of boots
 MAX_SLEEP_S: Final = 24 * 3600
 MAX_RETRIES: Final = 1000
@@ -187,6 +188,13 @@ TABLE: Final = (
         minimum=0,
         maximum=MAX_RETRIES,
         default=DEFAULT_RETRIES,
+    ),
+    RunOption(
+        JUDGE,
+        (BOOT, LOW_POWER, SECTIONS),
+        "flag",
+        "judge what was measured; `lab run` measures again where the judge asks",
+        pytest="lab-judge",
     ),
 )
 NAMES: Final = tuple(option.name for option in TABLE)

@@ -1,19 +1,23 @@
-"""Runs that are judged as they end: pytest fails with the verdict."""
+"""Runs that are judged as they end: pytest fails with the verdict, `lab run --judge` measures again until it is sure."""
 
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from judged_store import Nights
-from measuring_lab import Lab, running_lab
+from measuring_lab import ROOT, Lab, running_lab
 
+from lab.farm.runner import WORSE
 from lab.results import open_store
 from lab.results.verdicts import read_verdicts, review
 
+LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 180
 QUIET = 12
 FASTER = 0.9  # than the simulated board: what it was on the nights before
@@ -22,7 +26,7 @@ SD = ("--medium", "sd", "--cycles", "3")
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    words = ("sim", "--type", "am62xx_sk", "--count", "1", "--time-scale", "0.05")
+    words = ("sim", "--type", "am62xx_sk", "--count", "2", "--time-scale", "0.05")
     folder = tmp_path_factory.mktemp("judged")
     with running_lab(folder, *words) as lab:
         lab.environ["XDG_CACHE_HOME"] = str(folder / "cache")
@@ -83,3 +87,27 @@ def test_a_session_that_judges_fails_with_the_verdict_once_it_is_sure(lab: Lab, 
 def test_a_run_that_was_not_asked_for_is_not_measured_again(lab: Lab) -> None:
     assert measured(lab, "am62xx_sk-1", "--lab-confirms", "1") == pytest.ExitCode.USAGE_ERROR
     assert "the judge asks for nothing of run 1 again; judge it first: lab judge run 1" in lab.log
+
+
+def test_a_job_that_judges_measures_again_until_it_is_sure(lab: Lab) -> None:
+    board = "am62xx_sk-2"
+    with_faster_nights(lab, board)
+    done = subprocess.run(
+        [LAB, "run", "--env", env_of(lab, board), "--judge", *SD],
+        env=lab.environ,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == WORSE, done.stdout + done.stderr
+    assert "1 number of sd may have moved; measuring again, 1 of at most 3" in done.stdout
+    assert f"boot.time (sd) on {board}: regression, +" in done.stdout
+    with open_store(lab.environ["LAB_DB"]) as store:
+        (verdict,) = read_verdicts(store, board=board, metric="boot.time", outcomes=["regression"])
+        again = [run for run in store.runs() if run.provenance.get("confirms") == verdict.run.id]
+        assert 1 <= verdict.reruns == len(again) <= 3
+        job = store.run(verdict.run.id)
+        assert {run.status for run in [job, *again]} == {"completed"}
+    assert "go on with" not in done.stdout, "there is nothing to go on with"

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
 from lab.farm.config import Exporter, Farm, PduDaemonConfig, Schedule, UsbEntry, load
+from lab.farm.runner import WORSE
 from lab.farm.units import units, write
 from lab.run import options
 
@@ -52,6 +53,16 @@ def test_they_are_hardened(tmp_path: Path) -> None:
             done = subprocess.run(words, check=True, capture_output=True, text=True)
             (exposure,) = re.findall(r"exposure level for .*: ([\d.]+)", done.stdout)
             assert float(exposure) <= WORST_EXPOSURE, path.name
+
+
+def test_a_number_that_is_worse_is_no_failure_of_the_unit_that_has_it_judged() -> None:
+    example = load(EXAMPLE)
+    plain = example.schedules[0]
+    judged = attrs.evolve(plain, name="judged", options={**plain.options, "judge": True})
+    found = units(attrs.evolve(example, schedules=(plain, judged)), INSTALLED)
+    assert f"SuccessExitStatus={WORSE}" in found["boardlab-judged.service"].splitlines()
+    assert " --judge" in found["boardlab-judged.service"]
+    assert "SuccessExitStatus" not in found[f"boardlab-{plain.name}.service"]
 
 
 def test_the_timers_come_when_they_should(tmp_path: Path) -> None:

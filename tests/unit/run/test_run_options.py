@@ -29,6 +29,7 @@ EXAMPLES: dict[str, Value] = {
     "repeats": 5,
     "destructive": True,
     "retries": 0,
+    "judge": True,
 }
 
 

@@ -1,0 +1,92 @@
+"""A job's run is judged as it ends, and measured again only as far as the judge asks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from judged_store import Nights
+
+from lab.farm.judging import MOST_RERUNS, judged
+from lab.results import open_store
+from lab.results.verdicts import mute, read_verdicts
+
+QUIET = 15
+SOON = dt.timedelta(minutes=10)
+END = dt.datetime(2999, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.fixture(autouse=True)
+def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Iterator[Nights]:
+    with open_store(str(tmp_path / "results.db")) as store:
+        made = Nights(store)
+        made.quiet(QUIET)
+        yield made
+
+
+def slower(nights: Nights) -> tuple[int, list[int], list[str], bool]:
+    """A slower image's run is judged: the run, those that confirm it, what was said, whether all is well."""
+    first, again, said = nights.run(1.04, image="slow", after=SOON), list[int](), list[str]()
+
+    def measure(run: int) -> int:
+        assert run == first
+        again.append(nights.run(1.04, image="slow", after=SOON, provenance={"confirms": run}))
+        return again[-1]
+
+    well = judged(nights.store, first, measure, said.append)
+    return first, again, said, well
+
+
+def test_what_may_have_moved_is_measured_again_until_it_is_sure(nights: Nights) -> None:
+    first, again, said, well = slower(nights)
+    assert not well
+    assert 1 <= len(again) <= MOST_RERUNS
+    assert said[0] == f"run {first}: 1 number of sd may have moved; measuring again, 1 of at most 3"
+    assert said[-1].startswith("boot.time (sd) on 0042: regression, +")
+    (verdict,) = read_verdicts(nights.store, outcomes=["regression"])
+    assert (verdict.run.id, verdict.reruns) == (first, len(again))
+
+
+def test_a_muted_number_is_said_and_fails_nothing(nights: Nights) -> None:
+    mute(nights.store, "boot.time", board=None, params={}, until=END, reason="known", by="ann")
+    _, _, said, well = slower(nights)
+    assert well
+    assert "regression" in said[-1]
+
+
+def test_what_has_not_moved_is_not_measured_again(nights: Nights) -> None:
+    run, said = nights.run(image="image 2"), list[str]()
+
+    def never(_run: int) -> int:
+        raise AssertionError
+
+    assert judged(nights.store, run, never, said.append)
+    assert said == [f"run {run}: none of 1 numbers has moved for sure (lab judge show {run})"]
+
+
+def test_it_ends_where_nothing_more_can_be_measured(nights: Nights) -> None:
+    run, asked, said = nights.run(1.04, image="slow"), list[int](), list[str]()
+
+    def gone(wanted: int) -> None:
+        asked.append(wanted)
+
+    assert judged(nights.store, run, gone, said.append)
+    assert asked == [run]
+
+
+def test_the_store_is_asked_for_no_more_than_three_further_runs(nights: Nights) -> None:
+    run, asked = nights.run(1.04, image="slow", after=SOON), list[int]()
+
+    def unlike(wanted: int) -> int:
+        asked.append(wanted)
+        return nights.run(1.0 + 0.04 * (len(asked) % 2), image="slow", after=SOON, provenance={"confirms": wanted})
+
+    judged(nights.store, run, unlike, lambda _line: None)
+    assert len(asked) <= MOST_RERUNS
