@@ -63,6 +63,7 @@ def test_the_store_keeps_all_its_promises_here_too(server: Cluster) -> None:
         "no:cacheprovider",
         str(UNIT_TESTS / "test_results_store.py"),
         str(UNIT_TESTS / "test_results_verdicts.py"),
+        str(UNIT_TESTS / "test_results_standing.py"),
         str(UNIT_TESTS / "test_results_jobs.py"),
     ]
     answer = subprocess.run(
