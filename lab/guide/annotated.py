@@ -13,6 +13,7 @@ from lab.guide.model import Cell
 from lab.guide.rulebook import Effect, Finding, Severity, run
 from lab.guide.sheet import Sheet
 
+_UNSURE = frozenset({Severity.SUSPECT, Severity.NOTE})
 _CellKey = tuple[int, int, int]
 _ReadingKey = tuple[str | None, tuple[str, tuple[tuple[str, str], ...]]]
 
@@ -48,7 +49,7 @@ class AnnotatedGuide:
 
     def effect(self, reading: CellReading, effect: Effect) -> Finding | None:
         """The finding that has this effect on a cell, if the rule is sure."""
-        sure = (f for f in self.about(reading) if f.rule.effect is effect and f.severity is not Severity.SUSPECT)
+        sure = (f for f in self.about(reading) if f.rule.effect is effect and f.severity not in _UNSURE)
         return next(sure, None)
 
     def number(self, reading: CellReading) -> float | None:

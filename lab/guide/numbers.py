@@ -15,7 +15,7 @@ from lab.judge.number import Evidence, Number, Work
 _UDP = "ethernet.udp."
 _COUNTS = {
     Definition.PAYLOAD: "counts the bytes of the payload",
-    Definition.FRAME: "counts the bytes of the frame",
+    Definition.FRAME: "counts the row's size for each packet",
 }
 
 
@@ -48,7 +48,11 @@ def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> E
         broken=broken.message if broken else "",
         incomparable=_incomparable(reading, side),
         recovered=recovered is not None,
-        notes=tuple(f.message for f in side.about(reading) if f.severity is Severity.SUSPECT),
+        notes=tuple(
+            f.message
+            for f in side.about(reading)
+            if f.severity in {Severity.SUSPECT, Severity.NOTE} and f.rule.id != sensor_resolution.RULE.id
+        ),
     )
 
 

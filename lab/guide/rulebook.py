@@ -22,6 +22,7 @@ class Severity(enum.StrEnum):
     ERROR = "error"  # the number is wrong, or stands for something else
     WARNING = "warning"  # the number is right but misleads: its label, unit or definition is wrong
     SUSPECT = "suspect"  # probably wrong; the message says why that is not sure
+    NOTE = "note"  # far from what one expects; a fault or a property, which the guide alone cannot tell
     INFO = "info"  # a limit of the number that a reader should know
 
 

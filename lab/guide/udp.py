@@ -1,7 +1,10 @@
 """UDP tables: which bytes a throughput counts, and what a row says in packets per second.
 
-09.02 multiplies packets by the datagram (payload), 11.01 by the frame. The packet rate, printed in thousands, tells
-which: throughput = rate * 8 * size must hold within its rounding.
+The packet rate, printed in thousands, tells by which size it was multiplied: throughput = rate * 8 * size must hold within
+its rounding. 09.02 takes the datagram of a frame of the row's size (46 bytes less). 11.01 takes the row's size itself. That
+may mean that whole frames are counted, or that the datagrams have the size that the column calls the frame's: packets and
+throughput are the same in both. Only the wire tells: a gigabit link carries 980.8 Mbit/s of frames of 1024 bytes, and
+939.4 Mbit/s of datagrams of 1024 bytes.
 """
 
 from __future__ import annotations
@@ -15,8 +18,14 @@ from attrs import frozen
 from lab.guide.catalogue import CellReading
 from lab.guide.sheet import Sheet, group
 
+_DATAGRAM = "datagram_bytes"  # the parameter of tables whose first column is the datagram
 OVERHEAD_BYTES = 46  # Ethernet 18, IPv4 20, UDP 8: frame size with its checksum less the datagram
 WIRE_BYTES = 20  # preamble and gap between frames
+_GIGABIT = 1000.0  # Mbit/s
+_UDP_BYTES = 8
+_FRAGMENT_BYTES = 1480  # of a packet of 1500 bytes, less the header of IPv4
+_CLOCKS = 1.0005  # two ends' clocks
+_FULL = 0.998  # of a link
 _ROUNDING = 0.5  # thousand packets
 _PRINTED = 0.01  # of a throughput
 
@@ -24,8 +33,17 @@ _PRINTED = 0.01  # of a throughput
 class Definition(enum.StrEnum):
     """The bytes of a packet that a throughput counts."""
 
-    PAYLOAD = "payload"
-    FRAME = "frame"
+    PAYLOAD = "payload"  # of a frame of the row's size
+    FRAME = "frame"  # the row's size: of whole frames, or of datagrams (see `meaning`)
+
+
+class Meaning(enum.StrEnum):
+    """What the packets of a row are, as far as the wire tells."""
+
+    PAYLOAD = "payload"  # frames of the row's size, their payload counted
+    FRAME = "frame"  # frames of the row's size, counted whole
+    DATAGRAM = "datagram"  # datagrams of the row's size, in larger frames
+    UNDECIDED = "undecided"  # frames or datagrams: both fit
 
 
 @frozen
@@ -34,7 +52,7 @@ class UdpRow:
 
     Attributes:
         frame: bytes with the checksum.
-        definition: of this table and board, by majority of the rows that can tell; None if no row can.
+        definition: of the row where only one fits, else of most rows of this table and board that can tell; None if none can.
         fits: False where the row contradicts every definition.
         packets_k: packets in thousands per second, from the throughput, or as printed without a definition.
     """
@@ -49,6 +67,11 @@ class UdpRow:
     packets_k: float
 
     @property
+    def size(self) -> int:
+        """The size that the row names: the frame's, or the datagram's where the column says so."""
+        return self.frame - OVERHEAD_BYTES if _DATAGRAM in self.throughput.params else self.frame
+
+    @property
     def readings(self) -> tuple[CellReading, ...]:
         """Every result of the row."""
         return tuple(r for r in (self.throughput, self.packets, self.cpu, self.loss) if r is not None)
@@ -59,6 +82,39 @@ def counted_bytes(frame: int, definition: Definition) -> int:
     return frame if definition is Definition.FRAME else frame - OVERHEAD_BYTES
 
 
+def datagram_limit(size: int) -> float:
+    """Mbit/s of payload that a gigabit link carries in UDP datagrams of a size; above 1472 bytes they are fragmented."""
+    fragments = -(-(size + _UDP_BYTES) // _FRAGMENT_BYTES)
+    wire = size + _UDP_BYTES + fragments * (OVERHEAD_BYTES - _UDP_BYTES + WIRE_BYTES)
+    return _GIGABIT * size / wire
+
+
+def frame_limit(frame: int, definition: Definition) -> float:
+    """Mbit/s that a gigabit link carries in frames of a size, by what is counted of each."""
+    return _GIGABIT * counted_bytes(frame, definition) / (frame + WIRE_BYTES)
+
+
+def meaning(row: UdpRow) -> tuple[Meaning, str]:
+    """What a row's packets are, and the evidence; for rows whose definition is known."""
+    rate = row.throughput.number or 0.0
+    size = row.size
+    if row.definition is Definition.PAYLOAD:
+        return (
+            Meaning.PAYLOAD,
+            f"{rate:.2f} Mbit/s are the packets times {counted_bytes(row.frame, Definition.PAYLOAD)} bytes",
+        )
+    datagrams, frames = datagram_limit(size), frame_limit(size, Definition.FRAME)
+    limits = f"datagrams of {size} bytes fill a gigabit at {datagrams:.1f} Mbit/s, whole frames of {size} bytes at {frames:.1f}"
+    if rate > datagrams * _CLOCKS:
+        return Meaning.FRAME, f"{rate:.2f} Mbit/s is more than datagrams could be: {limits}"
+    if rate >= datagrams * _FULL:
+        return (
+            Meaning.DATAGRAM,
+            f"{rate:.2f} Mbit/s is {100 * rate / datagrams:.2f} % of a full link of datagrams: {limits}",
+        )
+    return Meaning.UNDECIDED, f"{rate:.2f} Mbit/s allows both: {limits}"
+
+
 def tables(sheet: Sheet) -> Mapping[tuple[int, str | None], tuple[UdpRow, ...]]:
     """(Table, board) -> its rows by frame size."""
     by_row = group(
@@ -66,9 +122,9 @@ def tables(sheet: Sheet) -> Mapping[tuple[int, str | None], tuple[UdpRow, ...]]:
         lambda r: (r.cell.table, r.board, r.cell.row),
     )
     found: dict[tuple[int, str | None], list[dict[str, CellReading]]] = {}
-    for (table, board, row), readings in by_row.items():
+    for (table, board, _row_name), readings in by_row.items():
         named = {r.metric.removeprefix("ethernet.udp."): r for r in readings}
-        if "throughput" in named and row.isdecimal() and int(row) > OVERHEAD_BYTES:
+        if "throughput" in named and _frame(named["throughput"]) > OVERHEAD_BYTES:
             found.setdefault((table, board), []).append(named)
     return {place: _rows(named) for place, named in found.items()}
 
@@ -80,15 +136,24 @@ def _rows(named: list[dict[str, CellReading]]) -> tuple[UdpRow, ...]:
     return tuple(sorted(rows, key=lambda row: row.frame))
 
 
-def _row(named: Mapping[str, CellReading], definition: Definition | None) -> UdpRow:
+def _row(named: Mapping[str, CellReading], common: Definition | None) -> UdpRow:
     throughput, packets = named["throughput"], named.get("packets")
-    frame = int(throughput.cell.row)
+    frame = _frame(throughput)
+    definition = _only_definition(named) or common
     if definition is not None:
         packets_k = (throughput.number or 0.0) * 1000 / 8 / counted_bytes(frame, definition)
     else:
         packets_k = (packets.number or 0.0) if packets else 0.0
     fits = packets is None or bool(_definitions(named))
     return UdpRow(frame, throughput, packets, named.get("loss"), named.get("cpu_load"), definition, fits, packets_k)
+
+
+def _frame(reading: CellReading) -> int:
+    """Bytes of the row's frames; 0 where the row names no size. A datagram stands in a frame of 46 bytes more."""
+    text = reading.cell.row.strip().removesuffix(".00")
+    if not text.isdecimal():
+        return 0
+    return int(text) + (OVERHEAD_BYTES if _DATAGRAM in reading.params else 0)
 
 
 def _only_definition(named: Mapping[str, CellReading]) -> Definition | None:
@@ -101,10 +166,10 @@ def _definitions(named: Mapping[str, CellReading]) -> list[Definition]:
     packets = named.get("packets")
     if packets is None or packets.number is None:
         return []
-    frame, throughput = int(named["throughput"].cell.row), named["throughput"].number or 0.0
+    frame, throughput = _frame(named["throughput"]), named["throughput"].number or 0.0
     return [
         definition
-        for definition in Definition
+        for definition in ([Definition.PAYLOAD] if _DATAGRAM in named["throughput"].params else Definition)
         if abs(throughput * 1000 / 8 / counted_bytes(frame, definition) - packets.number)
         <= _ROUNDING + _PRINTED * 1000 / 8 / counted_bytes(frame, definition)
     ]

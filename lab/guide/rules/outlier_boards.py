@@ -12,6 +12,10 @@ from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Sheet, group
 
 _FAR = 3.0  # times, beyond the board's usual distance
+_VERY_FAR = 5.0  # times: beyond what another memory chip or another flash explains
+_PERHAPS = (
+    "; a fault of this run or a property of the board (another memory, another flash), which one guide cannot tell"
+)
 _ROWS_THAT_SHOW_A_HABIT = 4
 _NOT_COMPARED = ("ethernet.udp.", "ipsec.", "power.", "cpu.", "lmbench.lat_ctx", "lmbench.lat_mem_rd")
 _ENDS_NOT_COMPARED = ("cpu_load",)
@@ -60,11 +64,13 @@ def _judge(
         return  # of two boards either may be the odd one, or they differ (NOR and NAND flash); the worse is named
     if len(here) > 2 and abs(here[board]) < max(map(abs, here.values())):
         return  # another board is the odd one
+    is_alone = has_habit and abs(excess) >= math.log(_VERY_FAR) and abs(habit) < math.log(_FAR) / 2
     yield Remark(
         f"is {_times(here[board])} the median of the other boards"
         + (f", and usually {_times(habit)}" if has_habit else "")
-        + "; a fault of this run is likelier than a property of the board, but the guide alone cannot tell",
+        + ("; the board's other rows are not, so a fault of this run is likely" if is_alone else _PERHAPS),
         reading,
+        severity=Severity.SUSPECT if is_alone else Severity.NOTE,
     )
 
 
@@ -77,4 +83,4 @@ def _times(log: float) -> str:
     return f"{math.exp(log):.2f} times"
 
 
-RULE = Rule(id="outlier-boards", title="One board far from the others", severity=Severity.SUSPECT, check=check)
+RULE = Rule(id="outlier-boards", title="One board far from the others", severity=Severity.NOTE, check=check)

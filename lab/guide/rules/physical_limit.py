@@ -40,8 +40,8 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
         yield from _ethernet(reading, _TCP_MBIT_S, "both directions of TCP")
     for rows in udp.tables(sheet).values():
         for row in rows:
-            counted = udp.counted_bytes(row.frame, row.definition or udp.Definition.PAYLOAD)
-            limit_mbit_s = 1000.0 * counted / (row.frame + udp.WIRE_BYTES)
+            by_frames = udp.frame_limit(row.frame, row.definition or udp.Definition.PAYLOAD)
+            limit_mbit_s = max(by_frames, udp.datagram_limit(row.size))  # the column may hold the datagram's size
             yield from _ethernet(row.throughput, limit_mbit_s, f"frames of {row.frame} bytes")
 
 

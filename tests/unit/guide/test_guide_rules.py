@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lab.guide import assemble, rst, rulebook, sheet
+from lab.guide import udp as guide_udp
 from lab.guide.model import Guide
 from lab.guide.rulebook import Finding
 from lab.guide.rules.lmbench_pairing import ORDER
@@ -317,10 +318,16 @@ EGRESS, INGRESS, LOSSY = "Egress Throughput 0 loss", "Ingress Throughput 0 loss"
 SOUND = ((64, 127.0, 40.0), (128, 122.0, 40.0), (256, 123.0, 40.0), (1024, 119.0, 45.0), (1518, 81.1, 34.0))
 
 
-@pytest.mark.parametrize("counted", ["payload", "frame"])
-def test_what_a_udp_throughput_counts_is_told_from_the_packets(counted: str) -> None:
+@pytest.mark.parametrize(
+    ("counted", "said"),
+    [
+        ("payload", "the payload of frames of the row's size;"),
+        ("frame", "the row's size; row 1024: whole frames are counted"),
+    ],
+)
+def test_what_a_udp_throughput_counts_is_told_from_the_packets(counted: str, said: str) -> None:
     (finding,) = found("udp-definition", udp(EGRESS, *SOUND, counted=counted))
-    assert f"counts the bytes of the {counted}" in finding.message
+    assert f"counts packets * 8 * {said}" in finding.message
     assert str(finding.severity) == "info"
 
 
@@ -332,10 +339,57 @@ def test_a_changed_definition_is_a_warning() -> None:
     assert str(same.severity) == "info"
 
 
-def test_a_row_that_fits_no_definition_is_suspect() -> None:
+@pytest.mark.parametrize(
+    ("packets", "said"),
+    [
+        (114.65, "row 1024: the datagrams have the size that the column calls the frame's"),
+        (118.0, "row 1024: whole frames are counted"),
+        (100.0, "whether whole frames or datagrams of that size is undecided"),
+    ],
+)
+def test_the_wire_tells_frames_from_datagrams_or_nothing_does(packets: float, said: str) -> None:
+    rows = ((64, 127.0, 40.0), (256, 100.0, 40.0), (1024, packets, 45.0))
+    (finding,) = found("udp-definition", udp(EGRESS, *rows, counted="frame"))
+    assert said in finding.message
+    assert (
+        "datagrams of 1024 bytes fill a gigabit at 939.4 Mbit/s, whole frames of 1024 bytes at 980.8"
+        in finding.message
+    )
+
+
+def test_a_row_of_another_definition_is_told_apart_from_its_table() -> None:
+    one = udp(EGRESS, (64, 127.0, 40.0), (128, 122.0, 40.0), (256, 110.0, 40.0), (1518, 60.0, 30.0), counted="frame")
+    one.lines = [line.replace("728.64", "706.56") for line in one.lines]
+    (finding,) = found("udp-definition", one)
+    assert "but row 1518 packets * 8 * the payload" in finding.message
+
+
+def test_the_limits_of_the_wire_are_those_of_ethernet() -> None:
+    assert round(guide_udp.datagram_limit(1024), 2) == 939.45  # 1024 of 1090 bytes
+    assert round(guide_udp.datagram_limit(1472), 1) == 957.1
+    assert round(guide_udp.datagram_limit(1518), 1) == 924.5  # two fragments
+    assert round(guide_udp.frame_limit(1024, guide_udp.Definition.PAYLOAD), 1) == 936.8
+    assert round(guide_udp.frame_limit(1024, guide_udp.Definition.FRAME), 1) == 980.8
+
+
+def test_a_frame_size_that_is_a_datagram_is_named() -> None:
+    (finding,) = found("udp-size-label", udp(EGRESS, (64, 100.0, 40.0), (1472, 60.0, 30.0), counted="frame"))
+    assert "1472 is the datagram of a frame of 1518 bytes" in finding.message
+    assert found("udp-size-label", udp(EGRESS, (1472, 60.0, 30.0), (1518, 60.0, 30.0))) == []
+    assert found("udp-size-label", udp(EGRESS, *SOUND)) == []
+    full = udp(EGRESS, (64, 100.0, 40.0), (1024, 119.6, 45.0))
+    full.lines = [line.replace("935.75", "939.05") for line in full.lines]
+    (finding,) = found("udp-size-label", full)
+    assert (
+        "939.05 Mbit/s is more payload than a gigabit carries in frames of 1024 bytes, 936.8 Mbit/s" in finding.message
+    )
+    assert found("physical-limit", full) == []
+
+
+def test_a_row_that_fits_no_definition_is_noted() -> None:
     one = udp(EGRESS, *SOUND)
     one.lines = [line.replace('"127.00"', '"300.00"') for line in one.lines]
-    assert [str(f.severity) for f in found("udp-definition", one)] == ["info", "suspect"]
+    assert [str(f.severity) for f in found("udp-definition", one)] == ["info", "note"]
 
 
 def test_packets_rounded_to_thousands_are_recovered_from_the_throughput() -> None:
