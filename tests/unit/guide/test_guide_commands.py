@@ -84,7 +84,7 @@ def test_an_unknown_row_is_listed(capsys: Captured, tmp_path: Path) -> None:
 def test_findings_have_their_documented_shape(capsys: Captured, paths: Paths) -> None:
     findings = document(capsys, "check", paths["am62x-11.01.rst"], "--against", paths["am62x-09.02.rst"])["findings"]
     assert all(finding.keys() >= FINDING for finding in findings)
-    assert {finding["severity"] for finding in findings} == {"error", "warning", "suspect", "info"}
+    assert {finding["severity"] for finding in findings} == {"error", "warning", "suspect", "note", "info"}
     assert any(finding["rule"] == "outlier-older" for finding in findings)
     pairing = [f for f in findings if f["rule"] == "lmbench-pairing"]
     assert (pairing[0]["cell"]["board"], pairing[0]["corrected"]) == ("am62xx_lp_sk-fs", 1767.72)
@@ -93,7 +93,7 @@ def test_findings_have_their_documented_shape(capsys: Captured, paths: Paths) ->
 def test_a_person_gets_the_surest_findings_first(capsys: Captured, paths: Paths) -> None:
     assert lab("check", paths["am437x.rst"]) == 0
     short = capsys.readouterr().out
-    assert short.startswith("37 error, 4 warning, 12 info\n")
+    assert short.startswith("37 error, 9 warning, 12 info\n")
     assert "… and 29 more (--all)" in short
     assert lab("check", paths["am437x.rst"], "--all") == 0
     assert capsys.readouterr().out.count("averages bw_mem") == 32
