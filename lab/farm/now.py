@@ -199,7 +199,7 @@ def _job(row: JobRow, now: dt.datetime) -> JobNow:
     died = process.has_died(row.holder)
     if died is None:  # of another host
         died = (now - row.heartbeat_at).total_seconds() > LEASE_S
-        who = f"on {row.holder.partition('/')[0]}"
+        who = f"{row.person} on {row.holder.partition('/')[0]}".strip()
     else:
         who = "nobody" if died else people.described(int(row.holder.rsplit("/", 2)[1]))
     since = row.started_at if row.state == "running" and row.started_at else row.queued_at

@@ -10,6 +10,7 @@ from attrs import asdict
 
 from lab.farm.now import BoardNow, JobNow, LabNow
 from lab.results.format import status
+from lab.results.jobrecords import call
 from lab.results.listing import ListedRun
 from lab.results.records import OK
 from lab.shown import Marked, bad, doubtful, table
@@ -61,7 +62,7 @@ def ago(seconds: float) -> str:
 def _doing(board: BoardNow, at: dt.datetime) -> str:
     said: list[str] = []
     if board.job is not None:
-        since = f"{board.job.suites} (job {board.job.id}) for {_since(board.job, at)}"
+        since = f"{board.job.suites} (job {call(board.job.id)}) for {_since(board.job, at)}"
         said.append(bad(f"{since}: its process is gone") if board.job.died else f"{since}, by {board.job.who}")
     elif board.console:
         said.append(f"{board.current.run.kind + ': ' if board.current else ''}console held by {board.console}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from measuring_lab import ROOT, Lab, running_lab
+from measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 
-from lab.results import open_store
+from lab.host import process
+from lab.host.clock import utc_now
+from lab.results import joblist, open_store
 from lab.results.watch import JobHead, watch
 
 LAB = Path(sys.executable).with_name("lab")
@@ -41,15 +44,28 @@ def start(lab: Lab, *words: str, board: int = 1) -> subprocess.Popen[str]:
     )
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    said, _ = process.communicate(timeout=DEADLINE_S)
-    return process.returncode, said
+def session(lab: Lab, *words: str) -> subprocess.Popen[str]:
+    """A plain pytest of the first board."""
+    command = [*measuring_pytest(lab.folder / "bench" / "am62xx_sk-1"), "tests_perf/test_boot.py", *words]
+    return subprocess.Popen(
+        command, env=lab.environ, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
-def until(lab: Lab, holds: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def jobs_command(lab: Lab, *words: str) -> str:
+    done = subprocess.run([LAB, "jobs", *words], env=lab.environ, cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def ended(child: subprocess.Popen[str]) -> tuple[int, str]:
+    said, _ = child.communicate(timeout=DEADLINE_S)
+    return child.returncode, said
+
+
+def until(lab: Lab, holds: Callable[[], bool], child: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not holds():
-        assert process.poll() is None, ended(process)
+        assert child.poll() is None, ended(child)
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -73,7 +89,11 @@ def test_a_job_measures_and_a_second_one_for_the_board_is_refused_or_waits(lab: 
     until(lab, lambda: measured(lab) > 0, first)
     code, said = ended(start(lab, "--cycles", "1"))
     assert code == BUSY
-    assert "am62xx_sk-1 is busy: job 1 (boot, " in said
+    assert f"am62xx_sk-1 is busy: job j1 (boot) of {process.person()} on {socket.gethostname()}, since 20" in said
+    code, said = ended(session(lab, "--cycles", "1"))
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert f"am62xx_sk-1 is busy: job j1 (boot) of {process.person()} on " in said
+    assert "`lab jobs cancel j1` ends it" in said
     waiting = start(lab, "--cycles", "1", "--wait", str(DEADLINE_S))
     other_board = start(lab, "--cycles", "1", board=2)
     assert ended(first)[0] == 0
@@ -132,12 +152,72 @@ def test_an_interrupted_job_switches_the_board_off_and_goes_on_with_continue(lab
         assert (store.runs()[0].id, store.run(run.id).status) == (run.id, "completed")
 
 
+def test_a_job_measures_what_overwrites_scratch_media_and_is_resumed_with_its_options(lab: Lab) -> None:
+    words = ("--sections", "uboot-sd,stream", "--destructive", "--repeats", "2")
+    job = start(lab, *words)
+    with open_store(lab.environ["LAB_DB"]) as store:
+        last = store.runs()[0].id
+        until(lab, lambda: store.runs()[0].id > last and store.outcomes(store.runs()[0].id).get("ok", 0) > 0, job)
+        job.send_signal(signal.SIGTERM)
+        code, said = ended(job)
+        assert code == 130, said
+        run = store.runs()[0]
+        assert (run.kind, run.status, run.plan["destructive"]) == ("sections", "interrupted", True)
+        assert run.plan["repeats"] == {"stream": 2, "uboot-sd": 2}
+        code, said = ended(start(lab, *words, "--continue"))
+        assert code == 0, said
+        assert f"going on with run {run.id}" in said
+        assert store.run(run.id).status == "completed"
+        (sample, *_) = [s for s in store.samples(run.id) if s.metric.startswith("uboot")]
+        assert sample.value > 0
+        (begun,) = joblist.view(store, joblist.job(store, run.job_id or 0), utc_now()).runs
+        assert (begun.id, begun.good, begun.planned) == (run.id, 4, 4)
+
+
+def test_a_job_is_cancelled_its_board_is_off_and_it_says_who_did_it(lab: Lab) -> None:
+    job = start(lab, "--cycles", "1")
+    with open_store(lab.environ["LAB_DB"]) as store:
+        last = store.runs()[0].id
+        until(lab, lambda: store.runs()[0].id > last and measured(lab) > 0, job)
+        (ours,) = jobs(lab)
+        assert f"job j{ours.id} " in jobs_command(lab, "cancel", f"j{ours.id}")
+        code, said = ended(job)
+        assert code == 130
+        assert f"job j{ours.id} was cancelled by {process.person()}; what it measured is kept" in said
+        assert "go on with: lab run" not in said
+        assert lab.bench.status()["power"] == "off"
+        assert (store.runs()[0].status, joblist.job(store, ours.id).state) == ("interrupted", "cancelled")
+    assert f"go on with: lab run --resume j{ours.id}" in jobs_command(lab, "show", f"j{ours.id}")
+
+
+def test_a_session_of_pytest_is_a_job_that_others_see_wait_for_and_cancel(lab: Lab) -> None:
+    first = session(lab, "--cycles", "1")
+    with open_store(lab.environ["LAB_DB"]) as store:
+        last = store.runs()[0].id
+        until(lab, lambda: store.runs()[0].id > last and measured(lab) > 0, first)
+        (its,) = jobs(lab)
+        code, said = ended(start(lab, "--cycles", "1"))
+        assert code == BUSY
+        assert f"is busy: job j{its.id} (boot) of {process.person()} on " in said
+        jobs_command(lab, "cancel", f"j{its.id}")
+        code, said = ended(first)
+        assert code == pytest.ExitCode.INTERRUPTED, said
+        assert lab.bench.status()["power"] == "off"
+        run, job = store.runs()[0], joblist.job(store, its.id)
+        assert (run.status, run.job_id, job.state, job.program) == ("interrupted", its.id, "cancelled", "pytest")
+        code, said = ended(session(lab, "--resume", f"j{its.id}"))
+        assert code == 0, said
+        assert store.run(run.id).status == "completed"
+    assert jobs(lab) == []
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (("--suite", "sunspots"), "no suite 'sunspots'; there are: guide"),
         (("--env", "nowhere.yaml"), "no environment 'nowhere.yaml'"),
-        (("--resume", "999"), "no job 999"),
+        (("--resume", "999"), "no job j999"),
+        (("--sections", "uboot-sd"), "uboot-sd overwrites the scratch medium sd_fat: allow it with"),
     ],
 )
 def test_a_wrong_order_is_refused_in_one_line(lab: Lab, words: tuple[str, ...], says: str) -> None:
