@@ -203,6 +203,8 @@ def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
             given = options.read({key: value for key, value in data.items() if key in options.NAMES}, flags=False)
         except ConfigurationError as error:
             raise ValueError(str(error)) from error
+        if options.JUDGE not in data:
+            given = {**given, options.JUDGE: True}  # a night that nobody judges tells nobody
         if options.SECTIONS in given:
             own.setdefault("suite", suites.SECTIONS)
         return evolve(plain(own, Schedule), options=given)

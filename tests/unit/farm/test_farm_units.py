@@ -57,12 +57,24 @@ def test_they_are_hardened(tmp_path: Path) -> None:
 
 def test_a_number_that_is_worse_is_no_failure_of_the_unit_that_has_it_judged() -> None:
     example = load(EXAMPLE)
-    plain = example.schedules[0]
-    judged = attrs.evolve(plain, name="judged", options={**plain.options, "judge": True})
+    judged = attrs.evolve(example.schedules[0], name="judged")
+    plain = attrs.evolve(judged, name="plain", options={})
     found = units(attrs.evolve(example, schedules=(plain, judged)), INSTALLED)
     assert f"SuccessExitStatus={WORSE}" in found["boardlab-judged.service"].splitlines()
     assert " --judge" in found["boardlab-judged.service"]
-    assert "SuccessExitStatus" not in found[f"boardlab-{plain.name}.service"]
+    assert "XDG_CACHE_HOME=/var/cache/boardlab" in found["boardlab-judged.service"], (
+        "or it walks through a year each night"
+    )
+    assert not {"SuccessExitStatus", "--judge", "XDG_CACHE_HOME"} & set(
+        re.findall(r"[\w-]+", found["boardlab-plain.service"])
+    )
+
+
+def test_a_schedule_has_its_runs_judged_unless_it_says_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "farm.yaml"
+    own = ("", ", judge: true", ", judge: false")
+    path.write_text("schedules:\n" + "".join(f"  - {{name: n{i}, env: e, board: b{x}}}\n" for i, x in enumerate(own)))
+    assert ["judge" in schedule.options for schedule in load(path).schedules] == [True, True, False]
 
 
 def test_the_timers_come_when_they_should(tmp_path: Path) -> None:
