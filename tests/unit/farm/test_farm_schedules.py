@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import recorded_run
+from attrs import evolve
 from sqlalchemy import create_engine, update
 
 from exporters.farm.schedules import Due, Schedules
@@ -239,3 +240,11 @@ def test_a_timer_comes_due_by_the_hosts_wall_clock(
         os.environ.pop("TZ")
         monkeypatch.undo()
         time.tzset()
+
+
+def test_a_job_that_was_not_judged_measured_as_much(farm: Farm) -> None:
+    judged, less = ({name: value} for name, value in (("judge", True), ("medium", ["sd"])))
+    for options, counts in ((judged, True), (less, False)):
+        farm.schedules.due = [evolve(due, options=options) for due in farm.schedules.due]
+        farm.night(GOOD)
+        assert (SUCCESS in farm.seen()) is counts
