@@ -104,12 +104,13 @@ def _known(column: str) -> Source:
 def _jobs(line: Mapping[str, Any]) -> Iterable[Offer]:
     from sqlalchemy import select  # noqa: PLC0415
 
+    from lab.results.jobrecords import call  # noqa: PLC0415
     from lab.results.models import JobRow  # noqa: PLC0415
     from lab.results.store import open_store  # noqa: PLC0415
 
     with open_store(line.get("db"), create=False) as store, store._read() as session:
         rows = session.scalars(select(JobRow).order_by(JobRow.id.desc()).limit(_MOST_RUNS))
-        return [(str(row.id), f"{row.suites} on {row.board}, {row.state}") for row in rows]
+        return [(call(row.id), f"{row.suites} on {row.board}, {row.state}") for row in rows]
 
 
 def _statuses(_line: Mapping[str, Any]) -> Iterable[Offer]:

@@ -15,7 +15,7 @@ app = typer.Typer(help="The lab on one screen: boards, who holds them, results, 
 Database = Annotated[
     str | None,
     typer.Option(
-        "--db", metavar="URL", help="The results (default: farm.yaml's, $LAB_DB, else ~/.local/share/boardlab)."
+        "--db", metavar="URL", help="The results (default: $LAB_DB, farm.yaml's, else ~/.local/share/boardlab)."
     ),
 ]
 FarmFile = Annotated[

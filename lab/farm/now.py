@@ -15,7 +15,7 @@ from sqlalchemy import select
 from lab import shipped, yamlfile
 from lab.console.status import PortStatus
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import config, services
+from lab.farm import services
 from lab.farm.services import Service
 from lab.host import people, process
 from lab.host.clock import utc_now
@@ -100,10 +100,9 @@ def look(
         ConfigurationError: the farm.yaml is wrong.
     """
     now = utc_now()
-    file = services.farm_file(farm)
-    host = config.load(file) if file else None
+    host = services.host_file(farm)
     boards = {board.board: board for board in described(folder or Path.cwd())}
-    for schedule in host.schedules if host else ():
+    for schedule in host.farm.schedules if host.farm else ():
         boards.setdefault(schedule.board, BoardNow(schedule.board, env=schedule.env))
     server, status = services.console_server(runtime or runtime_dir())
     for port in status.ports if status else ():
@@ -111,7 +110,7 @@ def look(
             boards[port.board] = _at_port(boards.get(port.board, BoardNow(port.board)), port)
     name, trouble = "", ""
     try:
-        with open_store(db or (host.database if host else None), create=False) as store:
+        with open_store(services.database(db, host.farm), create=False) as store:
             name = store.url
             boards = _measured(store, boards, now)
     except BoardlabError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 from typing import Final, Literal
@@ -11,12 +12,15 @@ from attrs import frozen
 from lab.console.client import ConsoleClient
 from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
+from lab.farm import config
 from lab.farm.config import Farm
 from lab.host.runtime import socket_path
+from lab.results.location import DATABASE_VARIABLE, locate
 
 State = Literal["ok", "absent", "bad"]
 ANSWER_S: Final = 1.0
-FARM_FILES: Final = (Path("farm.yaml"), Path("/etc/boardlab/farm.yaml"))
+DRAFT: Final = Path("farm.yaml")
+FARM_FILES: Final = (DRAFT, Path("/etc/boardlab/farm.yaml"))
 _UNITS: Final = {
     "pdudaemon": "boardlab-pdudaemon",
     "exporter": "boardlab-exporter",
@@ -40,9 +44,37 @@ class Service:
     mend: str = ""
 
 
-def farm_file(named: Path | None = None) -> Path | None:
-    """The host's farm.yaml: the one that is named, else here, else /etc/boardlab's; None: there is none."""
-    return named or next((path for path in FARM_FILES if path.is_file()), None)
+@frozen
+class HostFile:
+    """The farm.yaml that a host is looked at with.
+
+    Attributes:
+        farm: None: there is none. installed: what it names must run; a draft in a lab's folder only says where it would be.
+    """
+
+    farm: Farm | None
+    installed: bool
+
+
+def host_file(named: Path | None = None) -> HostFile:
+    """The host's farm.yaml: the one that is named, else here, else /etc/boardlab's.
+
+    Raises:
+        ConfigurationError: it is wrong.
+    """
+    path = named or next((path for path in FARM_FILES if path.is_file()), None)
+    return HostFile(config.load(path) if path else None, path not in {None, DRAFT})
+
+
+def database(given: str | None, farm: Farm | None) -> str | None:
+    """The results: those that are given, else $LAB_DB's, else farm.yaml's where they are there; None: the user's."""
+    if given or os.environ.get(DATABASE_VARIABLE) or farm is None:
+        return given
+    try:
+        location = locate(farm.database)
+    except BoardlabError:  # e.g. a draft's folder that nobody has made
+        return None
+    return farm.database if location.path is None or location.path.exists() else None
 
 
 def console_server(runtime: Path) -> tuple[Service, ServerStatus | None]:
@@ -64,12 +96,12 @@ def console_server(runtime: Path) -> tuple[Service, ServerStatus | None]:
     return Service("console server", "ok", said), status
 
 
-def listening(farm: Farm | None) -> list[Service]:
-    """The services that listen on a port. What a farm.yaml names must be there; without one, pdudaemon and exporter may be."""
-    wanted = farm or Farm()
+def listening(host: HostFile) -> list[Service]:
+    """The services that listen on a port. What an installed farm.yaml names must be there; others may be."""
+    wanted = host.farm or Farm()
     addresses = {"pdudaemon": wanted.pdudaemon.address, "exporter": wanted.exporter.listen}
     addresses |= {"coordinator": wanted.coordinator, "alertmanager": wanted.alertmanager}
-    return [_listening(name, address, farm is not None) for name, address in addresses.items() if address]
+    return [_listening(name, address, host.installed) for name, address in addresses.items() if address]
 
 
 def _listening(name: str, address: str, named: bool) -> Service:

@@ -11,11 +11,10 @@ from attrs import frozen
 
 from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
-from lab.farm import config, services
-from lab.farm.config import Farm
+from lab.farm import services
 from lab.farm.doctor import machine, ports, software
 from lab.farm.doctor.finding import Finding
-from lab.farm.services import Service
+from lab.farm.services import HostFile, Service
 from lab.host.runtime import check_owner, recordings_dir, runtime_dir
 from lab.results.location import locate
 
@@ -28,12 +27,12 @@ class Patient:
     """What is looked at.
 
     Attributes:
-        db: as `--db`; None: the default. farm: the host's farm.yaml, where it has one.
+        db: as `--db`; None: the default. host: its farm.yaml.
         runtime: the console server's folder. folder: of the lab, with `envs/`. dev, sys: where devices and sysfs are.
     """
 
     db: str | None
-    farm: Farm | None
+    host: HostFile
     runtime: Path
     folder: Path
     dev: Path = Path("/dev")
@@ -46,9 +45,8 @@ def patient(db: str | None, farm: Path | None, runtime: Path | None) -> Patient:
     Raises:
         ConfigurationError: its farm.yaml is wrong.
     """
-    file = services.farm_file(farm)
-    host = config.load(file) if file else None
-    return Patient(db or (host.database if host else None), host, runtime or runtime_dir(), Path.cwd())
+    host = services.host_file(farm)
+    return Patient(services.database(db, host.farm), host, runtime or runtime_dir(), Path.cwd())
 
 
 def examine(who: Patient) -> Iterator[Finding]:
@@ -59,7 +57,7 @@ def examine(who: Patient) -> Iterator[Finding]:
     yield from machine.timing()
     yield from _runtime(who.runtime)
     yield from machine.disks(_folders(who))
-    for service in (server, *services.listening(who.farm)):
+    for service in (server, *services.listening(who.host)):
         yield _of_service(service)
     yield from software.versions()
     yield from software.results(who.db)

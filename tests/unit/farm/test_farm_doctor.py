@@ -216,7 +216,14 @@ def test_a_runtime_folder_that_is_open_to_others_is_bad(tmp_path: Path) -> None:
 
 def test_every_area_is_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "FARM_FILES", ())
-    who = Patient(str(tmp_path / "results.db"), None, tmp_path / "run", tmp_path, tmp_path / "dev", tmp_path / "sys")
+    who = Patient(
+        str(tmp_path / "results.db"),
+        services.HostFile(None, installed=False),
+        tmp_path / "run",
+        tmp_path,
+        tmp_path / "dev",
+        tmp_path / "sys",
+    )
     areas = {each.area for each in examination.examine(who)}
     assert {"ports", "timing", "disks", "services", "versions", "results", "environments"} <= areas
     assert list(tmp_path.iterdir()) == [], "nothing is made"
