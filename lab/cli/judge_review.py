@@ -84,7 +84,7 @@ def stats_command(*, as_json: Json = False, db: Database = None) -> None:
     if not months:
         echo(f"nothing was judged yet in {where}; begin with: lab judge run latest")
         return
-    header = ["month", "runs", "numbers", "worse", "better", "environment", "unsure", "rejected", "accepted", "reruns"]
+    header = ["month", "runs", "numbers", "worse", "better", "env.", "unsure", "false", "accepted", "reruns"]
     rows = [
         [
             month.month,
