@@ -71,6 +71,10 @@ def save(path: Path, memory: Memory) -> None:
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             pickle.dump(memory, file, pickle.HIGHEST_PROTOCOL)
         Path(file.name).replace(path)
+        for other in set(path.parent.glob(f"{path.name.partition('-')[0]}-*")) - {
+            path
+        }:  # of the judge's code of before
+            other.unlink(missing_ok=True)
     except (BoardlabError, OSError) as error:
         _log.info("the judge cannot remember %s (%s): it will walk through the whole history again", path.name, error)
 

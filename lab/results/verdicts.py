@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
-from sqlalchemy import func, select
+from attrs import fields
+from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session, joinedload
 
 from lab.errors import ConfigurationError
@@ -30,15 +31,18 @@ def write_verdicts(store: Store, run_id: int, verdicts: Sequence[NewVerdict]) ->
         _find(session, run_id)
         rows = session.scalars(select(VerdictRow).where(VerdictRow.run_id == run_id))
         before = {(row.metric, row.version, item_of(row.params)): row for row in rows}
-        now = utc_now()
+        now, new = utc_now(), []
         for verdict in verdicts:
             row = before.pop((verdict.metric, verdict.version, item_of(verdict.params)), None)
             if row is None:
-                row = VerdictRow(run_id=run_id, metric=verdict.metric, version=verdict.version, params=verdict.params)
-                session.add(row)
-            _fill(row, verdict, now)
+                new.append({"run_id": run_id, **_values(verdict, now)})
+                continue
+            for name, value in _values(verdict, now).items():
+                setattr(row, name, value)
         for row in before.values():
             session.delete(row)
+        if new:
+            session.execute(insert(VerdictRow), new)  # hundreds of a guide; as objects they take three times as long
 
     store._write(write)
 
@@ -155,18 +159,9 @@ def _mutes(session: Session) -> list[Mute]:
     return [_mute(row) for row in session.scalars(select(MuteRow).order_by(MuteRow.id))]
 
 
-def _fill(row: VerdictRow, verdict: NewVerdict, now: dt.datetime) -> None:
-    row.outcome = verdict.outcome
-    row.direction = verdict.direction
-    row.since_run = verdict.since_run
-    row.n = verdict.n
-    row.effect = verdict.effect
-    row.low = verdict.low
-    row.high = verdict.high
-    row.mode = verdict.mode
-    row.reruns = verdict.reruns
-    row.differs = {what: list(both) for what, both in verdict.differs.items()}
-    row.judged_at = now
+def _values(verdict: NewVerdict, now: dt.datetime) -> dict[str, Any]:
+    values = {each.name: getattr(verdict, each.name) for each in fields(NewVerdict)}
+    return values | {"differs": {what: list(both) for what, both in verdict.differs.items()}, "judged_at": now}
 
 
 def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[str, str, str, int, Item], int]:

@@ -188,6 +188,18 @@ def test_a_memory_in_a_folder_that_others_may_enter_is_neither_read_nor_written(
     assert list(remembered.iterdir()) == []
 
 
+def test_what_another_version_of_the_judge_remembered_is_cleared_away(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    judge_run(store, nights.run(), remember=remembered)
+    (file,) = remembered.iterdir()
+    file.rename(file.with_name(f"{file.name.partition('-')[0]}-00000000.pickle"))
+    other = remembered / "another board-00000000.pickle"
+    other.touch()
+    judge_run(store, nights.run(), remember=remembered)
+    assert set(remembered.iterdir()) == {file, other}
+
+
 def test_a_run_that_was_gone_on_with_is_walked_through_again(store: Store, nights: Nights, remembered: Path) -> None:
     nights.quiet(QUIET)
     judge_run(store, nights.run(), remember=remembered)
