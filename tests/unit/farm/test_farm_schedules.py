@@ -168,6 +168,59 @@ def test_what_a_person_measures_between_two_nights_changes_nothing(farm: Farm) -
     assert SUCCESS not in seen
 
 
+@pytest.mark.parametrize(
+    ("cycles", "options", "program"),
+    [(1, {}, "lab run"), (20, {"medium": ["sd"]}, "lab run"), (20, {}, "pytest")],
+)
+def test_a_job_that_measures_less_or_is_a_session_of_pytest_is_none_of_the_schedule(
+    farm: Farm, cycles: int, options: dict[str, object], program: str
+) -> None:
+    due = Due("nightly", "b1", ("boot",), ("boot",), "", DAY_S, lambda now: now, 20, {})
+    farm.schedules.due = [due]
+    queue = JobQueue(farm.store, "one", lambda _who: None, lambda: farm.at, program=program)
+    job = queue.start(queue.enqueue(Order("am62xx_sk", "b1", ("boot",), "e", "", cycles, options)).id)
+    assert job is not None
+    queue.finish(job.id, "completed")
+    assert SUCCESS not in farm.seen()
+    job = farm.queue.start(farm.queue.enqueue(Order("am62xx_sk", "b1", ("boot",), "e", "", 20, {})).id)
+    assert job is not None
+    farm.queue.finish(job.id, "completed")
+    assert SUCCESS in farm.seen()
+
+
+def test_a_schedule_with_options_knows_the_jobs_with_them(farm: Farm) -> None:
+    options = {"sections": ["sd-fio"], "destructive": True}
+    farm.schedules.due = [Due("fio", "b1", ("sections",), ("sections",), "", DAY_S, lambda now: now, 20, options)]
+    for given in ({}, options):
+        assert SUCCESS not in farm.seen()
+        job = farm.queue.start(farm.queue.enqueue(Order("am62xx_sk", "b1", ("sections",), "e", "", 20, given)).id)
+        assert job is not None
+        plan = {"sections": ["sd-fio"], "destructive": True, "repeats": {"sd-fio": 3}}
+        farm.run("sections", plan, {"sd-fio": ["ok"] * 3})
+        farm.queue.finish(job.id, "completed")
+        farm.later(DAY_S)
+    seen = farm.seen()
+    assert SUCCESS in seen
+    assert seen[PLANNED] == seen[PRESENT] == {"sd-fio": 3}
+
+
+def test_a_night_that_is_resumed_later_has_its_samples_of_before_too(farm: Farm) -> None:
+    job = farm.begin()
+    run = farm.store.begin_run(
+        "boot", "am62xx_sk", "b1", "11.01", plan={"cycles": 1, "media": ["sd"]}, provenance={}, job_id=job
+    ).id
+    farm.queue.finish(job, "interrupted")
+    farm.later(DAY_S / 2)
+    assert farm.queue.start(farm.queue.take_up(job).id) is not None
+    sample = SampleRecord("boot.time", {"medium": "sd"}, 2.5, 0.001)
+    attempt = AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", recorded_run.START, 1.0, (sample,))
+    farm.store.record_attempt(run, attempt)
+    farm.store.finish_run(run, "completed")
+    farm.queue.finish(job, "completed")
+    seen = farm.seen()
+    assert seen[PLANNED] == seen[PRESENT] == {"sd": 1}
+
+
 def test_a_metric_that_a_complete_run_lacks_has_stopped_arriving(store: Store) -> None:
     farm = Farm(store, ("sections",), ("sections",))
     names = ["dhrystone.rate", "lmbench.bw_mem"]

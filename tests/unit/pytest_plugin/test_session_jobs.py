@@ -1,0 +1,157 @@
+"""A session of pytest that measures: which sections it chooses, and how it holds its board."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab import boards
+from lab.pytest_plugin import choosing, jobs
+from lab.pytest_plugin.choosing import Choice
+from lab.pytest_plugin.jobs import HOLDER_KEY, Holder
+from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, STORE_KEY, STRATEGY_KEY
+from lab.results import Store, joblist, open_store
+from lab.results.jobrecords import BY_PYTEST, JOB_VARIABLE, Order
+from lab.results.jobs import LEASE_S, JobQueue
+from lab.run import options
+
+BOARD = boards.load("am62xx_sk")
+ORDER = Order(BOARD.name, "b1", ("boot",), "e", "", None)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "results.db")) as store:
+        yield store
+
+
+class Item:
+    """A test that uses one fixture."""
+
+    def __init__(self, fixture: str) -> None:
+        self.fixturenames = [fixture]
+
+
+def item(fixture: str = "section_measurer") -> Any:
+    return Item(fixture)
+
+
+def config(store: Store, items: list[Any], **given: Any) -> Any:
+    stash = pytest.Stash()
+    stash[STORE_KEY] = store
+    stash[STRATEGY_KEY] = SimpleNamespace(type=BOARD, board="b1")
+    stash[ITEMS_KEY] = items
+    said = {option.dest: option.default for option in options.TABLE} | {"lab_destructive": False, "resume": None}
+    option = SimpleNamespace(**said | {"cycles": None, "release": None, "lg_env": "am62x.yaml"} | given)
+    hook = SimpleNamespace(pytest_deselected=lambda **_items: None)
+    return SimpleNamespace(stash=stash, option=option, hook=hook)
+
+
+def left(choice: Choice, session: Any, names: list[str], others: list[Any]) -> tuple[list[str], int]:
+    """The sections that stay of these, and how many other tests."""
+    items = [item() for _ in names]
+    sections = {id(each): name for each, name in zip(items, names, strict=True)}
+    wanted = [*items, *others]
+    choice.apply(session, wanted, sections)
+    stay = [sections[id(each)] for each in wanted if id(each) in sections]
+    return stay, len(wanted) - len(stay)
+
+
+def test_sections_that_are_asked_for_are_all_that_is_measured(store: Store) -> None:
+    others = [item("boot_measurer"), item("own_fixture")]
+    session = config(store, others, sections=["stream,lmbench"])
+    choice = choosing.of_session(session)
+    assert left(choice, session, ["lmbench", "dhrystone", "stream"], others) == (["lmbench", "stream"], 1)
+    nothing = choosing.of_session(config(store, others))
+    assert left(nothing, session, ["lmbench", "dhrystone"], others) == (["lmbench", "dhrystone"], 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("lmbnch", "--sections lmbnch: there is no such section; did you mean lmbench?"),
+        ("nand-ubifs", f"--sections nand-ubifs: {BOARD.title} does not have what it measures"),
+        ("sd-fio", "--sections sd-fio: none of these tests measures it; its chapter is "),
+    ],
+)
+def test_a_section_that_nothing_measures_is_refused_with_its_mend(store: Store, name: str, says: str) -> None:
+    session = config(store, [], sections=[name])
+    with pytest.raises(pytest.UsageError) as caught:
+        left(choosing.of_session(session), session, ["lmbench"], [])
+    assert says in str(caught.value)
+
+
+def test_a_run_that_is_resumed_measures_what_its_plan_has_and_overwrites_what_it_may(store: Store) -> None:
+    plan = {"sections": ["sd-fio", "lmbench"], "destructive": True}
+    run = store.begin_run("sections", BOARD.name, "b1", "", plan=plan, provenance={}).id
+    session = config(store, [], resume=run)
+    choice = choosing.of_session(session)
+    assert choice.destructive
+    assert left(choice, session, ["stream", "sd-fio", "lmbench"], []) == (["sd-fio", "lmbench"], 0)
+
+
+def test_a_session_is_a_job_with_its_kinds_and_options_until_it_ends(store: Store) -> None:
+    items = [item("boot_measurer"), item("section_measurer"), item("own_fixture")]
+    session = config(store, items, medium=["sd"], cycles=3)
+    jobs.take_board(session)
+    job = joblist.job(store, session.stash[JOB_KEY])
+    assert (job.state, job.program, job.suites, job.cycles) == ("running", BY_PYTEST, ("boot", "sections"), 3)
+    assert dict(job.options) == {"medium": ["sd"]}
+    with pytest.raises(pytest.UsageError, match=f"b1 is busy: job {job.called} .boot,sections. of "):
+        jobs.take_board(config(store, items))
+    jobs.pytest_sessionfinish(SimpleNamespace(config=session), pytest.ExitCode.TESTS_FAILED)  # type: ignore[arg-type]
+    assert joblist.job(store, job.id).state == "failed"
+    again = config(store, items)
+    jobs.take_board(again)
+    again.stash[HOLDER_KEY].finish("completed")
+
+
+def test_the_session_of_a_lab_run_takes_no_job_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    book = JobQueue(store, "one", lambda _who: False)
+    job = book.start(book.enqueue(ORDER).id)
+    assert job is not None
+    monkeypatch.setenv(JOB_VARIABLE, job.called)
+    session = config(store, [item("boot_measurer")])
+    jobs.take_board(session)
+    assert session.stash[JOB_KEY] == job.id
+    assert HOLDER_KEY not in session.stash
+    monkeypatch.setenv(JOB_VARIABLE, "j99")
+    with pytest.raises(pytest.UsageError, match="b1 is busy: job j1"):
+        jobs.take_board(config(store, [item("boot_measurer")]))
+
+
+@pytest.mark.parametrize("why", ["cancelled", "lost"])
+def test_a_session_ends_where_its_job_is_cancelled_or_its_board_another_s(store: Store, why: str) -> None:
+    book = JobQueue(store, "one", lambda _who: None)
+    job = book.start(book.enqueue(ORDER).id)
+    assert job is not None
+    told = threading.Event()
+
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        told.set()
+
+    before = signal.signal(signal.SIGTERM, handler)
+    holder = Holder(book, job.id, heartbeat_s=0.001)
+    try:
+        if why == "cancelled":
+            book.cancel(job.id, "ann")
+        else:
+            late = JobQueue(store, "two", lambda _who: True)
+            assert late.start(late.enqueue(ORDER).id) is not None
+        holder.start()
+        assert told.wait(60), os.getpid()
+    finally:
+        holder.finish("interrupted")
+        signal.signal(signal.SIGTERM, before)
+    if why == "cancelled":
+        assert holder.lost == "the job was cancelled"
+        assert joblist.job(store, job.id).state == "cancelled"
+    else:
+        assert f"more than {LEASE_S:g} s" in holder.lost
