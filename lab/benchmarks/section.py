@@ -93,6 +93,7 @@ class Bench(Protocol):
 
         Raises:
             TestTransientError: the output does not say what it should.
+            BoardTransientError: nor does it, and the command failed on the board.
         """
         ...
 

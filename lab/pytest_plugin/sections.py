@@ -113,7 +113,7 @@ class SectionMeasurer(Measurer):
     def is_complete(self) -> bool:
         """See `Measurer`."""
         planned = set(self.run.plan["sections"]) - set(self.skipped)
-        return not any(self.section_run.pending(name) for name in planned)
+        return not any(self.section_run.pending_of(planned).values())
 
     def give_back(self) -> None:
         """The governor, where Linux still runs."""
@@ -180,9 +180,9 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
 
     virtual, retries = run.provenance["virtual"] is True, config.option.retries
     made.append(SectionRun(store, run, session, virtual, line, clock, time.sleep, retries))
+    pending = made[0].pending_of(names)
     for section in chosen:
-        cycles = len(made[0].pending(section.name))
-        eta.left[section.name] = history.get(section.name, section.duration_s) * cycles
+        eta.left[section.name] = history.get(section.name, section.duration_s) * len(pending[section.name])
     made[0].judged = lambda: fairly(strategy.console)
     made[0].software = lambda: strategy.software
     return SectionMeasurer(

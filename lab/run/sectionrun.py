@@ -74,8 +74,16 @@ class SectionRun:
 
     def pending(self, section: str) -> list[int]:
         """The cycles of which something is missing."""
-        done = {a.cycle for a in self.store.attempts(self.run.id) if a.ok and a.params == {SECTION: section}}
-        return [cycle for cycle in range(1, self.repeats(section) + 1) if cycle not in done]
+        return self.pending_of([section])[section]
+
+    def pending_of(self, sections: Iterable[str]) -> dict[str, list[int]]:
+        """The same of each of these sections."""
+        good = [a for a in self.store.attempts(self.run.id) if a.ok and a.params.keys() == {SECTION}]
+        done = {(a.params[SECTION], a.cycle) for a in good}
+        return {
+            name: [cycle for cycle in range(1, self.repeats(name) + 1) if (name, cycle) not in done]
+            for name in sections
+        }
 
     def missing(self, section: Section) -> list[str]:
         """The metrics that the section declares and of which the run has no sample in the store."""

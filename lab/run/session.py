@@ -10,7 +10,7 @@ from attrs import define, evolve, field, frozen
 from lab.benchmarks.section import ParsedReading, Parser
 from lab.benchmarks.site import Site
 from lab.boards import BoardType
-from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
 from lab.host.clock import Clock
 
 
@@ -61,10 +61,7 @@ class BoardSession:
         """See `Bench.run`."""
         output, status = self._run("board", self.host, command, timeout_s)
         if check and status != 0:
-            raise BoardTransientError(
-                f"`{command}` failed on the board with status {status}: {_last(output)!r}. Its output is in the attempt's log",
-                failure="command_failed",
-            )
+            raise _failed(command, status, output)
         return output
 
     def status(self, command: str, *, timeout_s: float = 30.0) -> int:
@@ -86,9 +83,15 @@ class BoardSession:
     ) -> list[ParsedReading]:
         """See `Bench.read`; the readings' bytes are those of the transcript."""
         name, host = ("tester", self._tester()) if on_tester else ("board", self.host)
-        output, _ = self._run(name, host, command, timeout_s)
+        output, status = self._run(name, host, command, timeout_s)
         base = len(self.transcript) - len(output)
-        return [evolve(r, start=r.start + base, end=r.end + base) for r in parser(output)]
+        try:
+            readings = parser(output)
+        except TestTransientError as error:
+            if status == 0 or on_tester:
+                raise
+            raise _failed(command, status, output) from error
+        return [evolve(r, start=r.start + base, end=r.end + base) for r in readings]
 
     def _tester(self) -> CommandHost:
         if self.tester_host is None:
@@ -110,6 +113,13 @@ class BoardSession:
         output = "".join(f"{line}\n" for line in ended.lines).encode("utf-8", "replace")
         self.transcript += head.encode() + output
         return output, ended.status
+
+
+def _failed(command: str, status: int, output: bytes) -> BoardTransientError:
+    return BoardTransientError(
+        f"`{command}` failed on the board with status {status}: {_last(output)!r}. Its output is in the attempt's log",
+        failure="command_failed",
+    )
 
 
 def _last(output: bytes) -> str:

@@ -16,10 +16,13 @@ import pytest
 from attrs import define, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from section_bench import section_bench
 from simlab import S
-from simruns import SimBench, Told, bench, planned
+from simruns import RETRIES, SimBench, Told, bench, planned
 from simtarget import PDU_TIMEOUT_S
 
+from lab.benchmarks import audio
+from lab.errors import BoardTransientError
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.results import Attempt
@@ -30,8 +33,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
 WRITE = "BOARDLAB_WRITE_DOCS"
 BY_CHANCE_SEEDS = range(6)
 BOARD = {
-    name: kind for name, kind in FAULTS.items() if kind.outcome.trial != "rails"
-}  # the others: test_rail_faults.py
+    name: kind for name, kind in FAULTS.items() if kind.outcome.trial not in {"rails", "section"}
+}  # of the rails: test_rail_faults.py
+SECTION = [name for name, kind in FAULTS.items() if kind.outcome.trial == "section"]
 SURE = [name for name, kind in BOARD.items() if not kind.outcome.may_succeed]
 BY_CHANCE = [name for name, kind in BOARD.items() if kind.outcome.may_succeed]
 LASTING = {"other_software"}  # a run that began with it goes on only with it
@@ -155,6 +159,30 @@ def test_a_fault_by_chance_ends_as_documented_or_leaves_a_true_number(
             check_samples(made)
 
 
+@pytest.mark.parametrize("name", SECTION)
+def test_a_fault_of_a_row_costs_that_row_until_it_is_mended(tmp_path: Path, observed: Observed, name: str) -> None:
+    kind, fault = FAULTS[name], planned(name, cycles="all")
+    with section_bench(tmp_path, retries=RETRIES) as made:
+        made.lab.board.troubles_for = lambda cycle: [fault.fault(cycle)]
+        with pytest.raises(BoardTransientError, match="2 of 20 rows could not be measured") as told:
+            made.run.measure(audio.SECTION)
+        attempts = made.store.attempts(made.run.run.id)
+        observed.told[name] = [attempt for attempt in attempts if not attempt.ok]
+        for attempt in observed.told[name]:
+            assert (attempt.outcome, attempt.fault, attempt.transient) == (kind.outcome.failures[0], "board", True)
+            assert attempt.params["rate_hz"] == "44100"
+            assert attempt.message in str(told.value)
+        tries = [a.number for a in attempts if a.params == {**a.params, "rate_hz": "44100", "direction": "capture"}]
+        assert tries == list(range(1, RETRIES + 2))
+        assert sum(len(attempt.samples) for attempt in attempts) == 2 * 18
+        made.lab.board.clear_troubles()
+        made.run.measure(audio.SECTION)
+        rows = {(s.params["rate_hz"], s.params["direction"]): s.cycle for s in made.store.samples(made.run.run.id)}
+        assert len(rows) == 20
+        assert len(made.store.samples(made.run.run.id)) == 2 * 20, "what was there was not measured again"
+        assert made.run.pending("alsa") == []
+
+
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
@@ -215,16 +243,17 @@ def settled(message: str) -> str:
 
 def page(observed: Observed) -> str:
     rows = [row(BOARD[name], observed.told[name]) for name in BOARD]
-    rails = [kind for name, kind in FAULTS.items() if name not in BOARD]
+    sections = [row(FAULTS[name], observed.told[name]) for name in SECTION]
+    rails = [kind for kind in FAULTS.values() if kind.outcome.trial == "rails"]
     flagged = [
         f"| `{kind.name}` | {kind.does()} | {', '.join(f'`{flag}`' for flag in kind.outcome.flags)} |"
         for kind in rails
     ]
-    return "\n".join([*_HEAD, *rows, *_RAILS, *flagged, *_LAB, ""])
+    return "\n".join([*_HEAD, *rows, *_SECTIONS, *sections, *_RAILS, *flagged, *_LAB, ""])
 
 
 def test_the_page_on_failures_says_what_was_observed(observed: Observed) -> None:
-    assert set(observed.told) == set(BOARD), "run this module as a whole: the page comes from all of its tests"
+    assert set(observed.told) == {*BOARD, *SECTION}, "run this module as a whole: the page comes from all of its tests"
     text = page(observed)
     if os.environ.get(WRITE):
         PAGE.write_text(text, encoding="utf-8")
@@ -244,6 +273,17 @@ _HEAD = (
     "failure boardlab power-cycles the board and tries again, as often as `--retries` says. After any other failure the run",
     "stops, and `--resume` continues it when the fault is corrected. Where the boot continues and its number is valid, but a",
     "person should look at it, the sample carries a flag ([Results](results.md)).",
+    "",
+    "| Fault | What goes wrong | Recorded as | Whose | Then | Message |",
+    "|---|---|---|---|---|---|",
+)
+
+_SECTIONS = (
+    "",
+    "## Benchmarks",
+    "",
+    "A row of a section that fails, e.g. one sampling rate, costs that row: it is tried again as often as `--retries` says,",
+    "then the other rows are measured, and the test fails at its end ([Benchmarks](benchmarks.md#repetitions-and-rows)).",
     "",
     "| Fault | What goes wrong | Recorded as | Whose | Then | Message |",
     "|---|---|---|---|---|---|",

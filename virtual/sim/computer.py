@@ -50,6 +50,10 @@ class Hooks(Protocol):
         """The medium whose root file system the kernel mounts."""
         ...
 
+    def refuses(self, command: str) -> str:
+        """What a program says that refuses a command; empty: it does not."""
+        ...
+
     def printk(self, line: str) -> str:
         """What the kernel's console prints for a line of its log; empty: nothing."""
         ...

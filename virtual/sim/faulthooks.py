@@ -97,6 +97,10 @@ class FaultHooks:
         """The medium whose root file system the kernel mounts."""
         return medium
 
+    def refuses(self, command: str) -> str:
+        """What a program says that refuses this command, its words joined by blanks; empty: it does not."""
+        return ""
+
     def printk(self, line: str) -> str:
         """What the kernel's console prints for a line of its log; empty: nothing."""
         return line

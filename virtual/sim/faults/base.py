@@ -28,8 +28,8 @@ class FaultOutcome:
         transient: whether the cycle is tried again.
         may_succeed: whether an attempt may also go well, since the fault strikes by chance.
         trial: what shows it: "boot", "login" (a boot and a login), "off" (the power off after a boot), "bootloader",
-            "suspend" (a boot, a login and a sleep), "rails" (sampling the rails). The test of all faults
-            (tests/integration/test_sim_faults.py) does it.
+            "suspend" (a boot, a login and a sleep), "section" (a section under Linux), "rails" (sampling the rails). The
+            test of all faults (tests/integration/test_sim_faults.py) does it.
         medium: what the trial boots from.
         cycle: the power-on at which the trial has it.
         flags: what the samples of its cycle carry, all of them; of rails: what their power may carry.

@@ -42,6 +42,23 @@ class ShellSlow(Fault):
 
 
 @define(kw_only=True, eq=False)
+class ProgramRefused(Fault):
+    """A program refuses some of its options, as a codec does that lacks a sampling rate; with others it works.
+
+    Attributes:
+        words: of the command lines that are refused, as they stand there.
+    """
+
+    name: ClassVar[str] = "program_refused"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("command_failed",), "board", trial="section")
+    words: str = field(default="-rate 44100 ", validator=validators.min_len(1))
+
+    def refuses(self, command: str) -> str:
+        """See `FaultHooks`; the words of alsa-lib's aplay."""
+        return "Sample format or rate not available: Invalid argument" if self.words in f"{command} " else ""
+
+
+@define(kw_only=True, eq=False)
 class ClockJump(Fault):
     """The board's wall clock jumps while it boots, as it does when it first hears of the time."""
 

@@ -86,7 +86,15 @@ class LoginSession:
         tool = self._tools.get(name.rsplit("/", 1)[-1])
         if tool is None:
             return None
-        return lambda arguments, streams, shell: tool(self, arguments, streams, shell)
+
+        def run(arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
+            for trouble in self.computer.troubles:
+                if said := trouble.refuses(" ".join(arguments)):
+                    yield from streams.out(f"{said}\n".encode())
+                    return 1
+            return (yield from tool(self, arguments, streams, shell))
+
+        return run
 
     def unknown(self, name: str) -> str:
         """What is said of a command that does not exist."""
