@@ -5,52 +5,83 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from attrs import frozen
 from measuring_lab import ROOT, measuring_pytest
 from virtual_bench import lab_virtual
 
 from lab.console.client import ConsoleClient
+from lab.errors import LabTransientError
 from lab.host.runtime import socket_path
 from lab.metrics import Flag
-from lab.results import open_store
+from lab.results import Attempt, open_store
 from lab.run.sectionrun import KIND
 
 TIME_SCALE = "0.02"
+DEADLINE_S = 120.0
+BOARD = "am62xx_sk-1"
+STRESSORS = ("cpu", "matrix", "cache", "pipe", "switch")
+
+
+@frozen
+class Bench:
+    """A simulated bench, and what its sessions run with."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def command(self, *words: str) -> list[str]:
+        return [*measuring_pytest(self.folder), "tests_perf", *words]
+
+    def measure(self, *words: str, status: int = 0) -> str:
+        """A session; what it printed."""
+        command = self.command(*words)
+        done = subprocess.run(command, env=self.environment, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout
+
+    def attempts(self, run: int) -> list[Attempt]:
+        with open_store(self.environment["LAB_DB"]) as store:
+            return store.attempts(run)
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    lab = Path(sys.executable).parent
-    return {
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    programs = Path(sys.executable).parent
+    environment = {
         **os.environ,
-        "PATH": f"{lab}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "BOARDLAB_RUNTIME": str(tmp_path / "run"),
         "LAB_DB": f"sqlite:///{tmp_path / 'results.db'}",
     }
-
-
-def test_sections_of_linux_u_boot_and_the_tester_are_measured_and_what_is_not_allowed_is_skipped(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    bench = tmp_path / "bench"
+    folder = tmp_path / "bench"
     ports = ("--pdu-port", "0", "--switch-port", "0")
-    up = lab_virtual("up", "sim", "--type", "am62xx_sk", "--time-scale", TIME_SCALE, "--dir", bench, *ports)
+    up = lab_virtual("up", "sim", "--type", "am62xx_sk", "--time-scale", TIME_SCALE, "--dir", folder, *ports)
     assert up.returncode == 0, up.stderr
     try:
-        first = measure(bench, environment, "--repeats", "1", "-k", "stream or usb-device or uboot-emmc")
-        assert "2 sections, 6 numbers of 6 samples, 0 skipped by preflight" in first
-        assert "uboot-emmc overwrites the scratch medium emmc_blocks: allow it with --lab-destructive" in first
-        words = ("--repeats", "1", "--lab-destructive", "-k", "stream or uboot-emmc")
-        second = measure(bench, environment, *words)
-        assert "2 sections, 8 numbers of 8 samples" in second
-        assert second.index("stream   ") < second.index("uboot-emmc   "), "what destroys nothing comes first"
+        yield Bench(folder, environment)
     finally:
-        lab_virtual("down", "--dir", bench)
-        with ConsoleClient(socket_path(tmp_path / "run")) as client:
+        lab_virtual("down", "--dir", folder)
+        with suppress(LabTransientError), ConsoleClient(socket_path(tmp_path / "run")) as client:
             client.stop()
-    with open_store(environment["LAB_DB"]) as store:
+
+
+def test_sections_of_linux_u_boot_and_the_tester_are_measured_and_what_is_not_allowed_is_skipped(bench: Bench) -> None:
+    first = bench.measure("-k", "stream or uboot-emmc")
+    assert "1 sections, 4 numbers of 12 samples, 0 skipped by preflight" in first, (
+        "three cycles, as nobody says otherwise"
+    )
+    assert "uboot-emmc overwrites the scratch medium emmc_blocks: allow it with --lab-destructive" in first
+    second = bench.measure("--repeats", "1", "-k", "stream or usb-device or uboot-emmc", "--lab-destructive")
+    assert "3 sections, 10 numbers of 10 samples" in second
+    assert second.index("stream   ") < second.index("uboot-emmc   "), "what destroys nothing comes first"
+    with open_store(bench.environment["LAB_DB"]) as store:
         runs = store.runs()
         assert [(run.kind, run.status, run.provenance["virtual"]) for run in runs] == [(KIND, "completed", True)] * 2
         for run in runs:
@@ -59,8 +90,26 @@ def test_sections_of_linux_u_boot_and_the_tester_are_measured_and_what_is_not_al
             assert all(Flag.SIMULATED in sample.flags for sample in samples)
 
 
-def measure(bench: Path, environment: dict[str, str], *words: str) -> str:
-    command = [*measuring_pytest(bench), "tests_perf"]
-    done = subprocess.run([*command, *words], env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def test_a_killed_run_goes_on_with_exact_counts_and_a_row_that_is_refused_costs_that_row(bench: Bench) -> None:
+    fault = lab_virtual("fault", BOARD, "program_refused", "words=--cache 1", "--cycles", "all", "--dir", bench.folder)
+    assert fault.returncode == 0, fault.stderr
+    command = bench.command("--repeats", "2", "--retries", "0", "-k", "stress-ng")
+    session = subprocess.Popen(command, env=bench.environment, cwd=ROOT, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + DEADLINE_S
+    while not (bench.folder.parent / "results.db").exists() or sum(a.ok for a in attempts_of_first(bench)) < 3:
+        assert session.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    session.kill()
+    session.wait()
+
+    said = bench.measure("--resume", "1", "--retries", "0", "-k", "stress-ng", status=1)
+    assert "1 of 5 rows could not be measured" in said
+    assert "not measured: stress-ng stressor=cache (cycle 1, 2): [command_failed, board]" in said
+    good = Counter((a.params.get("stressor"), a.cycle) for a in bench.attempts(1) if a.ok)
+    assert good == dict.fromkeys(((name, cycle) for name in STRESSORS if name != "cache" for cycle in (1, 2)), 1)
+
+
+def attempts_of_first(bench: Bench) -> list[Attempt]:
+    with open_store(bench.environment["LAB_DB"]) as store:
+        return [attempt for run in store.runs() for attempt in store.attempts(run.id)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,14 @@ from lab.benchmarks.output import number, read, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, whole
 from lab.benchmarks.sections import ALL
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, LabTransientError
+from lab.guide import stored
 from lab.host.clock import MonotonicRaw
 from lab.metrics import summarise, uncertainty
+from lab.report import page as report
 from lab.results import Attempt, Store, open_store
+from lab.results.format import numbers_and_failures
 from lab.results.logs import console_log
-from lab.results.overview import attempts_of
+from lab.results.overview import attempts_of, overview
 from lab.run.rowledger import not_measured
 from lab.run.sectionrun import KIND, SectionRun
 from lab.run.session import CommandResult
@@ -125,6 +129,28 @@ def test_each_repetition_is_a_cycle_and_the_spread_between_them_is_in_the_uncert
         spread = uncertainty.student_t95(2) * 1.0 / 3**0.5
         assert (summary.n, summary.std) == (3, 1.0)
         assert summary.uncertainty == pytest.approx(uncertainty.combined([spread, measurement.samples[0].uncertainty]))
+
+
+def test_results_report_and_guide_have_the_number_of_samples_and_the_uncertainty_of_their_spread(
+    store: Store, begin: Callable[..., SectionRun]
+) -> None:
+    run = begin(SoundCard(refused={"44100": {3}}), retries=0)
+    with pytest.raises(BoardlabError):
+        run.measure(SOUND)
+    shown = overview(store, run.run.id)
+    (low,) = [line for line in numbers_and_failures(shown) if line.strip().startswith("8000 ")]
+    assert "256002 (min 256001, max 256003)" in low
+    assert re.search(r" 3/3 +3 ", low), "± 2.5 of the three values, and the program prints whole numbers"
+    (lost,) = [line for line in numbers_and_failures(shown) if line.strip().startswith("44100 ")]
+    assert " 2/3 " in lost, "one of three cycles has no sample"
+    page = report.render(shown, store.artifacts)
+    assert "<td>3/3</td><td>3</td>" in page
+    assert "<td>2/3</td>" in page
+    entries = {entry.params["rate_hz"]: entry for entry in stored.release(store, "1", []).entries}
+    assert re.fullmatch(r"256002(\.00)? \(min 256001(\.00)?, max 256003(\.00)?\)", entries["8000"].text)
+    assert entries["8000"].evidence.samples == 3
+    assert entries["8000"].evidence.uncertainty == pytest.approx(2.534, abs=1e-3)
+    assert "3 samples from" in entries["8000"].evidence.source
 
 
 def test_a_run_whose_plan_does_not_say_how_often_measures_once(store: Store) -> None:
