@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import TypeVar, cast, get_args
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Sample
 from lab.results.columns import DamagedValueError
 from lab.results.models import AttemptArtifactRow, AttemptRow, Base, DefinitionRow, MeasurementRow, RunRow, SampleRow
-from lab.results.records import ArtifactRef, Attempt, MomentRecord, Run, RunStatus, SampleRecord, StoredSample
+from lab.results.records import (
+    OK,
+    ArtifactRef,
+    Attempt,
+    GoodAttempt,
+    MomentRecord,
+    Run,
+    RunStatus,
+    SampleRecord,
+    StoredSample,
+)
 
 StoredRow = TypeVar("StoredRow", bound=Base)
 
@@ -61,6 +71,21 @@ def attempts(session: Session, run_id: int) -> list[Attempt]:
         selectinload(AttemptRow.artifacts).joinedload(AttemptArtifactRow.artifact),
     )
     return [_attempt(row) for row in session.scalars(wanted.options(*parts))]
+
+
+def good_attempts(session: Session, run_id: int) -> list[GoodAttempt]:
+    """The attempts of a run that succeeded, in short, in the order they were recorded."""
+    wanted = (
+        select(AttemptRow.params, AttemptRow.cycle, func.count(SampleRow.id))
+        .outerjoin(AttemptRow.samples)
+        .where(AttemptRow.run_id == run_id, AttemptRow.outcome == OK)
+        .group_by(AttemptRow.id)
+        .order_by(AttemptRow.id)
+    )
+    found = [GoodAttempt(*row) for row in session.execute(wanted)]
+    if any(attempt.params is None or attempt.cycle is None for attempt in found):
+        raise DamagedValueError("a row of attempts has no params or no cycle")
+    return found
 
 
 def _attempt(row: AttemptRow) -> Attempt:

@@ -160,6 +160,19 @@ class Attempt(AttemptRecord):
 
 
 @frozen
+class GoodAttempt:
+    """An attempt that succeeded, in short.
+
+    Attributes:
+        samples: how many it gave.
+    """
+
+    params: Mapping[str, str]
+    cycle: int
+    samples: int
+
+
+@frozen
 class StoredSample(SampleRecord):
     """A sample as the store gives it back, with the attempt it belongs to."""
 

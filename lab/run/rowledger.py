@@ -9,6 +9,7 @@ from attrs import define, field
 
 from lab.errors import BoardError, BoardlabError, BoardTransientError, TestError, TestTransientError
 from lab.results import Attempt
+from lab.results.records import GoodAttempt
 
 MAX_HUNG: Final = 2  # rows after which the board had to be power-cycled; more of them, and it is not about the rows
 RowKey: TypeAlias = tuple[tuple[str, str], ...]
@@ -38,13 +39,13 @@ class RowLedger:
     _hung: set[RowKey] = field(factory=set)
 
     @classmethod
-    def of(cls, attempts: Iterable[Attempt], section: str) -> Self:
+    def of(cls, attempts: Iterable[GoodAttempt], section: str) -> Self:
         """What the run has already."""
         ledger = cls()
         for attempt in attempts:
             row = dict(attempt.params)
-            if attempt.ok and row.pop("section", "") == section and row:
-                ledger.keep(attempt.cycle, row, len(attempt.samples))
+            if row.pop("section", "") == section and row:
+                ledger.keep(attempt.cycle, row, attempt.samples)
         return ledger
 
     def wants(self, cycle: int, row: Mapping[str, str]) -> bool:

@@ -78,7 +78,7 @@ class SectionRun:
 
     def pending_of(self, sections: Iterable[str]) -> dict[str, list[int]]:
         """The same of each of these sections."""
-        good = [a for a in self.store.attempts(self.run.id) if a.ok and a.params.keys() == {SECTION}]
+        good = [a for a in self.store.good_attempts(self.run.id) if a.params.keys() == {SECTION}]
         done = {(a.params[SECTION], a.cycle) for a in good}
         return {
             name: [cycle for cycle in range(1, self.repeats(name) + 1) if (name, cycle) not in done]
@@ -99,7 +99,7 @@ class SectionRun:
         Raises:
             BoardlabError: the section, or some of its rows, could not be measured; what it printed is in the store.
         """
-        ledger = RowLedger.of(self.store.attempts(self.run.id), section.name)
+        ledger = RowLedger.of(self.store.good_attempts(self.run.id), section.name)
         for cycle in self.pending(section.name):
             self._cycle(section, cycle, ledger)
             if ledger.lost(cycle) and not ledger.numbers(cycle):

@@ -60,6 +60,7 @@ def read_all(path: Path) -> None:
             store.contents(run.id)
             store.samples(run.id)
             store.outcomes(run.id)
+            store.good_attempts(run.id)
     with watch(str(path)).snapshot() as snapshot:
         ids = [head.id for head in snapshot.heads()]
         assert [

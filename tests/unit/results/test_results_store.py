@@ -27,6 +27,7 @@ from lab.results import (
     plan_differences,
 )
 from lab.results.models import Base
+from lab.results.records import GoodAttempt
 from lab.results.schema import VERSION_TABLE
 from lab.results.verdictmodels import VerdictRow
 from lab.results.watch import watch
@@ -173,6 +174,8 @@ def test_a_failed_attempt_is_kept_but_gives_no_sample(store: Store) -> None:
     assert (first.ok, second.ok) == (False, True)
     assert [s.attempt_id for s in store.samples(run.id)] == [second.id]
     assert store.outcomes(run.id) == {"hang_kernel": 1, "ok": 1}
+    assert store.good_attempts(run.id) == [GoodAttempt(second.params, 1, len(second.samples))]
+    assert second.samples
 
 
 def test_recording_the_same_attempt_again_changes_nothing(store: Store) -> None:
@@ -224,7 +227,7 @@ def test_an_unknown_run_is_named_with_the_latest_ones(store: Store) -> None:
     with pytest.raises(ConfigurationError, match="no run 4711; there are none yet"):
         store.run(4711)
     run = begin(store)
-    for ask in (store.run, store.reopen_run, store.attempts, store.samples, store.measurements):
+    for ask in (store.run, store.reopen_run, store.attempts, store.good_attempts, store.samples, store.measurements):
         with pytest.raises(ConfigurationError, match=rf"no run 4711; the latest are: {run.id} \(boot, am62xx_sk, \d"):
             ask(4711)
     with pytest.raises(ConfigurationError, match="no run 4711"):

@@ -186,6 +186,7 @@ def test_a_row_that_the_board_refuses_costs_that_row_and_no_other(
         assert words in str(told.value)
     expected: dict[tuple[str, int], list[str]] = {(r, c): ["ok"] for r in ("8000", "96000") for c in (1, 2, 3)}
     refused = told.value.failure
+    assert (refused, told.value.fault) == ("command_failed", "board"), "it said so by its status"
     expected |= {("44100", 1): [refused] * 3, ("44100", 2): [refused], ("44100", 3): [refused]}
     attempts = store.attempts(run.run.id)
     assert counts(attempts) == expected
