@@ -144,8 +144,8 @@ def test_results_report_and_guide_have_the_number_of_samples_and_the_uncertainty
     (lost,) = [line for line in numbers_and_failures(shown) if line.strip().startswith("44100 ")]
     assert " 2/3 " in lost, "one of three cycles has no sample"
     page = report.render(shown, store.artifacts)
-    assert "<td>3/3</td><td>3</td>" in page
-    assert "<td>2/3</td>" in page
+    assert re.search(r">3/3</td><td[^>]*>3</td>", page)
+    assert ">2/3</td>" in page
     entries = {entry.params["rate_hz"]: entry for entry in stored.release(store, "1", []).entries}
     assert re.fullmatch(r"256002(\.00)? \(min 256001(\.00)?, max 256003(\.00)?\)", entries["8000"].text)
     assert entries["8000"].evidence.samples == 3
