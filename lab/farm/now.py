@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from attrs import evolve, field, frozen
-from sqlalchemy import select
 
 from lab import shipped, yamlfile
 from lab.console.status import PortStatus
@@ -20,10 +19,10 @@ from lab.farm.services import Service
 from lab.host import people, process
 from lab.host.clock import utc_now
 from lab.host.runtime import runtime_dir
-from lab.results import listing
+from lab.results import joblist, listing
+from lab.results.joblist import JobView
 from lab.results.jobs import LEASE_S
 from lab.results.listing import ListedRun
-from lab.results.models import JobRow
 from lab.results.store import Store, open_store
 
 FAILURES_OF: Final = dt.timedelta(hours=24)
@@ -39,6 +38,7 @@ class JobNow:
     Attributes:
         state: "queued" or "running". who: the person and the program. since: when it got the board, or began to wait.
         died: its process is gone, or its host gives no sign of life.
+        planned: samples of its runs; 0: unknown. expected_end: None: nobody can tell.
     """
 
     id: int
@@ -47,6 +47,8 @@ class JobNow:
     who: str
     since: dt.datetime
     died: bool
+    planned: Mapping[int, int] = field(factory=dict)
+    expected_end: dt.datetime | None = None
 
 
 @frozen
@@ -189,17 +191,17 @@ def _measured(store: Store, boards: dict[str, BoardNow], now: dt.datetime) -> di
 
 
 def _jobs(store: Store, now: dt.datetime) -> list[tuple[str, JobNow]]:
-    wanted = select(JobRow).where(JobRow.state.in_(("queued", "running"))).order_by(JobRow.id)
-    with store._read() as session:
-        return [(row.board, _job(row, now)) for row in session.scalars(wanted)]
+    return [(each.job.board, _job(each, now)) for each in joblist.jobs(store, 0, now)]
 
 
-def _job(row: JobRow, now: dt.datetime) -> JobNow:
-    died = process.has_died(row.holder)
+def _job(seen: JobView, now: dt.datetime) -> JobNow:
+    job = seen.job
+    died = process.has_died(job.holder)
     if died is None:  # of another host
-        died = (now - row.heartbeat_at).total_seconds() > LEASE_S
-        who = f"{row.person} on {row.holder.partition('/')[0]}".strip()
+        died = (now - job.heartbeat_at).total_seconds() > LEASE_S
+        who = job.who
     else:
-        who = "nobody" if died else people.described(int(row.holder.rsplit("/", 2)[1]))
-    since = row.started_at if row.state == "running" and row.started_at else row.queued_at
-    return JobNow(row.id, row.state, row.suites, who, since, died)
+        who = "nobody" if died else people.described(int(job.holder.rsplit("/", 2)[1]))
+    since = job.started_at if job.state == "running" and job.started_at else job.queued_at
+    planned = {run.id: run.planned for run in seen.runs}
+    return JobNow(job.id, job.state, ",".join(job.suites), who, since, died, planned, seen.expected_end)

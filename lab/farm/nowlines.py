@@ -68,8 +68,12 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
         said.append(f"{board.current.run.kind + ': ' if board.current else ''}console held by {board.console}")
     if board.current is not None:
         good, failed = _counts(board.current.outcomes)
-        progress = f"run {board.current.run.id}: {good} good"
+        run_id = board.current.run.id
+        planned = board.job.planned.get(run_id, 0) if board.job is not None else 0
+        progress = f"run {run_id}: {good}{f' of {planned}' if planned else ''} good"
         said.append(progress + (doubtful(f", {failed} failed") if failed else ""))
+    if board.job is not None and board.job.expected_end is not None:
+        said.append(f"ends about {board.job.expected_end:%H:%M} UTC")
     if board.waiting:
         said.append(f"{board.waiting} waiting")
     if board.port:
@@ -132,7 +136,7 @@ def _board(board: BoardNow) -> dict[str, Any]:
         "board": board.board,
         "board_type": board.board_type,
         "env": board.env,
-        "job": None if board.job is None else {**asdict(board.job), "since": board.job.since.isoformat()},
+        "job": None if board.job is None else _job(board.job),
         "waiting": board.waiting,
         "console": board.console,
         "port": board.port,
@@ -140,6 +144,12 @@ def _board(board: BoardNow) -> dict[str, Any]:
         "last": _run(board.last),
         "failures": dict(board.failures),
     }
+
+
+def _job(job: JobNow) -> dict[str, Any]:
+    end = job.expected_end
+    times = {"since": job.since.isoformat(), "expected_end": end.isoformat() if end else None}
+    return {**asdict(job), "job": call(job.id), "planned": {str(run): n for run, n in job.planned.items()}, **times}
 
 
 def _run(listed: ListedRun | None) -> dict[str, Any] | None:

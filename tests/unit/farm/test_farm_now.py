@@ -25,8 +25,9 @@ from lab.farm import now, nowlines, services
 from lab.farm.now import BoardNow, JobNow, LabNow
 from lab.farm.services import Service
 from lab.host import process
-from lab.results import AttemptRecord, Store, open_store
+from lab.results import AttemptRecord, Run, Store, open_store
 from lab.results.jobs import JobQueue, Order
+from lab.results.listing import ListedRun
 from lab.shown import Marked, tables
 
 ENV = """targets:
@@ -132,12 +133,26 @@ def test_a_job_whose_process_is_gone_is_bad(store: Store) -> None:
     assert isinstance(line, Marked)
 
 
+def test_a_run_of_a_job_says_how_many_samples_there_will_be_and_when_it_ends() -> None:
+    ends = AT + dt.timedelta(hours=2)
+    job = JobNow(12, "running", "boot", "ada (lab run)", AT, False, {7: 60}, ends)
+    plain = {"plan": {}, "provenance": {}, "started_at": AT, "finished_at": None}
+    run = Run(id=7, kind="boot", board_type="t", board="am62x-1", release="11.01", status="running", **plain)
+    measured = BoardNow("am62x-1", job=job, current=ListedRun(run, {"ok": 23}, []))
+    (line,) = [line for line in nowlines.lines(LabNow(AT, "h", "db", "", (measured,), ()), 200) if "am62x-1" in line]
+    assert "boot (job j12) for 0 s, by ada (lab run); run 7: 23 of 60 good; ends about 14:00 UTC" in line
+    (document,) = nowlines.document(LabNow(AT, "h", "db", "", (measured,), ()))["boards"]
+    assert document["job"]["job"] == "j12"
+    assert (document["job"]["planned"], document["job"]["expected_end"]) == ({"7": 60}, ends.isoformat())
+    assert json.loads(json.dumps(document)) == document
+
+
 def test_a_job_of_another_host_is_named_by_it(store: Store) -> None:
-    jobs = JobQueue(store, "farm-2/boot-id/77/5", lambda _who: None)
+    jobs = JobQueue(store, "farm-2/boot-id/77/5", lambda _who: None, person="lena")
     jobs.start(jobs.enqueue(ORDER).id)
     found = board(now.look()).job
     assert found is not None
-    assert (found.who, found.died) == ("on farm-2", False)
+    assert (found.who, found.died) == ("lena on farm-2", False)
 
 
 def test_a_run_that_nobody_measures_was_killed(store: Store) -> None:
