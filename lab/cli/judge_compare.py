@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lab.cli.judge_store import Database, Everything, Json, number_of
+from lab.cli.judgearguments import Database, Everything, Json, number_of
 from lab.judge.baseline import JudgedNumber, JudgedRun, judge_run
 from lab.judge.builds import remarks
 from lab.judge.verdicts import Verdict

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from attrs import asdict
 
-from lab.cli.judge_store import Database, Json, instant, number_of
+from lab.cli.judgearguments import Database, Json, instant, number_of
 from lab.errors import ConfigurationError
 from lab.judge.statistics import by_month
 from lab.judge.words import plain_document

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
+from lab.cli.judgearguments import LAST_ID, Database, Everything, Json, instant, number_of
 from lab.errors import ConfigurationError
 from lab.judge import builds, words
 from lab.judge.telling import Evidence, size
-from lab.results.store import Store, open_store
+from lab.results.store import open_store
 from lab.results.verdictrecords import CALLED, UNSURE, Verdict
 from lab.results.verdicts import read_verdicts
 from lab.results.watch import watch
 from lab.shown import echo, echo_json, table
 
-LAST_ID: Final = 2**31 - 1  # of the databases' integers
-LATEST: Final = "latest"
-
 app = typer.Typer(help="Whether numbers moved, by how much, and what else moved with them.", no_args_is_help=True)
-
-Database = Annotated[
-    str | None,
-    typer.Option(
-        "--db",
-        metavar="URL",
-        help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else ~/.local/share/boardlab).",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
-Everything = Annotated[bool, typer.Option("--all", help="Also numbers of which there is nothing to say.")]
 
 
 @app.command("run")
@@ -43,6 +29,10 @@ def run_command(
     *,
     as_json: Json = False,
     everything: Everything = False,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="RELEASE", help="Compare with this release instead, as `lab judge compare` does."),
+    ] = None,
     summaries: Annotated[
         list[Path] | None,
         typer.Option("--summary", metavar="FILE", help="Write a summary: Markdown, HTML or text (.md, .html, .txt)."),
@@ -56,6 +46,13 @@ def run_command(
     db: Database = None,
 ) -> None:
     """Judge a run's numbers by the runs of its board before; status 1: one is worse, for sure, and not muted."""
+    if against is not None:
+        if summaries:
+            raise ConfigurationError("--summary tells of verdicts, and --against keeps none: give one of them")
+        from lab.cli.judge_compare import compare_command  # noqa: PLC0415 - what only this takes
+
+        compare_command(run, against=against, as_json=as_json, everything=everything, db=db)
+        return
     from lab.judge import summary  # noqa: PLC0415 - jinja2
     from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
 
@@ -141,38 +138,6 @@ def show_command(
     for verdict in shown:
         echo(*_details(verdict), "")
     echo(_counted(verdicts))
-
-
-def number_of(store: Store, run: str) -> int:
-    """The run that a person names by its number or as "latest".
-
-    Raises:
-        ConfigurationError: it is neither, or there are no runs.
-    """
-    if run == LATEST:
-        runs = store.runs(1)
-        if not runs:
-            raise ConfigurationError(f"no runs yet in {store.url}; measure something first")
-        return runs[0].id
-    if not re.fullmatch(r"[0-9]{1,10}", run) or not 1 <= int(run) <= LAST_ID:
-        raise ConfigurationError(f"no run {run!r}; give its number, as `lab results list` has it, or {LATEST}")
-    return int(run)
-
-
-def instant(text: str) -> dt.datetime:
-    """A day (its beginning, UTC), an instant, or so many days ago (`7d`).
-
-    Raises:
-        ConfigurationError: it is none of them.
-    """
-    days = re.fullmatch(r"([0-9]{1,4})d", text)
-    if days is not None:
-        return dt.datetime.now(dt.UTC) - dt.timedelta(days=int(days[1]))
-    try:
-        found = dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(f"{text!r} is no date; write it like 2026-11-22, or 2026-11-22T06:00") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
 
 
 def said(verdict: Verdict) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from lab.cli import main
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.verdicts import review
+from lab.results.verdicts import read_verdicts, review
 
 START = dt.datetime(2026, 3, 2, tzinfo=dt.UTC)
 
@@ -72,3 +72,13 @@ def test_a_first_run_and_an_unknown_release_are_plain_answers(
     assert "2 numbers: 2 no history" in capsys.readouterr().out
     assert main(["judge", "compare", "1", "--against", "9.9", "--db", store.url]) == 2
     assert "no other completed boot run of release '9.9'; there are: 11.00, 11.01" in capsys.readouterr().err
+
+
+def test_lab_judge_run_against_a_release_says_the_same(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["judge", "compare", "3", "--against", "11.0", "--db", store.url]) == 1
+    compared = capsys.readouterr().out
+    assert main(["judge", "run", "3", "--against", "11.0", "--db", store.url]) == 1
+    assert capsys.readouterr().out == compared
+    assert read_verdicts(store) == []
+    assert main(["judge", "run", "3", "--against", "11.0", "--summary", "x.md", "--db", store.url]) == 2
+    assert "give one of them" in capsys.readouterr().err
