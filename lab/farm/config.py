@@ -23,6 +23,7 @@ from lab.run import options
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+_NOT_QUOTED: Final = "%\"'\\$;"  # what a path in the quotes of a unit file must not have
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -37,8 +38,23 @@ def _time(_instance: object, attribute: Any, value: str) -> None:
 
 
 def _absolute(_instance: object, attribute: Any, value: str) -> None:
-    if not value.startswith("/") or any(c.isspace() or c in "%\"'\\" for c in value):
-        raise ValueError(f"{attribute.name}: {value!r}: expected an absolute path without blanks, quotes and %")
+    if (
+        not value.startswith("/")
+        or not value.isprintable()
+        or value != value.strip()
+        or any(c in _NOT_QUOTED for c in value)
+    ):
+        raise ValueError(
+            f"{attribute.name}: {value!r}: expected an absolute path without quotes, $, %, ; and blanks at its end"
+        )
+
+
+def _program(instance: object, attribute: Any, value: str) -> None:
+    """A path, or a word that PATH finds; empty: none."""
+    if "/" in value:
+        _absolute(instance, attribute, value)
+    else:
+        _word(instance, attribute, value)
 
 
 def _word(_instance: object, attribute: Any, value: str) -> None:
@@ -76,7 +92,7 @@ class Exporter:
 class PduDaemonConfig:
     """pdudaemon. program: empty: boardlab starts none. address: where it listens."""
 
-    program: str = field(default="", validator=_word)
+    program: str = field(default="", validator=_program)
     config: str = field(default="/etc/pdudaemon/pdudaemon.conf", validator=_absolute)
     address: str = field(default="127.0.0.1:16421", validator=_word)
 

@@ -62,4 +62,10 @@ def _text(name: str, **values: object) -> str:
         lstrip_blocks=True,
         autoescape=False,  # noqa: S701 - unit files, and every value is checked in lab.farm.config
     )
+    environment.filters["word"] = _word
     return environment.get_template(f"{name}.j2").render(**values).strip() + "\n"
+
+
+def _word(path: str) -> str:
+    """A path as one word of ExecStart= (systemd.service(5), "Command lines")."""
+    return f'"{path}"' if " " in path else path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,30 @@ def here(tmp_path: Path) -> Farm:
 
 def test_systemd_finds_nothing_wrong_with_them(tmp_path: Path) -> None:
     paths = write(units(here(tmp_path), INSTALLED), tmp_path)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *paths], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_lab_whose_folder_has_a_blank_in_its_path_gets_units_that_start_its_own_programs(tmp_path: Path) -> None:
+    folder = tmp_path / "my lab"
+    folder.mkdir()
+    host = here(folder)
+    config = str(folder / "pdudaemon.conf")
+    farm = attrs.evolve(host, directory=str(folder), pdudaemon=attrs.evolve(host.pdudaemon, config=config))
+    made = units(farm, str(folder / "farm.yaml"))
+    for path in write(made, tmp_path):
+        if path.suffix == ".service":
+            words = [
+                word
+                for line in made[path.name].splitlines()
+                if line.startswith("ExecStart=")
+                for word in shlex.split(line[10:])
+            ]
+            assert words[0] == str(folder / "lab")
+    assert shlex.split(made["boardlab-pdudaemon.service"].partition("ExecStart=")[2].partition("\n")[0])[-1] == config
+    paths = [tmp_path / name for name in made]
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *paths], check=False, capture_output=True, text=True
     )
@@ -93,6 +118,10 @@ def test_the_timers_come_when_they_should(tmp_path: Path) -> None:
         ("user: 7", "put it in quotes"),
         ("directory: here", "expected an absolute path"),
         ("user: 'a b'", "no blanks"),
+        ("directory: '/a\tb'", "expected an absolute path without quotes"),
+        ("program: '/a; reboot'", "expected an absolute path without quotes"),
+        ("pdudaemon: {program: '/a\"b'}", "expected an absolute path without quotes"),
+        ("pdudaemon: {program: 'a b'}", "no blanks"),
         ("schedules: [{name: 'Not a name', env: e, board: b}]", "small letters"),
         ("schedules: [{name: n, env: e, board: b, at: '25:00'}]", "time of day"),
         ("schedules: [{name: n, env: 'e; rm -rf /', board: b}]", "no blanks"),
