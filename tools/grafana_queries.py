@@ -183,7 +183,10 @@ def _laid_out(panels: Sequence[Mapping[str, Any]], asked: Values) -> Iterator[di
         if not name:
             yield _placed(panel, panel["gridPos"]["x"], panel["gridPos"]["y"] + moved, panel["gridPos"]["w"], {})
             continue
-        values = asked.get(f"{name} of all", asked[name]) or [""]
+        values = asked.get(f"{name} of all", asked[name])
+        if not values:  # nothing to repeat it for
+            yield _placed(panel, 0, panel["gridPos"]["y"] + moved, 24, {})
+            continue
         columns = min(len(values), panel.get("maxPerRow", 4))
         wide, high = 24 // columns, panel["gridPos"]["h"]
         for index, value in enumerate(values):

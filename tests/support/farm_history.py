@@ -1,4 +1,4 @@
-"""A week of a farm as Prometheus would have scraped it: real stores, real collectors, every four hours a page.
+"""A week of a farm as Prometheus would have scraped it: real stores, real collectors, every twelve hours a page.
 
 A week cannot be waited for, so the pages become Prometheus' blocks by promtool. What only a running Prometheus makes, the
 series ALERTS, is written as it writes them; the rules themselves are proved elsewhere.
@@ -28,16 +28,20 @@ from exporters.farm.schedules import Due, Schedules
 from exporters.farm.usb import Usb, UsbDevice
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
+from exporters.standing import StandingVerdicts
 from lab.errors import LabTransientError
 from lab.host import statusfiles
 from lab.host.clock import MonotonicRaw
 from lab.host.statusfiles import OutletStatus, RailStatus
+from lab.judge.telling import Evidence
 from lab.metrics import by_name
 from lab.results import open_store
 from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, RunRow, SampleRow
+from lab.results.verdictrecords import NewVerdict
+from lab.results.verdicts import write_verdicts
 from lab.results.watch import watch
 
-STEP_S: Final = 4 * 3600
+STEP_S: Final = 12 * 3600
 WEEK_S: Final = 7 * 86400
 TYPE: Final = "am62xx_sk-fs"
 FAILURE, REGRESSED, MEDIUM = "hang_kernel", "boot.time", "emmc"
@@ -47,7 +51,7 @@ _STAGES: Final = {"uboot": 0.35, "starting_kernel": 0.74, "first_printk": 0.11, 
 _MODES: Final = {"deep_sleep": 12.0, "mcu_only": 19.0}  # mW of a rail
 _RAILS: Final = ("VDD_CORE", "VDDR_CORE", "SOC_DVDD_3V3", "DDR_VDD_1V1")
 _CYCLES: Final = 4
-_NIGHTS_AGO: Final = {"10.00": (7.5, 6.5, 5.5), "11.01": (3.5, 2.5, 1.5, 0.4)}  # days
+_NIGHTS_AGO: Final = {"10.00": (7.7, 6.7, 5.7), "11.01": (3.7, 2.7, 1.7, 0.7)}  # days
 
 
 @frozen
@@ -91,8 +95,8 @@ class _Ids:
     measurements: Iterator[int] = field(factory=lambda: itertools.count(1))
 
 
-def openmetrics(farm: Farm, folder: Path) -> Iterator[str]:
-    """The lines of a week, without the last one, `# EOF`."""
+def pages(farm: Farm, folder: Path) -> Iterator[list[str]]:
+    """The lines of each page of a week, the oldest first, in OpenMetrics' format without the last line, `# EOF`."""
     url = f"sqlite:///{folder}/results.db"
     open_store(url).close()
     engine = create_engine(url)
@@ -112,21 +116,34 @@ def openmetrics(farm: Farm, folder: Path) -> Iterator[str]:
     for at in range(int(farm.now) - WEEK_S, int(farm.now) + 1, STEP_S):
         while nights and nights[0][0] <= at:
             _night(engine, farm, ids, *nights.pop(0), last=not nights)
+            if farm.trouble and not nights:
+                _judged(url, farm)
         state.update(at=at, trouble=farm.trouble and at == int(farm.now))
         if state["trouble"]:
             plugs.plugged.remove(f"usb-0:{63 % farm.boards}")
             results.read = _unreadable
         for poller in (results, *live):
             poller.poll()
+            poller.answered_at = at - 1.0 if poller.fresh else at - STEP_S
         _, pieces = Exposition(results, registry).plain()
-        for line in b"".join(pieces).decode().splitlines():
-            if line and not line.startswith("#"):
-                series, _, value = line.rpartition(" ")
-                name, brace, rest = series.partition("{")
-                yield f"{name}{{{own}{',' if brace else '}'}{rest} {value} {at}"
-    if farm.trouble:
-        yield from _alerts(farm, int(farm.now))
+        lines = b"".join(pieces).decode().splitlines()
+        page = [_scraped(line, own, at) for line in lines if line and not line.startswith("#")]
+        yield page + (list(_alerts(farm, at)) if state["trouble"] else [])
     engine.dispose()
+
+
+def _judged(url: str, farm: Farm) -> None:
+    """What the judge of histories said of the board that got slower."""
+    with open_store(url) as store:
+        run = max(run.id for run in store.runs() if (run.board, run.kind) == (farm.slower, "boot"))
+        version = by_name(REGRESSED).version
+        write_verdicts(store, run, [NewVerdict(REGRESSED, version, {"medium": MEDIUM}, "regression", 1, run, 20, 0.12, 0.1, 0.14)])
+
+
+def _scraped(line: str, own: str, at: int) -> str:
+    series, _, value = line.rpartition(" ")
+    name, brace, rest = series.partition("{")
+    return f"{name}{{{own}{',' if brace else '}'}{rest} {value} {at}"
 
 
 def _alerts(farm: Farm, at: int) -> Iterator[str]:
@@ -170,6 +187,7 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
         statusfiles.write(folder / statusfiles.OUTLETS, board, outlet)
         statusfiles.write(folder / statusfiles.RAILS, board, RailStatus(board, "VDD_CORE", 1000.0, 5000, 0, farm.now))
     found = {
+        "verdicts": StandingVerdicts(watcher, Evidence("https://lab.example.org/runs/{run}.html")).read,
         "jobs": Jobs(watcher, lambda: _when(state["at"])).read,
         "schedules": Schedules(watcher, [_nightly(board) for board in boards], lambda: _when(state["at"])).read,
         "console": ports,
@@ -216,7 +234,7 @@ def _measured(
     rows: dict[type, list[dict[str, Any]]], farm: Farm, ids: _Ids, *, run: int, kind: str, board: str, release: str,
     at: dt.datetime, number: int, last: bool,
 ) -> None:  # fmt: skip
-    spread, newer = 1 + number % 9 / 200, release == RELEASES[1]
+    spread, newer = 1 + number * 37 % 64 / 640, release == RELEASES[1]
     measured: list[tuple[str, dict[str, str], float]] = []
     if kind == "boot":
         for medium, factor in _MEDIA.items():

@@ -1,7 +1,7 @@
 // Prometheus' answers as the frames that Grafana's data source makes of them (@grafana/prometheus, result_transformer.ts).
 import { FieldType, toDataFrame } from '@grafana/data';
 
-const number = (text) => (text === '+Inf' ? Infinity : text === '-Inf' ? -Infinity : Number(text));
+const number = (text) => (text === '+Inf' ? Infinity : text === '-Inf' ? -Infinity : text === null ? null : Number(text));
 
 export function framesOf(targets) {
   const tables = targets.filter(({ format }) => format === 'table');
@@ -23,7 +23,7 @@ function lineOf({ refId, legend, instant, step }, { metric, value, values }) {
 
 // Where a step has no value there is a gap in the line, as Grafana's backend puts it.
 function filled(values, step) {
-  return values.flatMap((point, index) => (index && point[0] - values[index - 1][0] > 1.5 * step ? [[values[index - 1][0] + step, NaN], point] : [point]));
+  return values.flatMap((point, index) => (index && point[0] - values[index - 1][0] > 1.5 * step ? [[values[index - 1][0] + step, null], point] : [point]));
 }
 
 function legendOf(legend, metric) {

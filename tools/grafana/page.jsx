@@ -19,7 +19,7 @@ const GAP = 8;
 locationUtil.initialize({ config: { appSubUrl: '' }, getVariablesUrlParams: () => ({}), getTimeRangeForUrl: () => ({}) });
 setTimeZoneResolver(() => 'utc');
 standardTransformersRegistry.setInit(() =>
-  Object.values(standardTransformers).map((one) => ({ id: one.id, name: one.name, transformation: async () => one }))
+  [...new Map(Object.values(standardTransformers).map((one) => [one.id, one])).values()].map((one) => ({ id: one.id, name: one.name, transformation: async () => one }))
 );
 
 class Guard extends Component {

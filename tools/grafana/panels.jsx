@@ -2,9 +2,9 @@
 import {
   applyFieldOverrides, cacheFieldDisplayNames, dataLinksOverrideProcessor, displayNameOverrideProcessor, FieldConfigOptionsRegistry, FieldType,
   getDisplayValueAlignmentFactors, getFieldDisplayValues, identityOverrideProcessor, numberOverrideProcessor, thresholdsOverrideProcessor,
-  transformDataFrame, unitOverrideProcessor, valueMappingsOverrideProcessor, VizOrientation,
+  transformDataFrame, unitOverrideProcessor, valueMappingsOverrideProcessor,
 } from '@grafana/data';
-import { BarGauge, BigValue, DataLinksContextMenu, TimeSeries, TooltipPlugin2, VizRepeater } from '@grafana/ui';
+import { BarGauge, BigValue, DataLinksContextMenu, TimeSeries, VizRepeater } from '@grafana/ui';
 import { TableNG } from '@grafana/ui/unstable';
 import { lastValueFrom } from 'rxjs';
 import { framesOf } from './frames.js';
@@ -124,6 +124,11 @@ function timeseries(given) {
   const { frames, options, width, height, timeRange } = given;
   if (!frames.some((frame) => frame.length)) {
     return <Nothing {...given} />;
+  }
+  for (const frame of frames) {
+    for (const field of frame.fields.filter(({ type }) => type === FieldType.number)) {
+      field.values = field.values.map((value) => (Number.isFinite(value) ? value : null)); // prepareGraphableFields
+    }
   }
   const legend = { showLegend: true, displayMode: 'list', placement: 'bottom', calcs: [], ...options.legend };
   return (

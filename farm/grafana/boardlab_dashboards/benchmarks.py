@@ -1,65 +1,87 @@
-"""Benchmarks across releases: any metric, and what changed."""
+"""Benchmarks across releases: one metric at a time, and what changed."""
 
 from __future__ import annotations
 
-from grafana_foundation_sdk.builders import dashboard as builders
+from typing import Final
 
-from boardlab_dashboards.parts import (
-    FOR_BOARDS,
-    NUMBER,
-    bars,
-    dashboard,
-    filled,
-    lines,
-    query_variable,
-    regressions,
-    rows,
-)
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.models import dashboard as models
+
+from boardlab_dashboards.changes import changed, regressed
+from boardlab_dashboards.panels import Column, lines, rows, top
+from boardlab_dashboards.parts import FOR_BOARDS, NUMBER, dashboard, filled, query_variable, regressions, to
+
+_OWN: Final = "job, instance, board_type, kind, version, stat"
+# How a family's name ends -> the unit that Grafana shows; what ends otherwise is a plain number. A metric has one of them.
+_ENDS: Final = {"seconds": "s", "bytes_per_second": "Bps", "watts": "watt", "joules": "joule", "ratio": "percentunit", "hertz": "hertz"}
+_OTHER: Final = "short"
+# What tells the columns of different units apart; those that this metric has not are not there.
+_SHOWN: Final = {"s": " (time)", "Bps": " (rate)", "watt": " (power)", "joule": " (energy)", "percentunit": " (share)", "hertz": " (frequency)", "short": ""}
 
 
 def build() -> builders.Dashboard:
     """The dashboard."""
     made = dashboard(
-        "benchmarks", "boardlab: benchmarks across releases", "Any metric of the store, and what changed.", FOR_BOARDS
+        "benchmarks", "boardlab: benchmarks across releases", "A metric of the store, and what changed.", FOR_BOARDS
     )
     names = query_variable(
-        "metric", "Metric", f'query_result(count by (__name__) ({{__name__=~"boardlab_.+_samples",{NUMBER}}}))', ".+"
+        "metric",
+        "Metric",
+        f'query_result(count by (__name__) ({{__name__=~"boardlab_.+_samples",__name__!="boardlab_flagged_samples",{NUMBER}}}))',
+        ".+",
+        single=True,
     )
     made.with_variable(names.regex("/boardlab_(.+)_samples/"))
     made.annotation(regressions())
-    value = f'{{__name__=~"boardlab_($metric)(_[a-z_]+)?",{NUMBER},stat="avg"}}'
-    series = "{{__name__}} {{board}} {{medium}} {{size}} {{release}}"
+    to_board = ("Board ${__value.text}", to("board", board="${__value.text}"))
+    columns = (
+        Column("board", "Board", 260, link=to_board),
+        Column("medium", "Medium", 90),
+        Column("mode", "Mode", 110),
+        Column("rail", "Rail", 130),
+        Column("size", "Size", 90),
+        Column("release", "Release", 90),
+        *(Column(f"Value #{letter}", f"Average{_SHOWN[unit]}", 130, unit) for letter, unit in zip("ABCDEFG", _units(), strict=True)),
+        *(Column(f"Value #{letter}", f"±{_SHOWN[unit]}", 110, unit) for letter, unit in zip("HIJKLMN", _units(), strict=True)),
+        Column("Value #O", "Samples", 90, "none"),
+    )
+    over_time = lines(
+        "$metric over time",
+        "Averages as they came; the five highest.",
+        "short",
+        *((top(f"max without ({_OWN}) ({value})"), "{{board}} {{medium}} {{mode}} {{rail}} {{size}} {{release}}") for value in _values("")),
+        to=("Board", to("board", board="${__field.labels.board}")),
+    )
+    for letter, unit in zip("ABCDEFG", _units(), strict=True):
+        over_time.override_by_query(letter, [models.DynamicConfigValue("unit", unit)])
     panels = (
-        bars(
-            "Averages by release",
-            "Of the latest completed run of each release, in base units.",
-            "short",
-            (value, series),
-        ),
-        lines("Averages over time", "The same, as they came.", "short", (value, series)),
-        bars(
-            "Samples",
-            "How many each number has.",
-            "short",
-            (f'{{__name__=~"boardlab_($metric)_samples",{NUMBER}}}', series),
-        ),
-        bars(
-            "Uncertainty",
-            "± of the average at 95 %, in base units.",
-            "short",
-            (f'{{__name__=~"boardlab_($metric)_uncertainty(_[a-z_]+)?",{NUMBER}}}', series),
-        ),
+        over_time.span(24),
         rows(
-            "What changed from the release before",
-            "Relative change of each average, the largest first.",
-            "percentunit",
-            (f"sort_desc(abs(boardlab_release_change_ratio{{{NUMBER}}}))", ""),
+            "$metric by board and release",
+            "Average and its ± at 95 %, of the latest completed run of each release.",
+            columns,
+            *(f"max without ({_OWN}) ({value})" for value in (*_values(""), *_values("_uncertainty"))),
+            f'max without ({_OWN}) ({{__name__=~"boardlab_($metric)_samples",{NUMBER}}})',
+            by=[(f"Average{_SHOWN[unit]}", True) for unit in _units()],
+            nothing="nobody has measured it yet",
+            height=10,
         ),
-        rows(
-            "Regressions",
-            "1: worse by more than equal runs differ (docs/judge.md); the alert wants the same of two runs.",
-            "short",
-            (f"boardlab_release_regression{{{NUMBER}}}", ""),
-        ),
+        regressed(),
+        changed("release", "What changed from the release before", "Relative change of each average."),
     )
     return filled(made, panels)
+
+
+def _units() -> tuple[str, ...]:
+    return (*_ENDS.values(), _OTHER)
+
+
+def _values(what: str) -> list[str]:
+    """The selector of each unit, and of what has none of them; what the name ends with tells."""
+    stat = ',stat="avg"' if not what else ""
+    family = f"boardlab_($metric){what}"
+    own = [f'{{__name__=~"{family}_{end}",{NUMBER}{stat}}}' for end in _ENDS]
+    others = f'{{__name__=~"{family}(_[a-z_]+)?",__name__!~".+_({"|".join(_ENDS)}|samples)",{NUMBER}{stat}}}'
+    if not what:
+        others = others.replace('samples)"', 'samples)",__name__!~".+_uncertainty(_.+)?"')
+    return [*own, others]

@@ -1,93 +1,174 @@
-"""One board, or a few: its numbers, its failures, its jobs."""
+"""One board: its failures, its numbers, its jobs."""
 
 from __future__ import annotations
 
-from grafana_foundation_sdk.builders import dashboard as builders
+from typing import Final
 
-from boardlab_dashboards.parts import (
-    BOARD,
-    FOR_BOARDS,
-    NUMBER,
-    bars,
-    dashboard,
-    filled,
-    lines,
-    number,
-    regressions,
-    rows,
-)
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.models import common
+from grafana_foundation_sdk.models import dashboard as models
+
+from boardlab_dashboards.changes import MINE, changed, undecided
+from boardlab_dashboards.looks import GREEN, NONE_IS_GOOD, RED, YELLOW, texts, thresholds
+from boardlab_dashboards.overview import FAILED, since
+from boardlab_dashboards.panels import Column, bars, lines, number, rows
+from boardlab_dashboards.parts import BOARD, DOCS, FAILURE, FOR_BOARDS, NUMBER, dashboard, filled, regressions, to
+
+_NONE: Final = texts({"0": ("none", GREEN)})
 
 
 def build() -> builders.Dashboard:
     """The dashboard."""
-    made = dashboard("board", "boardlab: board", "The numbers, failures and jobs of a board.", FOR_BOARDS)
+    about = "The failures, numbers and jobs of one board."
+    made = dashboard("board", "boardlab: board", about, FOR_BOARDS, single=("board",))
     made.annotation(regressions())
+    well = f'increase(boardlab_outcomes_total{{{BOARD},outcome="ok"}}[$__rate_interval])'
+    badly = f"increase(boardlab_outcomes_total{{{BOARD},{FAILED}}}[$__rate_interval])"
+    attempts = lines(
+        "Attempts",
+        "As they ended, on all media: ok, and each class that there was in this time.",
+        "none",
+        (f"sum({well})", "ok"),
+        (
+            f"sum by (outcome) ({badly})"
+            f" and sum by (outcome) (increase(boardlab_outcomes_total{{{BOARD},{FAILED}}}[$__range])) > 0",
+            "{{outcome}}",
+        ),
+    )
+    attempts.draw_style(common.GraphDrawStyle.BARS).fill_opacity(80).color_scheme(_fixed(RED, models.FieldColorModeId.SHADES))
+    attempts.override_by_name("ok", [models.DynamicConfigValue("color", {"mode": "fixed", "fixedColor": GREEN})])
+    latest = "max by (kind, medium, release, init)"
     panels = (
         number(
-            "Job",
-            "Whether the board waits for a job, is measured, or is held without a sign of life.",
-            "short",
-            (f"sum by (board, state) (boardlab_jobs{{{BOARD}}})", "{{board}} {{state}}"),
+            "Failed attempts, 1 day",
+            "Attempts of the last day that did not end well, on all media.",
+            "none",
+            (since("1d", FAILED), ""),
+            look=NONE_IS_GOOD,
+            mappings=_NONE,
         ),
+        number(
+            "Regressions",
+            "Numbers that are worse in the newest release than in the one before.",
+            "none",
+            (f"sum(boardlab_release_regression{{{MINE}}})", ""),
+            look=NONE_IS_GOOD,
+            mappings=_NONE,
+        ),
+        number(
+            "Job",
+            "Whether a job waits for the board, measures it, or holds it without a sign of life.",
+            "none",
+            (f'sum(boardlab_jobs{{{BOARD},state="queued"}}) > 0', "waiting"),
+            (f'sum(boardlab_jobs{{{BOARD},state="running"}}) > 0', "running"),
+            (f'sum(boardlab_jobs{{{BOARD},state="stuck"}}) > 0', "STUCK"),
+            nothing="idle",
+        ).override_by_name("STUCK", [models.DynamicConfigValue("thresholds", thresholds(RED).build())]),
         number(
             "Sign of life",
-            "Since who holds the board last gave one.",
+            "Since who holds the board last gave one; after a minute the job counts as stuck.",
             "s",
-            (f"boardlab_job_heartbeat_age_seconds{{{BOARD}}}", "{{board}}"),
+            (f"max(boardlab_job_heartbeat_age_seconds{{{BOARD}}})", ""),
+            look=thresholds(GREEN, (30, YELLOW), (60, RED)),
+            nothing="nobody holds it",
         ),
         number(
-            "Latest run took",
-            "Latest completed run.",
+            "Since the last success",
+            "Of any run.",
             "s",
-            (f"boardlab_run_duration_seconds{{{NUMBER}}}", "{{board}} {{kind}} {{medium}}"),
+            (f"time() - max(boardlab_last_success_timestamp_seconds{{{BOARD}}})", ""),
+            look=thresholds(GREEN, (8 * 86400, YELLOW), (15 * 86400, RED)),
+            nothing="never",
+        ),
+        number(
+            "Flagged samples",
+            "Samples of the latest runs that carry a flag. A flag is a remark, not a failure.",
+            "none",
+            (f"sum(boardlab_flagged_samples{{{NUMBER}}})", ""),
         ),
         lines(
-            "Boot time",
+            "Boot time from $medium",
             "Minimum, median and maximum of the latest completed run.",
             "s",
             (
-                f'boardlab_boot_duration_seconds{{{NUMBER},stat=~"min|median|max"}}',
-                "{{board}} {{medium}} {{release}} {{init}} {{stat}}",
+                f"max by (medium, release, init, stat) (boardlab_boot_duration_seconds{{{NUMBER},"
+                'stat=~"min|median|max"})',
+                "{{release}} {{init}} {{stat}}",
             ),
+            each="medium",
+            from_zero=False,
+            to=("Boot time", to("boot", medium="${medium}")),
         ),
-        lines(
-            "Attempts",
-            "By how they ended, on all media.",
-            "short",
+        attempts,
+        rows(
+            "Failed attempts of all time",
+            "By class, medium and release, and whose fault it was.",
             (
-                f"sum by (board, outcome) (increase(boardlab_outcomes_total{{{BOARD}}}[$__rate_interval]))"
-                f" and sum by (board, outcome) (increase(boardlab_outcomes_total{{{BOARD}}}[$__range])) > 0",
-                "{{board}} {{outcome}}",
+                Column("outcome", "Class", 0, look=thresholds(RED), link=FAILURE),
+                Column("medium", "Medium", 90),
+                Column("release", "Release", 90),
+                Column("fault", "Fault", 120),
+                Column("Value", "Attempts", 90, "none"),
             ),
+            f"sum by (outcome, medium, release, fault) (boardlab_attempts_total{{{NUMBER},{FAILED}}}) > 0",
+            by=[("Attempts", True)],
+            span=12,
+            height=9,
+        ),
+        rows(
+            "Latest completed runs",
+            "What each took, and how many of its samples carry a flag. A click leads to the run's numbers.",
+            (
+                Column("kind", "Kind", 0, link=("Benchmarks", to("benchmarks"))),
+                Column("medium", "Medium", 90, link=("Boot time", to("boot", medium="${__value.text}"))),
+                Column("release", "Release", 90, link=("Boot time", to("boot", release="${__value.text}"))),
+                Column("init", "Init", 90),
+                Column("Value #A", "Took", 110, "s"),
+                Column("Value #B", "Flagged", 90, "none"),
+            ),
+            f"{latest} (boardlab_run_duration_seconds{{{NUMBER}}})",
+            f"sum by (kind, medium, release, init) (boardlab_flagged_samples{{{NUMBER}}})",
+            by=[("Release", True), ("Kind", False)],
+            nothing="no run has completed yet",
+            span=12,
+        ),
+        rows(
+            "Flagged samples by flag",
+            "Of the latest completed runs; a flag leads to its explanation.",
+            (
+                Column("flag", "Flag", 0, link=("What ${__value.text} means", f"{DOCS}/results/#flags")),
+                Column("metric", "Metric", 200),
+                Column("medium", "Medium", 90),
+                Column("release", "Release", 90),
+                Column("Value", "Samples", 90, "none"),
+            ),
+            f"sum by (flag, metric, medium, release) (boardlab_flagged_samples{{{NUMBER}}})",
+            by=[("Samples", True)],
+            nothing="no flag",
+            span=12,
         ),
         bars(
-            "Stages of the boot",
+            "Stages of the boot from $medium",
             "Average of the latest completed run.",
             "s",
             (
-                f'boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg"}}',
-                "{{board}} {{medium}} {{release}} {{init}} {{stage}}",
+                f'max by (medium, release, init, stage) (boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg"}})',
+                "{{release}} {{init}} {{stage}}",
             ),
+            each="medium",
+            nothing="no boot yet",
+            height=14,
         ),
-        bars(
-            "Flagged samples",
-            "Samples of the latest run that carry a flag; docs/results.md explains each.",
-            "short",
-            (f"sum by (board, metric, flag) (boardlab_flagged_samples{{{NUMBER}}})", "{{board}} {{metric}} {{flag}}"),
-        ),
-        rows(
-            "Change from the release before",
-            "Relative change of each average; 1 in the second query: a regression.",
-            "percentunit",
-            (f"boardlab_release_change_ratio{{{NUMBER}}}", ""),
-            (f"boardlab_release_regression{{{NUMBER}}}", ""),
-        ),
-        rows(
+        undecided(BOARD),
+        changed("release", "Change from the release before", "Relative change of each average."),
+        changed(
+            "baseline",
             "Change from the last accepted runs",
-            "Relative change of each average of the latest run, whatever its release is called; 1 in the second query: a regression.",
-            "percentunit",
-            (f"boardlab_baseline_change_ratio{{{NUMBER}}}", ""),
-            (f"boardlab_baseline_regression{{{NUMBER}}}", ""),
+            "Relative change of each average of the latest run, whatever its release is called.",
         ),
     )
     return filled(made, panels)
+
+
+def _fixed(color: str, mode: models.FieldColorModeId) -> builders.FieldColor:
+    return builders.FieldColor().mode(mode).fixed_color(color)

@@ -4,62 +4,106 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from boardlab_dashboards.parts import FOR_BOARDS, NUMBER, bars, buckets, dashboard, filled, lines, regressions
+from boardlab_dashboards.panels import Column, bars, buckets, lines, rows, top
+from boardlab_dashboards.parts import FOR_BOARDS, NUMBER, dashboard, filled, regressions, to
 
 
 def build() -> builders.Dashboard:
     """The dashboard."""
     made = dashboard("boot", "boardlab: boot time", "From Starting kernel to the Linux prompt.", FOR_BOARDS)
     made.annotation(regressions())
-    boot, uncertainty = "boardlab_boot_duration_seconds", "boardlab_boot_duration_uncertainty_seconds"
-    average = f'{boot}{{{NUMBER},stat="avg"}}'
-    cycles = "boardlab_boot_cycle_duration_seconds"
-    series = "{{board}} {{medium}} {{release}} {{init}}"
+    boot, cycles = "boardlab_boot_duration_seconds", "boardlab_boot_cycle_duration_seconds"
+    by = "max by (board, medium, release, init)"
+    series = "{{board}} {{release}} {{init}}"
+    to_board = ("Board", to("board", board="${__field.labels.board}"))
+
+    def statistic(name: str) -> str:
+        return f'{by} ({boot}{{{NUMBER},stat="{name}"}})'
+
+    names = ("Median", "Average", "95th percentile", "Maximum")
+    values = [Column(f"Value #{letter}", name, 110, "s", decimals=3) for letter, name in zip("ABCD", names, strict=True)]
     panels = (
-        lines(
-            "Average and its ±",
-            "At 95 %: the spread of the samples and the bound of one reading.",
-            "s",
-            (average, f"{series}"),
-            (f"{average} + ignoring (stat) {uncertainty}{{{NUMBER}}}", f"{series} +"),
-            (f"{average} - ignoring (stat) {uncertainty}{{{NUMBER}}}", f"{series} -"),
+        rows(
+            "Boot time by board",
+            "Of the latest completed run of each release, the slowest first. ±: of the average at 95 %.",
+            (
+                Column("board", "Board", 0, link=("Board ${__value.text}", to("board", board="${__value.text}"))),
+                Column("medium", "Medium", 90),
+                Column("release", "Release", 90),
+                Column("init", "Init", 90),
+                *values[:2],
+                Column("Value #E", "±", 100, "s"),
+                *values[2:],
+                Column("Value #F", "Samples", 90, "none"),
+            ),
+            *(statistic(name) for name in ("median", "avg", "p95", "max")),
+            f"{by} (boardlab_boot_duration_uncertainty_seconds{{{NUMBER}}})",
+            f"{by} (boardlab_boot_duration_samples{{{NUMBER}}})",
+            by=[("Median", True)],
+            nothing="no boot yet",
+            height=11,
         ),
         lines(
-            "95th percentile and maximum",
-            "Of the latest completed run.",
+            "Median from $medium",
+            "Of the latest completed run; the five slowest boards.",
             "s",
-            (f'{boot}{{{NUMBER},stat=~"p95|max"}}', f"{series} {{{{stat}}}}"),
+            (top(statistic("median")), series),
+            each="medium",
+            from_zero=False,
+            to=to_board,
+        ),
+        lines(
+            "95th percentile from $medium",
+            "Of the latest completed run; the five slowest boards.",
+            "s",
+            (top(statistic("p95")), series),
+            each="medium",
+            from_zero=False,
+            to=to_board,
         ),
         bars(
-            "Median by release",
-            "Of the latest completed run of each release.",
-            "s",
-            (f'{boot}{{{NUMBER},stat="median"}}', series),
-        ),
-        bars(
-            "Stages",
-            "Average lengths, from power on to the prompt.",
+            "Release by release from $medium",
+            "Median of the latest completed run of each release, averaged over the boards of a type.",
             "s",
             (
-                f'avg by (board_type, medium, release, init, stage) (boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg"}})',
-                "{{board_type}} {{medium}} {{release}} {{init}} {{stage}}",
+                f'avg by (board_type, medium, release, init) ({boot}{{{NUMBER},stat="median"}})',
+                "{{board_type}} {{release}} {{init}}",
             ),
+            each="medium",
+            nothing="no boot yet",
+            height=6,
+        ),
+        bars(
+            "Stages from $medium",
+            "Average lengths, from power on to the prompt, over the boards of a type.",
+            "s",
+            (
+                "avg by (board_type, medium, release, init, stage)"
+                f' (boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg"}})',
+                "{{board_type}} {{release}} {{init}} {{stage}}",
+            ),
+            each="medium",
+            nothing="no boot yet",
+            height=14,
         ),
         lines(
-            "Power on to prompt",
-            "From the power switch's acknowledgement.",
+            "Power on to prompt from $medium",
+            "From the power switch's acknowledgement; the five slowest boards.",
             "s",
-            (f'boardlab_boot_power_on_to_prompt_seconds{{{NUMBER},stat="avg"}}', series),
+            (top(f'{by} (boardlab_boot_power_on_to_prompt_seconds{{{NUMBER},stat="avg"}})'), series),
+            each="medium",
+            from_zero=False,
+            to=to_board,
         ),
         lines(
             "95 % of all cycles of one day are faster",
-            "From the histogram, also of runs that go on.",
+            "From the histogram of all boards, also of runs that go on.",
             "s",
             (
-                f"histogram_quantile(0.95, sum by (board, medium, release, le) (increase({cycles}_bucket{{{NUMBER}}}[1d])))",
-                series,
+                f"histogram_quantile(0.95, sum by (medium, release, le) (increase({cycles}_bucket{{{NUMBER}}}[1d])))",
+                "{{medium}} {{release}}",
             ),
-        ),
+        ).span(24),
         buckets(
             "All cycles",
             "How many boots took how long.",

@@ -1,106 +1,204 @@
-"""The lab itself: sources, consoles, outlets, adapters, places, disks."""
+"""The lab itself: adapters, sources, consoles, outlets, places, disks."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from boardlab_dashboards.parts import FOR_HOSTS, HOST, bars, dashboard, filled, lines, number
+from boardlab_dashboards.looks import ANY_IS_BAD, GREEN, NONE_IS_GOOD, PLAIN_TEXT, RED, YELLOW, texts, thresholds
+from boardlab_dashboards.panels import Column, bars, lines, number, rows, top
+from boardlab_dashboards.parts import DOCS, FOR_HOSTS, HOST, dashboard, filled
+
+_NONE: Final = texts({"0": ("none", GREEN)})
+_ABSENT: Final = ("NO EXPORTER", RED)
+
+
+def _runbook(alert: str) -> tuple[str, str]:
+    return f"Runbook: {alert}", f"{DOCS}/runbooks/#{alert}"
 
 
 def build() -> builders.Dashboard:
     """The dashboard."""
-    made = dashboard(
-        "health", "boardlab: lab health", "Sources, consoles, outlets, adapters, places and disks.", FOR_HOSTS
-    )
+    about = "Adapters, sources, consoles, outlets, places and disks."
+    made = dashboard("health", "boardlab: lab health", about, FOR_HOSTS)
+    port = "max by (port)"
+    outlet = "max by (server, pdu, outlet)"
     panels = (
-        number("Sources", "1: answers.", "short", (f"boardlab_collector_up{{{HOST}}}", "{{collector}}")),
         number(
-            "Since the last answer",
-            "Of each source.",
-            "s",
-            (f"time() - boardlab_collector_last_success_timestamp_seconds{{{HOST}}}", "{{collector}}"),
+            "USB devices missing",
+            "Devices of farm.yaml that are not plugged in.",
+            "none",
+            (f"sum(1 - boardlab_usb_device_present{{{HOST}}})", ""),
+            look=NONE_IS_GOOD,
+            mappings=_NONE,
+            nothing="none named",
+            to=_runbook("BoardlabAdapterGone"),
         ),
         number(
+            "Sources down",
+            "Collectors of the exporter without an answer.",
+            "none",
+            (f"sum(1 - boardlab_collector_up{{{HOST}}})", ""),
+            look=NONE_IS_GOOD,
+            mappings=texts({"0": ("none", GREEN)}, absent=_ABSENT),
+            to=_runbook("BoardlabCollectorDown"),
+        ),
+        number(
+            "Consoles lost",
+            "Ports that the console server had and cannot open.",
+            "none",
+            (f"sum(1 - boardlab_console_open{{{HOST}}})", ""),
+            look=NONE_IS_GOOD,
+            mappings=_NONE,
+            nothing="no console",
+            to=_runbook("BoardlabConsoleLost"),
+        ),
+        number(
+            "Not recorded",
+            "Consoles whose bytes are not written to the disk.",
+            "none",
+            (f"sum(boardlab_console_recording_broken{{{HOST}}})", ""),
+            look=NONE_IS_GOOD,
+            mappings=_NONE,
+            nothing="no console",
+            to=_runbook("BoardlabConsoleNotRecorded"),
+        ),
+        number(
+            "labgrid exporters away",
+            "Exporters that a place names and that offer nothing.",
+            "none",
+            (f"sum(1 - boardlab_labgrid_exporter_up{{{HOST}}})", ""),
+            look=NONE_IS_GOOD,
+            mappings=_NONE,
+            nothing="no coordinator",
+        ),
+        number(
+            "Places in use",
+            "Of labgrid's places.",
+            "none",
+            (f"sum(boardlab_place_acquired{{{HOST}}})", ""),
+            nothing="no coordinator",
+        ),
+        rows(
             "USB devices",
-            "1: plugged in where it shall be.",
-            "short",
-            (f"boardlab_usb_device_present{{{HOST}}}", "{{device}}"),
+            "What is missing stands first.",
+            (
+                Column("device", "Device", 0),
+                Column("kind", "Kind", 100),
+                Column("id_path", "Plugged in at", 150),
+                Column(
+                    "Value #A", "State", 110, mappings=texts({"0": ("MISSING", RED), "1": ("there", GREEN)}),
+                    link=_runbook("BoardlabAdapterGone"),
+                ),
+                Column("Value #B", "Came back, 1 day", 140, "none", thresholds(PLAIN_TEXT, (1, YELLOW)), decimals=0),
+            ),
+            f"max by (device, kind, id_path) (boardlab_usb_device_present{{{HOST}}})",
+            f"sum by (device, kind, id_path) (increase(boardlab_usb_device_enumerations_total{{{HOST}}}[1d]))",
+            by=[("State", False)],
+            nothing="farm.yaml names no device",
+            span=14,
+            height=10,
         ),
-        number("Places in use", "Of labgrid's places.", "short", (f"sum(boardlab_place_acquired{{{HOST}}})", "")),
-        number(
-            "Reservations", "By state.", "short", (f"sum by (state) (boardlab_reservations{{{HOST}}})", "{{state}}")
+        rows(
+            "Sources",
+            "What the exporter asks, and since when it has no answer; what is down stands first.",
+            (
+                Column("collector", "Source", 0),
+                Column(
+                    "Value #A", "State", 90, mappings=texts({"0": ("DOWN", RED), "1": ("answers", GREEN)}),
+                    link=_runbook("BoardlabCollectorDown"),
+                ),
+                Column("Value #B", "Last answer", 120, "s", thresholds(PLAIN_TEXT, (300, RED)), decimals=0),
+                Column("Value #C", "Took", 100, "s", thresholds(PLAIN_TEXT, (5, YELLOW))),
+            ),
+            f"min by (collector) (boardlab_collector_up{{{HOST}}})",
+            f"max by (collector) (time() - boardlab_collector_last_success_timestamp_seconds{{{HOST}}})",
+            f"max by (collector) (boardlab_collector_duration_seconds{{{HOST}}})",
+            by=[("State", False)],
+            nothing="NO EXPORTER",
+            span=10,
+            height=10,
         ),
-        number(
-            "labgrid exporters",
-            "1: offers resources.",
-            "short",
-            (f"boardlab_labgrid_exporter_up{{{HOST}}}", "{{exporter}}"),
+        rows(
+            "Consoles",
+            "What is lost stands first. Latency timer: how long the adapter may hold a byte back; more than 1 ms widens every ±.",
+            (
+                Column("port", "Port", 0),
+                Column(
+                    "Value #A", "State", 80, mappings=texts({"0": ("LOST", RED), "1": ("open", GREEN)}),
+                    link=_runbook("BoardlabConsoleLost"),
+                ),
+                Column("Value #B", "Recording", 100, mappings=texts({"1": ("BROKEN", RED), "0": ("works", GREEN)})),
+                Column("Value #C", "Last byte", 110, "s"),
+                Column("Value #D", "Bytes/s", 110, "Bps"),
+                Column("Value #E", "Lost, 1 day", 100, "none", ANY_IS_BAD, decimals=0),
+                Column("Value #F", "Slow readers, 1 day", 150, "none", ANY_IS_BAD, decimals=0),
+                Column("Value #G", "Latency timer", 110, "s", thresholds(PLAIN_TEXT, (0.0011, YELLOW))),
+                Column("Value #H", "Latest stamp", 110, "s", thresholds(PLAIN_TEXT, (0.01, YELLOW))),
+            ),
+            f"min by (port) (boardlab_console_open{{{HOST}}})",
+            f"{port} (boardlab_console_recording_broken{{{HOST}}})",
+            f"{port} (boardlab_console_last_byte_age_seconds{{{HOST}}})",
+            f"{port} (rate(boardlab_console_received_bytes_total{{{HOST}}}[1d]))",
+            f"{port} (increase(boardlab_console_gaps_total{{{HOST}}}[1d]))",
+            f"{port} (increase(boardlab_console_dropped_readers_total{{{HOST}}}[1d]))",
+            f"{port} (boardlab_console_adapter_latency_seconds{{{HOST}}})",
+            f"{port} (boardlab_console_lateness_max_seconds{{{HOST}}})",
+            by=[("State", False), ("Recording", True)],
+            nothing="no console server runs",
+            height=10,
         ),
         lines(
             "Console bytes",
-            "What came per second.",
+            "What came per second; the five busiest ports.",
             "Bps",
-            (f"rate(boardlab_console_received_bytes_total{{{HOST}}}[$__rate_interval])", "{{port}}"),
+            (top(f"{port} (rate(boardlab_console_received_bytes_total{{{HOST}}}[$__rate_interval]))"), "{{port}}"),
         ),
-        lines(
-            "Since the last byte",
-            "Of each console.",
-            "s",
-            (f"boardlab_console_last_byte_age_seconds{{{HOST}}}", "{{port}}"),
-        ),
-        lines(
-            "Lost ports",
-            "How often, and readers that were too slow.",
-            "short",
-            (f"increase(boardlab_console_gaps_total{{{HOST}}}[$__rate_interval])", "{{port}} lost"),
-            (f"increase(boardlab_console_dropped_readers_total{{{HOST}}}[$__rate_interval])", "{{port}} slow reader"),
-        ),
-        lines(
-            "Late stamps",
-            "Largest evidence since the port was opened.",
-            "s",
-            (f"boardlab_console_lateness_max_seconds{{{HOST}}}", "{{port}}"),
-        ),
-        bars(
-            "Adapter latency",
-            "Latency timers.",
-            "s",
-            (f"boardlab_console_adapter_latency_seconds{{{HOST}}}", "{{port}}"),
-        ),
-        lines(
-            "Outlets: how long a command takes",
-            "The last command of each.",
-            "s",
-            (f"boardlab_outlet_last_command_duration_seconds{{{HOST}}}", "{{server}} {{pdu}} {{outlet}}"),
-        ),
-        lines(
-            "Outlets: commands and failures",
-            "As they came.",
-            "short",
-            (f"increase(boardlab_outlet_commands_total{{{HOST}}}[$__rate_interval])", "{{server}} {{pdu}} {{outlet}}"),
+        rows(
+            "Outlets",
+            "What failed stands first.",
             (
-                f"increase(boardlab_outlet_failures_total{{{HOST}}}[$__rate_interval])",
-                "{{server}} {{pdu}} {{outlet}} failed",
+                Column("server", "Server", 150),
+                Column("pdu", "PDU", 0),
+                Column("outlet", "Outlet", 70),
+                Column("Value #A", "Commands, 1 day", 130, "none", decimals=0),
+                Column("Value #B", "Failed ever", 100, "none", ANY_IS_BAD, link=_runbook("BoardlabOutletFailing")),
+                Column("Value #C", "Last took", 90, "s", thresholds(PLAIN_TEXT, (2, YELLOW), (10, RED))),
             ),
-        ),
-        lines(
-            "USB devices plugged in",
-            "A device that comes and goes has a weak supply.",
-            "short",
-            (f"increase(boardlab_usb_device_enumerations_total{{{HOST}}}[$__rate_interval])", "{{device}}"),
+            f"{outlet} (increase(boardlab_outlet_commands_total{{{HOST}}}[1d]))",
+            f"{outlet} (boardlab_outlet_failures_total{{{HOST}}})",
+            f"{outlet} (boardlab_outlet_last_command_duration_seconds{{{HOST}}})",
+            by=[("Failed ever", True)],
+            nothing="no outlet was switched yet",
+            span=12,
+            height=9,
         ),
         bars(
+            "Disks",
+            "How full each is; the alert comes at nine tenths.",
+            "percentunit",
+            (f"1 - boardlab_disk_free_bytes{{{HOST}}} / boardlab_disk_size_bytes{{{HOST}}}", "{{what}}"),
+            look=thresholds(GREEN, (0.75, YELLOW), (0.9, RED)),
+            nothing="NO EXPORTER",
+        ).max(1),
+        lines("Free space", "Of each disk.", "bytes", (f"boardlab_disk_free_bytes{{{HOST}}}", "{{what}}")),
+        rows(
             "Places by user",
             "Of labgrid.",
-            "short",
-            (f"sum by (user) (boardlab_places_of_user{{{HOST}}})", "{{user}}"),
+            (Column("user", "User", 0), Column("Value", "Places", 90, "none")),
+            f"sum by (user) (boardlab_places_of_user{{{HOST}}})",
+            by=[("Places", True)],
+            nothing="nobody has a place",
+            span=12,
         ),
-        lines("Disks", "Free space.", "bytes", (f"boardlab_disk_free_bytes{{{HOST}}}", "{{what}}")),
-        lines(
-            "What the sources cost",
-            "How long the last answer took.",
-            "s",
-            (f"boardlab_collector_duration_seconds{{{HOST}}}", "{{collector}}"),
+        rows(
+            "Reservations",
+            "Of labgrid, by state.",
+            (Column("state", "State", 0), Column("Value", "Reservations", 120, "none")),
+            f"sum by (state) (boardlab_reservations{{{HOST}}})",
+            nothing="no reservation",
+            span=12,
         ),
     )
     return filled(made, panels)

@@ -1,4 +1,4 @@
-"""The farm at a glance: what runs, what is late, what fails, what got worse."""
+"""The farm at a glance: what fails, what got worse, what is missing, what is late."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ from typing import Final
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
+from boardlab_dashboards.changes import MINE, regressed, undecided
+from boardlab_dashboards.looks import ANY_IS_BAD, GREEN, NONE_IS_GOOD, PLAIN_TEXT, RED, YELLOW, texts, thresholds
+from boardlab_dashboards.panels import Column, lines, number, rows, top
 from boardlab_dashboards.parts import (
     BOARD,
+    FAILURE,
     FOR_BOARDS,
     HOST,
     NUMBER,
-    bars,
+    RUNBOOK,
+
     dashboard,
     filled,
-    lines,
-    number,
     regressions,
-    rows,
+    to,
 )
 
 FAILED: Final = 'outcome!="ok"'
+_SCHEDULED: Final = f'{HOST},board=~"$board"'
+_NONE: Final = texts({"0": ("none", GREEN)})
+_BOARD: Final = ("Board ${__value.text}", to("board", board="${__value.text}"))
 
 
-def _since(period: str, selected: str, by: str = "") -> str:
+def since(period: str, selected: str, by: str = "") -> str:
     """How many attempts ended so in a period: `increase()` of every class of every board would be too much for a query.
 
     Where there was nothing yet, or no scrape within the hour, all of them.
@@ -36,63 +42,140 @@ def _since(period: str, selected: str, by: str = "") -> str:
 def build() -> builders.Dashboard:
     """The dashboard."""
     made = dashboard(
-        "overview", "boardlab: farm overview", "What runs, what is late, what fails, what got worse.", FOR_BOARDS
+        "overview", "boardlab: farm overview", "What fails, what got worse, what is missing, what is late.", FOR_BOARDS
     )
     made.annotation(regressions())
+    alerts = 'ALERTS{alertname=~"Boardlab.+",alertstate="firing",job=~"$job|",instance=~"$instance|",board=~"$board|"}'
+    what = '"what", " ", "device", "port", "outcome", "schedule", "collector", "metric", "pdu", "outlet", "rail", "what"'
+    overdue = (
+        f"time() - boardlab_schedule_last_success_timestamp_seconds{{{_SCHEDULED}}}"
+        f" > 1.25 * boardlab_schedule_interval_seconds{{{_SCHEDULED}}}"
+    )
     panels = (
         number(
             "Boards",
             "Boards with results.",
-            "short",
+            "none",
             (f"count(count by (board) (boardlab_attempts_total{{{BOARD}}}))", ""),
+            nothing="no results yet",
+            span=3,
         ),
         number(
-            "Jobs",
-            "Jobs that wait, measure, or gave no sign of life for a minute.",
-            "short",
-            (f"sum by (state) (boardlab_jobs{{{BOARD}}})", "{{state}}"),
-        ),
-        number(
-            "Sources that are down",
-            "Collectors of the exporter without an answer.",
-            "short",
-            (f"count(boardlab_collector_up{{{HOST}}}) - sum(boardlab_collector_up{{{HOST}}})", ""),
-        ),
-        number(
-            "Stale",
-            "1: the store cannot be read, and results are as of before.",
-            "short",
-            (f"max(boardlab_results_stale{{{HOST}}})", ""),
+            "Failed, 1 day",
+            "Attempts of the last day that did not end well, on all media. One is red: it is what one looks for.",
+            "none",
+            (since("1d", FAILED), ""),
+            look=NONE_IS_GOOD,
+            mappings=_NONE,
+            span=3,
         ),
         number(
             "Regressions",
             "Numbers that are worse in a board's newest release than in the one before.",
-            "short",
-            (f'sum(boardlab_release_regression{{{NUMBER},kind!="published"}})', ""),
+            "none",
+            (f"sum(boardlab_release_regression{{{MINE}}})", ""),
+            look=NONE_IS_GOOD,
+            mappings=_NONE,
+            span=3,
         ),
         number(
-            "Failed attempts of one day",
-            "Share of the attempts of one day, on all media.",
-            "percentunit",
-            (f"{_since('1d', FAILED)} / {_since('1d', '')}", ""),
+            "USB missing",
+            "Devices of farm.yaml that are not plugged in.",
+            "none",
+            (f"sum(1 - boardlab_usb_device_present{{{HOST}}})", ""),
+            look=NONE_IS_GOOD,
+            mappings=_NONE,
+            span=3,
+            to=("Lab health", to("health", ("job", "instance"))),
         ),
+        number(
+            "Sources down",
+            "Collectors of the exporter without an answer.",
+            "none",
+            (f"sum(1 - boardlab_collector_up{{{HOST}}})", ""),
+            look=NONE_IS_GOOD,
+            mappings=texts({"0": ("none", GREEN)}, absent=("NO EXPORTER", RED)),
+            span=3,
+            to=("Lab health", to("health", ("job", "instance"))),
+        ),
+        number(
+            "Results",
+            "Whether the store can be read. If not, all results are as they were before.",
+            "none",
+            (f"max(boardlab_results_stale{{{HOST}}})", ""),
+            look=NONE_IS_GOOD,
+            mappings=texts({"0": ("of now", GREEN), "1": ("STALE", RED)}, absent=("NO EXPORTER", RED)),
+            span=3,
+        ),
+        number(
+            "Overdue",
+            "Schedules without a success for a quarter longer than their interval.",
+            "none",
+            (f"count({overdue})", ""),
+            look=NONE_IS_GOOD,
+            span=3,
+        ),
+        number(
+            "To decide",
+            "Changes that the judge of histories calls a regression, and on which nobody has decided.",
+            "none",
+            (f'count(boardlab_verdict_change{{{BOARD},outcome="regression"}})', ""),
+            look=NONE_IS_GOOD,
+            span=3,
+        ),
+        rows(
+            "What wants a person",
+            "Alerts that fire now. The name leads to its runbook, the board to its dashboard.",
+            (
+                Column("alertname", "Alert", 280, link=RUNBOOK),
+                Column("severity", "For", 110, mappings=texts({"page": ("now", RED), "ticket": ("next day", YELLOW)})),
+                Column("board", "Board", 320, link=_BOARD),
+                Column("what", "What"),
+            ),
+            f"max by (alertname, severity, board, what) (label_join({alerts}, {what}))",
+            by=[("For", False), ("Alert", False)],
+            nothing="no alert fires",
+            height=6,
+        ),
+        rows(
+            "Failed attempts, 7 days",
+            "By board and class, the 20 most frequent. Whose fault each class is stands in docs/failures.md.",
+            (
+                Column("board", "Board", 0, link=_BOARD),
+                Column("outcome", "Class", 200, look=thresholds(RED), link=FAILURE),
+                Column("Value", "Attempts", 90, "none", look=ANY_IS_BAD),
+            ),
+            f"topk(20, {since('7d', FAILED, 'by (board, outcome) ')} > 0)",
+            by=[("Attempts", True)],
+            span=12,
+            height=7,
+        ),
+        regressed(span=12),
+        undecided(BOARD),
         lines(
-            "Boot time, median",
-            "From Starting kernel to the prompt, latest completed run.",
+            "Boot time from $medium: the slowest boards",
+            "Median of the latest completed run, from Starting kernel to the prompt; the five slowest.",
             "s",
-            (f'boardlab_boot_duration_seconds{{{NUMBER},stat="median"}}', "{{board}} {{medium}} {{release}} {{init}}"),
-        ),
-        bars(
-            "Failed attempts by class, seven days",
-            "Whose fault each class is stands in docs/failures.md.",
-            "short",
-            (f"({_since('7d', FAILED, 'by (outcome) ')}) > 0", "{{outcome}}"),
+            (
+                top(f'max by (board, release, init, medium) (boardlab_boot_duration_seconds{{{NUMBER},stat="median"}})'),
+                "{{board}} {{release}} {{init}}",
+            ),
+            each="medium",
+            from_zero=False,
+            to=("Boot time", to("boot", board="${__field.labels.board}", medium="${medium}")),
         ),
         rows(
             "Since the last success",
-            "Of each board and kind of run.",
-            "s",
-            (f"time() - max by (board, board_type, kind) (boardlab_last_success_timestamp_seconds{{{BOARD}}})", ""),
+            "Of each board and kind of run: the 50 longest ago. Yellow: no such run of any release in eight days; red: in fifteen.",
+            (
+                Column("board", "Board", 0, link=_BOARD),
+                Column("board_type", "Type", 160),
+                Column("kind", "Kind", 140),
+                Column("Value", "Ago", 160, "s", thresholds(PLAIN_TEXT, (8 * 86400, YELLOW), (15 * 86400, RED)), decimals=1),
+            ),
+            f"topk(50, time() - max by (board, board_type, kind) (boardlab_last_success_timestamp_seconds{{{BOARD}}}))",
+            by=[("Ago", True)],
+            nothing="no run has completed yet",
         ),
     )
     return filled(made, panels)

@@ -1,25 +1,20 @@
-"""What all dashboards are made of: variables, matchers, panels."""
+"""What all dashboards are made of: variables, matchers, links."""
 
 from __future__ import annotations
 
-import string
-from collections.abc import Iterable
-from typing import Final, Protocol, Self, TypeVar
+from collections.abc import Collection, Iterable
+from typing import Final
 
-from grafana_foundation_sdk.builders import bargauge, heatmap, prometheus, stat, table, timeseries
-from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.cog import builder as cog
-from grafana_foundation_sdk.cog import variants
 from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as models
-from grafana_foundation_sdk.models import prometheus as prometheus_models
 
 SOURCE: Final = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 HOST: Final = 'job=~"$job",instance=~"$instance"'
 BOARD: Final = f'{HOST},board_type=~"$board_type",board=~"$board"'
 NUMBER: Final = f'{BOARD},release=~"$release",medium=~"$medium"'
-_LAST: Final = common_builders.ReduceDataOptions().calcs(["lastNotNull"])
+DOCS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has the documents; docs/farm.md says how to change it
 _ALL: Final = models.VariableOption(text="All", value="$__all", selected=True)
 _LABELS: Final = {
     "job": ("Job", "boardlab_collector_up", ".+"),
@@ -31,25 +26,30 @@ _LABELS: Final = {
 }
 FOR_HOSTS: Final = ("job", "instance")
 FOR_BOARDS: Final = tuple(_LABELS)
+RUNBOOK: Final = ("What to do about ${__value.text}", f"{DOCS}/runbooks/#${{__value.text}}")
+FAILURE: Final = ("What ${__value.text} means", f"{DOCS}/failures/")
 
 
-class Panel(Protocol):
-    """What the builders of all kinds of panels share."""
+def to(uid: str, labels: tuple[str, ...] = FOR_BOARDS, **values: str) -> str:
+    """The address of a dashboard that shows the same, but for these variables.
 
-    def title(self, title: str) -> Self: ...
-    def description(self, description: str) -> Self: ...
-    def datasource(self, datasource: common.DataSourceRef) -> Self: ...
-    def unit(self, unit: str) -> Self: ...
-    def height(self, h: int) -> Self: ...
-    def span(self, w: int) -> Self: ...
-    def with_target(self, target: cog.Builder[variants.Dataquery]) -> Self: ...
-
-
-AnyPanel = TypeVar("AnyPanel", bound=Panel)
+    Args:
+        labels: the variables that the dashboard with the link has. values: may have ${...}.
+    """
+    kept = [name for name in ("datasource", *labels) if name not in values]
+    words = [f"var-{name}={value}" for name, value in values.items()]
+    return f"/d/boardlab-{uid}?{'&'.join([*words, *(f'${{{name}:queryparam}}' for name in kept), '${__url_time_range}'])}"
 
 
-def dashboard(uid: str, title: str, description: str, labels: tuple[str, ...]) -> builders.Dashboard:
-    """An empty dashboard with a variable for each label."""
+def cell(column: str) -> str:
+    """What stands in a column of the row that was clicked."""
+    return f'${{__data.fields["{column}"]}}'
+
+
+def dashboard(
+    uid: str, title: str, description: str, labels: tuple[str, ...], single: Collection[str] = ()
+) -> builders.Dashboard:
+    """An empty dashboard with a variable for each label; those in `single` have one value, the others any number."""
     made = (
         builders.Dashboard(title)
         .uid(f"boardlab-{uid}")
@@ -65,10 +65,11 @@ def dashboard(uid: str, title: str, description: str, labels: tuple[str, ...]) -
             .type(models.DashboardLinkType.DASHBOARDS)
             .tags(["boardlab"])
             .keep_time(True)
+            .include_vars(True)
         )
     )
     for label in labels:
-        made.with_variable(_variable(label))
+        made.with_variable(_variable(label, single=label in single))
     return made
 
 
@@ -79,20 +80,17 @@ def filled(made: builders.Dashboard, panels: Iterable[cog.Builder[models.Panel]]
     return made
 
 
-def query_variable(name: str, label: str, query: str, all_value: str) -> builders.QueryVariable:
-    """A variable with the values of a query; all of them at first."""
-    return (
+def query_variable(name: str, label: str, query: str, all_value: str, *, single: bool = False) -> builders.QueryVariable:
+    """A variable with the values of a query: all of them at first, or with `single` the first one."""
+    made = (
         builders.QueryVariable(name)
         .label(label)
         .datasource(SOURCE)
         .query(query)
         .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(models.VariableSort.ALPHABETICAL_ASC)
-        .multi(True)
-        .include_all(True)
-        .all_value(all_value)
-        .current(_ALL)
     )
+    return made if single else made.multi(True).include_all(True).all_value(all_value).current(_ALL)
 
 
 def regressions() -> builders.AnnotationQuery:
@@ -111,55 +109,6 @@ def regressions() -> builders.AnnotationQuery:
     )
 
 
-def lines(title: str, about: str, unit: str, *queries: tuple[str, str]) -> timeseries.Panel:
-    """Lines over time; a query is (expression, legend)."""
-    return _filled(timeseries.Panel().fill_opacity(5).min(0), title, about, unit, queries).span(12).height(8)
-
-
-def number(title: str, about: str, unit: str, *queries: tuple[str, str]) -> stat.Panel:
-    """One large number, or a few."""
-    return _filled(stat.Panel().reduce_options(_LAST), title, about, unit, queries, instant=True).span(4).height(5)
-
-
-def bars(title: str, about: str, unit: str, *queries: tuple[str, str]) -> bargauge.Panel:
-    """A bar for each series, as it is now."""
-    made = bargauge.Panel().reduce_options(_LAST).orientation(common.VizOrientation.HORIZONTAL)
-    return _filled(made, title, about, unit, queries, instant=True).span(12).height(9)
-
-
-def rows(title: str, about: str, unit: str, *queries: tuple[str, str]) -> table.Panel:
-    """A row for each series, as it is now."""
-    return _filled(table.Panel(), title, about, unit, queries, instant=True, as_table=True).span(24).height(9)
-
-
-def buckets(title: str, about: str, unit: str, *queries: tuple[str, str]) -> heatmap.Panel:
-    """A classic histogram over time."""
-    return _filled(heatmap.Panel(), title, about, unit, queries, as_heatmap=True).span(24).height(9)
-
-
-def _filled(
-    panel: AnyPanel,
-    title: str,
-    about: str,
-    unit: str,
-    queries: tuple[tuple[str, str], ...],
-    *,
-    instant: bool = False,
-    as_table: bool = False,
-    as_heatmap: bool = False,
-) -> AnyPanel:
-    panel.title(title).description(about).datasource(SOURCE).unit(unit)
-    for letter, (expression, legend) in zip(string.ascii_uppercase, queries, strict=False):
-        query = prometheus.Dataquery().ref_id(letter).datasource(SOURCE).expr(expression).legend_format(legend)
-        query = query.instant() if instant else query.range()
-        if as_table:
-            query.format(prometheus_models.PromQueryFormat.TABLE)
-        if as_heatmap:
-            query.format(prometheus_models.PromQueryFormat.HEATMAP)
-        panel.with_target(query)
-    return panel
-
-
-def _variable(label: str) -> builders.QueryVariable:
+def _variable(label: str, *, single: bool) -> builders.QueryVariable:
     title, series, all_value = _LABELS[label]
-    return query_variable(label, title, f"label_values({series}, {label})", all_value)
+    return query_variable(label, title, f"label_values({series}, {label})", all_value, single=single)

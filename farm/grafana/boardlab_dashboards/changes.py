@@ -1,0 +1,85 @@
+"""What became of numbers from one release to the next, as tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from grafana_foundation_sdk.builders import table
+
+from boardlab_dashboards.looks import PLAIN_TEXT, RED, YELLOW, open_page, texts, thresholds
+from boardlab_dashboards.panels import Column, rows
+from boardlab_dashboards.parts import NUMBER, to
+
+_OWN: Final = "job, instance, board_type, kind, version"  # of each number; the labels that are left are its parameters
+_BOARD: Final = ("Board ${__value.text}", to("board", board="${__value.text}"))
+_WHERE: Final = (
+    Column("board", "Board", 230, link=_BOARD),
+    Column("metric", "Metric", 240),
+    Column("medium", "Medium", 80),
+    Column("mode", "Mode", 105),
+    Column("rail", "Rail", 130),
+    Column("release", "Release", 80),
+)
+MINE: Final = f'{NUMBER},kind!="published"'  # a vendor's published guides are not of this farm
+
+
+def regressed(span: int = 24) -> table.Panel:
+    """Only what is a regression: what is none has no row."""
+    worse = f"boardlab_release_regression{{{MINE}}} == 1"
+    return rows(
+        "Regressions",
+        "Worse than in the release before, by more than equal runs differ (docs/judge.md); the alert wants the same of two runs.",
+        (
+            Column("board", "Board", 225, link=_BOARD),
+            Column("metric", "Metric"),
+            Column("medium", "Medium", 75),
+            Column("release", "Release", 70),
+            Column("against", "Against", 75),
+            Column("Value", "Change", 80, "percentunit", thresholds(RED), decimals=1),
+        ),
+        f"max by (board, metric, medium, release, against) (boardlab_release_change_ratio{{{MINE}}} and ignoring (against) ({worse}))",
+        by=[("Change", True)],
+        nothing="no regression",
+        span=span,
+        height=7,
+    )
+
+
+def changed(against: str, title: str, about: str) -> table.Panel:
+    """Every change, with its direction; `against`: what the families are named by, "release" or "baseline"."""
+    return rows(
+        title,
+        f"{about} With its sign: regressions first, then from what grew most to what shrank most.",
+        (
+            *_WHERE,
+            Column("against", "Against", 80),
+            Column("Value #A", "Change", 90, "percentunit", decimals=1),
+            Column("Value #B", "Verdict", 85, mappings=texts({"1": ("worse", RED), "0": ("", PLAIN_TEXT)})),
+        ),
+        f"max without ({_OWN}) (boardlab_{against}_change_ratio{{{MINE}}})",
+        f"max without ({_OWN}) (boardlab_{against}_regression{{{MINE}}})",
+        by=[("Verdict", True), ("Change", True)],
+        nothing="nothing to compare with yet",
+        height=10,
+    )
+
+
+def undecided(selected: str) -> table.Panel:
+    """What the judge of histories said and nobody has decided on, with the way to the run's report."""
+    report = f'label_replace(boardlab_verdict_change_info{{{selected}}}, "url", "$1", "report", "(https?://.+)")'
+    return rows(
+        "Verdicts that wait for a decision",
+        "Numbers that moved in a board's history: lab judge list, then accept, reject or mute. The run's page needs "
+        "`reports` in farm.yaml.",
+        (
+            Column("board", "Board", 230, link=_BOARD),
+            Column("outcome", "Verdict", 105, mappings=texts({"regression": ("regression", RED), "environment": ("environment", YELLOW)})),
+            Column("title", "What moved"),
+            Column("since_run", "Since run", 90),
+            Column("report", "Report", 130),
+            Column("url", "Run page", 90, mappings=open_page(), link=("Run page", "${__value.raw:raw}")),
+        ),
+        f"max by (board, outcome, title, since_run, report, url) ({report})",
+        nothing="none",
+        height=6,
+    )
