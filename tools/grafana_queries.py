@@ -15,7 +15,7 @@ from attrs import field, frozen
 
 ALL: Final = "$__all"
 _POINTS: Final = 400  # of a line; a panel is about so many pixels wide
-_VARIABLE: Final = re.compile(r"\$(\w+)|\$\{(\w+)\}")
+_VARIABLE: Final = re.compile(r"\$([A-Za-z_]\w*)|\$\{(\w+)\}")
 _REGEX: Final = re.compile(r"[\\^$*+?.()|{}\[\]/]")
 
 Values = dict[str, list[str]]

@@ -39,12 +39,14 @@ class Job:
 
     Attributes:
         drawing: what grafana_queries.drawing() returned. name: of the files. mode: "light" or "dark".
+        picture: whether a picture is wanted, too.
     """
 
     drawing: dict[str, Any]
     name: str
     width: int = 1400
     mode: str = "dark"
+    picture: bool = True
 
 
 def cache() -> Path:
@@ -84,7 +86,7 @@ def draw(jobs: Iterable[Job], into: Path) -> dict[str, dict[str, Any]]:
     for job in jobs:
         drawing = into / f"{job.name}.drawing.json"
         drawing.write_text(json.dumps(job.drawing), encoding="utf-8")
-        files = {"drawing": str(drawing), "png": str(into / f"{job.name}.png"), "facts": str(into / f"{job.name}.json")}
+        files = {"drawing": str(drawing), "png": str(into / f"{job.name}.png") if job.picture else "", "facts": str(into / f"{job.name}.json")}
         listed.append({**files, "width": job.width, "mode": job.mode})
     order = into / "jobs.json"
     chromium = folder / "chromium"

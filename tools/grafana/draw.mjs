@@ -1,7 +1,7 @@
 // Draws dashboards in Chromium: node draw.mjs JOBS.json. One browser for all of them.
 //
 // JOBS.json: {chromium, libraries, fonts, page, jobs: [{drawing, png, facts, width, mode}]}; what is drawn is read from
-// `drawing`, the picture goes to `png`, and what a person would read to `facts`.
+// `drawing`, the picture goes to `png` (empty: none), and what a person would read to `facts`.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { createRequire } from 'node:module';
@@ -101,6 +101,7 @@ try {
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done)))));
     writeFileSync(job.facts, JSON.stringify({ ...(await page.evaluate(facts)), complaints }, null, 1));
     if (job.png) {
+      await page.waitForLoadState('networkidle'); // icons
       await page.screenshot({ path: job.png });
     }
     await page.close();

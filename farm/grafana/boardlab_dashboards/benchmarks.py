@@ -51,6 +51,7 @@ def build() -> builders.Dashboard:
         "short",
         *((top(f"max without ({_OWN}) ({value})"), "{{board}} {{medium}} {{mode}} {{rail}} {{size}} {{release}}") for value in _values("")),
         to=("Board", to("board", board="${__field.labels.board}")),
+        from_zero=False,
     )
     for letter, unit in zip("ABCDEFG", _units(), strict=True):
         over_time.override_by_query(letter, [models.DynamicConfigValue("unit", unit)])

@@ -30,12 +30,12 @@ def regressed(span: int = 24) -> table.Panel:
         "Regressions",
         "Worse than in the release before, by more than equal runs differ (docs/judge.md); the alert wants the same of two runs.",
         (
-            Column("board", "Board", 225, link=_BOARD),
+            Column("board", "Board", 205, link=_BOARD),
             Column("metric", "Metric"),
-            Column("medium", "Medium", 75),
+            Column("medium", "Medium", 65),
             Column("release", "Release", 70),
-            Column("against", "Against", 75),
-            Column("Value", "Change", 80, "percentunit", thresholds(RED), decimals=1),
+            Column("against", "Against", 70),
+            Column("Value", "Change", 75, "percentunit", thresholds(RED), decimals=1),
         ),
         f"max by (board, metric, medium, release, against) (boardlab_release_change_ratio{{{MINE}}} and ignoring (against) ({worse}))",
         by=[("Change", True)],
@@ -66,7 +66,8 @@ def changed(against: str, title: str, about: str) -> table.Panel:
 
 def undecided(selected: str) -> table.Panel:
     """What the judge of histories said and nobody has decided on, with the way to the run's report."""
-    report = f'label_replace(boardlab_verdict_change_info{{{selected}}}, "url", "$1", "report", "(https?://.+)")'
+    told = f'label_replace(boardlab_verdict_change_info{{{selected}}}, "url", "$1", "report", "(https?://.+)")'
+    report = f'label_replace({told}, "report", "", "url", ".+")'  # an address is behind a word; a command is shown
     return rows(
         "Verdicts that wait for a decision",
         "Numbers that moved in a board's history: lab judge list, then accept, reject or mute. The run's page needs "

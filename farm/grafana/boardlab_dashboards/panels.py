@@ -103,7 +103,7 @@ def lines(
     if to:
         made.data_links([link(*to)])
     filled = _filled(made, title, about, unit, queries, nothing=nothing).thresholds(PLAIN)
-    return _repeated(filled.span(12).height(10), each)
+    return _repeated(filled.span(12).height(11 if each else 9), each)
 
 
 def number(
