@@ -91,7 +91,7 @@ def test_no_raw_column_and_no_cut_title(drawn: Pages, name: str, farm: str) -> N
         if panel["rows"]:
             assert not raw & set(panel["rows"][0]), panel["title"]
             assert not any(one.startswith("Value #") for one in panel["rows"][0]), panel["title"]
-        (title, *_) = [one for one in panel["texts"] if one["text"] == panel["title"]]
+        (title, *_) = [one for one in panel["texts"] if one["text"] == panel["title"].strip()]
         assert not title["cut"], panel["title"]
 
 
@@ -124,11 +124,8 @@ def test_one_axis_has_few_lines(drawn: Pages) -> None:
 )
 def test_the_overview_says_in_red_what_is_wrong(drawn: Pages, title: str, text: str) -> None:
     large, one = drawn[f"boardlab-overview-{LARGE.name}"], drawn[f"boardlab-overview-{ONE.name}"]
-    panels = [panel for panel in large.facts["panels"] if panel["title"] == title and panel["kind"] == "stat"]
-    (said,) = [said for panel in panels for said in panel["texts"] if said["text"] == text]
-    assert said["color"] == RED
-    calm = [panel for panel in one.facts["panels"] if panel["title"] == title and panel["kind"] == "stat"]
-    assert [said["color"] for panel in calm for said in panel["texts"] if said["text"] in {"none", "of now"}] == [GREEN]
+    assert large.said(title, text)["color"] == RED
+    assert one.said(title, "of now" if title == "Results" else "none")["color"] == GREEN
 
 
 def test_the_overview_names_the_failure_and_its_board(drawn: Pages) -> None:
@@ -140,7 +137,7 @@ def test_the_overview_names_the_failure_and_its_board(drawn: Pages) -> None:
 
 def test_the_overview_names_the_regression_with_its_sign(drawn: Pages) -> None:
     page = drawn[f"boardlab-overview-{LARGE.name}"]
-    (found,) = [one for one in page.facts["panels"] if one["title"] == "Regressions" and one["kind"] == "table"]
+    found = page.panel("What got worse")
     rows = [row[:5] for row in found["rows"][1:]]
     metrics = [farm_history.REGRESSED, "boot.power_on_to_prompt"]
     assert rows == [[LARGE.slower, metric, farm_history.MEDIUM, "11.01", "10.00"] for metric in metrics]

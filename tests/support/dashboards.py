@@ -37,7 +37,7 @@ def variables(dashboard: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def queries(name: str) -> Iterator[Query]:
     """Every query of a dashboard, with all values of each variable selected."""
     dashboard = ALL[name]
-    values = {key: variable.get("allValue", "") for key, variable in variables(dashboard).items()}
+    values = {key: variable.get("allValue") or ".+" for key, variable in variables(dashboard).items()}
     for panel in panels(dashboard):
         for target in panel["targets"]:
             yield Query(f"{name}: {panel['title']} {target['refId']}", filled(target["expr"], values))
@@ -51,7 +51,7 @@ def queries(name: str) -> Iterator[Query]:
 def filled(expression: str, values: dict[str, str]) -> str:
     """An expression with its variables filled in; an unknown one is an error."""
     known = {**_GRAFANAS, **values}
-    return re.sub(r"\$(\w+)", lambda match: known[match[1]], expression)
+    return re.sub(r"\$([A-Za-z_]\w*)", lambda match: known[match[1]], expression)
 
 
 def _of_variable(query: str) -> str:

@@ -26,9 +26,10 @@ export function expander(values, raw) {
       if (label) {
         return encode(scoped.__dataContext?.value.field.labels?.[label[1]] ?? whole);
       }
-      if (name === '__value.text') {
+      if (name === '__value.text' || name === '__value.raw') {
         const { field, rowIndex } = scoped.__dataContext.value;
-        return encode(field.display(field.values[rowIndex]).text);
+        const value = field.values[rowIndex];
+        return form === 'raw' ? String(value) : encode(name === '__value.raw' ? value : field.display(value).text);
       }
       if (scoped[name] !== undefined) {
         return form === 'queryparam' ? `var-${name}=${encodeURIComponent(scoped[name].value)}` : String(scoped[name].text);

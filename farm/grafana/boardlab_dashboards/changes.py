@@ -27,7 +27,7 @@ def regressed(span: int = 24) -> table.Panel:
     """Only what is a regression: what is none has no row."""
     worse = f"boardlab_release_regression{{{MINE}}} == 1"
     return rows(
-        "Regressions",
+        "What got worse",
         "Worse than in the release before, by more than equal runs differ (docs/judge.md); the alert wants the same of two runs.",
         (
             Column("board", "Board", 205, link=_BOARD),

@@ -10,6 +10,7 @@ import attrs
 import farm_scrape
 import pytest
 import yaml
+from boardlab_dashboards.parts import DOCS
 from farm_scrape import PORT, SERVER, STATE, Plugs
 from prometheus_client import Metric as Family
 
@@ -197,6 +198,8 @@ def test_every_alert_has_a_page_that_says_what_to_do() -> None:
     for rule in alerts:
         name = rule["alert"]
         assert rule["annotations"]["runbook"] == f"docs/runbooks.md#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == f"{DOCS}/runbooks/#{name.lower()}"
+        assert f'<a id="{name}"></a>\n\n## {name}\n' in page, "dashboards link to it by its name"
         section = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
         assert len(section.split()) > 25, name
     of_lab_farm = {notify.FAILED, notify.TEST}

@@ -22,7 +22,7 @@ SCHEMA = json.loads((ROOT / "tests/fixtures/grafana/dashboard.schema.json").read
 # What the schema of a generic dashboard does not have: the SDK's fields of interval variables, which Grafana ignores on
 # others, and the fields that the Prometheus data source reads in an annotation.
 ALLOWED = {"auto", "auto_count", "auto_min", "expr", "step", "titleFormat", "textFormat"}
-UNITS = {"short", "s", "percentunit", "watt", "hertz", "bytes", "Bps"}  # ids of @grafana/data's getValueFormats
+UNITS = {"none", "string", "short", "s", "percentunit", "watt", "joule", "hertz", "bytes", "Bps"}  # ids of @grafana/data's getValueFormats
 COUNTER = re.compile(r"(?:[a-z_]+_total|[a-z_]+_bucket)")
 
 every = pytest.mark.parametrize("name", sorted(ALL))
@@ -114,6 +114,9 @@ def selectors(expression: str) -> list[str]:
 def test_target_job_and_instance_rules(name: str) -> None:
     for panel in panels(ALL[name]):
         for target in panel["targets"]:
+            if "ALERTS{" in target["expr"]:  # not every alert has these labels
+                assert 'job=~"$job|",instance=~"$instance|"' in target["expr"]
+                continue
             found = selectors(target["expr"])
             assert found
             assert len(found) == len(re.findall(r"boardlab_\w+(?![\w(])|__name__=~", target["expr"])), target["expr"]
@@ -127,17 +130,42 @@ def test_target_rate_interval_and_counter_agg_rules(name: str) -> None:
             expression = target["expr"]
             counters = len(re.findall(COUNTER.pattern + r"(?=\{)", expression))
             in_rates = len(re.findall(r"(?:rate|increase)\((?:" + COUNTER.pattern + r")\{", expression))
+            ever = "of all time" in panel["title"]
             since_then = " offset " in expression  # a difference is an increase, and cheaper over days
-            assert counters == in_rates or since_then or expression.startswith("count("), expression
+            assert counters == in_rates or since_then or expression.startswith("count(") or ever, expression
             windows = {"$__rate_interval", "$__range", "1d", "7d"} | ({"1h"} if since_then else set())
             for window in re.findall(r"\}\[([^\]]+)\]", expression):
                 assert window in windows, expression  # whole days where the panel says so
 
 
 @every
+def test_every_panel_says_its_colours_and_what_stands_there_when_there_is_nothing(name: str) -> None:
+    for panel in panels(ALL[name]):
+        defaults = panel["fieldConfig"]["defaults"]
+        assert defaults["noValue"], panel["title"]
+        if panel["type"] != "heatmap":  # else Grafana's own: green, and red from 80 on
+            assert defaults["thresholds"]["steps"], panel["title"]
+
+
+@every
+def test_links_between_dashboards_keep_the_variables(name: str) -> None:
+    (link,) = ALL[name]["links"]
+    assert (link["includeVars"], link["keepTime"]) == (True, True)
+
+
+@every
+def test_lines_have_their_names_below_and_are_few(name: str) -> None:
+    for panel in panels(ALL[name]):
+        if panel["type"] == "timeseries":
+            assert panel["options"]["legend"]["showLegend"], panel["title"]  # the SDK hides it where nobody says so
+            of_boards = [t["expr"] for t in panel["targets"] if "{{board}}" in t["legendFormat"] or "{{port}}" in t["legendFormat"]]
+            assert all("topk(" in expression for expression in of_boards), panel["title"]
+
+
+@every
 def test_every_variable_of_a_query_is_there(name: str) -> None:
     for query in queries(name):
-        assert "$" not in query.expression
+        assert not re.search(r"\$[A-Za-z_{]", query.expression)  # $1 is label_replace's
     with pytest.raises(KeyError):
         filled('up{a=~"$nobody"}', {})
 
