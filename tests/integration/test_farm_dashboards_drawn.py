@@ -180,6 +180,12 @@ def test_the_board_shows_its_failure_in_red(drawn: Pages) -> None:
     assert page.said("Failed attempts of all time", farm_history.FAILURE)["color"] == RED
 
 
+def test_attempts_that_failed_have_bars_of_their_own(drawn: Pages) -> None:
+    legend = {one["text"] for one in drawn["board-failed"].panel("Attempts")["texts"]}
+    assert {"ok", farm_history.FAILURE} <= legend
+    assert farm_history.FAILURE not in {one["text"] for one in drawn["board-slower"].panel("Attempts")["texts"]}
+
+
 def test_flagged_samples_are_not_red(drawn: Pages) -> None:
     for name in ("boardlab-board-one", "board-failed"):
         for title in ("Flagged samples", "Flagged samples by flag"):
