@@ -101,7 +101,10 @@ def drawing(
 
 def _links(dashboard: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
     for link in dashboard.get("links", []):
-        kept = [*(["${__all_variables}"] if link["includeVars"] else []), *(["${__url_time_range}"] if link["keepTime"] else [])]
+        kept = [
+            *(["${__all_variables}"] if link["includeVars"] else []),
+            *(["${__url_time_range}"] if link["keepTime"] else []),
+        ]
         if link["type"] == "link":
             yield {"title": link["title"], "url": link["url"]}
             continue
@@ -116,7 +119,13 @@ def _values(variable: Mapping[str, Any], view: View, asked: Values) -> list[str]
     span = {"start": view.at - view.span_s, "end": view.at}
     if function:
         selector, _, label = inner.rpartition(", ")
-        found = view.get("query", {"query": f"group by ({label}) (last_over_time({filled(selector, asked)}[{view.span_s:.0f}s]))", "time": view.at})
+        found = view.get(
+            "query",
+            {
+                "query": f"group by ({label}) (last_over_time({filled(selector, asked)}[{view.span_s:.0f}s]))",
+                "time": view.at,
+            },
+        )
         return sorted(one["metric"][label] for one in found["result"] if label in one["metric"])
     expression = filled(query.removeprefix("query_result(")[:-1], asked)
     found = view.get("query", {"query": expression, "time": span["end"]})["result"]

@@ -86,7 +86,11 @@ def draw(jobs: Iterable[Job], into: Path) -> dict[str, dict[str, Any]]:
     for job in jobs:
         drawing = into / f"{job.name}.drawing.json"
         drawing.write_text(json.dumps(job.drawing), encoding="utf-8")
-        files = {"drawing": str(drawing), "png": str(into / f"{job.name}.png") if job.picture else "", "facts": str(into / f"{job.name}.json")}
+        files = {
+            "drawing": str(drawing),
+            "png": str(into / f"{job.name}.png") if job.picture else "",
+            "facts": str(into / f"{job.name}.json"),
+        }
         listed.append({**files, "width": job.width, "mode": job.mode})
     order = into / "jobs.json"
     chromium = folder / "chromium"
@@ -110,7 +114,15 @@ def draw(jobs: Iterable[Job], into: Path) -> dict[str, dict[str, Any]]:
 def _install(folder: Path) -> None:
     for name in ("package.json", "package-lock.json"):
         shutil.copy(SOURCES / name, folder / name)
-    words = ["ci", "--omit=dev", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund", "--loglevel=error"]
+    words = [
+        "ci",
+        "--omit=dev",
+        "--ignore-scripts",
+        "--legacy-peer-deps",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+    ]
     _run([_program("npm"), *words], folder)
     chromium = folder / "chromium"
     chromium.mkdir(exist_ok=True)
@@ -132,9 +144,24 @@ def _bundle(folder: Path, page: Path) -> None:
         made = Path(name) / "page"
         for source in SOURCES.glob("*.js*"):  # beside node_modules, where esbuild looks for what they import
             shutil.copy(source, name)
-        options = ["--bundle", "--minify", "--jsx=automatic", "--loader:.woff2=dataurl", "--loader:.woff=empty", "--loader:.svg=dataurl"]
-        options += ["--loader:.ttf=empty", "--format=iife", '--define:process.env.NODE_ENV="production"', "--log-level=error"]
-        _run([folder / "node_modules/.bin/esbuild", Path(name) / "page.jsx", *options, f"--outfile={made}/page.js"], folder)
+        options = [
+            "--bundle",
+            "--minify",
+            "--jsx=automatic",
+            "--loader:.woff2=dataurl",
+            "--loader:.woff=empty",
+            "--loader:.svg=dataurl",
+        ]
+        options += [
+            "--loader:.ttf=empty",
+            "--format=iife",
+            '--define:process.env.NODE_ENV="production"',
+            "--log-level=error",
+        ]
+        _run(
+            [folder / "node_modules/.bin/esbuild", Path(name) / "page.jsx", *options, f"--outfile={made}/page.js"],
+            folder,
+        )
         (made / "index.html").write_text(
             '<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="page.css"><body><div id="root"></div>'
             '<script src="page.js"></script>',

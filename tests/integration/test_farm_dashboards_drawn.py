@@ -120,7 +120,14 @@ def test_one_axis_has_few_lines(drawn: Pages) -> None:
 
 @pytest.mark.parametrize(
     ("title", "text"),
-    [("Failed, 1 day", "1"), ("Regressions", "2"), ("USB missing", "1"), ("Sources down", "1"), ("Results", "STALE"), ("To decide", "1")],
+    [
+        ("Failed, 1 day", "1"),
+        ("Regressions", "2"),
+        ("USB missing", "1"),
+        ("Sources down", "1"),
+        ("Results", "STALE"),
+        ("To decide", "1"),
+    ],
 )
 def test_the_overview_says_in_red_what_is_wrong(drawn: Pages, title: str, text: str) -> None:
     large, one = drawn[f"boardlab-overview-{LARGE.name}"], drawn[f"boardlab-overview-{ONE.name}"]
@@ -199,7 +206,7 @@ def test_what_the_judge_said_leads_to_the_run(drawn: Pages) -> None:
     assert row[:2] == [LARGE.slower, "regression"]
     assert page.said(panel["title"], "regression")["color"] == RED
     (link,) = [one["href"] for one in panel["links"] if one["text"] == "open"]
-    assert re.fullmatch(r"https://lab\.example\.org/runs/\d+\.html", link)
+    assert re.fullmatch(r"https://lab\.example\.org/runs/\d+\.html#boot\.time", link)
 
 
 def links(page: Page) -> list[dict[str, str]]:
@@ -210,7 +217,11 @@ def links(page: Page) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize(("name", "farm"), [*PAGES, ("board", "failed"), ("board", "slower")])
 def test_every_link_carries_the_variables_with_their_values(drawn: Pages, name: str, farm: str) -> None:
-    wanted = {"var-datasource": ["prometheus"], "var-job": [LARGE.name if name == "board" else farm], "var-instance": ["$__all"]}
+    wanted = {
+        "var-datasource": ["prometheus"],
+        "var-job": [LARGE.name if name == "board" else farm],
+        "var-instance": ["$__all"],
+    }
     own = {} if name != "board" else {"var-board": [BOARDS[farm]], "var-medium": [farm_history.MEDIUM]}
     found = links(drawn[f"{name}-{farm}"])
     assert len([one for one in found if one["href"].startswith("/d/")]) >= len(dashboards.ALL)

@@ -32,14 +32,20 @@ def prometheus_of(farms: Sequence[Farm], folder: Path) -> Iterator[Prometheus]:
         (folder / farm.name).mkdir(mode=0o700)
         weeks.append(farm_history.pages(farm, folder / farm.name))
     with contextlib.ExitStack() as running:
-        for number, its in enumerate(zip(*weeks, strict=True)):  # promtool reads a file again for every two hours of it
+        for number, its in enumerate(
+            zip(*weeks, strict=True)
+        ):  # promtool reads a file again for every two hours of it
             text = folder / f"{number}.openmetrics"
             text.write_text("".join(f"{line}\n" for page in its for line in page) + "# EOF\n", encoding="utf-8")
             words = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", text, data]
             running.enter_context(_checked(words))
     (folder / "prometheus.yml").write_text("global: {}\n")
     address = f"127.0.0.1:{free_port()}"
-    options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={data}", "--storage.tsdb.retention.time=1y"]
+    options = [
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={data}",
+        "--storage.tsdb.retention.time=1y",
+    ]
     options += [f"--query.lookback-delta={farm_history.STEP_S}s", f"--web.listen-address={address}"]
     with program(["prometheus", *options], f"http://{address}/-/ready", folder / "log"):
         yield Prometheus(f"http://{address}")

@@ -13,10 +13,25 @@ from boardlab_dashboards.parts import FOR_BOARDS, NUMBER, dashboard, filled, que
 
 _OWN: Final = "job, instance, board_type, kind, version, stat"
 # How a family's name ends -> the unit that Grafana shows; what ends otherwise is a plain number. A metric has one of them.
-_ENDS: Final = {"seconds": "s", "bytes_per_second": "Bps", "watts": "watt", "joules": "joule", "ratio": "percentunit", "hertz": "hertz"}
+_ENDS: Final = {
+    "seconds": "s",
+    "bytes_per_second": "Bps",
+    "watts": "watt",
+    "joules": "joule",
+    "ratio": "percentunit",
+    "hertz": "hertz",
+}
 _OTHER: Final = "short"
 # What tells the columns of different units apart; those that this metric has not are not there.
-_SHOWN: Final = {"s": " (time)", "Bps": " (rate)", "watt": " (power)", "joule": " (energy)", "percentunit": " (share)", "hertz": " (frequency)", "short": ""}
+_SHOWN: Final = {
+    "s": " (time)",
+    "Bps": " (rate)",
+    "watt": " (power)",
+    "joule": " (energy)",
+    "percentunit": " (share)",
+    "hertz": " (frequency)",
+    "short": "",
+}
 
 
 def build() -> builders.Dashboard:
@@ -41,15 +56,24 @@ def build() -> builders.Dashboard:
         Column("rail", "Rail", 130),
         Column("size", "Size", 90),
         Column("release", "Release", 90),
-        *(Column(f"Value #{letter}", f"Average{_SHOWN[unit]}", 130, unit) for letter, unit in zip("ABCDEFG", _units(), strict=True)),
-        *(Column(f"Value #{letter}", f"±{_SHOWN[unit]}", 110, unit) for letter, unit in zip("HIJKLMN", _units(), strict=True)),
+        *(
+            Column(f"Value #{letter}", f"Average{_SHOWN[unit]}", 130, unit)
+            for letter, unit in zip("ABCDEFG", _units(), strict=True)
+        ),
+        *(
+            Column(f"Value #{letter}", f"±{_SHOWN[unit]}", 110, unit)
+            for letter, unit in zip("HIJKLMN", _units(), strict=True)
+        ),
         Column("Value #O", "Samples", 90, "none"),
     )
     over_time = lines(
         "$metric over time",
         "Averages as they came; the five highest.",
         "short",
-        *((top(f"max without ({_OWN}) ({value})"), "{{board}} {{medium}} {{mode}} {{rail}} {{size}} {{release}}") for value in _values("")),
+        *(
+            (top(f"max without ({_OWN}) ({value})"), "{{board}} {{medium}} {{mode}} {{rail}} {{size}} {{release}}")
+            for value in _values("")
+        ),
         to=("Board", to("board", board="${__field.labels.board}")),
         from_zero=False,
     )

@@ -35,7 +35,9 @@ def build() -> builders.Dashboard:
             "{{outcome}}",
         ),
     )
-    attempts.draw_style(common.GraphDrawStyle.BARS).fill_opacity(80).color_scheme(_fixed(RED, models.FieldColorModeId.SHADES))
+    attempts.draw_style(common.GraphDrawStyle.BARS).fill_opacity(80).color_scheme(
+        _fixed(RED, models.FieldColorModeId.SHADES)
+    )
     attempts.override_by_name("ok", [models.DynamicConfigValue("color", {"mode": "fixed", "fixedColor": GREEN})])
     latest = "max by (kind, medium, release, init)"
     panels = (

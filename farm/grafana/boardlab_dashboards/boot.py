@@ -21,7 +21,9 @@ def build() -> builders.Dashboard:
         return f'{by} ({boot}{{{NUMBER},stat="{name}"}})'
 
     names = ("Median", "Average", "95th percentile", "Maximum")
-    values = [Column(f"Value #{letter}", name, 110, "s", decimals=3) for letter, name in zip("ABCD", names, strict=True)]
+    values = [
+        Column(f"Value #{letter}", name, 110, "s", decimals=3) for letter, name in zip("ABCD", names, strict=True)
+    ]
     panels = (
         rows(
             "Boot time by board",

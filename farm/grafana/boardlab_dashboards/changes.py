@@ -74,7 +74,12 @@ def undecided(selected: str) -> table.Panel:
         "`reports` in farm.yaml.",
         (
             Column("board", "Board", 230, link=_BOARD),
-            Column("outcome", "Verdict", 105, mappings=texts({"regression": ("regression", RED), "environment": ("environment", YELLOW)})),
+            Column(
+                "outcome",
+                "Verdict",
+                105,
+                mappings=texts({"regression": ("regression", RED), "environment": ("environment", YELLOW)}),
+            ),
             Column("title", "What moved"),
             Column("since_run", "Since run", 90),
             Column("report", "Report", 130),

@@ -88,7 +88,10 @@ def build() -> builders.Dashboard:
                 Column("kind", "Kind", 100),
                 Column("id_path", "Plugged in at", 150),
                 Column(
-                    "Value #A", "State", 110, mappings=texts({"0": ("MISSING", RED), "1": ("there", GREEN)}),
+                    "Value #A",
+                    "State",
+                    110,
+                    mappings=texts({"0": ("MISSING", RED), "1": ("there", GREEN)}),
                     link=_runbook("BoardlabAdapterGone"),
                 ),
                 Column("Value #B", "Came back, 1 day", 140, "none", thresholds(PLAIN_TEXT, (1, YELLOW)), decimals=0),
@@ -106,7 +109,10 @@ def build() -> builders.Dashboard:
             (
                 Column("collector", "Source", 0),
                 Column(
-                    "Value #A", "State", 90, mappings=texts({"0": ("DOWN", RED), "1": ("answers", GREEN)}),
+                    "Value #A",
+                    "State",
+                    90,
+                    mappings=texts({"0": ("DOWN", RED), "1": ("answers", GREEN)}),
                     link=_runbook("BoardlabCollectorDown"),
                 ),
                 Column("Value #B", "Last answer", 120, "s", thresholds(PLAIN_TEXT, (300, RED)), decimals=0),
@@ -126,7 +132,10 @@ def build() -> builders.Dashboard:
             (
                 Column("port", "Port", 0),
                 Column(
-                    "Value #A", "State", 80, mappings=texts({"0": ("LOST", RED), "1": ("open", GREEN)}),
+                    "Value #A",
+                    "State",
+                    80,
+                    mappings=texts({"0": ("LOST", RED), "1": ("open", GREEN)}),
                     link=_runbook("BoardlabConsoleLost"),
                 ),
                 Column("Value #B", "Recording", 100, mappings=texts({"1": ("BROKEN", RED), "0": ("works", GREEN)})),
@@ -163,7 +172,15 @@ def build() -> builders.Dashboard:
                 Column("pdu", "PDU", 0),
                 Column("outlet", "Outlet", 70),
                 Column("Value #A", "Commands, 1 day", 130, "none", decimals=0),
-                Column("Value #B", "Failed, 7 days", 120, "none", ANY_IS_BAD, decimals=0, link=_runbook("BoardlabOutletFailing")),
+                Column(
+                    "Value #B",
+                    "Failed, 7 days",
+                    120,
+                    "none",
+                    ANY_IS_BAD,
+                    decimals=0,
+                    link=_runbook("BoardlabOutletFailing"),
+                ),
                 Column("Value #C", "Last took", 90, "s", thresholds(PLAIN_TEXT, (2, YELLOW), (10, RED))),
             ),
             f"{outlet} (increase(boardlab_outlet_commands_total{{{HOST}}}[1d]))",

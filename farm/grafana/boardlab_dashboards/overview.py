@@ -16,7 +16,6 @@ from boardlab_dashboards.parts import (
     HOST,
     NUMBER,
     RUNBOOK,
-
     dashboard,
     filled,
     regressions,
@@ -46,7 +45,9 @@ def build() -> builders.Dashboard:
     )
     made.annotation(regressions())
     alerts = 'ALERTS{alertname=~"Boardlab.+",alertstate="firing",job=~"$job|",instance=~"$instance|",board=~"$board|"}'
-    what = '"what", " ", "device", "port", "outcome", "schedule", "collector", "metric", "pdu", "outlet", "rail", "what"'
+    what = (
+        '"what", " ", "device", "port", "outcome", "schedule", "collector", "metric", "pdu", "outlet", "rail", "what"'
+    )
     overdue = (
         f"time() - boardlab_schedule_last_success_timestamp_seconds{{{_SCHEDULED}}}"
         f" > 1.25 * boardlab_schedule_interval_seconds{{{_SCHEDULED}}}"
@@ -147,17 +148,19 @@ def build() -> builders.Dashboard:
             ),
             f"topk(20, {since('7d', FAILED, 'by (board, outcome) ')} > 0)",
             by=[("Attempts", True)],
-            span=12,
+            span=10,
             height=7,
         ),
-        regressed(span=12),
+        regressed(span=14),
         undecided(BOARD),
         lines(
             "Boot time from $medium: the slowest boards",
             "Median of the latest completed run, from Starting kernel to the prompt; the five slowest.",
             "s",
             (
-                top(f'max by (board, release, init, medium) (boardlab_boot_duration_seconds{{{NUMBER},stat="median"}})'),
+                top(
+                    f'max by (board, release, init, medium) (boardlab_boot_duration_seconds{{{NUMBER},stat="median"}})'
+                ),
                 "{{board}} {{release}} {{init}}",
             ),
             each="medium",
@@ -171,7 +174,14 @@ def build() -> builders.Dashboard:
                 Column("board", "Board", 0, link=_BOARD),
                 Column("board_type", "Type", 160),
                 Column("kind", "Kind", 140),
-                Column("Value", "Ago", 160, "s", thresholds(PLAIN_TEXT, (8 * 86400, YELLOW), (15 * 86400, RED)), decimals=1),
+                Column(
+                    "Value",
+                    "Ago",
+                    160,
+                    "s",
+                    thresholds(PLAIN_TEXT, (8 * 86400, YELLOW), (15 * 86400, RED)),
+                    decimals=1,
+                ),
             ),
             f"topk(50, time() - max by (board, board_type, kind) (boardlab_last_success_timestamp_seconds{{{BOARD}}}))",
             by=[("Ago", True)],

@@ -7,7 +7,7 @@ import string
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 from grafana_foundation_sdk.builders import bargauge, heatmap, prometheus, stat, table, timeseries
 from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import dashboard as builders
@@ -33,8 +33,8 @@ class Column:
     """A column of a table.
 
     Attributes:
-        source: the label it shows, or "Value #A" for the first query's value.
-        width: in pixels; 0: what is left. link: where a click leads. colored: its text by `look`, or else not.
+        source: the label it shows, or "Value #A" for the first query's value ("Value" where there is one query).
+        width: in pixels; 0: what is left. look: colours of its text. link: (title, url) of a click.
     """
 
     source: str
@@ -42,7 +42,7 @@ class Column:
     width: int = 0
     unit: str = ""
     look: cog.Builder[models.ThresholdsConfig] | None = None
-    mappings: Mappings = []
+    mappings: Mappings = field(factory=list)
     link: tuple[str, str] | None = None
     decimals: int | None = None
 
@@ -141,7 +141,9 @@ def bars(
     made.sizing(common.BarGaugeSizing.MANUAL).min_viz_height(38).max_viz_height(38)
     made.thresholds(look).color_scheme(builders.FieldColor().mode(models.FieldColorModeId.THRESHOLDS))
     made.text(common_builders.VizTextDisplayOptions().title_size(13).value_size(14))
-    return _repeated(_filled(made, title, about, unit, queries, instant=True, nothing=nothing).span(12).height(height), each)
+    return _repeated(
+        _filled(made, title, about, unit, queries, instant=True, nothing=nothing).span(12).height(height), each
+    )
 
 
 def rows(
@@ -175,7 +177,9 @@ def rows(
     for one in columns:
         made.override_by_name(one.name, _properties(one))
     made.sort_by([common_builders.TableSortByFieldState().display_name(name).desc(desc) for name, desc in by])
-    filled = _filled(made, title, about, "string", [(one, "") for one in queries], instant=True, table=True, nothing=nothing)
+    filled = _filled(
+        made, title, about, "string", [(one, "") for one in queries], instant=True, table=True, nothing=nothing
+    )
     return filled.span(span).height(height)
 
 

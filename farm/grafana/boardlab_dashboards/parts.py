@@ -38,7 +38,9 @@ def to(uid: str, labels: tuple[str, ...] = FOR_BOARDS, **values: str) -> str:
     """
     kept = [name for name in ("datasource", *labels) if name not in values]
     words = [f"var-{name}={value}" for name, value in values.items()]
-    return f"/d/boardlab-{uid}?{'&'.join([*words, *(f'${{{name}:queryparam}}' for name in kept), '${__url_time_range}'])}"
+    return (
+        f"/d/boardlab-{uid}?{'&'.join([*words, *(f'${{{name}:queryparam}}' for name in kept), '${__url_time_range}'])}"
+    )
 
 
 def cell(column: str) -> str:
@@ -80,7 +82,9 @@ def filled(made: builders.Dashboard, panels: Iterable[cog.Builder[models.Panel]]
     return made
 
 
-def query_variable(name: str, label: str, query: str, all_value: str, *, single: bool = False) -> builders.QueryVariable:
+def query_variable(
+    name: str, label: str, query: str, all_value: str, *, single: bool = False
+) -> builders.QueryVariable:
     """A variable with the values of a query: all of them at first, or with `single` the first one."""
     made = (
         builders.QueryVariable(name)

@@ -22,7 +22,18 @@ SCHEMA = json.loads((ROOT / "tests/fixtures/grafana/dashboard.schema.json").read
 # What the schema of a generic dashboard does not have: the SDK's fields of interval variables, which Grafana ignores on
 # others, and the fields that the Prometheus data source reads in an annotation.
 ALLOWED = {"auto", "auto_count", "auto_min", "expr", "step", "titleFormat", "textFormat"}
-UNITS = {"none", "string", "short", "s", "percentunit", "watt", "joule", "hertz", "bytes", "Bps"}  # ids of @grafana/data's getValueFormats
+UNITS = {
+    "none",
+    "string",
+    "short",
+    "s",
+    "percentunit",
+    "watt",
+    "joule",
+    "hertz",
+    "bytes",
+    "Bps",
+}  # ids of @grafana/data's getValueFormats
 COUNTER = re.compile(r"(?:[a-z_]+_total|[a-z_]+_bucket)")
 
 every = pytest.mark.parametrize("name", sorted(ALL))
@@ -158,7 +169,11 @@ def test_lines_have_their_names_below_and_are_few(name: str) -> None:
     for panel in panels(ALL[name]):
         if panel["type"] == "timeseries":
             assert panel["options"]["legend"]["showLegend"], panel["title"]  # the SDK hides it where nobody says so
-            of_boards = [t["expr"] for t in panel["targets"] if "{{board}}" in t["legendFormat"] or "{{port}}" in t["legendFormat"]]
+            of_boards = [
+                t["expr"]
+                for t in panel["targets"]
+                if "{{board}}" in t["legendFormat"] or "{{port}}" in t["legendFormat"]
+            ]
             assert all("topk(" in expression for expression in of_boards), panel["title"]
 
 
