@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
-from sqlalchemy import select
+from sqlalchemy import Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -56,7 +56,8 @@ def insert_attempt(session: Session, run_id: int, record: AttemptRecord) -> int:
         duration_s=record.duration_s,
         details=dict(record.details),
     )
-    row.samples = [_sample(session, run_id, sample) for sample in record.samples]
+    ids = _measurements(session, run_id, record.samples)
+    row.samples = [_sample(sample, ids) for sample in record.samples]
     row.moments = [
         MomentRow(name=m.name, t_ns=m.t_ns, uncertainty_ns=m.uncertainty_ns, position=m.position, text=m.text)
         for m in record.moments
@@ -82,9 +83,12 @@ def json_of(name: str, value: Json) -> dict[str, Any]:
     return copy
 
 
-def _sample(session: Session, run_id: int, sample: SampleRecord) -> SampleRow:
+_Identity = tuple[str, int, str]
+
+
+def _sample(sample: SampleRecord, ids: Mapping[_Identity, int]) -> SampleRow:
     return SampleRow(
-        measurement_id=_measurement(session, run_id, by_name(sample.metric), sample.params),
+        measurement_id=ids[_identity(by_name(sample.metric), sample.params)],
         value=sample.value,
         uncertainty=sample.uncertainty,
         flags=sample.flags,
@@ -93,34 +97,48 @@ def _sample(session: Session, run_id: int, sample: SampleRecord) -> SampleRow:
     )
 
 
-def _measurement(session: Session, run_id: int, metric: Metric, params: Mapping[str, str]) -> int:
-    wanted = select(MeasurementRow.id).where(
-        MeasurementRow.run_id == run_id,
-        MeasurementRow.metric == metric.name,
-        MeasurementRow.version == metric.version,
-        MeasurementRow.params == params,
-    )
-    found = session.scalars(wanted).one_or_none()
-    if found is not None:
-        return found
-    definition = {
-        "metric": metric.name,
-        "version": metric.version,
-        "unit": metric.unit,
-        "better": metric.better,
-        "definition": metric.definition,
-        "resolution": metric.resolution,
-        "source": metric.source,
+def _identity(metric: Metric, params: Mapping[str, str]) -> _Identity:
+    return metric.name, metric.version, json.dumps(dict(params), sort_keys=True)
+
+
+def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]) -> Mapping[_Identity, int]:
+    """The ids of the samples' measurements; those that are not there yet are inserted, all at once."""
+    wanted = {
+        _identity(metric := by_name(sample.metric), sample.params): (metric, sample.params) for sample in samples
     }
-    _insert_if_absent(session, DefinitionRow, definition)
-    identity = {"run_id": run_id, "metric": metric.name, "version": metric.version, "params": params}
-    _insert_if_absent(session, MeasurementRow, identity)
-    return session.scalars(wanted).one()
+    known = _known(session, run_id)
+    missing = {identity: one for identity, one in wanted.items() if identity not in known}
+    if not missing:
+        return known
+    definitions = [
+        {
+            "metric": metric.name,
+            "version": metric.version,
+            "unit": metric.unit,
+            "better": metric.better,
+            "definition": metric.definition,
+            "resolution": metric.resolution,
+            "source": metric.source,
+        }
+        for metric in {(metric.name, metric.version): metric for metric, _ in missing.values()}.values()
+    ]
+    _insert_if_absent(session, DefinitionRow, *definitions)
+    identities = [
+        {"run_id": run_id, "metric": metric.name, "version": metric.version, "params": params}
+        for metric, params in missing.values()
+    ]
+    _insert_if_absent(session, MeasurementRow, *identities)
+    return _known(session, run_id)
 
 
-def _insert_if_absent(session: Session, model: type[Base], values: dict[str, Any]) -> None:
-    """Insert a row that another writer may be inserting as well."""
-    if session.get_bind().dialect.name == "postgresql":
-        session.execute(postgresql.insert(model).values(values).on_conflict_do_nothing())
-    else:
-        session.execute(sqlite.insert(model).values(values).on_conflict_do_nothing())
+def _known(session: Session, run_id: int) -> dict[_Identity, int]:
+    columns = select(MeasurementRow.id, MeasurementRow.metric, MeasurementRow.version, MeasurementRow.params)
+    rows = session.execute(columns.where(MeasurementRow.run_id == run_id))
+    return {(metric, version, json.dumps(dict(params), sort_keys=True)): id_ for id_, metric, version, params in rows}
+
+
+def _insert_if_absent(session: Session, model: type[Base], *values: dict[str, Any]) -> None:
+    """Insert rows that another writer may be inserting as well."""
+    insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
+    table = cast("Table", model.__table__)
+    session.connection().execute(insert(table).on_conflict_do_nothing(), list(values))
