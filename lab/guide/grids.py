@@ -15,7 +15,7 @@ from attrs import frozen
 
 from lab.guide.assemble import RawRow
 
-BORDER = re.compile(r"\s*[+|][-=+|]*[-=]{2,}[-=+|]*[+|]\s*$")
+BORDER = re.compile(r"\s*[+|][-=+|:]*[-=]{2,}[-=+|:]*[+|]\s*$")
 _CONTENT = re.compile(r"\s*\|.*\|\s*$")
 _WORD = re.compile(r"[A-Za-z0-9_%/.:-]+")
 _CUT_TAIL = re.compile(r"[A-Za-z0-9_%/.:\\-]+$")

@@ -66,6 +66,7 @@ def row_unit(row: str) -> tuple[str, str | None]:
 
 def _split(text: str, known_boards: Collection[str]) -> tuple[str | None, str]:
     board, colon, metric = text.partition(": ")
+    board = board.strip()
     if colon and board and not re.search(r"[\s|]", board) and metric.strip():
         return board, metric.strip()
     board, colon, metric = text.partition(":")

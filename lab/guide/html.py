@@ -27,8 +27,9 @@ _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
 _SKIPPED_CLASSES = re.compile(
-    r"\b(?:\w*sidebar\w*|toctree-wrapper|related|headerlink|breadcrumbs?|wy-nav-side|contents topic|topic contents)\b"
+    r"(?:^|\s)(?:sphinxsidebar\w*|(?:bd-)?sidebar[\w-]*|toctree-wrapper|related|headerlink|breadcrumbs?|wy-nav-side|contents)(?=\s|$)"
 )
+_NEVER_SKIPPED = frozenset({"html", "body", "main", "article", "section"})
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _TEXTS = frozenset({"p", "li", "caption", "th", "td", "figcaption", "pre", "dt", *_HEADINGS})
 _MOST_COLUMNS = 64
@@ -41,7 +42,12 @@ def looks_like(text: str) -> bool:
 
 def read(text: str) -> Document:
     """Parse a page."""
-    parser = _Page()
+    document = _parsed(text, skips_classes=True)
+    return document if document.tables else _parsed(text, skips_classes=False)  # a theme that calls the page a sidebar
+
+
+def _parsed(text: str, *, skips_classes: bool) -> Document:
+    parser = _Page(skips_classes=skips_classes)
     parser.feed(text)
     parser.close()
     parser.end_table()
@@ -68,8 +74,9 @@ class _Table:
 class _Page(HTMLParser):
     """Texts gather in the innermost element that holds text; its end tag says what they were."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, skips_classes: bool) -> None:
         super().__init__(convert_charrefs=True)
+        self.skips_classes = skips_classes
         self.builder = Builder()
         self.skipping: list[str] = []
         self.texts: list[tuple[str, int, str, list[str]]] = []  # tag, line, class, pieces
@@ -88,7 +95,8 @@ class _Page(HTMLParser):
         if self.skipping:
             self.skipping.append(tag) if tag == self.skipping[0] else None
             return
-        if tag in _SKIPPED or is_navigation or _SKIPPED_CLASSES.search(named.get("class", "")):
+        has_class = self.skips_classes and _SKIPPED_CLASSES.search(named.get("class", "")) is not None
+        if tag in _SKIPPED or ((is_navigation or has_class) and tag not in _NEVER_SKIPPED):
             self.skipping = [tag]
             return
         match tag:

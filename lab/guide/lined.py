@@ -16,7 +16,7 @@ from lab.guide import grids
 from lab.guide.assemble import RawRow
 from lab.guide.builder import Builder
 from lab.guide.document import Document
-from lab.guide.text import plain
+from lab.guide.text import plain, unescaped
 
 # Words of the vendor's headers and rows; with the file's own prose they tell where a narrow column cut a word.
 _HEADER_WORDS = frozenset(
@@ -48,7 +48,7 @@ def form(text: str) -> str | None:
     lines = text.split("\n")
     if any("|" in before and _PIPES.match(line) for before, line in itertools.pairwise(lines)):
         return "markdown"
-    if any(_TABBED.match(a) and _TABBED.match(b) for a, b in itertools.pairwise(lines)):
+    if any(_begins_tabs(a, b) for a, b in itertools.pairwise(lines)):
         return "tab-separated"
     return None
 
@@ -75,7 +75,7 @@ class _Reader:
                 self._grid()
             elif "|" in line and _PIPES.match(self._line(1)):
                 self._pipes()
-            elif _TABBED.match(line) and _TABBED.match(self._line(1)):
+            elif _begins_tabs(line, self._line(1)):
                 self._tabs()
             elif not self._heading():
                 self._text()
@@ -93,6 +93,12 @@ class _Reader:
         count = 0
         while self.at + count < len(self.lines) and belongs.match(self.lines[self.at + count]):
             count += 1
+        return count
+
+    def _while_after_first(self, belongs: re.Pattern[str]) -> int:
+        self.at += 1
+        count = self._while(belongs)
+        self.at -= 1
         return count
 
     def _grid(self) -> None:
@@ -113,7 +119,7 @@ class _Reader:
         self.builder.table("", line, header, rows)
 
     def _tabs(self) -> None:
-        lines = self._taken(self._while(_TABBED))
+        lines = self._taken(1 + self._while_after_first(_TABBED))
         cells = [
             RawRow(number, tuple(part.strip() for part in text.rstrip("\n").split("\t"))) for number, text in lines
         ]
@@ -188,10 +194,14 @@ class _Reader:
     def _begins_table(self) -> bool:
         line, following = self._line(0), self._line(1)
         return bool(
-            grids.BORDER.match(line)
-            or ("|" in line and _PIPES.match(following))
-            or (_TABBED.match(line) and _TABBED.match(following))
+            grids.BORDER.match(line) or ("|" in line and _PIPES.match(following)) or _begins_tabs(line, following)
         )
+
+
+def _begins_tabs(line: str, following: str) -> bool:
+    """Whether two lines are the first rows of a table; nothing may stand above its first column."""
+    is_headless = line[:1] == "\t" and line.count("\t") == following.count("\t") and line.strip() != ""
+    return _TABBED.match(following) is not None and (_TABBED.match(line) is not None or is_headless)
 
 
 def _may_be_heading(text: str) -> bool:
@@ -204,4 +214,4 @@ def _piped(line: str) -> tuple[str, ...]:
     """The cells between bars; a backslash protects a bar."""
     inside = line.strip().removeprefix("|")
     inside = inside.removesuffix("|") if not inside.endswith("\\|") else inside
-    return tuple(part.strip().replace("\\|", "|") for part in re.split(r"(?<!\\)\|", inside))
+    return tuple(unescaped(part.strip()) for part in re.split(r"(?<!\\)\|", inside))

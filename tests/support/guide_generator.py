@@ -110,6 +110,7 @@ def guides(draw: st.DrawFn, most_tables: int = 6) -> Generated:
     known = DEVICES[device]
     boards = known[: draw(st.integers(1, len(known)))]
     kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=most_tables, unique_by=_measures))
+    source = draw(st.sampled_from(("inline", "before", "after", "rubric")))  # one way throughout a document
     tables, cells = [], {}
     for kind in sorted(kinds, key=KINDS.index):
         lines = [_line([*kind.keys, *(f"{board}: {name}" for board in boards for name, _, _ in kind.columns)])]
@@ -121,7 +122,7 @@ def guides(draw: st.DrawFn, most_tables: int = 6) -> Generated:
                     texts.append(text)
                     cells[board, kind.title, " ".join(row), name] = text
             lines.append(_line([*row, *texts]))
-        tables.append(TableText(lines, kind.title, "inline", kind.chapter))
+        tables.append(TableText(lines, kind.title, source, kind.chapter))
     return Generated(GuideText(f"Linux 11.01 Performance Guide of {device}", tables=tables), boards, cells)
 
 
@@ -148,7 +149,11 @@ def _line(cells: Sequence[str]) -> str:
 def _table_of(rst: str, table: TableText) -> tuple[int, int, list[str]]:
     """First line of its directive, line after its rows, and all lines of the file."""
     lines = rst.split("\n")
-    start = next(i for i, line in enumerate(lines) if line.strip() == f".. csv-table:: {table.title}")
+    header = f":header: {table.lines[0]}"
+    start = (
+        next(i for i, line in enumerate(lines) if line.strip() == header and lines[i + 2].strip() == table.lines[1])
+        - 1
+    )
     return start, start + 3 + len(table.lines) - 1, lines
 
 

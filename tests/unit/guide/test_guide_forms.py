@@ -222,3 +222,32 @@ def test_io_only_with_ddr_is_a_mode_of_its_own() -> None:
 def test_a_page_that_is_no_guide_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="holds no table of a performance guide"):
         reading.parse("g", page("<p>Nothing here</p>"))
+
+
+def test_a_body_that_has_a_sidebar_is_no_sidebar() -> None:
+    for tag in ('<body class="sidebar-visible">', '<div class="sidebar-layout">'):
+        text = f"<html>{tag}<h1>LMBench</h1><table>{HEADER}<tr><td>bw_pipe (MB/s)<td>5.00</table></html>"
+        assert [c.number for t in reading.parse("g", text).tables for c in t.cells] == [5.0]
+
+
+def test_markdown_escapes_are_undone() -> None:
+    text = "# LMBench\n\n| Benchmarks | am62xx\\_lp\\_sk-fs: perf |\n|:--|--:|\n| bw\\_pipe (MB/s) | 5.00 |\n\n  : LMBench Benchmarks\n"
+    (table,) = reading.parse("g", text).tables
+    assert [(t.row, t.board, t.number) for t in table.cells] == [("bw_pipe (MB/s)", "am62xx_lp_sk-fs", 5.0)]
+    assert table.title == "LMBench Benchmarks"
+
+
+def test_nothing_may_stand_above_the_first_column_of_tabs() -> None:
+    (table,) = reading.parse("g", "LMBench\n\tam62xx_sk-fs: perf\nbw_pipe (MB/s)\t5.00\nbw_unix (MB/s)\t6.00\n").tables
+    assert [(c.row, c.board, c.number) for c in table.cells] == [
+        ("bw_pipe (MB/s)", "am62xx_sk-fs", 5.0),
+        ("bw_unix (MB/s)", "am62xx_sk-fs", 6.0),
+    ]
+    assert table.title == "LMBench"
+
+
+def test_a_blank_before_the_colon_does_not_hide_a_board() -> None:
+    (table,) = reading.parse(
+        "g", "# G\n\n| Benchmarks | am62xx_sk-fs : perf |\n|---|---|\n| linpack | 5.00 |\n"
+    ).tables
+    assert [c.board for c in table.cells] == ["am62xx_sk-fs"]
