@@ -150,7 +150,7 @@ def trend_command(
         from lab.guide import stored  # noqa: PLC0415 - the database takes a while to import
 
         with stored.open_existing(db) as store:
-            releases = [stored.release(store, name, [board]) for name in stored.releases(store, board)]
+            releases = stored.history(store, board)
         found = trend.of_releases(releases, metric, board, wanted)
     if as_json:
         _print_json(export.trends(found))

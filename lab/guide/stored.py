@@ -35,6 +35,12 @@ def open_existing(url: str | None) -> Store:
     return open_store(url, create=False)
 
 
+def history(store: Store, board: str) -> list[GuideRelease]:
+    """The numbers of a board in every release that has any, oldest first."""
+    kept = store.runs()
+    return [_release(store, kept, name, [board]) for name in _releases(kept, board)]
+
+
 def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     """The numbers of some boards in a release; what was measured here goes before what was published, newer before older.
 
@@ -44,7 +50,10 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     Raises:
         ConfigurationError: no numbers of that release, or of one of the boards.
     """
-    kept = store.runs()
+    return _release(store, store.runs(), name, boards)
+
+
+def _release(store: Store, kept: Sequence[Run], name: str, boards: Sequence[str]) -> GuideRelease:
     runs = [run for run in kept if release_key(run.release) == release_key(name)]
     if not runs:
         known = sorted({run.release for run in kept}, key=release_key)
@@ -58,18 +67,18 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     left_out: dict[str, None] = {}
     for board in wanted:
         of_board = [run for run in runs if (is_of(run, board) if boards else _header(kept, run) == board)]
-        own = [overview(store, run.id) for run in _of_one_column(of_board, board)]
+        own = _of_one_column(of_board, board)
         found = _entries(store, own, board)
         if not found:
             known_boards = ", ".join(sorted({run.board for run in runs}))
             raise ConfigurationError(f"release {name} has no numbers of board {board!r}; there are: {known_boards}")
         entries += found
-        for one in own:
-            module = one.run.provenance.get("module")
+        for run in own:
+            module = run.provenance.get("module")
             if module and (module["name"], module["description"]) not in modules:
                 modules.append((module["name"], module["description"]))
-            left_out.update(dict.fromkeys(one.run.provenance.get("left_out") or ()))
-            for top, texts in (one.run.provenance.get("conditions") or {}).items():
+            left_out.update(dict.fromkeys(run.provenance.get("left_out") or ()))
+            for top, texts in (run.provenance.get("conditions") or {}).items():
                 conditions.setdefault(top, {}).update(dict.fromkeys(texts))
     stated = {top: tuple(texts) for top, texts in conditions.items()}
     return GuideRelease(name, wanted, tuple(entries), tuple(modules), stated, tuple(left_out))
@@ -111,7 +120,7 @@ def sheet(store: Store, name: str) -> Sheet:
 
 
 def _published_guide(store: Store, run: Run, name: str) -> Guide:
-    ref = next(ref for attempt in store.attempts(run.id) if (ref := attempt.artifact(GUIDE_FILE)))
+    ref = store.artifacts_of(run.id, GUIDE_FILE)[0]
     store.artifacts.read(ref.sha256)  # says so where it is missing or damaged
     label = f"{run.provenance.get('file')} (run {run.id})"
     return evolve(reading.read(store.artifacts.path(ref.sha256)), path=label, release=name)
@@ -134,16 +143,20 @@ def _header(kept: Sequence[Run], run: Run) -> str:
 
 def releases(store: Store, board: str) -> list[str]:
     """The releases that have numbers of a board, oldest first."""
-    names_of = {release_key(run.release): run.release for run in store.runs() if is_of(run, board)}
+    return _releases(store.runs(), board)
+
+
+def _releases(kept: Sequence[Run], board: str) -> list[str]:
+    names_of = {release_key(run.release): run.release for run in kept if is_of(run, board)}
     return [names_of[key] for key in sorted(names_of)]
 
 
-def _entries(store: Store, own: Sequence[Overview], board: str) -> list[GuideEntry]:
+def _entries(store: Store, own: Sequence[Run], board: str) -> list[GuideEntry]:
     found: dict[object, GuideEntry] = {}
-    measured = [one for one in own if one.run.kind != PUBLISHED]
-    published = [one for one in own if one.run.kind == PUBLISHED]
-    candidates = [e for one in measured for e in _measured(store, one, board)]
-    candidates += [e for one in published for e in _published(store, one, board)]
+    measured = [run for run in own if run.kind != PUBLISHED]
+    published = [run for run in own if run.kind == PUBLISHED]
+    candidates = [e for run in measured for e in _measured(store, overview(store, run.id), board)]
+    candidates += [e for run in published for e in _published(store, run, board)]
     for entry in candidates:
         place = entry.origin if not entry.metric else None
         found.setdefault((entry.metric, frozenset(entry.params.items()), place), entry)
@@ -191,10 +204,9 @@ def _excerpt(store: Store, attempts: Sequence[Attempt], measurement: Measurement
     return ""
 
 
-def _published(store: Store, run: Overview, board: str) -> Iterator[GuideEntry]:
-    file = run.run.provenance.get("file", "guide")
-    lists = [ref for attempt in run.attempts if (ref := attempt.artifact(GUIDE_CELLS))]
-    for ref in lists:
+def _published(store: Store, run: Run, board: str) -> Iterator[GuideEntry]:
+    file = run.provenance.get("file", "guide")
+    for ref in store.artifacts_of(run.id, GUIDE_CELLS):
         for cell in json.loads(store.artifacts.read(ref.sha256)):
             origin = cell["origin"]
             yield GuideEntry(
@@ -205,7 +217,7 @@ def _published(store: Store, run: Overview, board: str) -> Iterator[GuideEntry]:
                 value=cell["value"],
                 evidence=EntryProvenance(
                     source=f"published: {file}, line {cell['line']}, row {origin['row']!r} of {origin['title']!r}",
-                    run_id=run.run.id,
+                    run_id=run.id,
                     excerpt=cell["text"],
                     note=cell["note"],
                     is_broken=cell["is_broken"],

@@ -88,6 +88,18 @@ def good_attempts(session: Session, run_id: int) -> list[GoodAttempt]:
     return found
 
 
+def artifacts(session: Session, run_id: int, kind: str) -> list[ArtifactRef]:
+    """The artifacts of a kind that a run's attempts have, in the order they were recorded."""
+    wanted = (
+        select(AttemptArtifactRow)
+        .join(AttemptRow, AttemptRow.id == AttemptArtifactRow.attempt_id)
+        .where(AttemptRow.run_id == run_id, AttemptArtifactRow.kind == kind)
+        .order_by(AttemptRow.id)
+        .options(joinedload(AttemptArtifactRow.artifact))
+    )
+    return [ArtifactRef(row.kind, row.sha256, row.artifact.size) for row in session.scalars(wanted)]
+
+
 def _attempt(row: AttemptRow) -> Attempt:
     whole(row)
     for part in (*row.samples, *row.moments, *row.artifacts):

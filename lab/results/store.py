@@ -20,7 +20,17 @@ from lab.results.artifacts import ArtifactStore
 from lab.results.faults import MISREAD, UNREADABLE, damaged, explain
 from lab.results.location import DATABASE_VARIABLE, Location, locate
 from lab.results.models import AttemptRow, RunRow
-from lab.results.records import Attempt, AttemptRecord, GoodAttempt, Json, Run, RunContents, RunStatus, StoredSample
+from lab.results.records import (
+    ArtifactRef,
+    Attempt,
+    AttemptRecord,
+    GoodAttempt,
+    Json,
+    Run,
+    RunContents,
+    RunStatus,
+    StoredSample,
+)
 
 BUSY_TIMEOUT_S: Final = 30.0
 # Before each further try of a transaction that the database refused for now; on SQLite each try waits BUSY_TIMEOUT_S.
@@ -158,6 +168,12 @@ class Store:
         with self._read() as session:
             _find(session, run_id)
             return readout.good_attempts(session, run_id)
+
+    def artifacts_of(self, run_id: int, kind: str) -> list[ArtifactRef]:
+        """The artifacts of a kind that a run's attempts have, in the order they were recorded; its samples are not read."""
+        with self._read() as session:
+            _find(session, run_id)
+            return readout.artifacts(session, run_id, kind)
 
     def samples(self, run_id: int, metric: str | None = None) -> list[StoredSample]:
         """The samples of a run, of one metric or of all, in the order they were recorded."""
