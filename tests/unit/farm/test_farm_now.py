@@ -41,6 +41,11 @@ LONG = "board-" + "x" * 250
 AT = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
 
 
+FARM = (
+    "pdudaemon: {address: '127.0.0.1:1'}\nexporter: {listen: '127.0.0.1:1'}\ndatabase: sqlite:////nowhere/results.db\n"
+)
+
+
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A lab's folder with one environment; no services, and no results yet."""
@@ -48,6 +53,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "envs" / "am62x.yaml").write_text(ENV)
     (tmp_path / "envs" / "broken.yaml").write_text("targets: [")
     (tmp_path / "run").mkdir(mode=0o700)
+    (tmp_path / "farm.yaml").write_text(FARM)  # a draft, whose ports nobody listens at: on the usual ones somebody may
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LAB_DB", str(tmp_path / "results.db"))
     monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "run"))
@@ -186,11 +192,6 @@ def test_a_console_that_is_held_names_the_person_and_a_lost_port_is_bad() -> Non
     assert (lost.console, lost.port) == ("", "port ttyUSB0: Input/output error")
     shown = nowlines.lines(LabNow(AT, "h", "db", "", (lost,), ()), 80)
     assert any(isinstance(line, Marked) and "Input/output error" in line for line in shown)
-
-
-FARM = (
-    "pdudaemon: {address: '127.0.0.1:1'}\nexporter: {listen: '127.0.0.1:1'}\ndatabase: sqlite:////nowhere/results.db\n"
-)
 
 
 def test_what_an_installed_farm_yaml_names_must_run_and_what_a_draft_names_need_not(lab: Path) -> None:
