@@ -56,8 +56,7 @@ class Cohort:
 
     def concerns(self, runs: Sequence[RunNumbers]) -> bool:
         """Whether these runs tried to measure any of the numbers."""
-        first = runs[0]
-        return any(number in first.numbers for number in self.numbers) or not set(self.items).isdisjoint(first.failed)
+        return any(_tried(runs[0], number, item) for number, item in zip(self.numbers, self.items, strict=True))
 
     def step(self, runs: Sequence[RunNumbers]) -> list[Judged]:
         """Walk through a night: a run and those that confirm it."""
@@ -97,11 +96,11 @@ class Cohort:
         """A number's run, its failed cycles as NaN; None where nobody tried to measure it."""
         number, item = self.numbers[row], self.items[row]
         first = runs[0]
-        if number not in first.numbers and item not in first.failed:
+        if not _tried(first, number, item):
             return None
         readings = first.numbers.get(number)
         values = readings.values if readings else ()
-        samples = np.array([*values, *([np.nan] * first.failed.get(item, 0))], dtype=np.float64)
+        samples = np.array([*values, *([np.nan] * _failed(first, item))], dtype=np.float64)
         again = (each.numbers[number].values for each in runs[1:] if number in each.numbers)
         return Run(samples, known, tuple(np.array(values, dtype=np.float64) for values in again))
 
@@ -112,6 +111,16 @@ class Cohort:
             before = next((known[cause] for known in reversed(self.known[:since]) if cause in known), None)
             if now is not None and before is not None and now != before:
                 yield cause, (before, now)
+
+
+def _tried(run: RunNumbers, number: Number, item: Item) -> bool:
+    """Whether a run tried to measure a number, or what the number is a row of."""
+    return number in run.numbers or item in run.failed or _failed(run, item) > 0
+
+
+def _failed(run: RunNumbers, item: Item) -> int:
+    """How many cycles of an item failed, or of what it is a row of: (section) of (row, section)."""
+    return max(run.failed.get(part, 0) for part in (item, *((pair,) for pair in item)))
 
 
 def new_cohort(cohorts: Sequence[Cohort], run: RunNumbers) -> Cohort | None:

@@ -70,6 +70,19 @@ class Nights:
         """As many nights on which nothing changes, with a new image a week; their ids."""
         return [self.run(**{"image": f"image {night // 7}", **about}) for night in range(nights)]
 
+    def rows(self, whole: bool, **values: float) -> int:
+        """Record a run of a section with these rows; `whole`: it did not fail before its first row. Its id."""
+        run = self.store.begin_run("sections", "am62xx_sk", self.board, "11.01", plan={}, provenance={}).id
+        for row, value in values.items():
+            item = {"section": "ssl", "row": row}
+            samples = (SampleRecord("boot.stage", {"stage": row}, value, 1e-4),)
+            self.store.record_attempt(run, AttemptRecord(1, 1, item, "ok", None, None, "", self.now, 1.0, samples))
+        how = ("ok", None, None) if whole else ("command_failed", "board", True)
+        self.store.record_attempt(run, AttemptRecord(1, 1, {"section": "ssl"}, *how, "", self.now, 1.0))
+        self.store.finish_run(run, "completed")
+        self.now += DAY
+        return run
+
     def _attempt(self, run: int, medium: str, cycle: int, serial: str, value: float | None) -> None:
         params = {"medium": medium}
         good = value is not None

@@ -225,6 +225,20 @@ def test_a_run_of_failed_cycles_alone_has_no_samples_where_the_number_is_known(
     assert said(store, [nights.run(boots=2, failed=3, image="image 2")], remembered) == ["none"]
 
 
+def test_a_section_that_failed_before_its_first_row_has_no_samples_of_any_row(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    for _ in range(9):
+        nights.rows(True, md5=2.0, sha=3.0)
+    failed, part = nights.rows(False), nights.rows(True, md5=2.0)
+    told_of = {}
+    for run in (failed, part):
+        judged = judge_run(store, run, remember=remembered).judged
+        told_of[run] = {each.verdict.params["stage"]: each.verdict.outcome for each in judged}
+    assert told_of[failed] == {"md5": "no samples", "sha": "no samples"}
+    assert told_of[part] == {"md5": "none"}, "the other row was not tried"
+
+
 SAMPLES = st.lists(st.sampled_from([0.0, 1e-300, 16.0, 16.1, 1e300]), max_size=3)
 
 
