@@ -1,4 +1,4 @@
-"""Jobs (`lab run`): those that wait, those that measure, those that stopped giving signs of life."""
+"""Jobs (`lab run`, sessions of pytest): those that wait, those that measure, those that stopped giving signs of life."""
 
 from __future__ import annotations
 
