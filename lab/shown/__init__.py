@@ -162,10 +162,11 @@ class PlainFormatter(logging.Formatter):
 
 
 def log_to(stream: TextIO) -> None:
-    """Let this process log to a stream, from INFO on."""
+    """Let this process log to a stream, from INFO on; of what Alembic does with the store only warnings."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(PlainFormatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def _write(text: str, *, err: bool = False) -> None:

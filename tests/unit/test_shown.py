@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import logging
+import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
@@ -236,3 +238,15 @@ def test_commands_print_by_our_functions_only() -> None:
                 if isinstance(node, ast.Attribute) and ast.unparse(node) in forbidden:
                     wrong.append(f"{path}:{node.lineno}")
     assert wrong == []
+
+
+def test_a_program_that_logs_says_nothing_of_how_a_store_is_made(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom lab.shown import log_to\nlog_to(sys.stderr)\n"
+        "from lab.results import open_store\nopen_store(sys.argv[1]).close()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "a.db")], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert "has schema" in done.stderr
+    assert "plugin" not in done.stderr
