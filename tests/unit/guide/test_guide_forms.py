@@ -251,3 +251,22 @@ def test_a_blank_before_the_colon_does_not_hide_a_board() -> None:
         "g", "# G\n\n| Benchmarks | am62xx_sk-fs : perf |\n|---|---|\n| linpack | 5.00 |\n"
     ).tables
     assert [c.board for c in table.cells] == ["am62xx_sk-fs"]
+
+
+def test_a_cause_is_one_line_of_a_check_and_said_nowhere_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "g.rst").write_text(BRANCHED + "\n.. include:: a.rst\n\n.. include:: b.rst\n")
+    assert main(["guide", "check", str(tmp_path / "g.rst")]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.count("is not followed") == 1
+    assert "(and 1 more like it, the last in line" in out
+    assert main(["guide", "read", str(tmp_path / "g.rst")]) == 0
+    assert capsys.readouterr().err.count("is not followed") == 1
+
+
+def test_a_complaint_about_prose_that_costs_nothing_is_not_told() -> None:
+    prose = "\n\nUnexpected\n   indentation\n here.\n"
+    guide = reading.parse("g", BRANCHED + prose, {"CONFIG_part": "AM62X"})
+    assert (guide.unread, guide.repairs) == ((), ())
