@@ -23,7 +23,7 @@ from lab.guide import boards as names
 from lab.guide import sheet as sheets
 from lab.guide.annotated import AnnotatedGuide
 from lab.guide.catalogue import CellReading
-from lab.guide.model import CellKind
+from lab.guide.model import CellKind, is_real_time
 from lab.guide.naming import Named
 from lab.guide.numbers import evidence as evidence_of
 from lab.guide.rulebook import Effect
@@ -70,7 +70,8 @@ def import_guide(
     """Store the numbers of a guide as published measurements of a release.
 
     Args:
-        release: None: the one that the guide's title, its file's name or its text names.
+        release: None: the one that the guide's title, its file's name or its text names; of a guide of the real-time kernel
+            with "-rt", so that its numbers never stand among the other kernel's.
         board: whose numbers the tables without a board are; None: the guide's only board; where no table names one, the
             device of its modules, title, file name or folder; else nobody's.
         defines: what chooses the guide's branches.
@@ -81,6 +82,8 @@ def import_guide(
     """
     guide = reading.read(path, defines)
     found_release = Named(release, "given") if release else Named(guide.release or "", guide.release_source)
+    if release is None and found_release.name and is_real_time(f"{guide.title} {path.stem}".replace("_", " ")):
+        found_release = evolve(found_release, name=f"{found_release.name}-rt")
     if not found_release.name:
         raise ConfigurationError(
             f"{path}: neither its title, its name nor its text says which release it is of; say it with --release"

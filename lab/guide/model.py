@@ -210,8 +210,13 @@ def release_of(text: str) -> str | None:
 
 
 def release_key(release: str | None) -> tuple[int, ...]:
-    """For sorting and finding releases: 9.2.1 follows 09.02.00, which is 09.02."""
+    """For sorting and finding releases: 9.2.1 follows 09.02.00, which is 09.02; 09.02-rt, another kernel, is neither."""
     parts = [int(part) for part in re.findall(r"\d+", release or "")]
     while len(parts) > 2 and parts[-1] == 0:
         parts.pop()
-    return tuple(parts)
+    return (*parts, -1) if is_real_time(release or "") else tuple(parts)
+
+
+def is_real_time(text: str) -> bool:
+    """Whether a title, a file's name or a release names the real-time kernel, e.g. "RT-linux 09.03" and "am65x-09.03-rt"."""
+    return re.search(r"(?<![a-z0-9])(?:rt|real[- ]?time)(?![a-z0-9])", text, re.IGNORECASE) is not None

@@ -117,3 +117,14 @@ def test_a_built_guide_survives_import_and_writing(tmp_path: Path, form: str, gu
 
 def texts(guide: Guide) -> Mapping[object, str]:
     return {(r.board, r.key): r.cell.value.text for r in sheet.of_guide(guide).readings if r.number is not None}
+
+
+def test_two_kernels_of_one_release_are_two_releases(store: Store, tmp_path: Path) -> None:
+    faster = table("Benchmarks,perf", "linpack (Kflops),400.00", title="Linpack Benchmarks")
+    put(store, tmp_path / "g.rst", mini(NAMELESS, title="Linux 09.03 Performance Guide"), board="a1-fs")
+    (done,) = put(store, tmp_path / "r.rst", mini(faster, title="RT-linux 09.03 Performance Guide"), board="a1-fs")
+    assert done.release == "09.03-rt"
+    values = {name: [e.value for e in stored.release(store, name, ()).entries] for name in ("09.03", "09.03-rt")}
+    assert values == {"09.03": [300.0], "09.03-rt": [400.0]}
+    assert release_key("09.03") < release_key("09.03-rt") < release_key("09.03.01")
+    assert release_key("9.3-rt") == release_key("09.03.00-rt")
