@@ -101,6 +101,10 @@ def _known(column: str) -> Source:
     return values
 
 
+def _runs_and_releases(line: Mapping[str, Any]) -> Iterable[Offer]:
+    return [*_runs(line), *_known("release")(line)]
+
+
 def _jobs(line: Mapping[str, Any]) -> Iterable[Offer]:
     from sqlalchemy import select  # noqa: PLC0415
 
@@ -156,5 +160,8 @@ _BY_METAVAR: Final[Mapping[str, Source]] = {
     "ENV": _environments,
     "TYPE": _types,
     "RUN": _runs,
+    "ID|RUN": _runs,
+    "RUN|RELEASE": _runs_and_releases,
+    "JOB": _jobs,
     "BOARD": _known("board"),
 }

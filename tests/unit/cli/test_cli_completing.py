@@ -12,7 +12,9 @@ import typer
 
 from lab import boards
 from lab.cli import completing
+from lab.host import process
 from lab.results import open_store
+from lab.results.jobs import JobQueue, Order
 
 PROGRAM = "import sys; from lab.cli import main; sys.exit(main([]))"
 
@@ -27,6 +29,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_store(str(folder / "results.db")) as store:
         for board, release in (("am62x-1", "11.00"), ("am65x-1", "11.01")):
             store.begin_run("boot", "am62xx_sk", board, release, plan={}, provenance={})
+        order = Order("am62xx_sk", "am62x-1", ("boot",), "am62x.yaml", "11.01", None)
+        JobQueue(store, process.identity(), process.has_died).enqueue(order)
     return folder
 
 
@@ -61,6 +65,11 @@ def offered(lab: Path, line: str, shell: str = "bash") -> list[str]:
         ("lab env check ", ["am62x.yaml", "am65x.yaml"]),
         ("lab results show ", ["2", "1"]),
         ("lab report ", ["2", "1"]),
+        ("lab report 2 --against ", ["2", "1", "11.00", "11.01"]),
+        ("lab judge run ", ["2", "1"]),
+        ("lab jobs show ", ["j1"]),
+        ("lab jobs cancel j", ["j1"]),
+        ("lab run --resume ", ["j1"]),
         ("lab results list --board ", ["am62x-1", "am65x-1"]),
         ("lab results list --release 11.01", ["11.01"]),
         ("lab results list --status in", ["interrupted"]),
