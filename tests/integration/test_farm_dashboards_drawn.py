@@ -28,6 +28,7 @@ NOW = float(int(time.time()) // farm_history.STEP_S * farm_history.STEP_S)
 EMPTY, ONE, LARGE = Farm("empty", 0, False, NOW), Farm("one", 1, False, NOW), Farm("large", 64, True, NOW)
 PAGES = [(name, farm.name) for name in dashboards.ALL for farm in (EMPTY, ONE, LARGE)]
 BOARDS = {"failed": LARGE.failed, "slower": LARGE.slower}
+LAPTOP = 1050  # what Grafana's menu leaves of 1280 pixels
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
@@ -63,6 +64,8 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
         for name, farm in PAGES:
             drawing = grafana_queries.drawing(dashboards.ALL[name], view, {"job": [farm]}, every)
             jobs.append(grafana_renderer.Job(drawing, f"{name}-{farm}"))
+        laptop = grafana_queries.drawing(dashboards.ALL["boardlab-overview"], view, {"job": [LARGE.name]}, every)
+        jobs.append(grafana_renderer.Job(laptop, "laptop", width=LAPTOP, mode="light"))
         for name, board in BOARDS.items():
             chosen = {"job": [LARGE.name], "board": [board], "medium": [farm_history.MEDIUM]}
             drawing = grafana_queries.drawing(dashboards.ALL["boardlab-board"], view, chosen, every)
@@ -102,6 +105,12 @@ def test_the_names_of_boards_are_whole(drawn: Pages, name: str, farm: str) -> No
         assert cut == [], panel["title"]
 
 
+def test_titles_and_names_are_whole_on_a_laptop_too(drawn: Pages) -> None:
+    for panel in drawn["laptop"].facts["panels"]:
+        whole = {panel["title"], LARGE.failed, LARGE.slower, LARGE.gone}
+        assert [one["text"] for one in panel["texts"] if one["text"] in whole and one["cut"]] == [], panel["title"]
+
+
 @pytest.mark.parametrize("farm", [EMPTY.name, ONE.name])
 def test_where_nothing_is_wrong_nothing_is_red(drawn: Pages, farm: str) -> None:
     for name in dashboards.ALL:
@@ -121,9 +130,9 @@ def test_one_axis_has_few_lines(drawn: Pages) -> None:
 @pytest.mark.parametrize(
     ("title", "text"),
     [
-        ("Failed, 1 day", "1"),
+        ("Failed attempts, 1 day", "1"),
         ("Regressions", "2"),
-        ("USB missing", "1"),
+        ("USB devices missing", "1"),
         ("Sources down", "1"),
         ("Results", "STALE"),
         ("To decide", "1"),
@@ -247,6 +256,15 @@ def test_a_boards_name_leads_to_its_dashboard(drawn: Pages) -> None:
         (link,) = [one["href"] for one in panel["links"] if one["text"] == LARGE.failed]
         assert urlsplit(link).path == "/d/boardlab-board"
         assert parse_qs(urlsplit(link).query)["var-board"] == [LARGE.failed]
+
+
+def test_a_run_leads_to_its_numbers(drawn: Pages) -> None:
+    panel = drawn["board-slower"].panel("Latest completed runs")
+    (link, *_) = [one["href"] for one in panel["links"] if one["text"] == "boot"]
+    address = urlsplit(link)
+    assert address.path == "/d/boardlab-boot"
+    given = parse_qs(address.query)
+    assert (given["var-board"], given["var-release"], given["var-medium"]) == ([LARGE.slower], ["11.01"], ["emmc"])
 
 
 def test_an_alert_leads_to_its_runbook(drawn: Pages) -> None:

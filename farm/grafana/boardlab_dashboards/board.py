@@ -12,7 +12,18 @@ from boardlab_dashboards.changes import MINE, changed, undecided
 from boardlab_dashboards.looks import GREEN, NONE_IS_GOOD, RED, YELLOW, texts, thresholds
 from boardlab_dashboards.overview import FAILED, since
 from boardlab_dashboards.panels import Column, bars, lines, number, rows
-from boardlab_dashboards.parts import BOARD, DOCS, FAILURE, FOR_BOARDS, NUMBER, dashboard, filled, regressions, to
+from boardlab_dashboards.parts import (
+    BOARD,
+    DOCS,
+    FAILURE,
+    FOR_BOARDS,
+    NUMBER,
+    cell,
+    dashboard,
+    filled,
+    regressions,
+    to,
+)
 
 _NONE: Final = texts({"0": ("none", GREEN)})
 
@@ -119,17 +130,18 @@ def build() -> builders.Dashboard:
         ),
         rows(
             "Latest completed runs",
-            "What each took, and how many of its samples carry a flag. A click leads to the run's numbers.",
+            "What each took, and how many of its samples carry a flag. The last column leads to their numbers.",
             (
-                Column("kind", "Kind", 0, link=("Benchmarks", to("benchmarks"))),
-                Column("medium", "Medium", 90, link=("Boot time", to("boot", medium="${__value.text}"))),
-                Column("release", "Release", 90, link=("Boot time", to("boot", release="${__value.text}"))),
+                Column("kind", "Kind"),
+                Column("medium", "Medium", 80),
+                Column("release", "Release", 80),
                 Column("init", "Init", 90),
-                Column("Value #A", "Took", 110, "s"),
-                Column("Value #B", "Flagged", 90, "none"),
+                Column("Value #A", "Took", 90, "s"),
+                Column("Value #B", "Flagged", 80, "none"),
+                Column("page", "Numbers", 110, link=("Numbers", to("${__value.text}", release=cell("Release")))),
             ),
-            f"{latest} (boardlab_run_duration_seconds{{{NUMBER}}})",
-            f"sum by (kind, medium, release, init) (boardlab_flagged_samples{{{NUMBER}}})",
+            _with_page(f"{latest} (boardlab_run_duration_seconds{{{NUMBER}}})"),
+            _with_page(f"sum by (kind, medium, release, init) (boardlab_flagged_samples{{{NUMBER}}})"),
             by=[("Release", True), ("Kind", False)],
             nothing="no run has completed yet",
             span=12,
@@ -170,6 +182,13 @@ def build() -> builders.Dashboard:
         ),
     )
     return filled(made, panels)
+
+
+def _with_page(expression: str) -> str:
+    """With the label `page`: the dashboard that has the numbers of a run of this kind."""
+    for kind, page in ((".*", "benchmarks"), ("boot", "boot"), ("low_power", "power")):
+        expression = f'label_replace({expression}, "page", "{page}", "kind", "{kind}")'
+    return expression
 
 
 def _fixed(color: str, mode: models.FieldColorModeId) -> builders.FieldColor:

@@ -122,7 +122,7 @@ def number(
     made.color_mode(common.BigValueColorMode.VALUE).thresholds(look)
     if to:
         made.data_links([link(*to)])
-    return _filled(made, title, about, unit, queries, instant=True, nothing=nothing).span(span).height(4)
+    return _filled(made, title, about, unit, queries, instant=True, nothing=nothing).span(span).height(3)
 
 
 def bars(
