@@ -142,9 +142,9 @@ def build() -> builders.Dashboard:
             "Failed attempts, 7 days",
             "By board and class, the 20 most frequent. Whose fault each class is stands in docs/failures.md.",
             (
-                Column("board", "Board", 0, link=_BOARD),
-                Column("outcome", "Class", 200, look=thresholds(RED), link=FAILURE),
-                Column("Value", "Attempts", 90, "none", look=ANY_IS_BAD),
+                Column("board", "Board", 215, link=_BOARD),
+                Column("outcome", "Class", look=thresholds(RED), link=FAILURE),
+                Column("Value", "Attempts", 80, "none", look=ANY_IS_BAD),
             ),
             f"topk(20, {since('7d', FAILED, 'by (board, outcome) ')} > 0)",
             by=[("Attempts", True)],
