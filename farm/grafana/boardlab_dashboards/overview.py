@@ -154,7 +154,7 @@ def build() -> builders.Dashboard:
         regressed(span=14),
         undecided(BOARD),
         lines(
-            "Boot time from $medium: the slowest boards",
+            "Slowest boots from $medium",
             "Median of the latest completed run, from Starting kernel to the prompt; the five slowest.",
             "s",
             (
