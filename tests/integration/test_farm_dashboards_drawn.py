@@ -107,6 +107,7 @@ def test_the_names_of_boards_are_whole(drawn: Pages, name: str, farm: str) -> No
 
 def test_titles_and_names_are_whole_on_a_laptop_too(drawn: Pages) -> None:
     for panel in drawn["laptop"].facts["panels"]:
+        assert {one["behind"] for one in panel["texts"]} == {"rgb(255, 255, 255)"}, "its theme is the light one"
         whole = {panel["title"], LARGE.failed, LARGE.slower, LARGE.gone}
         assert [one["text"] for one in panel["texts"] if one["text"] in whole and one["cut"]] == [], panel["title"]
 

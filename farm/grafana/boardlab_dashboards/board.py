@@ -9,7 +9,7 @@ from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as models
 
 from boardlab_dashboards.changes import MINE, changed, undecided
-from boardlab_dashboards.looks import GREEN, NONE_IS_GOOD, RED, YELLOW, texts, thresholds
+from boardlab_dashboards.looks import GREEN, NONE_IS_GOOD, ORANGE, RED, texts, thresholds
 from boardlab_dashboards.overview import FAILED, since
 from boardlab_dashboards.panels import Column, bars, lines, number, rows
 from boardlab_dashboards.parts import (
@@ -82,7 +82,7 @@ def build() -> builders.Dashboard:
             "Since who holds the board last gave one; after a minute the job counts as stuck.",
             "s",
             (f"max(boardlab_job_heartbeat_age_seconds{{{BOARD}}})", ""),
-            look=thresholds(GREEN, (30, YELLOW), (60, RED)),
+            look=thresholds(GREEN, (30, ORANGE), (60, RED)),
             nothing="nobody holds it",
         ),
         number(
@@ -90,7 +90,7 @@ def build() -> builders.Dashboard:
             "Of any run.",
             "s",
             (f"time() - max(boardlab_last_success_timestamp_seconds{{{BOARD}}})", ""),
-            look=thresholds(GREEN, (8 * 86400, YELLOW), (15 * 86400, RED)),
+            look=thresholds(GREEN, (8 * 86400, ORANGE), (15 * 86400, RED)),
             nothing="never",
         ),
         number(

@@ -6,7 +6,7 @@ from typing import Final
 
 from grafana_foundation_sdk.builders import table
 
-from boardlab_dashboards.looks import PLAIN_TEXT, RED, YELLOW, open_page, texts, thresholds
+from boardlab_dashboards.looks import ORANGE, PLAIN_TEXT, RED, open_page, texts, thresholds
 from boardlab_dashboards.panels import Column, rows
 from boardlab_dashboards.parts import NUMBER, to
 
@@ -78,7 +78,7 @@ def undecided(selected: str) -> table.Panel:
                 "outcome",
                 "Verdict",
                 105,
-                mappings=texts({"regression": ("regression", RED), "environment": ("environment", YELLOW)}),
+                mappings=texts({"regression": ("regression", RED), "environment": ("environment", ORANGE)}),
             ),
             Column("title", "What moved"),
             Column("since_run", "Since run", 90),

@@ -6,7 +6,7 @@ from typing import Final
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from boardlab_dashboards.looks import ANY_IS_BAD, GREEN, NONE_IS_GOOD, PLAIN_TEXT, RED, YELLOW, texts, thresholds
+from boardlab_dashboards.looks import ANY_IS_BAD, GREEN, NONE_IS_GOOD, ORANGE, PLAIN_TEXT, RED, texts, thresholds
 from boardlab_dashboards.panels import Column, bars, lines, number, rows, top
 from boardlab_dashboards.parts import DOCS, FOR_HOSTS, HOST, dashboard, filled
 
@@ -94,7 +94,7 @@ def build() -> builders.Dashboard:
                     mappings=texts({"0": ("MISSING", RED), "1": ("there", GREEN)}),
                     link=_runbook("BoardlabAdapterGone"),
                 ),
-                Column("Value #B", "Came back, 1 day", 140, "none", thresholds(PLAIN_TEXT, (1, YELLOW)), decimals=0),
+                Column("Value #B", "Came back, 1 day", 140, "none", thresholds(PLAIN_TEXT, (1, ORANGE)), decimals=0),
             ),
             f"max by (device, kind, id_path) (boardlab_usb_device_present{{{HOST}}})",
             f"sum by (device, kind, id_path) (increase(boardlab_usb_device_enumerations_total{{{HOST}}}[1d]))",
@@ -116,7 +116,7 @@ def build() -> builders.Dashboard:
                     link=_runbook("BoardlabCollectorDown"),
                 ),
                 Column("Value #B", "Last answer", 120, "s", thresholds(PLAIN_TEXT, (300, RED)), decimals=0),
-                Column("Value #C", "Took", 100, "s", thresholds(PLAIN_TEXT, (5, YELLOW))),
+                Column("Value #C", "Took", 100, "s", thresholds(PLAIN_TEXT, (5, ORANGE))),
             ),
             f"min by (collector) (boardlab_collector_up{{{HOST}}})",
             f"max by (collector) (time() - boardlab_collector_last_success_timestamp_seconds{{{HOST}}})",
@@ -143,8 +143,8 @@ def build() -> builders.Dashboard:
                 Column("Value #D", "Bytes/s", 110, "Bps"),
                 Column("Value #E", "Lost, 1 day", 100, "none", ANY_IS_BAD, decimals=0),
                 Column("Value #F", "Slow readers, 1 day", 150, "none", ANY_IS_BAD, decimals=0),
-                Column("Value #G", "Latency timer", 110, "s", thresholds(PLAIN_TEXT, (0.0011, YELLOW))),
-                Column("Value #H", "Latest stamp", 110, "s", thresholds(PLAIN_TEXT, (0.01, YELLOW))),
+                Column("Value #G", "Latency timer", 110, "s", thresholds(PLAIN_TEXT, (0.0011, ORANGE))),
+                Column("Value #H", "Latest stamp", 110, "s", thresholds(PLAIN_TEXT, (0.01, ORANGE))),
             ),
             f"min by (port) (boardlab_console_open{{{HOST}}})",
             f"{port} (boardlab_console_recording_broken{{{HOST}}})",
@@ -181,7 +181,7 @@ def build() -> builders.Dashboard:
                     decimals=0,
                     link=_runbook("BoardlabOutletFailing"),
                 ),
-                Column("Value #C", "Last took", 90, "s", thresholds(PLAIN_TEXT, (2, YELLOW), (10, RED))),
+                Column("Value #C", "Last took", 90, "s", thresholds(PLAIN_TEXT, (2, ORANGE), (10, RED))),
             ),
             f"{outlet} (increase(boardlab_outlet_commands_total{{{HOST}}}[1d]))",
             f"{outlet} (increase(boardlab_outlet_failures_total{{{HOST}}}[7d]))",
@@ -196,7 +196,7 @@ def build() -> builders.Dashboard:
             "How full each is; the alert comes at nine tenths.",
             "percentunit",
             (f"1 - boardlab_disk_free_bytes{{{HOST}}} / boardlab_disk_size_bytes{{{HOST}}}", "{{what}}"),
-            look=thresholds(GREEN, (0.75, YELLOW), (0.9, RED)),
+            look=thresholds(GREEN, (0.75, ORANGE), (0.9, RED)),
             nothing="NO EXPORTER",
         ).max(1),
         lines("Free space", "Of each disk.", "bytes", (f"boardlab_disk_free_bytes{{{HOST}}}", "{{what}}")),

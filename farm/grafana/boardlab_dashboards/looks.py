@@ -9,7 +9,7 @@ from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.models import dashboard as models
 
 GREEN: Final = "green"
-YELLOW: Final = "yellow"
+ORANGE: Final = "orange"  # yellow is hard to read on white
 RED: Final = "red"
 BLUE: Final = "blue"
 PLAIN_TEXT: Final = "text"  # the theme's: neither good nor bad

@@ -7,7 +7,7 @@ from typing import Final
 from grafana_foundation_sdk.builders import dashboard as builders
 
 from boardlab_dashboards.changes import MINE, regressed, undecided
-from boardlab_dashboards.looks import ANY_IS_BAD, GREEN, NONE_IS_GOOD, PLAIN_TEXT, RED, YELLOW, texts, thresholds
+from boardlab_dashboards.looks import ANY_IS_BAD, GREEN, NONE_IS_GOOD, ORANGE, PLAIN_TEXT, RED, texts, thresholds
 from boardlab_dashboards.panels import Column, lines, number, rows, top
 from boardlab_dashboards.parts import (
     BOARD,
@@ -129,7 +129,7 @@ def build() -> builders.Dashboard:
             "Alerts that fire now. The name leads to its runbook, the board to its dashboard.",
             (
                 Column("alertname", "Alert", 280, link=RUNBOOK),
-                Column("severity", "For", 110, mappings=texts({"page": ("now", RED), "ticket": ("next day", YELLOW)})),
+                Column("severity", "For", 110, mappings=texts({"page": ("now", RED), "ticket": ("next day", ORANGE)})),
                 Column("board", "Board", 320, link=_BOARD),
                 Column("what", "What"),
             ),
@@ -169,7 +169,7 @@ def build() -> builders.Dashboard:
         ),
         rows(
             "Since the last success",
-            "Of each board and kind of run: the 50 longest ago. Yellow: no such run of any release in eight days; red: in fifteen.",
+            "Of each board and kind of run: the 50 longest ago. Orange: no such run of any release in eight days; red: in fifteen.",
             (
                 Column("board", "Board", 0, link=_BOARD),
                 Column("board_type", "Type", 160),
@@ -179,7 +179,7 @@ def build() -> builders.Dashboard:
                     "Ago",
                     160,
                     "s",
-                    thresholds(PLAIN_TEXT, (8 * 86400, YELLOW), (15 * 86400, RED)),
+                    thresholds(PLAIN_TEXT, (8 * 86400, ORANGE), (15 * 86400, RED)),
                     decimals=1,
                 ),
             ),
