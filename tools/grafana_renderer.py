@@ -173,7 +173,7 @@ def _bundle(folder: Path, page: Path) -> None:
 def _program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
-        sys.exit(f"{name} is missing: ./run setup test installs Node.js, or put version 18 or newer on PATH")
+        sys.exit(f"{name} is missing: ./run test -e drawn installs Node.js, or put version 18 or newer on PATH")
     return found
 
 
