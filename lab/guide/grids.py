@@ -15,12 +15,13 @@ from attrs import frozen
 
 from lab.guide.assemble import RawRow
 
-BORDER = re.compile(r"\s*[+|][-=+|:]*[-=]{2,}[-=+|:]*[+|]\s*$")
+BORDER = re.compile(r"[^\S\n]*(?=[+|][^\n]*(?:--|==))[+|][-=+|:]*[+|]\s*$")
 _CONTENT = re.compile(r"\s*\|.*\|\s*$")
 _WORD = re.compile(r"[A-Za-z0-9_%/.:-]+")
 _CUT_TAIL = re.compile(r"[A-Za-z0-9_%/.:\\-]+$")
 _CUT_HEAD = re.compile(r"^[A-Za-z0-9_%/.:\\-]+")
 _NUMBER_TAIL = re.compile(r"(?:^|[\s(])-?\d[\d.,]*$")
+_LONGEST_WORD = 200
 
 
 @frozen
@@ -89,13 +90,16 @@ def _cells(line: str) -> list[_Part]:
 
 
 def _joined(parts: Iterable[_Part], known: Collection[str]) -> str:
-    text = ""
+    pieces: list[str] = []
+    tail = ""  # the end of the text, as far as it can matter
     last: _Part | None = None
     for part in parts:
         if part.text.strip():
-            text += (_between(text, last, part, known) if last else "") + part.text.strip()
+            between = _between(tail, last, part, known) if last else ""
+            pieces += [between, part.text.strip()]
+            tail = (tail + between + part.text.strip())[-_LONGEST_WORD:]
             last = part
-    return " ".join(text.split())
+    return " ".join("".join(pieces).split())
 
 
 def _between(text: str, last: _Part, following: _Part, known: Collection[str]) -> str:

@@ -33,6 +33,7 @@ _NEVER_SKIPPED = frozenset({"html", "body", "main", "article", "section"})
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _TEXTS = frozenset({"p", "li", "caption", "th", "td", "figcaption", "pre", "dt", *_HEADINGS})
 _MOST_COLUMNS = 64
+_MOST_HEADER_LINES = 4
 
 
 def looks_like(text: str) -> bool:
@@ -205,13 +206,13 @@ def _header(head: list[list[_Cell]]) -> tuple[str, ...]:
     """One line of header cells; of several lines, "board: quantity" for a board that stands above its quantities."""
     texts: dict[int, list[str]] = {}
     taken: set[tuple[int, int]] = set()
-    for line, cells in enumerate(head):
+    for line, cells in enumerate(head[:_MOST_HEADER_LINES]):
         at = 0
-        for cell in cells:
+        for cell in cells[:_MOST_COLUMNS]:
             while (line, at) in taken:
                 at += 1
             for column in range(at, at + cell.span):
-                taken.update((line + below, column) for below in range(cell.rows))
+                taken.update((line + below, column) for below in range(min(cell.rows, _MOST_HEADER_LINES)))
                 texts.setdefault(column, []).append(cell.text)
             at += cell.span
     return tuple(": ".join(dict.fromkeys(filter(None, texts[column]))) for column in sorted(texts))

@@ -28,7 +28,7 @@ _HEADER_WORDS = frozenset(
     packets/sec
     """.split()  # noqa: SIM905 - a list of one word a line says no more
 )
-_GRID = re.compile(r"^\s*\|=[=|]*\|\s*$", re.MULTILINE)
+_GRID = re.compile(r"^[^\S\n]*\|=[=|]*\|[^\S\n]*$", re.MULTILINE)
 _PIPES = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*$|^\s*\|\s*:?-+:?\s*\|\s*$")
 _TABBED = re.compile(r"[^\S\n]*\S[^\t\n]*\t")
 _HASHES = re.compile(r"(#{1,6})\s+(\S.*?)\s*#*\s*$")

@@ -17,10 +17,11 @@ LARGEST_PAGE_BYTES = 8 * 1024 * 1024  # of HTML and of drawn tables, which are r
 
 _SEPARATORS = str.maketrans(dict.fromkeys("\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))  # would count as line ends
 _RST = re.compile(
-    r"^\s*\.\. [\w:-]+::|^(={4,}|-{4,}|\^{4,}|~{4,}|#{4,}|\*{4,})\s*$|^\s*\+[-=+]{3,}\+\s*$", re.MULTILINE
+    r"^[^\S\n]*\.\. [\w:-]+::|^(={4,}|-{4,}|\^{4,}|~{4,}|#{4,}|\*{4,})[^\S\n]*$|^[^\S\n]*\+[-=+]{3,}\+[^\S\n]*$",
+    re.MULTILINE,
 )
-_DIRECTIVE = re.compile(r"^\s*\.\. [\w:-]+::", re.MULTILINE)
-_DEFINED = re.compile(r"^\s*\.\. \|([^|]+)\| replace:: +(\S.*)$", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^[^\S\n]*\.\. [\w:-]+::", re.MULTILINE)
+_DEFINED = re.compile(r"^[^\S\n]*\.\. \|([^|]+)\| replace:: +(\S.*)$", re.MULTILINE)
 _TOP_CHARACTERS = 20_000
 _TITLE_IN_TEXT = re.compile(
     r"^.{0,60}\b(?:performance guide|processor sdk|release)\b.{0,60}$", re.MULTILINE | re.IGNORECASE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -270,3 +271,20 @@ def test_a_complaint_about_prose_that_costs_nothing_is_not_told() -> None:
     prose = "\n\nUnexpected\n   indentation\n here.\n"
     guide = reading.parse("g", BRANCHED + prose, {"CONFIG_part": "AM62X"})
     assert (guide.unread, guide.repairs) == ((), ())
+
+
+BOMBS = {
+    "one cell of 100000 lines": "+--+\n" + "| a |\n" * 100_000 + "|==|\n",
+    "a border that is none": "|" + "-" * 100_000 + "x\n|---|\n",
+    "blank lines": "\n" * 300_000 + "|==|\n",
+    "headings": "a\n==\n" * 30_000 + "\n|=|\n",
+    "nested": "<html>" + "<div>" * 50_000 + "<table><tr><td>1",
+    "spans": "<html><table><thead>" + ("<tr>" + "<th colspan=64 rowspan=64>a" * 60) * 60,
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_of_these_forms_does_not_go_off(bomb: str) -> None:
+    with contextlib.suppress(ConfigurationError):
+        reading.parse("g", BOMBS[bomb])
