@@ -240,7 +240,7 @@ def _parameter(text: str, option: str = "--param", example: str = "size=1mb") ->
 
 
 def _defines(define: Sequence[str] | None) -> dict[str, str]:
-    return dict(_parameter(text, "--define", "CONFIG_part_variant=AM62X") for text in define or [])
+    return dict(_parameter(text, "--define", "CONFIG_part_variant=NAME") for text in define or [])
 
 
 def _print_unknown(read_sheets: Sequence[Sheet], *, as_json: bool) -> None:

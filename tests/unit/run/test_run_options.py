@@ -57,12 +57,13 @@ def test_an_option_means_the_same_in_pytest_lab_run_farm_yaml_and_a_unit(option:
     path = tmp_path / "farm.yaml"
     path.write_text(yaml.safe_dump({"schedules": [{"name": "n", "env": "e", "board": "b", **value}]}))
     farm = load(path)
-    assert farm.schedules[0].options == value
+    scheduled = {"judge": True, **value}  # a schedule's runs are judged unless it says otherwise
+    assert farm.schedules[0].options == scheduled
     unit = units(farm, "f")["boardlab-n.service"]
     (start,) = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
     words = start.split()[2:]  # after the program and its word `run`
     context = get_command(command.app).make_context("run", words)
-    assert options.read({each.name: context.params[f"option_{each.name}"] for each in TABLE}) == value
+    assert options.read({each.name: context.params[f"option_{each.name}"] for each in TABLE}) == scheduled
 
 
 def test_a_job_keeps_options_as_json_would(tmp_path: Path) -> None:
