@@ -89,12 +89,12 @@ def build_with_note(root: Path, notes: Path) -> None:
 def test_of_several_builders_at_once_one_builds(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
-    fork = multiprocessing.get_context("fork")
-    builders = [fork.Process(target=build_with_note, args=(tmp_path / "cache", notes)) for _ in range(4)]
+    fresh = multiprocessing.get_context("spawn")  # a fork of a process with threads, as numpy has them, may hang
+    builders = [fresh.Process(target=build_with_note, args=(tmp_path / "cache", notes)) for _ in range(4)]
     for builder in builders:
         builder.start()
     for builder in builders:
-        builder.join(30)
+        builder.join(60)
         assert builder.exitcode == 0
     assert len(list(notes.iterdir())) == 1
 
