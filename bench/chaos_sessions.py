@@ -77,7 +77,7 @@ class Operator:
             return None if closing else (*words, "--medium", medium, "--cycles", str(self.cycles))
         job = self._latest("SELECT id, state FROM jobs WHERE board = ? ORDER BY id DESC LIMIT 1")
         if job is not None and job[1] == "failed":
-            return ("--resume", str(job[0]))
+            return ("--resume", f"j{job[0]}")
         if closing and (job is None or job[1] == "completed"):
             return None
         # As a timer does: a job that was killed is gone on with, else a new one begins.

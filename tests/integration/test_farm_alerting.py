@@ -46,7 +46,7 @@ def exporter(lab: Lab, folder: Path, *words: str) -> Iterator[str]:
     farm = folder / "farm.yaml"
     farm.write_text(
         f"pdudaemon: {{address: '{lab.bench.state.pdudaemon}'}}\n"
-        f"schedules: [{{name: nightly, env: {BOARD}, board: {BOARD}}}]\n"
+        f"schedules: [{{name: nightly, env: {BOARD}, board: {BOARD}, cycles: 1}}]\n"
     )
     command = [LAB, "exporter", "--db", lab.environ["LAB_DB"], "--farm", farm, "--listen", address]
     runtime = lab.environ["BOARDLAB_RUNTIME"]

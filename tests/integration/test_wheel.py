@@ -156,7 +156,7 @@ def test_what_a_lab_host_installs_is_there(host: Host) -> None:
         "alertmanager/boardlab.tmpl",
     ):
         assert (farm / path).read_text() == (ROOT / "farm" / path).read_text()
-    assert "directory: " in checked.stderr, "a blank in the folder's name is refused by systemd's units"
+    assert checked.returncode == 0, checked.stderr  # also with the blank in the folder's name
 
 
 def test_the_man_page_is_where_man_looks(host: Host) -> None:
