@@ -184,11 +184,13 @@ def test_a_fault_of_a_row_costs_that_row_until_it_is_mended(tmp_path: Path, obse
         assert made.run.pending("alsa") == []
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# The same strikes each time; others: bench/chaos.py. None in the first cycle: a version line that is garbled there is what later
+# cycles are compared with, and the run ends as `software_changed`.
+@settings(max_examples=10, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(
-            st.integers(1, 14),
+            st.integers(2, 14),
             st.sampled_from([name for name in FAULTS if name not in LASTING]),
             st.integers(0, 99),
         ),
