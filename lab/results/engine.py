@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -17,6 +19,9 @@ from lab.results.location import Location
 
 _READ_ONLY: Final = "lab_read_only"
 _CONNECT_TIMEOUT_S: Final = 10
+WAL_PATIENCE_S: Final = 30.0
+_RETRY_S: Final = 0.01
+_PRIMARY: Final = 0xFF  # of an extended result code: sqlite.org/rescode.html
 
 
 def create(location: Location, busy_timeout_s: float) -> Engine:
@@ -92,9 +97,25 @@ def _keep_room(engine: Engine, database: Path) -> None:
 
 def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+    _turn_to_wal(cursor)
+    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _turn_to_wal(cursor: DBAPICursor) -> None:
+    """Where another program does the same to a new database, SQLite refuses at once, whatever its busy time-out is."""
+    give_up_at = time.monotonic() + WAL_PATIENCE_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > give_up_at:
+                raise
+        else:
+            return
+        time.sleep(_RETRY_S)
 
 
 def _forbid_writing(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:

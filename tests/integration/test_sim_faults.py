@@ -186,7 +186,9 @@ def test_a_fault_of_a_row_costs_that_row_until_it_is_mended(tmp_path: Path, obse
 
 # The same strikes each time; others: bench/chaos.py. None in the first cycle: a version line that is garbled there is what later
 # cycles are compared with, and the run ends as `software_changed`.
-@settings(max_examples=10, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=10, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.lists(
         st.tuples(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from lab.results import Run, Store, open_store
+from lab.results import Run, Store, engine, open_store
 
 
 @pytest.fixture(autouse=True)
@@ -250,3 +250,32 @@ def test_postgresql_without_its_driver_names_the_extra() -> None:
     assert answer.returncode == 2
     assert answer.stderr.count("\n") == 1
     assert "pip install 'boardlab[postgresql]'" in answer.stderr
+
+
+class Cursor:
+    """Refuses so many times."""
+
+    def __init__(self, refusals: int, code: int = sqlite3.SQLITE_BUSY) -> None:
+        self.refusals, self.code = refusals, code
+        self.said: list[str] = []
+
+    def execute(self, statement: str) -> None:
+        self.said.append(statement)
+        if len(self.said) <= self.refusals:
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = self.code
+            raise error
+
+
+def test_a_new_database_that_another_program_prepares_is_waited_for() -> None:
+    cursor = Cursor(2, sqlite3.SQLITE_BUSY_SNAPSHOT)
+    engine._turn_to_wal(cursor)
+    assert cursor.said == ["PRAGMA journal_mode=WAL"] * 3
+
+
+def test_what_is_not_busy_or_never_ends_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(sqlite3.OperationalError):
+        engine._turn_to_wal(Cursor(1, sqlite3.SQLITE_IOERR))
+    monkeypatch.setattr(engine, "WAL_PATIENCE_S", 0.0)
+    with pytest.raises(sqlite3.OperationalError):
+        engine._turn_to_wal(Cursor(100_000))
