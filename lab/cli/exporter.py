@@ -92,10 +92,10 @@ def exporter(
     echo(f"serving {server.url}")
     try:
         server.serve_forever()
-        echo("ending")
     finally:
         server.close()
         asked.stop()
+    echo("ending")
 
 
 def address(text: str) -> tuple[str, int]:

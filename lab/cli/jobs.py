@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -18,11 +17,7 @@ from lab.results.jobs import LEASE_S, JobQueue
 from lab.run import options
 from lab.shown import echo, echo_json, table
 
-WIDTH: Final = 80
-_GAP: Final = 2
-_SHORTENED: Final = ("board", "what", "who")  # in this order of columns, where a line is too long
 _HEADER: Final = ("job", "state", "board", "what", "who", "begun (UTC)", "end")
-_SHORTEST: Final = 6
 
 app = typer.Typer(help="Who measures, who waits for a board: list, show and cancel jobs.", no_args_is_help=True)
 
@@ -53,7 +48,7 @@ def list_jobs(
     elif not found:
         echo(f"no jobs yet in {url}")
     else:
-        echo(*fitted(_HEADER, [_row(each, now) for each in found], WIDTH))
+        echo(*table(_HEADER, [_row(each, now) for each in found], "<" * len(_HEADER)))
 
 
 @app.command()
@@ -132,21 +127,6 @@ def document(found: JobView, now: dt.datetime) -> dict[str, Any]:
             for run in found.runs
         ],
     }
-
-
-def fitted(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Lines of a table that is at most so wide: the longest of some columns are cut, which an ellipsis says."""
-    cells = [list(row) for row in (header, *rows)]
-    most = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    may = [header.index(name) for name in _SHORTENED]
-    while sum(most) + _GAP * (len(most) - 1) > width and max(most[column] for column in may) > _SHORTEST:
-        most[max(may, key=lambda column: most[column])] -= 1
-    cut = [[_cut(cell, size) for cell, size in zip(row, most, strict=True)] for row in cells]
-    return table(cut[0], cut[1:], "<" * len(header))
-
-
-def _cut(text: str, size: int) -> str:
-    return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
 def _row(found: JobView, now: dt.datetime) -> list[str]:

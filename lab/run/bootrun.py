@@ -212,18 +212,21 @@ class BootRun:
 
     def _check_software(self, software: Mapping[str, str]) -> None:
         """A run is of one software: that of its first boot."""
+        unchecked = dict(software)
         for attempt in self.store.attempts(self.run.id):
             known = attempt.details.get("software") if attempt.ok else None
             if not isinstance(known, dict):
                 continue
-            for name, version in software.items():
-                if name in known and known[name] != version:
+            for name in sorted(known.keys() & unchecked.keys()):
+                version = unchecked.pop(name)
+                if known[name] != version:
                     raise LabTransientError(
                         f"another {name} than in cycle {attempt.cycle} of this run: {version!r} now, {known[name]!r} then. A run is of "
                         "one software: put the old one back, or measure the new one in a run of its own",
                         failure="software_changed",
                     )
-            return
+            if not unchecked:
+                return
 
     def _evidence(self, medium: str, boot: Boot | None) -> AttemptResult:
         console = self.board.console

@@ -70,3 +70,18 @@ def test_another_software_in_the_middle_of_a_run_is_refused_and_both_are_named(t
         assert old in attempts[-1].message
         assert "6.12.99-new" in attempts[-1].message
         assert len(made.samples_s()) == 1
+
+
+def test_a_first_boot_that_did_not_name_its_kernel_leaves_that_to_the_second(tmp_path: Path) -> None:
+    with bench(tmp_path, cycles=3) as made:
+        board, release = made.lab.board, made.lab.board.model.release
+
+        def each(cycle: int) -> list[Fault]:
+            kernel = {1: "6.12.34-\x01damaged", 2: release.kernel}.get(cycle, "6.12.99-new")
+            board.model = evolve(board.model, release=evolve(release, kernel=kernel))
+            return []
+
+        board.troubles_for = each
+        attempts = made.measure()
+        assert [attempt.outcome for attempt in attempts] == ["ok", "ok", *["software_changed"] * 3]
+        assert "than in cycle 2 of this run" in attempts[-1].message

@@ -20,7 +20,7 @@ class BootEvidence:
 
     Attributes:
         seen: source -> the medium that it named.
-        software: "uboot" and "kernel" -> its version line.
+        software: "uboot" and "kernel" -> its version line; not one in which a character was visibly damaged.
         init: what the kernel was told to run instead of the default.
     """
 
@@ -52,7 +52,7 @@ class BootEvidence:
             self.init = match[1]
         for name, pattern in (("uboot", r"U-Boot 20\d\d\.\d\d.*"), ("kernel", r"Linux version .*")):
             match = re.search(pattern, line)
-            if match:
+            if match and match[0].strip().isascii() and match[0].strip().isprintable():  # else the line has damaged it
                 self.software.setdefault(name, match[0].strip())
         return error
 

@@ -248,6 +248,14 @@ def test_what_booted_is_read_from_the_banners() -> None:
     }
 
 
+def test_a_version_line_with_a_damaged_character_is_none() -> None:
+    boot = watch()
+    feed(
+        boot, b"U-Boot 2023.01\x07-2 (Mar 2023)\r\n[    0.0] Linux version 6.1.0-50 (GCC) 1\xb3.3 #1\r\n", 11 * SECOND
+    )
+    assert boot.software == {}
+
+
 def stages(board: boards.BoardType, names: list[str]) -> list[str]:
     """The stages of a boot of which these moments were seen, a second apart."""
     boot = watch(board=board)
