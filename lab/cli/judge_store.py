@@ -29,10 +29,6 @@ def run_command(
     *,
     as_json: Json = False,
     everything: Everything = False,
-    against: Annotated[
-        str | None,
-        typer.Option(metavar="RELEASE", help="Compare with this release instead, as `lab judge compare` does."),
-    ] = None,
     summaries: Annotated[
         list[Path] | None,
         typer.Option("--summary", metavar="FILE", help="Write a summary: Markdown, HTML or text (.md, .html, .txt)."),
@@ -46,13 +42,6 @@ def run_command(
     db: Database = None,
 ) -> None:
     """Judge a run's numbers by the runs of its board before; status 1: one is worse, for sure, and not muted."""
-    if against is not None:
-        if summaries:
-            raise ConfigurationError("--summary tells of verdicts, and --against keeps none: give one of them")
-        from lab.cli.judge_compare import compare_command  # noqa: PLC0415 - what only this takes
-
-        compare_command(run, against=against, as_json=as_json, everything=everything, db=db)
-        return
     from lab.judge import summary  # noqa: PLC0415 - jinja2
     from lab.judge.stored import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
 
