@@ -36,7 +36,7 @@ _UNDERLINE = re.compile(r"([=\-~*+\"^'`#:.])\1+\s*$")
 _DEPTHS = '*=-~"+'  # Sphinx's text builder, outermost first; the titles of tables have ^
 _RUBRIC = re.compile(r"-\[ (.*) \]-$")
 _NUMBERED = re.compile(r"(\d+(?:\.\d+)+)\.\s+(\S.*)$")
-_BULLET = re.compile(r"\s*[•·*+-]\s+(\S.*)$")
+_BULLET = re.compile(r"\s*(?:[•·*+-]|\d+\.)\s+(\S.*)$")
 _PANDOC_CAPTION = re.compile(r"\s{0,3}:\s+(\S.*)$")
 _LONGEST_HEADING = 80
 
@@ -158,12 +158,13 @@ class _Reader:
             self.at += 1
             return
         number = self.at + 1
+        is_indented = self.lines[self.at][0] in " \t"  # a command, or a quotation
         paragraph: list[str] = []
         while self.at < len(self.lines) and self.lines[self.at].strip() and not (paragraph and self._begins_table()):
             paragraph.append(self.lines[self.at].strip())
             self.at += 1
         text = " ".join(paragraph)
-        if len(paragraph) == 1 and _may_be_heading(text):
+        if len(paragraph) == 1 and not is_indented and _may_be_heading(text):
             self._bare_heading(text)
         else:
             self.builder.paragraph(text, number)

@@ -81,6 +81,28 @@ def test_words_that_a_narrow_column_cut_are_whole_again() -> None:
     assert grid.rows[0].cells == ("64", "705595.00 (min 1, max 2)")
 
 
+DRAWN = """\
+Dhrystone
+---------
+
+Execute the benchmark with the following:
+
+   runDhrystone
+
+%s
++----------------------+--------------------+
+| Benchmarks           | am62xx_sk-fs: perf |
+|======================|====================|
+| cpu_clock (MHz)      | 1250               |
++----------------------+--------------------+
+"""
+
+
+@pytest.mark.parametrize("between", ["", "3. Format - S16_LE\n\n4. Period size - 64\n"])
+def test_neither_a_command_nor_an_item_of_a_list_is_the_title_of_the_table_below(between: str) -> None:
+    assert [table.title for table in reading.parse("g", DRAWN % between).tables] == ["Dhrystone"]
+
+
 def test_each_form_is_known_by_its_tables() -> None:
     assert lined.form("+--+\n| a |\n|==|\n| b |") == "plain text"
     assert lined.form("| a | b |\n|---|:-:|\n| 1 | 2 |") == "markdown"
