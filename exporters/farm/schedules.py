@@ -135,7 +135,9 @@ class Schedules:
 
 
 def _has_ended(job: PastJob, now: datetime) -> bool:
-    """A job that was killed has ended, too."""
+    """A job that was killed has ended, too; one that a person cancelled tells nothing of the schedule."""
+    if job.state == "cancelled":
+        return False
     return job.finished_at is not None or state_of(job, now) in {"stuck", "gone"}
 
 

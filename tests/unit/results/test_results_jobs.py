@@ -224,3 +224,21 @@ def test_a_store_of_the_schema_before_is_upgraded_and_its_jobs_are_those_of_toda
         due = Due("nightly", "b1", suites, suites, "11.01", 86400.0, lambda now: now, 20, {})
         families = {family.name: family.samples for family in Schedules(watch(database), [due], wall).read()}
         assert families["boardlab_schedule_last_success_timestamp_seconds"], "its nights are known to the schedule"
+
+
+def test_a_job_that_a_person_cancelled_is_no_failed_night(store: Store, database: str) -> None:
+    wall = Wall()
+    book = queue(store, wall)
+    due = Due("nightly", "b1", ("boot",), ("boot",), "11.01", 86400.0, lambda now: now, 20, {})
+    schedules = Schedules(watch(database), [due], wall)
+
+    def failures() -> int:
+        families = {family.name: family.samples for family in schedules.read()}
+        return len(families["boardlab_schedule_last_failure_timestamp_seconds"])
+
+    cancelled = started(book)
+    book.cancel(cancelled.id, "lena")
+    book.finish(cancelled.id, "interrupted")
+    assert (book.job(cancelled.id).state, failures()) == ("cancelled", 0)
+    book.finish(started(book).id, "interrupted")
+    assert failures() == 1
