@@ -1,14 +1,13 @@
 // Draws dashboards in Chromium: node draw.mjs JOBS.json. One browser for all of them.
 //
-// JOBS.json: {chromium, libraries, fonts, page, jobs: [{drawing, png, facts, width, mode}]}; what is drawn is read from
+// JOBS.json: what browser.mjs wants, and {page, jobs: [{drawing, png, facts, width, mode}]}; what is drawn is read from
 // `drawing`, the picture goes to `png` (empty: none), and what a person would read to `facts`.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { createRequire } from 'node:module';
+import { launch, LIMIT_MS } from './browser.mjs';
 
-const { chromium, libraries, fonts, page: html, modules, jobs } = JSON.parse(readFileSync(process.argv[2], 'utf8'));
-const playwright = createRequire(`${modules}/`)('playwright-core');
-const LIMIT_MS = 60_000;
+const order = JSON.parse(readFileSync(process.argv[2], 'utf8'));
+const { page: html, modules, jobs } = order;
 const ORIGIN = 'http://dashboards.invalid/'; // nobody is asked: each file comes from the disk
 const ICONS = /\/img\/icons\/(.+\.svg)$/;
 
@@ -74,12 +73,7 @@ function facts() {
   };
 }
 
-const browser = await playwright.chromium.launch({
-  executablePath: chromium,
-  args: ['--no-sandbox', '--disable-gpu', '--no-zygote', '--font-render-hinting=none', '--force-color-profile=srgb'],
-  env: { ...process.env, LD_LIBRARY_PATH: libraries, FONTCONFIG_PATH: fonts },
-  timeout: LIMIT_MS,
-});
+const browser = await launch(order);
 try {
   for (const job of jobs) {
     const page = await browser.newPage({ viewport: { width: job.width, height: 800 }, timezoneId: 'UTC', locale: 'en-GB' });

@@ -1,0 +1,87 @@
+// Opens pages in Chromium and says what is wrong with them: node look.mjs LOOKS.json.
+//
+// LOOKS.json: what browser.mjs wants, and {found, looks: [{root, path, width, height, mode, axe, ask, picture, whole}]}. Files come from
+// the disk below `root`, nothing from the network. For each look `found` gets {beyond, wide, faults, complaints, answer}.
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { launch, LIMIT_MS } from './browser.mjs';
+
+const order = JSON.parse(readFileSync(process.argv[2], 'utf8'));
+const ORIGIN = 'http://pages.invalid';
+const AXE = readFileSync(join(order.modules, 'axe-core/axe.min.js'), 'utf8');
+const STILL = '*, *::before, *::after { transition: none !important; animation: none !important; }'; // colours are read when they are there
+
+// How many pixels the page can be scrolled to the right, and what stands out there and is in no box that scrolls by itself.
+function measure() {
+  const window_ = document.documentElement.clientWidth;
+  const boxed = (element) => {
+    for (let one = element.parentElement; one && one !== document.body; one = one.parentElement) {
+      if (getComputedStyle(one).overflowX !== 'visible') {
+        return true;
+      }
+    }
+    return false;
+  };
+  const beyond = Math.max(document.documentElement.scrollWidth, document.body.scrollWidth) - window_;
+  const out = (element) => element.getClientRects().length > 0 && element.getBoundingClientRect().right + scrollX > window_ + 0.5 && !boxed(element);
+  const name = (element) => `${element.tagName.toLowerCase()}${element.id ? `#${element.id}` : ''} ${element.textContent.trim().slice(0, 60)}`;
+  return { beyond, wide: beyond > 0 ? [...document.querySelectorAll('body *')].filter(out).slice(0, 5).map(name) : [] };
+}
+
+async function faults() {
+  const { violations } = await window.axe.run(document, { resultTypes: ['violations'] });
+  return violations.map(({ id, impact, help, nodes }) => ({
+    id, impact, help, nodes: nodes.slice(0, 5).map(({ html, failureSummary }) => `${html.slice(0, 200)}: ${failureSummary}`),
+  }));
+}
+
+async function open(browser, { root, path, mode }) {
+  const page = await browser.newPage({ colorScheme: mode, reducedMotion: 'reduce', timezoneId: 'UTC', locale: 'en-GB' });
+  page.setDefaultTimeout(LIMIT_MS);
+  const complaints = [];
+  page.on('pageerror', (error) => complaints.push(String(error.stack)));
+  page.on('console', (message) => message.type() === 'error' && complaints.push(`${message.text()} ${message.location().url}`));
+  await page.route('**', (route) => {
+    const { origin, pathname } = new URL(route.request().url());
+    let file = join(root, decodeURIComponent(pathname));
+    if (existsSync(file) && statSync(file).isDirectory()) {
+      file = join(file, 'index.html');
+    }
+    return origin === ORIGIN && existsSync(file) ? route.fulfill({ path: file }) : route.fulfill({ status: 404 });
+  });
+  await page.goto(`${ORIGIN}${path}`);
+  await page.addStyleTag({ content: STILL });
+  return { page, complaints };
+}
+
+const browser = await launch(order);
+const found = [];
+let opened = null;
+try {
+  for (const look of order.looks) {
+    const { root, path, mode } = look;
+    const key = JSON.stringify([root, path, mode]);
+    if (opened?.key !== key) {
+      await opened?.page.close();
+      opened = { key, ...(await open(browser, look)) };
+    }
+    const { page, complaints } = opened;
+    await page.setViewportSize({ width: look.width, height: look.height });
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    if (look.axe && !(await page.evaluate(() => 'axe' in window))) {
+      await page.evaluate(AXE);
+    }
+    found.push({
+      ...(await page.evaluate(measure)),
+      faults: look.axe ? await page.evaluate(faults) : [],
+      answer: look.ask ? await page.evaluate(look.ask) : null,
+      complaints: [...complaints],
+    });
+    if (look.picture) {
+      await page.screenshot({ path: look.picture, fullPage: look.whole });
+    }
+  }
+} finally {
+  await browser.close();
+}
+writeFileSync(order.found, JSON.stringify(found, null, 1));

@@ -1,0 +1,72 @@
+"""Pages in Chromium (npm_browser): what stands out of the window, what axe-core finds, and pictures."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import npm_browser
+from attrs import field, frozen
+
+SERIOUS: Final = ("serious", "critical")  # axe-core's words
+
+
+@frozen
+class Look:
+    """A page to open. Looks at the same page in the same mode that follow each other open it once and change the window.
+
+    Attributes:
+        root: the folder of the files; nothing else is loaded. path: the page's, from there, e.g. "/farm/" or "/report.html".
+        width, height: of the window, in px. mode: "light" or "dark".
+        axe: whether axe-core looks at it. ask: JavaScript to evaluate in the page.
+        picture: the file of a picture; empty: none. whole: the picture shows the whole page, not only the window.
+    """
+
+    root: Path
+    path: str
+    width: int = 1400
+    height: int = 800
+    mode: str = "light"
+    axe: bool = False
+    ask: str = ""
+    picture: str = ""
+    whole: bool = False
+
+
+@frozen
+class Seen:
+    """What a look found.
+
+    Attributes:
+        beyond: px by which the page can be scrolled to the right. wide: what stands there.
+        faults: axe-core's. complaints: errors of scripts and files that are missing, since the page was opened.
+        answer: what `ask` returned.
+    """
+
+    beyond: int
+    wide: list[str]
+    faults: list[dict[str, Any]] = field(repr=False)
+    complaints: list[str]
+    answer: Any
+
+    def serious(self) -> list[str]:
+        """What axe-core calls serious or critical, and where."""
+        found = [one for one in self.faults if one["impact"] in SERIOUS]
+        return [f"{one['id']} ({one['help']}): {node}" for one in found for node in one["nodes"]]
+
+
+def look(looks: Iterable[Look]) -> list[Seen]:
+    """Open the pages, all in one Chromium; what was found, in the order of the looks.
+
+    Raises:
+        NotSetUpError: Chromium did not start, or a page did not load.
+    """
+    fields = ("path", "width", "height", "mode", "axe", "ask", "picture", "whole")
+    listed = [{"root": str(one.root), **{name: getattr(one, name) for name in fields}} for one in looks]
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found.json"
+        npm_browser.drive(npm_browser.SOURCES / "look.mjs", {"found": str(found), "looks": listed}, Path(folder))
+        return [Seen(**one) for one in json.loads(found.read_text(encoding="utf-8"))]
