@@ -22,6 +22,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+import matplotlib as mpl
+
 SOURCES: Final = Path(__file__).parent / "grafana"
 LIMIT_S: Final = 600.0
 _CHROMIUM: Final = Path("node_modules/@sparticuz/chromium/bin")
@@ -29,6 +31,18 @@ _UNPACK: Final = """
 const fs = require('fs'), zlib = require('zlib');
 for (const [from, to] of Object.entries(JSON.parse(process.argv[1]))) fs.writeFileSync(to, zlib.brotliDecompressSync(fs.readFileSync(from)));
 """
+_FONTS: Final = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+  {folders}
+  <cachedir>{cache}</cachedir>
+  {aliases}
+</fontconfig>
+"""
+_FAMILIES: Final = {
+    "Open Sans": ("sans-serif", "serif", "system-ui", "Arial", "Helvetica", "Helvetica Neue", "Roboto", "Segoe UI"),
+    "DejaVu Sans Mono": ("monospace", "Courier New", "SFMono-Regular", "Consolas", "Menlo"),
+}
 _NO_NETWORK: Final = re.compile(
     r"\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET_TIMEOUT|E(?:403|407|50\d))\b"
 )
@@ -70,7 +84,8 @@ def drive(program: Path, order: dict[str, Any], into: Path) -> None:
         folder = locked(stack)
     chromium = folder / "chromium"
     file = into / f"{program.stem}.order.json"
-    browser = {"chromium": str(chromium / "chromium"), "libraries": str(chromium / "lib"), "fonts": str(chromium)}
+    (into / "fonts.conf").write_text(_fonts(chromium), encoding="utf-8")
+    browser = {"chromium": str(chromium / "chromium"), "libraries": str(chromium / "lib"), "fonts": str(into)}
     file.write_text(json.dumps({**browser, "modules": str(folder / "node_modules"), **order}), encoding="utf-8")
     run([program_of("node"), program, file], folder)
 
@@ -105,6 +120,22 @@ def run(words: Iterable[str | Path], folder: Path) -> None:
             "Is the network up? Does npm know your proxy or mirror: `npm config set registry URL`? Then: ./run setup test"
         )
     raise NotSetUpError(f"{command} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+
+
+def _fonts(chromium: Path) -> str:
+    """The same fonts on each machine: the one that came with Chromium, and matplotlib's for code and signs."""
+    folders = (chromium / "fonts", Path(mpl.get_data_path()) / "fonts" / "ttf")
+    aliases = (
+        f'<match><test name="family"><string>{other}</string></test><edit name="family" mode="prepend" binding="strong">'
+        f"<string>{family}</string></edit></match>"
+        for family, others in _FAMILIES.items()
+        for other in others
+    )
+    return _FONTS.format(
+        folders="\n  ".join(f"<dir>{one}</dir>" for one in folders),
+        aliases="\n  ".join(aliases),
+        cache=chromium / "fonts-cache",
+    )
 
 
 def _install(folder: Path) -> None:

@@ -51,6 +51,9 @@ async function open(browser, { root, path, mode }) {
   });
   await page.goto(`${ORIGIN}${path}`);
   await page.addStyleTag({ content: STILL });
+  if (!(await page.evaluate(() => document.createElement('canvas').getContext('2d').measureText('m').width))) {
+    throw new Error('no font was found: nothing on this page has a width');
+  }
   return { page, complaints };
 }
 
