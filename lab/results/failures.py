@@ -39,6 +39,11 @@ _POWER: Final = (
     *("strap_mismatch", "power_sensor", "power_sampler", "automation_interface", "phase"),
 )
 _LAB: Final = ("artifacts", "results", "disk", "lease_lost", "place_lost", "virtual_bench", "virtual_board")
+_PROVISION: Final = (  # the classes of lab.provision.failures
+    *("media_write_failed", "media_verify_failed", "media_write_protected", "media_bad_block", "media_missing"),
+    *("extcsd_not_set", "tftp_timeout", "write_stalled", "multiplexer_failed", "recovery_failed", "release_mismatch"),
+    *("image_unreachable", "image_damaged", "image_too_large", "wrong_image_for_board", "target_refused"),
+)
 _UNNAMED: Final = ("board", "lab", "test", "configuration", "error")  # by whose fault, see lab.errors
 # labgrid's drivers, see lab.drivers.guarded and lab.drivers.failures.
 DRIVERS: Final = ("strap", "wake_pin", "power", "console", "rails", "tester", "shell", "uboot")
@@ -46,7 +51,7 @@ ENDS: Final = ("timeout", "unreachable", "failed", "missing", "refused", "broken
 
 CATALOGUE: Final = frozenset(
     (
-        *(*_BOOT, *_SLEEP, *_BENCHMARKS, *_CONSOLE, *_POWER, *_LAB, *_UNNAMED),
+        *(*_BOOT, *_SLEEP, *_BENCHMARKS, *_CONSOLE, *_POWER, *_LAB, *_PROVISION, *_UNNAMED),
         *(f"{driver}_{end}" for driver, end in itertools.product(DRIVERS, ENDS)),
         OTHER,
     )

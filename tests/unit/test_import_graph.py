@@ -21,7 +21,7 @@ FLOORS = (
     ("lab.boards", "lab.metrics", "lab.yamlfile"),
     ("lab.console", "lab.results", "lab.benchmarks", "virtual"),
     ("lab.judge",),
-    ("lab.rails", "lab.run", "lab.guide", "lab.report", "exporters"),
+    ("lab.rails", "lab.run", "lab.guide", "lab.report", "lab.provision", "exporters"),
     ("lab.drivers", "lab.web"),
     ("lab.env",),
     ("lab.strategies", "lab.farm"),

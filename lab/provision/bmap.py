@@ -1,0 +1,148 @@
+"""Block maps as bmaptool writes them: which blocks of an image have data, and their checksums.
+
+The format: https://github.com/yoctoproject/bmaptool (BmapCreate.py), versions 1.3 to 2.0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from attrs import frozen
+
+from lab.provision.failures import ImageDamagedError
+
+MAX_BYTES: Final = 64 * 1024 * 1024  # of a map; one of 8 GiB with every second block mapped has 60 MB
+_CHECKSUM_SIZES: Final = {"sha1": 40, "sha256": 64}
+
+
+@frozen
+class Range:
+    """Blocks that have data: first and last. checksum: hexadecimal; empty: the map has none."""
+
+    first: int
+    last: int
+    checksum: str = ""
+
+
+@frozen
+class Bmap:
+    """A block map.
+
+    Attributes:
+        image_bytes: the whole image, unpacked. block_bytes: of a block.
+        mapped_bytes: of all ranges: what is written.
+        kind: of its checksums, "sha256" or "sha1".
+    """
+
+    image_bytes: int
+    block_bytes: int
+    ranges: list[Range]
+    kind: str
+
+    @property
+    def mapped_bytes(self) -> int:
+        """What is written."""
+        return sum(stop - start for start, stop in map(self.span, self.ranges))
+
+    def span(self, blocks: Range) -> tuple[int, int]:
+        """First byte, and the byte after the last; the image may end within its last block."""
+        return blocks.first * self.block_bytes, min((blocks.last + 1) * self.block_bytes, self.image_bytes)
+
+
+def parse(data: bytes, name: str) -> Bmap:
+    """Read a block map and check its own checksum.
+
+    Args:
+        name: how a message calls it.
+
+    Raises:
+        ImageDamagedError: it is none, is inconsistent, or was changed.
+    """
+    if len(data) > MAX_BYTES:
+        raise ImageDamagedError(f"{name}: {len(data)} bytes; at most {MAX_BYTES} are read. Is it a block map?")
+    if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+        raise ImageDamagedError(f"{name}: has a DOCTYPE, as no block map has. Make it again: bmaptool create IMAGE")
+    try:
+        root = ET.fromstring(data)  # noqa: S314 - no entities, see above
+        found = _read(root)
+    except (ET.ParseError, ValueError, AttributeError, TypeError) as error:
+        raise ImageDamagedError(f"{name}: no block map ({error}). Make it again: bmaptool create IMAGE") from error
+    _check_itself(root, data, found.kind, name)
+    return found
+
+
+def ranges(chunks: Iterable[bytes], bmap: Bmap, name: str) -> Iterator[tuple[int, bytes]]:
+    """The data of the ranges: (byte offset in the image, data), in order. Nothing is kept beyond one chunk.
+
+    A range's checksum is known at its end, after its data were given out: the caller writes on, and learns of it by the error.
+
+    Raises:
+        ImageDamagedError: the image ends too early or late, or a range has another checksum.
+    """
+    position, wanted = 0, iter(bmap.ranges)
+    current = next(wanted, None)
+    digest = hashlib.new(bmap.kind)
+    for chunk in chunks:
+        begin, position = position, position + len(chunk)
+        while current is not None:
+            start, stop = bmap.span(current)
+            low, high = max(start, begin), min(stop, position)
+            if low < high:
+                piece = chunk[low - begin : high - begin]
+                digest.update(piece)
+                yield low, piece
+            if stop > position:
+                break
+            if current.checksum and digest.hexdigest() != current.checksum:
+                raise ImageDamagedError(
+                    f"{name}: blocks {current.first} to {current.last} are not those of its block map. Take image and map of "
+                    "one build, or leave the map out"
+                )
+            current, digest = next(wanted, None), hashlib.new(bmap.kind)
+    if position != bmap.image_bytes:
+        raise ImageDamagedError(
+            f"{name}: {position} bytes, and its block map is of an image of {bmap.image_bytes}. Take image and map of one build"
+        )
+
+
+def _read(root: ET.Element) -> Bmap:
+    version = root.get("version", "")
+    if root.tag != "bmap" or not re.fullmatch(r"(1\.[34]|2\.\d+)", version):
+        raise ValueError(f"version {version[:20]!r}, expected 1.3 to 2.x")
+    size, block = _int(root, "ImageSize"), _int(root, "BlockSize")
+    kind = _string(root, "ChecksumType") or "sha1"
+    if kind not in _CHECKSUM_SIZES or size <= 0 or block <= 0:
+        raise ValueError(f"checksum {kind[:20]!r}, {size} bytes, blocks of {block}")
+    found, after = [], 0
+    for element in root.iterfind("BlockMap/Range"):
+        first, _, last = (element.text or "").strip().partition("-")
+        checksum = (element.get("chksum") or element.get("sha1") or "").lower()
+        each = Range(int(first), int(last or first), checksum)
+        if not after <= each.first <= each.last or each.first * block >= size or each.last * block >= size:
+            raise ValueError(f"range {each.first}-{each.last} is out of order, or beyond the image")
+        if checksum and not re.fullmatch(f"[0-9a-f]{{{_CHECKSUM_SIZES[kind]}}}", checksum):
+            raise ValueError(f"range {each.first}-{each.last} has no {kind} checksum")
+        after = each.last + 1
+        found.append(each)
+    return Bmap(size, block, found, kind)
+
+
+def _check_itself(root: ET.Element, data: bytes, kind: str, name: str) -> None:
+    own = (_string(root, "BmapFileChecksum") or _string(root, "BmapFileSHA1")).lower()
+    if not own:
+        return
+    blank = data.replace(own.encode(), b"0" * len(own), 1)
+    if hashlib.new(kind, blank).hexdigest() != own:
+        raise ImageDamagedError(f"{name}: the map was changed after it was made. Make it again: bmaptool create IMAGE")
+
+
+def _string(root: ET.Element, tag: str) -> str:
+    return (root.findtext(tag) or "").strip()
+
+
+def _int(root: ET.Element, tag: str) -> int:
+    return int(_string(root, tag))

@@ -1,0 +1,190 @@
+"""The files of a release as streams: fetched, checked against their digest, unpacked on the way, never whole on disk."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+import zstandard
+
+from lab.errors import ConfigurationError
+from lab.provision import bmap
+from lab.provision.failures import ImageDamagedError
+from lab.provision.fetching import Hosts, fetched
+from lab.provision.release import File, Image
+
+CHUNK_BYTES: Final = 1024 * 1024
+_PACKED_BYTES: Final = 1024  # of a zst at once: 4 of them can become 128 KiB
+_WINDOW: Final = 64 * 1024 * 1024  # `zstd --ultra -22` has 128 MiB, `zstd -19` 8
+_ENDINGS: Final = {".xz": "xz", ".zst": "zst", ".gz": "gz"}
+_BROKEN: Final = (lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError, zstandard.ZstdError)
+
+
+def packing(file: File) -> str:
+    """How it is packed, by the end of its name: "xz", "zst", "gz"; empty: it is not."""
+    return _ENDINGS.get(Path(file.filename).suffix.lower(), "")
+
+
+def open_image(file: File, hosts: Hosts | None = None) -> Iterator[bytes]:
+    """The unpacked bytes of a file, in chunks of at most 1 MiB.
+
+    The whole packed file is fetched and its digest compared before the first chunk: a file that was changed is never written.
+
+    Args:
+        hosts: where from it may be fetched; None: as the user's settings say.
+
+    Raises:
+        ConfigurationError: no such file, or its host is not allowed.
+        ImageUnreachableError: it could not be fetched.
+        ImageDamagedError: it has another digest, or cannot be unpacked.
+    """
+    with checked(file, hosts) as stream:
+        yield from _unpacked(stream, file)
+
+
+def open_ranges(image: Image, hosts: Hosts | None = None) -> Iterator[tuple[int, bytes]]:
+    """What of an image has to be written: (byte offset, data). Without a block map that is all of it.
+
+    Raises:
+        ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`, and of the block map.
+    """
+    mapped = block_map(image, hosts)
+    chunks = open_image(image, hosts)
+    if mapped is not None:
+        yield from bmap.ranges(chunks, mapped, image.shown)
+        return
+    offset = 0
+    for chunk in chunks:
+        yield offset, chunk
+        offset += len(chunk)
+
+
+def block_map(image: Image, hosts: Hosts | None = None) -> bmap.Bmap | None:
+    """The image's block map; None: it has none.
+
+    Raises:
+        ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`.
+    """
+    if not image.bmap:
+        return None
+    file = File(source=image.bmap, sha256=image.bmap_sha256 or _digest_of(Path(image.bmap)))
+    with checked(file, hosts) as stream:
+        return bmap.parse(stream.read(bmap.MAX_BYTES + 1), file.shown)
+
+
+def unpacked_bytes(file: File, hosts: Hosts | None = None) -> int:
+    """The size of a file when unpacked: as the release says, else counted by unpacking it.
+
+    Raises:
+        ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`.
+    """
+    if file.size is not None:
+        return file.size
+    if isinstance(file, Image) and (mapped := block_map(file, hosts)) is not None:
+        return mapped.image_bytes
+    return sum(map(len, open_image(file, hosts)))
+
+
+def unpacked_digest(file: File, hosts: Hosts | None = None) -> str:
+    """The SHA-256 of a file's unpacked bytes; of an unpacked file that is `file.sha256`.
+
+    Raises:
+        ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`.
+    """
+    digest = hashlib.sha256()
+    for chunk in open_image(file, hosts):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextmanager
+def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
+    """The packed file, open at its start, after all of it was compared with its digest.
+
+    The same open file is compared and read, so that one which is replaced meanwhile is not mixed with it.
+
+    Raises:
+        ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`.
+    """
+    path = fetched(file, hosts or Hosts.of_user()) if file.is_url else Path(file.source)
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path}: cannot be read: {error.strerror}; put it there, or mend the release file (`lab release check`)"
+        ) from error
+    with stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if digest != file.sha256:
+            raise ImageDamagedError(
+                f"{file.shown}: its SHA-256 is {digest}, the release file says {file.sha256}. It was changed or not copied whole: "
+                "take it again, or correct the release file if the new one is meant"
+            )
+        stream.seek(0)
+        yield stream
+
+
+def _digest_of(path: Path) -> str:
+    """Of a map whose digest the release does not say: the ranges' checksums are the image's, whose digest it says."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path}: the block map cannot be read: {error.strerror}; leave the key bmap out"
+        ) from error
+
+
+def _unpacked(stream: IO[bytes], file: File) -> Iterator[bytes]:
+    kind = packing(file)
+    try:
+        if kind == "zst":
+            yield from _gathered(_unpacked_zst(stream))
+            return
+        source = _READERS[kind](stream)
+        while chunk := source.read(CHUNK_BYTES):
+            yield chunk
+    except _BROKEN as error:
+        raise ImageDamagedError(
+            f"{file.shown}: cannot be unpacked as {kind} ({error}); the digest is right, so the build wrote it so: build it again"
+        ) from error
+
+
+_READERS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
+    "": lambda stream: stream,
+    "gz": lambda stream: gzip.GzipFile(fileobj=stream),
+    "xz": lzma.LZMAFile,
+}
+
+
+def _unpacked_zst(stream: IO[bytes]) -> Iterator[bytes]:
+    """zstandard's own reader takes a file that was cut off for a whole one; its `decompressobj` says where a frame ends."""
+    unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+    frame, inside = unpacker.decompressobj(), False
+    while packed := stream.read(_PACKED_BYTES):
+        while packed:
+            yield frame.decompress(packed)
+            inside = not frame.eof
+            packed = frame.unused_data if frame.eof else b""
+            if frame.eof:
+                frame = unpacker.decompressobj()
+    if inside:
+        raise EOFError("it ends within a frame")
+
+
+def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in chunks of the size that writers like."""
+    waiting = bytearray()
+    for piece in pieces:
+        waiting += piece
+        while len(waiting) >= CHUNK_BYTES:
+            yield bytes(waiting[:CHUNK_BYTES])
+            del waiting[:CHUNK_BYTES]
+    if waiting:
+        yield bytes(waiting)

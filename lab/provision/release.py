@@ -1,0 +1,268 @@
+"""A release as a file: what goes where on each medium, where it is from, and what the board says of itself afterwards.
+
+docs/releases.md explains every key.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from attrs import Factory, field, frozen, validators
+
+from lab.boards.markers import check_regex
+from lab.redaction import redacted
+
+Security: TypeAlias = Literal["none", "gp", "hs-fs", "hs-se"]
+SECURITY_STATES: Final[tuple[str, ...]] = get_args(Security)
+SUFFIX: Final = ".yaml"
+# What a board starts from, the later stage first: the first stage is written last.
+BOOT_STAGES: Final = ("u-boot", "tispl", "sysfw", "tiboot3")
+_NAME: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_PART: Final = re.compile(r"[\w][\w.+-]*")
+_WORD: Final = re.compile(r"[\w./:+-]*")
+
+
+def _digest(_instance: object, attribute: Any, value: str) -> None:
+    if value and not _SHA256.fullmatch(value):
+        raise ValueError(
+            f"{attribute.name}: {value!r:.80}: expected the 64 small hexadecimal digits that sha256sum prints"
+        )
+
+
+def _given(instance: object, attribute: Any, value: str) -> None:
+    if not value:
+        raise ValueError(f"{attribute.name} is missing; `sha256sum FILE` prints it")
+    _digest(instance, attribute, value)
+
+
+def _part_name(_instance: object, attribute: Any, value: str) -> None:
+    if not _PART.fullmatch(value):
+        raise ValueError(f"{attribute.name}: {value!r:.80}: expected the name of a file, e.g. tispl.bin")
+
+
+def _word(_instance: object, attribute: Any, value: str) -> None:
+    """It becomes part of a command on the board."""
+    if not _WORD.fullmatch(value):
+        raise ValueError(f"{attribute.name}: {value!r:.80}: letters, digits and . / : + - _ only")
+
+
+def _source(_instance: object, attribute: Any, value: str) -> None:
+    if not value or not value.isprintable():
+        raise ValueError(f"{attribute.name}: expected a path or a URL")
+
+
+@frozen(kw_only=True)
+class File:
+    """A file of a release.
+
+    Attributes:
+        source: path (absolute after `load`; in the file relative to it) or http(s) URL. It may hold a password: show `shown`.
+        sha256: of the file as it lies there, so of the packed one; 64 hexadecimal digits.
+        size: bytes when unpacked; None: nobody has said, `lab.provision.image.unpacked_bytes` counts.
+    """
+
+    source: str = field(validator=_source, repr=redacted)
+    sha256: str = field(default="", validator=_given)
+    size: int | None = field(default=None, validator=validators.optional(validators.gt(0)))
+
+    @property
+    def is_url(self) -> bool:
+        """Whether it has to be fetched."""
+        return self.source.startswith(("http://", "https://"))
+
+    @property
+    def shown(self) -> str:
+        """The source without its passwords."""
+        return redacted(self.source)
+
+    @property
+    def filename(self) -> str:
+        """The last part of its source, without a query."""
+        return self.source.partition("?")[0].rpartition("/")[2] if self.is_url else Path(self.source).name
+
+
+@frozen(kw_only=True)
+class Image(File):
+    """An image of a whole medium.
+
+    Attributes:
+        bmap: path or URL of its block map (bmaptool's); empty: every byte is written. bmap_sha256: its digest.
+    """
+
+    bmap: str = ""
+    bmap_sha256: str = field(default="", validator=_digest)
+
+
+@frozen(kw_only=True)
+class Place:
+    """Where a part goes on its medium. Exactly one of `partition`, `offset` and `mtd` is given.
+
+    Attributes:
+        partition: number, from 1, of the medium's partition table. file: path in its file system; empty: the whole partition.
+        offset: bytes from the start of the medium, or of `hardware`.
+        hardware: eMMC hardware partition, "user", "boot0" or "boot1"; only with `offset`.
+        mtd: name of the MTD partition, e.g. "ospi.tiboot3". volume: UBI volume in it; empty: no UBI.
+        room: bytes that are free for it there; None: as far as the next part, or the medium's end.
+    """
+
+    partition: int | None = field(default=None, validator=validators.optional(validators.in_(range(1, 129))))
+    file: str = field(default="", validator=_word)
+    offset: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
+    hardware: str = field(default="user", validator=validators.in_(("user", "boot0", "boot1")))
+    mtd: str = field(default="", validator=_word)
+    volume: str = field(default="", validator=_word)
+    room: int | None = field(default=None, validator=validators.optional(validators.gt(0)))
+
+    def __attrs_post_init__(self) -> None:
+        given = [name for name in ("partition", "offset", "mtd") if getattr(self, name) not in {None, ""}]
+        if len(given) != 1:
+            raise ValueError(f"expected one of partition, offset and mtd; got {' and '.join(given) or 'none'}")
+        for name, needs in (("file", "partition"), ("volume", "mtd")):
+            if getattr(self, name) and given != [needs]:
+                raise ValueError(f"{name} goes with {needs} only")
+        if self.hardware != "user" and self.offset is None:
+            raise ValueError("hardware goes with offset only, e.g. {hardware: boot0, offset: 0}")
+
+    @property
+    def shown(self) -> str:
+        """As a person reads it, e.g. "boot0 at 0x80000"."""
+        if self.partition is not None:
+            return f"partition {self.partition}" + (f", file {self.file}" if self.file else "")
+        if self.mtd:
+            return f"MTD {self.mtd}" + (f", volume {self.volume}" if self.volume else "")
+        return ("" if self.hardware == "user" else f"{self.hardware} ") + f"at {self.offset:#x}"
+
+
+@frozen(kw_only=True)
+class Part(File):
+    """A file and its place on a medium. name: as boot chains call it, e.g. "tiboot3.bin"."""
+
+    name: str = field(validator=_part_name)
+    to: Place
+
+    @property
+    def is_boot(self) -> bool:
+        """Whether the board starts from it."""
+        return self.to.hardware != "user" or self.name.lower().startswith(BOOT_STAGES)
+
+
+@frozen(kw_only=True)
+class Stage(File):
+    """A file that is sent to a board without software, or kept in its memory."""
+
+    name: str = field(validator=_part_name)
+
+
+@frozen
+class ExtCsd:
+    """How the eMMC boots, in the arguments of U-Boot's commands after the device; empty: as it is.
+
+    Attributes:
+        partconf: of `mmc partconf`: boot_ack, boot_partition, partition_access, e.g. [1, 1, 1].
+        bootbus: of `mmc bootbus`: boot_bus_width, reset_boot_bus_width, boot_mode, e.g. [2, 0, 0].
+    """
+
+    partconf: list[int] = Factory(list)
+    bootbus: list[int] = Factory(list)
+
+    def __attrs_post_init__(self) -> None:
+        for name, most in (("partconf", 7), ("bootbus", 3)):
+            values = getattr(self, name)
+            if values and (len(values) != 3 or not all(0 <= value <= most for value in values)):
+                raise ValueError(f"{name}: {values}: expected three numbers from 0 to {most}")
+
+
+@frozen
+class Content:
+    """What goes on one medium: an image, parts, or an image and then parts."""
+
+    image: Image | None = None
+    parts: list[Part] = Factory(list)
+    extcsd: ExtCsd = ExtCsd()
+
+    def __attrs_post_init__(self) -> None:
+        if self.image is None and not self.parts:
+            raise ValueError("expected an image, or parts")
+        for number, part in enumerate(self.parts):
+            if any(part.name == other.name for other in self.parts[:number]):
+                raise ValueError(f"two parts are called {part.name}")
+            if any(part.to == other.to for other in self.parts[:number]):
+                raise ValueError(f"{part.name}: another part goes to the same place ({part.to.shown})")
+
+    @property
+    def files(self) -> list[File]:
+        """All of them, as they are in the release file."""
+        return [*([self.image] if self.image else []), *self.parts]
+
+
+@frozen
+class Recovery:
+    """What a board without software is sent, in the order of sending.
+
+    Attributes:
+        soc: as Snagboot calls it, e.g. "am625". usb: over USB DFU. uart: to the ROM by XMODEM, and to the stages after it by YMODEM.
+        ram: a Linux that runs in memory: kernel, device tree, initramfs.
+    """
+
+    soc: str = field(default="", validator=_word)
+    usb: list[Stage] = Factory(list)
+    uart: list[Stage] = Factory(list)
+    ram: list[Stage] = Factory(list)
+
+    @property
+    def files(self) -> list[File]:
+        """All of them."""
+        return [*self.usb, *self.uart, *self.ram]
+
+
+@frozen
+class Expected:
+    """What the booted board says of itself; regular expressions that are searched for; empty: not compared.
+
+    Attributes:
+        uboot, kernel: in U-Boot's and the kernel's version lines. build_id: BUILD_ID of /etc/os-release. buildinfo: /etc/buildinfo.
+    """
+
+    uboot: str = field(default="", validator=check_regex)
+    kernel: str = field(default="", validator=check_regex)
+    build_id: str = field(default="", validator=check_regex)
+    buildinfo: str = field(default="", validator=check_regex)
+
+    def __attrs_post_init__(self) -> None:
+        if not (self.uboot or self.kernel or self.build_id or self.buildinfo):
+            raise ValueError(
+                "expected one of uboot, kernel, build_id and buildinfo: else no boot tells the release from another"
+            )
+
+
+@frozen
+class Release:
+    """A release file.
+
+    Attributes:
+        name: the file's, without .yaml; it is the label of the runs. boards: board types. security: the devices' state.
+    """
+
+    name: str
+    boards: list[str]
+    media: dict[str, Content]
+    identity: Expected
+    security: str = field(default="none", validator=validators.in_(SECURITY_STATES))
+    recovery: Recovery = Recovery()
+    path: Path | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"name: {self.name!r:.80}: letters, digits and . + - _ only, as it is the label of runs")
+        if not self.boards:
+            raise ValueError("boards: expected at least one board type; `lab boards list` names them")
+        if not self.media:
+            raise ValueError("media: expected at least one medium, e.g. sd")
+
+    @property
+    def files(self) -> list[File]:
+        """All files, those of the media first."""
+        return [*(file for content in self.media.values() for file in content.files), *self.recovery.files]

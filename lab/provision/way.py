@@ -1,0 +1,239 @@
+"""What every way of writing a medium is: planned before the first byte, written, and read back.
+
+    plan(content, target) ──> Plan ──> write(plan, progress) ──> verify(plan) ──> Verified
+    refuses                            the first byte            digest, full or sampled
+
+A way decides everything in `plan`: nobody is asked later. What it writes is in the plan, and it writes nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, Protocol, TypeAlias
+
+from attrs import define, field, frozen
+
+from lab.provision.failures import WriteStalledError
+from lab.provision.release import BOOT_STAGES, Content, File, Part, Place
+
+Method: TypeAlias = Literal["full", "sampled"]
+_SHOWN_EVERY_NS: Final = 500_000_000
+
+
+@frozen
+class Target:
+    """What is written to, as the environment names it and as it was found.
+
+    Attributes:
+        board: the board's own name. board_type: of the environment. medium: e.g. "sd".
+        device: what the way writes to, in its own words, e.g. "/dev/sdb", "mmc 0", "sf".
+        identity: how it was recognised, e.g. its ID_PATH, serial or CID. size_bytes: of it; None: it cannot be asked.
+        security: the device's state, "none" where the environment does not say.
+    """
+
+    board: str
+    board_type: str
+    medium: str
+    device: str = ""
+    identity: str = ""
+    size_bytes: int | None = None
+    security: str = "none"
+
+
+@frozen
+class Step:
+    """One write: a file of the release, unpacked, to a place.
+
+    Attributes:
+        place: None: an image of the whole medium. bytes: unpacked.
+        digest: SHA-256 of the unpacked bytes; empty: it is computed on the way.
+    """
+
+    file: File
+    place: Place | None
+    bytes: int
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """As the log calls it."""
+        return self.file.name if isinstance(self.file, Part) else self.file.filename
+
+
+@frozen
+class Plan:
+    """Everything that is decided before the first byte.
+
+    Attributes:
+        way: its name, e.g. "sd-mux". steps: in the order of writing, boot parts last.
+        estimate_s: how long it will take at the way's usual rate; None: nobody knows.
+        notes: what a person should know, e.g. how slow it is.
+    """
+
+    way: str
+    target: Target
+    content: Content
+    steps: tuple[Step, ...]
+    estimate_s: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all steps, unpacked."""
+        return sum(step.bytes for step in self.steps)
+
+
+@frozen
+class Verified:
+    """What was read back.
+
+    Attributes:
+        digest: SHA-256 over what was compared: the medium's bytes in the order of the steps.
+        method: "full": every byte that was written; "sampled": all ranges of a block map in part, or blocks by chance.
+        bytes: that were read back.
+    """
+
+    digest: str
+    method: Method
+    bytes: int
+
+
+@frozen
+class Progress:
+    """How far a write is.
+
+    Attributes:
+        step: what is written. done, total: bytes of the whole plan. elapsed_ns: since the first byte.
+    """
+
+    step: str
+    done: int
+    total: int
+    elapsed_ns: int
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second since the first byte; 0 as long as nobody knows."""
+        return self.done * 1e9 / self.elapsed_ns if self.elapsed_ns > 0 else 0.0
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds to the end at that rate; None: nobody knows."""
+        return max(0, self.total - self.done) / self.rate if self.rate else None
+
+
+Report: TypeAlias = Callable[[Progress], None]
+
+
+class Way(Protocol):
+    """A way to write a medium."""
+
+    name: str
+
+    def plan(self, content: Content, target: Target) -> Plan:
+        """Decide everything. Nothing is written.
+
+        Raises:
+            TargetRefusedError, ImageTooLargeError, WrongImageForBoardError, ConfigurationError: it may not or cannot be written.
+        """
+
+    def write(self, plan: Plan, report: Report) -> None:
+        """Write the steps of a plan, in their order.
+
+        Raises:
+            BoardlabError: with one of the classes of lab.provision.failures. The board is then recovered by the next try.
+        """
+
+    def verify(self, plan: Plan) -> Verified:
+        """Read back what the plan wrote.
+
+        Raises:
+            MediaVerifyFailedError: it is not what was written.
+        """
+
+
+@define
+class Meter:
+    """Counts what was written and reports it, not more often than a person can read.
+
+    Attributes:
+        now_ns: a monotonic clock, e.g. `lab.host.clock.MonotonicRaw().now_ns`. stall_s: so long without a byte is a stall.
+    """
+
+    total: int
+    report: Report
+    now_ns: Callable[[], int]
+    stall_s: float
+    _step: str = ""
+    _done: int = 0
+    _began_ns: int = field(init=False)
+    _moved_ns: int = field(init=False)
+    _shown_ns: int = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._began_ns = self._moved_ns = self.now_ns()
+        self._shown_ns = self._began_ns - _SHOWN_EVERY_NS
+
+    def begin(self, step: str) -> None:
+        """The next step begins."""
+        self._step, self._moved_ns = step, self.now_ns()
+        self._tell()
+
+    def add(self, count: int) -> None:
+        """So many bytes more were written."""
+        self._done += count
+        self._moved_ns = now = self.now_ns()
+        if now - self._shown_ns >= _SHOWN_EVERY_NS or self._done >= self.total:
+            self._tell()
+
+    def check(self) -> None:
+        """To be called while nothing moves.
+
+        Raises:
+            WriteStalledError: for too long.
+        """
+        if self.now_ns() - self._moved_ns > self.stall_s * 1e9:
+            raise WriteStalledError(
+                f"{self._step}: nothing was written for {self.stall_s:g} s, after {self._done} of {self.total} bytes; the write was "
+                "ended. Try again; if it stalls at the same place, change the card, or look at the cable and the reader"
+            )
+
+    def _tell(self) -> None:
+        self._shown_ns = self.now_ns()
+        self.report(Progress(self._step, self._done, self.total, self._shown_ns - self._began_ns))
+
+
+def order(parts: Iterable[Part]) -> list[Part]:
+    """The parts in the order of writing: what the board starts from last, and its first stage at the very end.
+
+    So a write that ends early leaves a board that does not start half a system, or that still starts the old first stage.
+    """
+    return sorted(parts, key=lambda part: _rank(part) if part.is_boot else -1)
+
+
+def _rank(part: Part) -> int:
+    name = part.name.lower()
+    return next((rank for rank, stage in enumerate(BOOT_STAGES) if name.startswith(stage)), len(BOOT_STAGES))
+
+
+def rooms(content: Content, size_bytes: int | None = None) -> dict[str, int | None]:
+    """Part -> bytes that are free for it, so that it does not run into the next; None: nobody knows.
+
+    Args:
+        size_bytes: of the medium.
+    """
+    found: dict[str, int | None] = {}
+    for part in content.parts:
+        to = part.to
+        after = [
+            other.to.offset - to.offset
+            for other in content.parts
+            if to.offset is not None
+            and other.to.offset is not None
+            and other.to.hardware == to.hardware
+            and other.to.offset > to.offset
+        ]
+        if to.offset is not None and to.hardware == "user" and size_bytes is not None:
+            after.append(size_bytes - to.offset)
+        found[part.name] = min([*after, *([to.room] if to.room is not None else [])], default=None)
+    return found

@@ -1,0 +1,213 @@
+"""A release's files come as checked, unpacked streams, or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.server
+import lzma
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from lab.errors import ConfigurationError
+from lab.provision import bmap, image
+from lab.provision.failures import ImageDamagedError, ImageUnreachableError
+from lab.provision.fetching import Hosts, fetched
+from lab.provision.release import File, Image
+
+CONTENT = bytes(range(256)) * 5000 + b"\0" * 3_000_000 + b"end"
+PACKED = {
+    "": CONTENT,
+    ".xz": lzma.compress(CONTENT[:900_000]) + lzma.compress(CONTENT[900_000:]),
+    ".gz": gzip.compress(CONTENT),
+    ".zst": zstandard.compress(CONTENT[:900_000]) + zstandard.compress(CONTENT[900_000:]),
+}
+
+
+def file_of(path: Path, data: bytes) -> File:
+    path.write_bytes(data)
+    return File(source=str(path), sha256=hashlib.sha256(data).hexdigest())
+
+
+@pytest.mark.parametrize("ending", PACKED)
+def test_a_file_is_unpacked_on_the_way_in_bounded_chunks(tmp_path: Path, ending: str) -> None:
+    file = file_of(tmp_path / f"image{ending}", PACKED[ending])
+    chunks = list(image.open_image(file))
+    assert b"".join(chunks) == CONTENT
+    assert max(map(len, chunks)) <= image.CHUNK_BYTES
+    assert image.unpacked_bytes(file) == len(CONTENT)
+    assert image.unpacked_digest(file) == hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.mark.parametrize("ending", [".xz", ".gz", ".zst"])
+@pytest.mark.parametrize("kept", [0.3, 0.99])
+def test_a_file_that_the_build_cut_off_is_an_error_and_not_a_short_image(
+    tmp_path: Path, ending: str, kept: float
+) -> None:
+    data = PACKED[ending]
+    file = file_of(tmp_path / f"image{ending}", data[: int(len(data) * kept)])
+    with pytest.raises(ImageDamagedError, match="cannot be unpacked"):
+        list(image.open_image(file))
+
+
+def test_a_file_that_was_changed_gives_no_byte(tmp_path: Path) -> None:
+    file = file_of(tmp_path / "image", CONTENT)
+    (tmp_path / "image").write_bytes(CONTENT[:-1] + b"!")
+    with pytest.raises(ImageDamagedError, match="its SHA-256 is"):
+        next(image.open_image(file))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="image: cannot be read: No such file"):
+        next(image.open_image(File(source=str(tmp_path / "image"), sha256="0" * 64)))
+
+
+BLOCK = 4096
+BLOCKS = [b"a" * BLOCK, b"\0" * BLOCK, b"b" * BLOCK, b"c" * BLOCK, b"\0" * BLOCK, b"d" * 100]
+
+
+def a_map(ranges: list[tuple[int, int]], size: int, own: str = "") -> bytes:
+    whole = b"".join(BLOCKS)
+    lines = "".join(
+        f'<Range chksum="{hashlib.sha256(whole[a * BLOCK : (b + 1) * BLOCK]).hexdigest()}"> {a}{f"-{b}" if a != b else ""} </Range>'
+        for a, b in ranges
+    )
+    text = (
+        f'<?xml version="1.0" ?><bmap version="2.0"><ImageSize> {size} </ImageSize><BlockSize> {BLOCK} </BlockSize>'
+        f"<ChecksumType> sha256 </ChecksumType><BmapFileChecksum> {'0' * 64} </BmapFileChecksum>"
+        f"<BlockMap>{lines}</BlockMap></bmap>"
+    )
+    digest = own or hashlib.sha256(text.encode()).hexdigest()
+    return text.replace("0" * 64, digest, 1).encode()
+
+
+def mapped(folder: Path, data: bytes) -> Image:
+    whole = b"".join(BLOCKS)
+    plain = file_of(folder / "all.wic", whole)
+    (folder / "all.wic.bmap").write_bytes(data)
+    return Image(source=plain.source, sha256=plain.sha256, bmap=str(folder / "all.wic.bmap"))
+
+
+SIZE = sum(map(len, BLOCKS))
+
+
+def test_only_the_blocks_of_the_map_are_given_each_at_its_offset(tmp_path: Path) -> None:
+    found = mapped(tmp_path, a_map([(0, 0), (2, 3), (5, 5)], SIZE))
+    target = bytearray(SIZE)
+    count = 0
+    for offset, data in image.open_ranges(found):
+        target[offset : offset + len(data)] = data
+        count += len(data)
+    assert bytes(target) == b"".join(BLOCKS)
+    parsed = image.block_map(found)
+    assert parsed is not None
+    assert count == parsed.mapped_bytes == 3 * BLOCK + 100
+    assert image.unpacked_bytes(found) == SIZE
+
+
+def test_ranges_hold_however_the_image_is_cut_into_chunks() -> None:
+    parsed = bmap.parse(a_map([(0, 0), (2, 3), (5, 5)], SIZE), "map")
+    whole = b"".join(BLOCKS)
+    for size in (1000, BLOCK, 3 * BLOCK, 10 * BLOCK):
+        chunks = [whole[at : at + size] for at in range(0, SIZE, size)]
+        given = b"".join(data for _, data in bmap.ranges(chunks, parsed, "image"))
+        assert given == BLOCKS[0] + BLOCKS[2] + BLOCKS[3] + BLOCKS[5]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (a_map([(0, 0)], SIZE + 1), "its block map is of an image of"),
+        (a_map([(0, 9)], SIZE), "beyond the image"),
+        (a_map([(2, 3), (0, 0)], SIZE), "out of order"),
+        (a_map([(0, 0)], SIZE, own="1" * 64), "was changed after it was made"),
+        (b"<bmap version='9.9'/>", "version '9.9'"),
+        (b"not xml", "no block map"),
+        (b"<!DOCTYPE a><bmap/>", "DOCTYPE"),
+    ],
+)
+def test_a_map_of_another_image_or_none_is_refused(tmp_path: Path, data: bytes, says: str) -> None:
+    with pytest.raises(ImageDamagedError, match=says):
+        list(image.open_ranges(mapped(tmp_path, data)))
+
+
+def test_a_range_that_is_not_the_images_is_an_error(tmp_path: Path) -> None:
+    good = bmap.parse(a_map([(0, 0), (2, 2)], SIZE), "map")
+    other = b"".join(BLOCKS).replace(b"b", b"x")
+    with pytest.raises(ImageDamagedError, match="blocks 2 to 2"):
+        list(bmap.ranges([other], good, "image"))
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Answers with CONTENT, or with a redirect to where the path says."""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/to/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/to/"))
+            self.end_headers()
+        elif self.path == "/short":
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(CONTENT)))
+            self.end_headers()
+            self.wfile.write(CONTENT[:1000])
+        else:
+            self.send_response(200 if self.path == "/image" else 404)
+            self.send_header("Content-Length", str(len(CONTENT)))
+            self.end_headers()
+            self.wfile.write(CONTENT)
+
+    def log_message(self, *_args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def served() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def remote(url: str, content: bytes = CONTENT) -> File:
+    return File(source=url, sha256=hashlib.sha256(content).hexdigest())
+
+
+def test_a_url_is_fetched_once_and_kept_by_its_digest(tmp_path: Path, served: str) -> None:
+    hosts = Hosts(frozenset({served}), tmp_path / "cache")
+    file = remote(f"http://{served}/to/http://{served}/image")
+    assert b"".join(image.open_image(file, hosts)) == CONTENT
+    assert [path.name for path in hosts.cache.iterdir()] == [file.sha256]
+    gone = remote("http://127.0.0.1:1/image")
+    assert b"".join(image.open_image(gone, Hosts(frozenset({"127.0.0.1:1"}), hosts.cache))) == CONTENT
+
+
+@pytest.mark.parametrize(
+    "url", ["http://elsewhere.lan/image", "http://{served}/to/http://elsewhere.lan/image", "ftp:///a"]
+)
+def test_a_host_that_nobody_allowed_is_not_asked_not_even_after_a_redirect(
+    tmp_path: Path, served: str, url: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="not one that releases may come from"):
+        fetched(remote(url.format(served=served)), Hosts(frozenset({served}), tmp_path))
+
+
+@pytest.mark.parametrize("path", ["missing", "short"])
+def test_no_password_is_told_when_a_file_cannot_be_fetched(tmp_path: Path, served: str, path: str) -> None:
+    with pytest.raises(ImageUnreachableError) as caught:
+        next(image.open_image(remote(f"http://me:hush@{served}/{path}"), Hosts(frozenset({served}), tmp_path)))
+    assert "hush" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_was_replaced_there_is_not_kept(tmp_path: Path, served: str) -> None:
+    hosts = Hosts(frozenset({served}), tmp_path)
+    with pytest.raises(ImageDamagedError, match="was replaced"):
+        next(image.open_image(remote(f"http://{served}/image", b"another"), hosts))
+    assert list(tmp_path.iterdir()) == []

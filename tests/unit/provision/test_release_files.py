@@ -1,0 +1,121 @@
+"""Release files are read whole or refused with one error that says where and what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.errors import ConfigurationError
+from lab.provision.release import Part, Place
+from lab.provision.releasefile import load
+from lab.provision.way import order, rooms
+
+DIGEST = "ab" * 32
+GOOD = f"""\
+boards: [some_board]
+security: hs-fs
+media:
+  sd:
+    image: {{source: images/all.wic.xz, sha256: {DIGEST}, bmap: images/all.wic.bmap}}
+  emmc:
+    extcsd: {{partconf: [1, 1, 1], bootbus: [2, 0, 0]}}
+    parts:
+      - {{name: tiboot3.bin, source: tiboot3.bin, sha256: {DIGEST}, to: {{hardware: boot0, offset: 0}}}}
+      - {{name: rootfs.ext4, source: "https://user:secret@builds.lan/rootfs.ext4", sha256: {DIGEST}, to: {{partition: 2}}}}
+      - {{name: tispl.bin, source: tispl.bin, sha256: {DIGEST}, to: {{hardware: boot0, offset: 0x80000}}}}
+      - {{name: u-boot.img, source: u-boot.img, sha256: {DIGEST}, to: {{hardware: boot0, offset: 0x280000}}}}
+identity:
+  kernel: Linux version 6\\.12
+"""
+
+
+def written(folder: Path, text: str, name: str = "11.01-some.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_release_is_called_like_its_file_and_its_paths_start_there(tmp_path: Path) -> None:
+    found = load(written(tmp_path, GOOD))
+    assert found.name == "11.01-some"
+    image = found.media["sd"].image
+    assert image is not None
+    assert image.source == str(tmp_path / "images/all.wic.xz")
+    assert image.bmap == str(tmp_path / "images/all.wic.bmap")
+    assert [file.filename for file in found.media["emmc"].files] == [
+        "tiboot3.bin",
+        "rootfs.ext4",
+        "tispl.bin",
+        "u-boot.img",
+    ]
+
+
+def test_a_password_in_a_source_is_not_in_what_is_shown(tmp_path: Path) -> None:
+    found = load(written(tmp_path, GOOD))
+    assert "secret" not in repr(found)
+    assert found.media["emmc"].parts[1].shown == "https://user:***@builds.lan/rootfs.ext4"
+
+
+def test_what_the_board_starts_from_is_written_last_and_its_first_stage_at_the_end(tmp_path: Path) -> None:
+    parts = load(written(tmp_path, GOOD)).media["emmc"].parts
+    assert [part.name for part in order(parts)] == ["rootfs.ext4", "u-boot.img", "tispl.bin", "tiboot3.bin"]
+
+
+def test_a_part_may_reach_as_far_as_the_next_of_its_hardware_partition(tmp_path: Path) -> None:
+    found = rooms(load(written(tmp_path, GOOD)).media["emmc"])
+    assert found == {"tiboot3.bin": 0x80000, "tispl.bin": 0x200000, "u-boot.img": None, "rootfs.ext4": None}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ("security: hs-fs", "security: hs", 2, "security"),
+        ("boards: [some_board]", "boards: []", 1, "boards: expected at least one"),
+        ("boards: [some_board]", "board: [some_board]", 1, "board: extra fields found"),
+        ("security: hs-fs", "security: hs-fs\nsecurity: gp", 3, "stands here twice"),
+        ("boards: [some_board]", "", 2, "the key boards is missing"),
+        ("bmap: images/all", "bmpa: images/all", 5, "bmpa"),
+        (f"all.wic.xz, sha256: {DIGEST}", "all.wic.xz, sha256: 12", 5, "sha256"),
+        (f"all.wic.xz, sha256: {DIGEST}", "all.wic.xz, sha256: '12'", 5, "64 small hexadecimal"),
+        ("{partition: 2}", "{partition: 2, offset: 7}", 10, "one of partition, offset and mtd"),
+        ("{partition: 2}", "{hardware: boot1, partition: 2}", 10, "hardware goes with offset"),
+        ("{partition: 2}", "{mtd: 'a; reboot'}", 10, "letters, digits"),
+        ("0x80000}", "0}", 6, "same place"),
+        ("name: tispl.bin", "name: tiboot3.bin", 6, "two parts are called"),
+        ("[1, 1, 1]", "[1, 1]", 7, "three numbers"),
+        ("kernel: Linux version 6\\.12", "kernel: '('", 14, "not a regular expression"),
+        ("kernel: Linux version 6\\.12", "kernel: ''", 13, "one of uboot, kernel"),
+        ("kernel: Linux version 6\\.12", "build_id: 11.01", 14, "in quotes"),
+        ("boards: [some_board]", "boards: [some_board]\nname: 11.02", 2, "in quotes"),
+        ("boards: [some_board]", "boards: [some_board]\nname: '11.02'", 2, "is not the file's"),
+    ],
+)
+def test_a_wrong_one_is_one_error_with_line_and_mend(tmp_path: Path, old: str, new: str, line: int, says: str) -> None:
+    assert old in GOOD
+    path = written(tmp_path, GOOD.replace(old, new))
+    with pytest.raises(ConfigurationError, match=re.escape(says)) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+    assert "\n" not in str(caught.value)
+    assert "docs/releases.md" in str(caught.value) or "delete " in str(caught.value)
+
+
+def test_a_list_is_no_release(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="expected keys and values"):
+        load(written(tmp_path, "- a\n"))
+
+
+def test_a_place_is_shown_as_a_person_reads_it() -> None:
+    places = [
+        Place(hardware="boot0", offset=0x80000),
+        Place(mtd="ospi.env", volume="a"),
+        Place(partition=1, file="Image"),
+    ]
+    assert [place.shown for place in places] == [
+        "boot0 at 0x80000",
+        "MTD ospi.env, volume a",
+        "partition 1, file Image",
+    ]
+    assert Part(name="x", source="x", sha256=DIGEST, to=places[0]).is_boot
