@@ -126,12 +126,12 @@ Report: TypeAlias = Callable[[Progress], None]
 
 
 class Way(Protocol):
-    """A way to write a medium."""
+    """A way to write a medium, offered by a driver (lab.drivers.provisionprotocol)."""
 
     name: str
 
     def plan(self, content: Content, target: Target) -> Plan:
-        """Decide everything. Nothing is written.
+        """Decide everything. Nothing is written. The plan's target is the given one with what was found of it: device, size.
 
         Raises:
             TargetRefusedError, ImageTooLargeError, WrongImageForBoardError, ConfigurationError: it may not or cannot be written.
