@@ -27,6 +27,7 @@ from lab.results import (
     plan_differences,
 )
 from lab.results.models import Base
+from lab.results.provisionmodels import ProvisionRow
 from lab.results.records import GoodAttempt
 from lab.results.schema import VERSION_TABLE
 from lab.results.verdictmodels import VerdictRow
@@ -279,7 +280,8 @@ def test_the_migrations_make_what_the_models_say(store: Store, database: str) ->
     engine = create_engine(url if url.get_backend_name() == "sqlite" else url.set(drivername="postgresql+psycopg"))
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
-        assert VerdictRow.metadata is Base.metadata  # whose tables are there once both modules are
+        for table in (VerdictRow, ProvisionRow):
+            assert table.metadata is Base.metadata  # whose tables are there once all modules are
         assert compare_metadata(context, Base.metadata) == []
     engine.dispose()
 

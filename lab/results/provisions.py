@@ -1,0 +1,179 @@
+"""What is on which medium of which board, as it was put there: kept before the first byte, so that a write that was killed is seen."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, cast
+
+from attrs import field, frozen
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from lab.host.clock import utc_now
+from lab.results.provisionmodels import ProvisionRow
+from lab.results.rows import json_of
+from lab.results.store import Store
+
+ProvisionState = Literal["writing", "written", "booted", "failed", "forgotten"]
+ON_IT: Final = ("written", "booted")  # the medium holds what was written, as it was read back
+UNKNOWN: Final = ("writing", "failed")  # a part of it may have been written
+
+
+@frozen
+class NewProvision:
+    """A write that begins.
+
+    Attributes:
+        content: SHA-256 over what the release says of the medium. way: its name. job_id: of the job that holds the board.
+    """
+
+    board_type: str
+    board: str
+    medium: str
+    release: str
+    content: str
+    way: str
+    person: str = ""
+    job_id: int | None = None
+
+
+@frozen(kw_only=True)
+class Provision(NewProvision):
+    """A write as the store has it.
+
+    Attributes:
+        state: "writing" also of one that was killed; "written": read back and the same; "booted": and the board booted it, and said of
+            itself what the release file says; "failed": see `message`; "forgotten": a person put something else there by hand.
+        digest, method, bytes: of what was read back, see lab.provision.way.Verified.
+        software: "uboot" and "kernel" -> the version line of the boot after it.
+        at: when it came to this state.
+    """
+
+    id: int
+    state: ProvisionState
+    at: dt.datetime
+    digest: str = ""
+    method: str = ""
+    bytes: int = 0
+    software: Mapping[str, str] = field(factory=dict)
+    message: str = ""
+
+    @property
+    def is_on_it(self) -> bool:
+        """Whether the medium holds the release."""
+        return self.state in ON_IT
+
+
+@frozen
+class ProvisionBook:
+    """The store's record of what is on the boards' media."""
+
+    store: Store
+    now: Callable[[], dt.datetime] = utc_now
+
+    def begin(self, new: NewProvision) -> int:
+        """Note that a medium is about to be written; from here on nobody knows what is on it. Returns the id."""
+
+        def insert(session: Session) -> int:
+            row = ProvisionRow(
+                board_type=new.board_type,
+                board=new.board,
+                medium=new.medium,
+                release=new.release,
+                content=new.content,
+                way=new.way,
+                state="writing",
+                digest="",
+                method="",
+                bytes=0,
+                software={},
+                message="",
+                person=new.person,
+                job_id=new.job_id,
+                at=self.now(),
+            )
+            session.add(row)
+            session.flush()
+            return row.id
+
+        return self.store._write(insert)
+
+    def written(self, provision_id: int, digest: str, method: str, count: int) -> None:
+        """It was read back, and is what was to be written."""
+
+        def note(row: ProvisionRow) -> None:
+            row.state, row.digest, row.method, row.bytes = "written", digest, method, count
+
+        self._change(provision_id, note)
+
+    def booted(self, provision_id: int, software: Mapping[str, str]) -> None:
+        """The board booted it, and said of itself what the release file says."""
+
+        def note(row: ProvisionRow) -> None:
+            row.state, row.software = "booted", json_of("software", dict(software))
+
+        self._change(provision_id, note)
+
+    def failed(self, provision_id: int, message: str) -> None:
+        """It failed, with what message."""
+
+        def note(row: ProvisionRow) -> None:
+            row.state, row.message = "failed", message
+
+        self._change(provision_id, note)
+
+    def forget(self, board: str, medium: str) -> bool:
+        """Somebody wrote the medium by hand: what was put there before says nothing any more. Returns whether something was."""
+        latest = self.current(board).get(medium)
+        if latest is None:
+            return False
+
+        def note(row: ProvisionRow) -> None:
+            row.state = "forgotten"
+
+        self._change(latest.id, note)
+        return True
+
+    def current(self, board: str) -> dict[str, Provision]:
+        """Medium -> the latest write to it, unless that was forgotten."""
+        last = select(func.max(ProvisionRow.id)).where(ProvisionRow.board == board).group_by(ProvisionRow.medium)
+        wanted = select(ProvisionRow).where(ProvisionRow.id.in_(last), ProvisionRow.state != "forgotten")
+        with self.store._read() as session:
+            return {row.medium: _record(row) for row in session.scalars(wanted.order_by(ProvisionRow.medium))}
+
+    def latest(self) -> list[Provision]:
+        """The latest write to each medium of each board."""
+        last = select(func.max(ProvisionRow.id)).group_by(ProvisionRow.board, ProvisionRow.medium)
+        wanted = select(ProvisionRow).where(ProvisionRow.id.in_(last), ProvisionRow.state != "forgotten")
+        with self.store._read() as session:
+            return [_record(row) for row in session.scalars(wanted.order_by(ProvisionRow.board, ProvisionRow.medium))]
+
+    def _change(self, provision_id: int, note: Callable[[ProvisionRow], None]) -> None:
+        def change(session: Session) -> None:
+            row = session.get_one(ProvisionRow, provision_id)
+            note(row)
+            row.at = self.now()
+
+        self.store._write(change)
+
+
+def _record(row: ProvisionRow) -> Provision:
+    return Provision(
+        id=row.id,
+        board_type=row.board_type,
+        board=row.board,
+        medium=row.medium,
+        release=row.release,
+        content=row.content,
+        way=row.way,
+        person=row.person,
+        job_id=row.job_id,
+        state=cast(ProvisionState, row.state),
+        at=row.at,
+        digest=row.digest,
+        method=row.method,
+        bytes=row.bytes,
+        software={str(name): str(line) for name, line in row.software.items()},
+        message=row.message,
+    )
