@@ -116,7 +116,7 @@ def run(words: Iterable[str | Path], folder: Path) -> None:
     command = " ".join(map(str, words))
     if (cause := _NO_NETWORK.search(done.stderr)) and " ci " in f"{command} ":
         raise NotSetUpError(
-            f"npm's registry cannot be reached ({cause[0]}), and npm's cache lacks a package of {SOURCES.name}/package-lock.json.\n"
+            f"npm's registry cannot be reached ({cause[0]}), and npm's cache lacks a package of tools/{SOURCES.name}/package-lock.json.\n"
             "Is the network up? Does npm know your proxy or mirror: `npm config set registry URL`? Then: ./run setup test"
         )
     raise NotSetUpError(f"{command} ended with {done.returncode}:\n{done.stderr[-3000:]}")

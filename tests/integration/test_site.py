@@ -1,0 +1,87 @@
+"""The site of the documents in Chromium: every page on a screen and on a telephone, in the light and in the dark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import page_looks
+import pytest
+from page_looks import Look, Seen
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+WIDTHS = (1400, 400)
+AXE_AT = {"light": 1400, "dark": 400}
+FITS = "[...document.querySelectorAll('.md-typeset__scrollwrap')].every((box) => box.scrollWidth <= box.clientWidth)"
+TOGGLED = """
+(() => {
+  const schemes = [];
+  for (const _ of document.querySelectorAll('[name=__palette]')) {
+    schemes.push(document.body.dataset.mdColorScheme);
+    document.querySelector('[data-md-component=palette] label:not([hidden])').click();
+  }
+  return [...schemes, document.body.dataset.mdColorScheme];
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, as mkdocs builds it; its search finds nothing, since each page that is opened would index the whole site."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
+    subprocess.run(command, cwd=REPOSITORY, check=True, timeout=120, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    index = folder / "search" / "search_index.json"
+    index.write_text(json.dumps({**json.loads(index.read_text(encoding="utf-8")), "docs": []}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def looks(site: Path) -> dict[Look, Seen]:
+    """Every page, in both schemes at both widths; axe-core looks once in each scheme."""
+    pages = [f"/{'/'.join((*page.parent.relative_to(site).parts, ''))}" for page in sorted(site.rglob("index.html"))]
+    listed = [
+        Look(site, page, width, mode=mode, axe=width == at)
+        for page in pages
+        for mode, at in AXE_AT.items()
+        for width in WIDTHS
+    ]
+    return dict(zip(listed, page_looks.look(listed), strict=True))
+
+
+def found(looks: dict[Look, Seen], what: str) -> dict[str, object]:
+    """Where that attribute, or what that method returns, is not empty."""
+    every = {f"{one.path} {one.width} px, {one.mode}": getattr(seen, what) for one, seen in looks.items()}
+    values = {where: value() if callable(value) else value for where, value in every.items()}
+    return {where: value for where, value in values.items() if value}
+
+
+def test_every_document_has_a_page(looks: dict[Look, Seen]) -> None:
+    documents = list((REPOSITORY / "docs").rglob("*.md"))
+    assert len({one.path for one in looks}) == len(documents) > 30
+
+
+def test_no_page_scrolls_sideways(looks: dict[Look, Seen]) -> None:
+    assert {where: f"{seen.beyond} px: {seen.wide}" for where, seen in looks.items() if seen.beyond > 0} == {}
+
+
+def test_axe_finds_no_serious_fault(looks: dict[Look, Seen]) -> None:
+    assert found(looks, "serious") == {}
+
+
+def test_no_script_fails_and_no_file_is_missing(looks: dict[Look, Seen]) -> None:
+    assert found(looks, "complaints") == {}
+
+
+def test_the_tables_of_the_benchmarks_fit(site: Path) -> None:
+    (seen,) = page_looks.look([Look(site, "/benchmarks/", 1400, ask=FITS)])
+    assert seen.answer is True
+
+
+def test_the_page_is_light_or_dark_as_the_system_is_and_as_one_wants(site: Path) -> None:
+    light, dark = page_looks.look([Look(site, "/", mode=mode, ask=TOGGLED) for mode in ("light", "dark")])
+    assert light.answer == ["default", "default", "slate", "default"]
+    assert dark.answer == ["slate", "default", "slate", "slate"]
