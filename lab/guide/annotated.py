@@ -49,8 +49,10 @@ class AnnotatedGuide:
 
     def effect(self, reading: CellReading, effect: Effect) -> Finding | None:
         """The finding that has this effect on a cell, if the rule is sure."""
-        sure = (f for f in self.about(reading) if f.rule.effect is effect and f.severity not in _UNSURE)
-        return next(sure, None)
+        found = self.about(reading)
+        if not found:  # as of most cells
+            return None
+        return next((f for f in found if f.rule.effect is effect and f.severity not in _UNSURE), None)
 
     def number(self, reading: CellReading) -> float | None:
         """The recovered value, or the printed one."""

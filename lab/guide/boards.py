@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from lab.guide.model import Guide, Module
@@ -26,6 +27,7 @@ def type_of(board: str) -> str:
     return _SECURITY.sub("", board)
 
 
+@functools.lru_cache(maxsize=256)
 def product_of(board: str | None) -> str:
     """The device that a board carries: "am62xx_lp_sk-fs" and "am62xxsip_sk-fs" are of "am62", "am62pxx_sk-fs" of "am62p".
 

@@ -70,7 +70,7 @@ class CellReading:
         """Name of the metric; empty where the catalogue has none."""
         return self.quantity.metric.name if self.quantity else ""
 
-    @property
+    @functools.cached_property
     def key(self) -> tuple[str, tuple[tuple[str, str], ...]]:
         """What makes two readings of one board comparable."""
         return self.metric, tuple(sorted(self.params.items()))

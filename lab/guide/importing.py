@@ -1,4 +1,4 @@
-"""A guide -> the store: one run for each board, with the file as its evidence.
+"""Guides -> the store: one run for each board, with the file as its evidence.
 
 A run of kind "published" has one attempt. Its samples are the guide's numbers, recovered where a rule can. Its artifacts
 are the file itself and a list of every cell as printed, with line, name and place. Numbers of broken runs are no samples.
@@ -9,26 +9,14 @@ say of each number is kept for the judge. The same file is imported once.
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
-from lab.errors import ConfigurationError
-from lab.guide import annotated, layout, naming, reading
-from lab.guide import boards as names
-from lab.guide import sheet as sheets
-from lab.guide.annotated import AnnotatedGuide
-from lab.guide.catalogue import CellReading
-from lab.guide.model import CellKind, is_real_time
-from lab.guide.naming import Named
-from lab.guide.numbers import evidence as evidence_of
-from lab.guide.rulebook import Effect
-from lab.guide.text import decimals
-from lab.results.records import EVIDENCE, PUBLISHED, AttemptRecord, SampleRecord
+from lab.guide.prepared import PreparedBoard, PreparedGuide, prepare
+from lab.results.batch import record_runs
+from lab.results.records import EVIDENCE, PUBLISHED
 from lab.results.store import Store
 
 GUIDE_FILE = "guide"
@@ -59,6 +47,56 @@ class Imported:
     board_source: str
 
 
+@define
+class Importer:
+    """Puts guides into a store, each in one transaction; what the store has already is looked up once, for all of them."""
+
+    store: Store
+    _known: dict[tuple[str, str, str], int] = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Look up what is there."""
+        published = [run for run in self.store.runs() if run.kind == PUBLISHED and "sha256" in run.provenance]
+        self._known = {(run.provenance["sha256"], run.board, run.release): run.id for run in reversed(published)}
+
+    def add(self, guide: PreparedGuide) -> list[Imported]:
+        """Store the numbers of a guide as published measurements of a release."""
+        places = {one.board: (guide.sha256, one.board, guide.release.name) for one in guide.boards}
+        found = {
+            board: self._known[place]
+            for board, place in places.items()
+            if place in self._known and _has_evidence(self.store, self._known[place])
+        }
+        new = [one for one in guide.boards if one.board not in found]
+        ids = found | dict(zip([one.board for one in new], self._record(guide, new), strict=True))
+        self._known |= {place: ids[board] for board, place in places.items()}
+        nameless = min(one.nameless for one in guide.boards)
+        return [
+            Imported(
+                one.board,
+                ids[one.board],
+                0 if one.board in found else len(one.run.attempts[0].samples),
+                one.board not in found,
+                guide.unattributed,
+                nameless,
+                guide.release.name,
+                guide.release.source,
+                one.board_source,
+            )
+            for one in guide.boards
+        ]
+
+    def _record(self, guide: PreparedGuide, new: Sequence[PreparedBoard]) -> list[int]:
+        if not new:
+            return []
+        file = self.store.artifacts.put(guide.data, kind=GUIDE_FILE)
+        runs = []
+        for one in new:
+            artifacts = (file, self.store.artifacts.put(one.cells, kind=GUIDE_CELLS))
+            runs.append(evolve(one.run, attempts=tuple(evolve(a, artifacts=artifacts) for a in one.run.attempts)))
+        return record_runs(self.store, runs)
+
+
 def import_guide(
     store: Store,
     path: Path,
@@ -67,219 +105,10 @@ def import_guide(
     now: dt.datetime,
     defines: Mapping[str, str] | None = None,
 ) -> list[Imported]:
-    """Store the numbers of a guide as published measurements of a release.
-
-    Args:
-        release: None: the one that the guide's title, its file's name or its text names; of a guide of the real-time kernel
-            with "-rt", so that its numbers never stand among the other kernel's.
-        board: whose numbers the tables without a board are; None: the guide's only board; where no table names one, the
-            device of its modules, title, file name or folder; else nobody's.
-        defines: what chooses the guide's branches.
-
-    Raises:
-        ConfigurationError: the file cannot be read, names no release or no board and none is given, or has nothing of the
-            given board.
-    """
-    guide = reading.read(path, defines)
-    found_release = Named(release, "given") if release else Named(guide.release or "", guide.release_source)
-    if release is None and found_release.name and is_real_time(f"{guide.title} {path.stem}".replace("_", " ")):
-        found_release = evolve(found_release, name=f"{found_release.name}-rt")
-    if not found_release.name:
-        raise ConfigurationError(
-            f"{path}: neither its title, its name nor its text says which release it is of; say it with --release"
-        )
-    evidence = annotated.annotate(sheets.of_guide(evolve(guide, release=found_release.name)))
-    owners = dict.fromkeys(guide.boards, "table")
-    if not owners:
-        owner = Named(board, "given") if board else naming.device(guide, path)
-        if owner is None:
-            raise ConfigurationError(
-                f"{path}: no table names a board, and neither modules, title nor path one device; say whose numbers they are "
-                "with --board"
-            )
-        owners[owner.name] = owner.source
-    nameless = board or (next(iter(owners)) if len(owners) == 1 else None)
-    if board and board not in owners:
-        if not any(_is_result(r) and _takes(r, takes_nameless=True) for r in evidence.sheet.readings):
-            raise ConfigurationError(
-                f"{path}: every table names its board, none {board!r}; they name: {', '.join(owners)}"
-            )
-        owners[board] = "given"
-    origin = _Origin(path, path.read_bytes(), found_release, now)
-    done = [
-        _one_board(store, origin, evidence, Named(name, source), name == nameless) for name, source in owners.items()
-    ]
-    return [evolve(one, nameless=min(other.nameless for other in done)) for one in done]
-
-
-@frozen
-class _Origin:
-    """The file, and what it is taken for."""
-
-    path: Path
-    data: bytes
-    release: Named
-    now: dt.datetime
-
-
-def _one_board(
-    store: Store, origin: _Origin, evidence: AnnotatedGuide, owner: Named, takes_nameless: bool
-) -> Imported:
-    board, release, path = owner.name, origin.release.name, origin.path
-    guide = evidence.sheet.guide
-    own = [
-        r for r in evidence.sheet.readings if _is_result(r) and (r.cell.board == board or _takes(r, takes_nameless))
-    ]
-    loose = sum(c.kind is CellKind.UNATTRIBUTED for t in guide.tables for c in t.cells)
-    nameless = (
-        0 if takes_nameless else sum(_is_result(r) and _takes(r, takes_nameless=True) for r in evidence.sheet.readings)
-    )
-    sha256 = hashlib.sha256(origin.data).hexdigest()
-    same = [
-        run
-        for run in store.runs()
-        if (run.kind, run.board, run.release) == (PUBLISHED, board, release)
-        and run.provenance.get("sha256") == sha256
-        and _has_evidence(store, run.id)
-    ]
-    imported = Imported(board, 0, 0, True, loose, nameless, release, origin.release.source, owner.source)
-    if same:
-        return evolve(imported, run_id=same[0].id, is_new=False)
-    module = names.module_of(guide, board)
-    provenance: dict[str, Any] = {
-        "source": "performance guide",
-        "file": path.name,
-        "sha256": sha256,
-        "title": guide.title,
-        "printed_release": guide.release,
-        "release_source": origin.release.source,
-        "board_source": owner.source,
-        "module": {"name": module.name, "description": module.description} if module else None,
-        "conditions": _conditions(evidence, own),
-        "left_out": _short_rows(evidence, path.name),
-    }
-    run = store.begin_run(
-        PUBLISHED, names.type_of(board), board, release, plan={"guide": path.name}, provenance=provenance
-    )
-    samples = tuple(_samples(own, evidence))
-    cells = json.dumps([_cell(r, evidence) for r in own], ensure_ascii=False).encode()
-    known = {
-        EVIDENCE: [
-            {"metric": r.metric, "params": dict(r.params), **evidence_of(r, evidence, r.board or board).document()}
-            for r in _stored(own, evidence)
-        ]
-    }
-    record = AttemptRecord(
-        cycle=1,
-        number=1,
-        params={},
-        outcome="ok",
-        fault=None,
-        transient=None,
-        message="",
-        started_at=origin.now,
-        duration_s=0.0,
-        samples=samples,
-        details=known,
-        artifacts=(store.artifacts.put(origin.data, kind=GUIDE_FILE), store.artifacts.put(cells, kind=GUIDE_CELLS)),
-    )
-    store.record_attempt(run.id, record)
-    store.finish_run(run.id, "completed")
-    return evolve(imported, run_id=run.id, samples=len(samples))
+    """Store one guide; see `lab.guide.prepared.prepare` for the arguments and what is raised."""
+    return Importer(store).add(prepare(path, release, board, defines, now))
 
 
 def _has_evidence(store: Store, run_id: int) -> bool:
     """Whether the judge can use the run; boardlab before 2026-12 kept no evidence, and such a file is imported once more."""
     return any(EVIDENCE in attempt.details for attempt in store.attempts(run_id))
-
-
-def _is_result(r: CellReading) -> bool:
-    c = r.cell
-    return (
-        c.metric is not None
-        and not r.table.columns[c.column].is_key
-        and not r.is_alias
-        and c.kind is not CellKind.EMPTY
-    )
-
-
-def _takes(r: CellReading, takes_nameless: bool) -> bool:
-    return takes_nameless and all(column.board is None for column in r.table.columns)
-
-
-def _samples(own: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[SampleRecord]:
-    for r in _stored(own, evidence):
-        value = evidence.number(r)
-        if value is not None:
-            yield SampleRecord(r.metric, dict(r.params), value, _uncertainty(r, evidence))
-
-
-def _stored(own: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[CellReading]:
-    """The readings that become samples: of each number the first that is one."""
-    seen = set()
-    for r in own:
-        if r.quantity is None or evidence.number(r) is None or r.key in seen or evidence.effect(r, Effect.BROKEN):
-            continue
-        seen.add(r.key)
-        yield r
-
-
-def _uncertainty(r: CellReading, evidence: AnnotatedGuide) -> float:
-    """Half of the printed range, at least half of the last printed digit; the number of samples is not published."""
-    cell = r.cell.value
-    digit = 0.5 * 10.0 ** -decimals(cell.text)
-    if cell.low is None or cell.high is None or evidence.effect(r, Effect.RECOVERED):
-        return digit
-    return max(digit, (cell.high - cell.low) / 2)
-
-
-def _cell(r: CellReading, evidence: AnnotatedGuide) -> dict[str, Any]:
-    c = r.cell
-    broken = evidence.effect(r, Effect.BROKEN) or evidence.effect(r, Effect.INCOMPARABLE)
-    recovered = evidence.effect(r, Effect.RECOVERED)
-    keys = [column for column in r.table.columns if column.is_key]
-    return {
-        "metric": r.metric,
-        "params": dict(r.params),
-        "text": c.value.text,
-        "value": evidence.number(r),
-        "line": c.line,
-        "note": broken.message
-        if broken
-        else f"own value {recovered.corrected:g}"
-        if recovered and recovered.corrected
-        else "",
-        "is_broken": broken is not None,
-        "keys": {column.text: c.params.get(column.text, "") for column in keys[1:]},
-        "origin": {
-            "chapter": list(r.table.chapter),
-            "title": r.table.name,
-            "keys": [column.text for column in keys],
-            "row": c.row,
-            "column": c.metric or "",
-        },
-    }
-
-
-def _conditions(evidence: AnnotatedGuide, own: Sequence[CellReading]) -> dict[str, list[str]]:
-    """Top chapter of a written guide -> what the guide says about how those numbers were captured."""
-    found: dict[str, dict[str, None]] = {}
-    tables: set[tuple[int, str]] = set()
-    for r in own:
-        place = layout.load().place(r.metric, r.params)
-        top = place.chapter[0] if place else next(iter(r.table.chapter), "")
-        if (r.table.index, top) not in tables:
-            tables.add((r.table.index, top))
-            for condition in evidence.sheet.condition(r.table):
-                found.setdefault(top, {})[condition.text] = None
-    return {top: list(texts) for top, texts in found.items()}
-
-
-def _short_rows(evidence: AnnotatedGuide, file: str) -> list[str]:
-    """The rows whose cells no board can be given, one line each."""
-    rows: dict[str, None] = {}
-    for r in evidence.sheet.readings:
-        if r.cell.kind is CellKind.UNATTRIBUTED:
-            where = f"{file}, line {r.cell.line}: row {r.cell.row!r} of {r.table.name!r}"
-            rows[f"{where} is shorter or longer than its header, so its boards are not known"] = None
-    return list(rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from lab.guide import conditions
 from lab.guide.annotated import AnnotatedGuide, cell_key
 from lab.guide.catalogue import CellReading
@@ -84,17 +86,26 @@ def _resolution(reading: CellReading, side: AnnotatedGuide) -> tuple[float | Non
 
 def _work(reading: CellReading, side: AnnotatedGuide) -> Work | None:
     """What was done while this was measured: the packets of a rate, of a loss those that were sent, the throughput of a load."""
-    row, known = side.udp_rows.get(cell_key(reading.cell)), noise.load()
-    own = known.of(reading.metric, reading.params).relative
+    row = side.udp_rows.get(cell_key(reading.cell))
     if reading.metric == f"{_UDP}throughput" and row is not None:
-        return Work(row.packets_k, "packets", "thousand a second", own)
+        return Work(row.packets_k, "packets", "thousand a second", _noise(reading))
     if reading.metric == f"{_UDP}loss" and row is not None:
         arrived = 1 - (reading.number or 0.0) / 100
-        return Work(row.packets_k / arrived, "packets sent", "thousand a second", own) if arrived > 0 else None
+        return Work(row.packets_k / arrived, "packets sent", "thousand a second", _noise(reading)) if arrived > 0 else None
     if reading.metric.endswith("cpu_load"):
         work = reading.metric.replace("cpu_load", "packets" if reading.metric.startswith(_UDP) else "throughput")
         done = side.sibling(reading, work)
         amount = side.number(done) if done is not None else None
         if done is not None and done.quantity is not None and amount:
-            return Work(amount, work, done.quantity.metric.unit, known.of(work, done.params).relative)
+            return Work(amount, work, done.quantity.metric.unit, _noise(done))
     return None
+
+
+def _noise(reading: CellReading) -> float:
+    return _noise_of(*reading.key)
+
+
+@functools.lru_cache(maxsize=4096)
+def _noise_of(metric: str, params: tuple[tuple[str, str], ...]) -> float:
+    """Guides print the same few hundred numbers again and again."""
+    return noise.load().of(metric, dict(params)).relative

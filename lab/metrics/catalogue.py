@@ -77,7 +77,12 @@ def by_name(name: str) -> Metric:
     Raises:
         TestStableError: no such metric.
     """
-    for metric in (*ALL, *published()):
-        if metric.name == name:
-            return metric
-    raise TestStableError(f"no metric {name!r}; there are: {', '.join(m.name for m in (*ALL, *published()))}")
+    found = _names().get(name)
+    if found is None:
+        raise TestStableError(f"no metric {name!r}; there are: {', '.join(_names())}")
+    return found
+
+
+@functools.cache
+def _names() -> dict[str, Metric]:
+    return {metric.name: metric for metric in reversed((*ALL, *published()))}
