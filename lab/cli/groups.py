@@ -78,7 +78,16 @@ COMMAND_GROUPS: Final = (
             CommandGroup("stats", "lab.cli.judge_review", "How many verdicts and reruns, and how many were false."),
         ),
     ),
-    CommandGroup("guide", "lab.cli.guide", "Performance guides: read, check, compare, write."),
+    CommandGroup(
+        "guide",
+        "lab.cli.guide",
+        "Performance guides: read, check, compare, write.",
+        more=(
+            CommandGroup("trend", "lab.cli.guide_store", "Show a metric of one board over several releases."),
+            CommandGroup("import", "lab.cli.guide_store", "Put guides' numbers into the store."),
+            CommandGroup("write", "lab.cli.guide_store", "Write the performance guide of a release from the store."),
+        ),
+    ),
     CommandGroup("report", "lab.cli.report", "Write a run as one HTML page that needs no network."),
     CommandGroup("run", "lab.cli.run", "Measure a board: one job at a time, resumable after any interruption."),
     CommandGroup("jobs", "lab.cli.jobs", "Who measures, who waits for a board: list, show and cancel jobs."),

@@ -38,6 +38,11 @@ def product_of(board: str | None) -> str:
     return (words[0] if words else "") + letter
 
 
+def is_product(name: str) -> bool:
+    """Whether a name is of a device and nothing else: "AM62x" and "am62", not "am62xx_sk-fs" and "sk"."""
+    return re.fullmatch(r"[a-z]+\d+[a-z0-9]*", name.lower()) is not None
+
+
 def _words(name: str) -> tuple[str, ...]:
     """The words of a name: device letters after the number stand alone, and an x is a placeholder."""
     lower = _SECURITY.sub("", name.lower()).replace("_", " ").replace("-", " ")

@@ -184,6 +184,8 @@ def trends(found: Iterable[Trend]) -> dict[str, Any]:
                 "metric": series.metric,
                 "params": dict(series.params),
                 "board": series.board,
+                "product": series.product,
+                "definition": series.definition,
                 "unit": series.unit,
                 "better": series.better,
                 "points": [

@@ -2,18 +2,23 @@
 
 A run of kind "published" has one attempt. Its samples are the guide's numbers, recovered where a rule can. Its artifacts
 are the file itself and a list of every cell as printed, with line, name and place. Numbers of broken runs are no samples.
-What the rules and conditions
-say of each number is kept for the judge. The same file is imported once.
+What the rules and conditions say of each number is kept for the judge. The same file is imported once.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+import functools
+import gc
+import multiprocessing
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from attrs import define, evolve, field, frozen
 
+from lab.errors import ConfigurationError
 from lab.guide.prepared import PreparedBoard, PreparedGuide, prepare
 from lab.results.batch import record_runs
 from lab.results.records import EVIDENCE, PUBLISHED
@@ -21,6 +26,8 @@ from lab.results.store import Store
 
 GUIDE_FILE = "guide"
 GUIDE_CELLS = "guide-cells"
+_WORTH_A_PROCESS = 8  # guides: to start one takes as long as to read four
+_COLLECT_AFTER = 100_000
 
 
 @frozen
@@ -95,6 +102,41 @@ class Importer:
             artifacts = (file, self.store.artifacts.put(one.cells, kind=GUIDE_CELLS))
             runs.append(evolve(one.run, attempts=tuple(evolve(a, artifacts=artifacts) for a in one.run.attempts)))
         return record_runs(self.store, runs)
+
+
+def prepared(
+    paths: Sequence[Path],
+    release: str | None,
+    board: str | None,
+    now: dt.datetime,
+    defines: Mapping[str, str] | None = None,
+) -> Iterator[PreparedGuide | ConfigurationError]:
+    """Each guide, or why it cannot be imported, in the order of the paths; many are read on all processors.
+
+    See `lab.guide.prepared.prepare` for the arguments.
+    """
+    one = functools.partial(_prepared, release=release, board=board, now=now, defines=defines)
+    workers = min(len(os.sched_getaffinity(0)), len(paths) // _WORTH_A_PROCESS)
+    if workers < 2:
+        yield from map(one, paths)
+        return
+    # started anew: a fork would take over the database's connections
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _calm_collector) as pool:
+        yield from pool.map(one, paths)
+
+
+def _prepared(
+    path: Path, *, release: str | None, board: str | None, now: dt.datetime, defines: Mapping[str, str] | None
+) -> PreparedGuide | ConfigurationError:
+    try:
+        return prepare(path, release, board, defines, now)
+    except ConfigurationError as error:
+        return error
+
+
+def _calm_collector() -> None:
+    """A guide is a hundred thousand objects that live until it is stored: looking for cycles at each 700 new ones is a quarter of the time."""
+    gc.set_threshold(_COLLECT_AFTER)
 
 
 def import_guide(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Mapping
 
@@ -209,6 +210,7 @@ def release_of(text: str) -> str | None:
     return match[1].replace("_", ".") if match else None
 
 
+@functools.lru_cache(maxsize=1024)
 def release_key(release: str | None) -> tuple[int, ...]:
     """For sorting and finding releases: 9.2.1 follows 09.02.00, which is 09.02; 09.02-rt, another kernel, is neither."""
     parts = [int(part) for part in re.findall(r"\d+", release or "")]

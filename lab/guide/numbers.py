@@ -91,7 +91,11 @@ def _work(reading: CellReading, side: AnnotatedGuide) -> Work | None:
         return Work(row.packets_k, "packets", "thousand a second", _noise(reading))
     if reading.metric == f"{_UDP}loss" and row is not None:
         arrived = 1 - (reading.number or 0.0) / 100
-        return Work(row.packets_k / arrived, "packets sent", "thousand a second", _noise(reading)) if arrived > 0 else None
+        return (
+            Work(row.packets_k / arrived, "packets sent", "thousand a second", _noise(reading))
+            if arrived > 0
+            else None
+        )
     if reading.metric.endswith("cpu_load"):
         work = reading.metric.replace("cpu_load", "packets" if reading.metric.startswith(_UDP) else "throughput")
         done = side.sibling(reading, work)

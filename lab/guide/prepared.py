@@ -168,7 +168,8 @@ def _board(evidence: AnnotatedGuide, origin: _Origin, owner: Named, takes_namele
     )
     plan = {"guide": path.name}
     run = WholeRun(PUBLISHED, names.type_of(board), board, origin.release.name, plan, provenance, (record,))
-    cells = json.dumps([_cell(r, evidence) for r in own], ensure_ascii=False).encode()
+    documents = {r.key: document for r, document in zip(kept, known, strict=True)}
+    cells = json.dumps([_cell(r, evidence, documents.get(r.key, {})) for r in own], ensure_ascii=False).encode()
     nameless = 0 if takes_nameless else sum(_takes(r, takes_nameless=True) for r in results)
     return PreparedBoard(board, owner.source, nameless, run, cells)
 
@@ -213,7 +214,7 @@ def _uncertainty(r: CellReading, evidence: AnnotatedGuide) -> float:
     return max(digit, (cell.high - cell.low) / 2)
 
 
-def _cell(r: CellReading, evidence: AnnotatedGuide) -> dict[str, Any]:
+def _cell(r: CellReading, evidence: AnnotatedGuide, known: Mapping[str, Any]) -> dict[str, Any]:
     c = r.cell
     broken = evidence.effect(r, Effect.BROKEN) or evidence.effect(r, Effect.INCOMPARABLE)
     recovered = evidence.effect(r, Effect.RECOVERED)
@@ -230,6 +231,8 @@ def _cell(r: CellReading, evidence: AnnotatedGuide) -> dict[str, Any]:
         if recovered and recovered.corrected
         else "",
         "is_broken": broken is not None,
+        "definition": known.get("definition_text", ""),
+        "conditions": list(known.get("conditions", ())),
         "keys": {column.text: c.params.get(column.text, "") for column in keys[1:]},
         "origin": {
             "chapter": list(r.table.chapter),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -11,7 +12,7 @@ from lab.guide.compare import Change, Comparison
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Finding, Severity
 from lab.guide.sheet import Sheet
-from lab.guide.trend import Trend
+from lab.guide.trend import Trend, span
 from lab.judge.verdicts import Verdict
 
 _EXAMPLES = 3  # of one rule, unless all are wanted
@@ -120,7 +121,10 @@ def params(values: Mapping[str, str]) -> str:
 def trend(found: Iterable[Trend]) -> Iterator[str]:
     """One line of bars for each series, and its points."""
     for series in found:
-        yield f"{series.metric} {params(series.params)}  {series.board}  [{series.unit}, {series.better} is better]"
+        definition = f"  {series.definition}" if series.definition else ""
+        yield (
+            f"{series.metric} {params(series.params)}  {series.board}  [{series.unit}, {series.better} is better]{definition}"
+        )
         values = [p.value for p in series.points]
         for point, bar in zip(series.points, bars(values), strict=True):
             spread = f"  ({point.low:g} to {point.high:g})" if point.low is not None and point.high is not None else ""
@@ -129,7 +133,9 @@ def trend(found: Iterable[Trend]) -> Iterator[str]:
 
 
 def bars(values: Sequence[float]) -> list[str]:
-    """A sparkline: the smallest value is the lowest bar."""
-    low, high = min(values, default=0.0), max(values, default=0.0)
-    span = high - low
-    return [_BARS[round((value - low) / span * (len(_BARS) - 1))] if span else _BARS[3] for value in values]
+    """A sparkline: a bar's height is its place in the values' span, which is at least a fifth of their middle."""
+    low, high = span(values)
+    steps = len(_BARS) - 1
+    return [
+        _BARS[math.ceil((value - low) / (high - low) * steps - 0.5) if high > low else steps // 2] for value in values
+    ]

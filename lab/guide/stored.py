@@ -35,12 +35,6 @@ def open_existing(url: str | None) -> Store:
     return open_store(url, create=False)
 
 
-def history(store: Store, board: str) -> list[GuideRelease]:
-    """The numbers of a board in every release that has any, oldest first."""
-    kept = store.runs()
-    return [_release(store, kept, name, [board]) for name in _releases(kept, board)]
-
-
 def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     """The numbers of some boards in a release; what was measured here goes before what was published, newer before older.
 
@@ -50,24 +44,21 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     Raises:
         ConfigurationError: no numbers of that release, or of one of the boards.
     """
-    return _release(store, store.runs(), name, boards)
-
-
-def _release(store: Store, kept: Sequence[Run], name: str, boards: Sequence[str]) -> GuideRelease:
+    kept = store.runs()
     runs = [run for run in kept if release_key(run.release) == release_key(name)]
     if not runs:
         known = sorted({run.release for run in kept}, key=release_key)
         raise ConfigurationError(
             f"{store.url} has no numbers of release {name}; there are: {', '.join(known) or 'none'}; import a guide or measure"
         )
-    wanted = tuple(boards) or tuple(sorted({_header(kept, run) for run in runs}))
+    wanted = tuple(boards) or tuple(sorted({header(kept, run) for run in runs}))
     entries: list[GuideEntry] = []
     modules: list[tuple[str, str]] = []
     conditions: dict[str, dict[str, None]] = {}
     left_out: dict[str, None] = {}
     for board in wanted:
-        of_board = [run for run in runs if (is_of(run, board) if boards else _header(kept, run) == board)]
-        own = _of_one_column(of_board, board)
+        of_board = [run for run in runs if (is_of(run, board) if boards else header(kept, run) == board)]
+        own = of_one_column(of_board, board)
         found = _entries(store, own, board)
         if not found:
             known_boards = ", ".join(sorted({run.board for run in runs}))
@@ -84,7 +75,7 @@ def _release(store: Store, kept: Sequence[Run], name: str, boards: Sequence[str]
     return GuideRelease(name, wanted, tuple(entries), tuple(modules), stated, tuple(left_out))
 
 
-def _of_one_column(runs: Sequence[Run], board: str) -> list[Run]:
+def of_one_column(runs: Sequence[Run], board: str) -> list[Run]:
     """The runs without those that were published of another board of the type, where some were of this one."""
     published = {run.board for run in runs if run.kind == PUBLISHED}
     return [run for run in runs if run.kind != PUBLISHED or board not in published or run.board == board]
@@ -120,13 +111,13 @@ def sheet(store: Store, name: str) -> Sheet:
 
 
 def _published_guide(store: Store, run: Run, name: str) -> Guide:
-    ref = store.artifacts_of(run.id, GUIDE_FILE)[0]
+    ref = store.artifacts_of([run.id], GUIDE_FILE)[run.id][0]
     store.artifacts.read(ref.sha256)  # says so where it is missing or damaged
     label = f"{run.provenance.get('file')} (run {run.id})"
     return evolve(reading.read(store.artifacts.path(ref.sha256)), path=label, release=name)
 
 
-def _header(kept: Sequence[Run], run: Run) -> str:
+def header(kept: Sequence[Run], run: Run) -> str:
     """The name that a run's board type has in every release: the vendor's if a guide spells it, else the only board's.
 
     A simulated board has its own.
@@ -143,12 +134,13 @@ def _header(kept: Sequence[Run], run: Run) -> str:
 
 def releases(store: Store, board: str) -> list[str]:
     """The releases that have numbers of a board, oldest first."""
-    return _releases(store.runs(), board)
+    names = names_of_releases([run for run in store.runs() if is_of(run, board)])
+    return [names[key] for key in sorted(names)]
 
 
-def _releases(kept: Sequence[Run], board: str) -> list[str]:
-    names_of = {release_key(run.release): run.release for run in kept if is_of(run, board)}
-    return [names_of[key] for key in sorted(names_of)]
+def names_of_releases(runs: Sequence[Run]) -> dict[tuple[int, ...], str]:
+    """How each release is called, by `release_key`."""
+    return {release_key(run.release): run.release for run in runs}
 
 
 def _entries(store: Store, own: Sequence[Run], board: str) -> list[GuideEntry]:
@@ -206,7 +198,7 @@ def _excerpt(store: Store, attempts: Sequence[Attempt], measurement: Measurement
 
 def _published(store: Store, run: Run, board: str) -> Iterator[GuideEntry]:
     file = run.provenance.get("file", "guide")
-    for ref in store.artifacts_of(run.id, GUIDE_CELLS):
+    for ref in store.artifacts_of([run.id], GUIDE_CELLS).get(run.id, ()):
         for cell in json.loads(store.artifacts.read(ref.sha256)):
             origin = cell["origin"]
             yield GuideEntry(

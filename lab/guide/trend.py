@@ -1,21 +1,20 @@
-"""One metric of one board over several releases."""
+"""One metric over several releases: a series for each definition, set of parameters and board of a product."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError
-from lab.guide import annotated
-from lab.guide.entries import GuideRelease
-from lab.guide.model import CellKind, release_key
+from lab.guide import annotated, boards, numbers
+from lab.guide.catalogue import CellReading
+from lab.guide.model import CellKind, is_real_time, release_key
 from lab.guide.rulebook import Effect
 from lab.guide.sheet import Sheet
-from lab.guide.text import value_of
 from lab.metrics import by_name
 
-_PRINTED = 0.006  # a mean and its print with two decimals
+_LEAST_SPAN = 0.2  # of a drawing, of the values' middle
 
 
 @frozen
@@ -36,7 +35,12 @@ class Point:
 
 @frozen
 class Trend:
-    """A series of points, oldest release first."""
+    """A series of points, oldest release first.
+
+    Attributes:
+        product: what the board carries; numbers of different products are never one series.
+        definition: what tells the series from others of the same board and parameters, e.g. the SD card; empty without such.
+    """
 
     metric: str
     params: Mapping[str, str]
@@ -44,20 +48,86 @@ class Trend:
     unit: str
     better: str
     points: tuple[Point, ...]
+    product: str = ""
+    definition: str = ""
+
+
+@frozen
+class Published:
+    """A number of a release, with what decides to which series it belongs.
+
+    Attributes:
+        definition: how it is defined where there are several ways, as the end of a sentence; empty: not known.
+        conditions: under which it was taken, e.g. the SD card; empty: not stated.
+    """
+
+    board: str
+    product: str
+    params: Mapping[str, str]
+    point: Point
+    definition: str = ""
+    conditions: frozenset[str] = frozenset()
+
+    @property
+    def kernel(self) -> str:
+        """Which kernel the release has."""
+        return "real-time kernel" if is_real_time(self.point.release) else "standard kernel"
+
+
+def series(found: Iterable[Published], metric: str) -> list[Trend]:
+    """Numbers -> series; those of one product, board and parameters are one unless something is known to differ.
+
+    A number whose definition or conditions are not known goes on with the series before it.
+    """
+    ordered = sorted(found, key=lambda one: release_key(one.point.release))
+    lines: dict[object, list[_Line]] = {}
+    for one in ordered:
+        of_params = lines.setdefault((one.product, one.board, tuple(sorted(one.params.items()))), [])
+        line = next((line for line in reversed(of_params) if line.takes(one)), None)
+        if line is None:
+            line = _Line()
+            of_params.append(line)
+        line.add(one)
+    known = by_name(metric)
+    return [
+        Trend(
+            metric,
+            dict(sorted(line.members[0].params.items())),
+            line.members[0].board,
+            known.unit,
+            known.better,
+            tuple(one.point for one in line.members),
+            line.members[0].product,
+            _difference(line, of_params),
+        )
+        for of_params in lines.values()
+        for line in of_params
+    ]
+
+
+def span(values: Sequence[float]) -> tuple[float, float]:
+    """From where to where values are drawn: their own span, but at least a fifth of their middle.
+
+    So a change of two percent is seen as one, and not as high as a change to the double.
+    """
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    middle, half = (low + high) / 2, max((high - low) / 2, _LEAST_SPAN / 2 * abs(low + high) / 2)
+    return middle - half, middle + half
 
 
 def of_guides(sheets: Iterable[Sheet], metric: str, board: str, wanted: Mapping[str, str]) -> list[Trend]:
-    """The series of a metric, one for each set of its parameters.
+    """The series of a metric in guides.
 
     Args:
+        board: as the headers spell it, or a product, e.g. "AM62x", for each of its boards.
         wanted: only series with these parameters.
 
     Raises:
         ConfigurationError: no guide has the metric for the board, or a guide does not tell its release.
     """
-    ordered = sorted(sheets, key=lambda sheet: release_key(sheet.guide.release))
-    series: dict[tuple[tuple[str, str], ...], list[Point]] = {}
-    units: dict[str, str] = {}
+    ordered = list(sheets)
+    named = {name for sheet in ordered for name in sheet.guide.boards}
+    found: list[Published] = []
     for sheet in ordered:
         if sheet.guide.release is None:
             raise ConfigurationError(
@@ -65,61 +135,89 @@ def of_guides(sheets: Iterable[Sheet], metric: str, board: str, wanted: Mapping[
             )
         evidence = annotated.annotate(sheet)
         for reading in sheet.of(metric):
-            value = evidence.number(reading)
-            if reading.board != board or value is None or not wanted.items() <= reading.params.items():
-                continue
-            if reading.quantity is not None:
-                units = {"unit": reading.quantity.metric.unit, "better": reading.quantity.metric.better}
-            broken = evidence.effect(reading, Effect.BROKEN) or evidence.effect(reading, Effect.INCOMPARABLE)
-            cell = reading.cell.value
-            is_own_range = cell.kind is CellKind.RANGE and not evidence.effect(reading, Effect.RECOVERED)
-            point = Point(
-                sheet.guide.release,
-                value,
-                cell.low if is_own_range else None,
-                cell.high if is_own_range else None,
-                f"{broken.rule.title}" if broken else "",
-            )
-            series.setdefault(reading.key[1], []).append(point)
-    if not series:
+            if is_wanted(reading.board or "", board, named) and wanted.items() <= reading.params.items():
+                found += _published(reading, evidence, sheet.guide.release)
+    if not found:
         raise ConfigurationError(_nothing(ordered, metric, board))
-    return [Trend(metric, dict(key), board, **units, points=tuple(points)) for key, points in series.items()]
+    return series(found, metric)
 
 
-def of_releases(releases: Iterable[GuideRelease], metric: str, board: str, wanted: Mapping[str, str]) -> list[Trend]:
-    """The series of a metric from the store, oldest release first.
+def is_wanted(name: str, board: str, named: Iterable[str]) -> bool:
+    """Whether a board is the one that was asked for, or of the product where none of that name is there."""
+    if board in named:
+        return name == board
+    return bool(name) and boards.product_of(name) == boards.product_of(board) and boards.is_product(board)
 
-    Raises:
-        ConfigurationError: no release has the metric for the board.
-    """
-    ordered = sorted(releases, key=lambda release: release_key(release.name))
-    series: dict[tuple[tuple[str, str], ...], list[Point]] = {}
-    for release in ordered:
-        for entry in release.entries:
-            if entry.metric != metric or entry.value is None or not wanted.items() <= entry.params.items():
-                continue
-            printed = value_of(entry.text)
-            is_own_range = printed.number is not None and abs(printed.number - entry.value) < _PRINTED
-            point = Point(
-                release.name,
-                entry.value,
-                printed.low if is_own_range else None,
-                printed.high if is_own_range else None,
-                entry.evidence.note if entry.evidence.is_broken else "",
-            )
-            series.setdefault(tuple(sorted(entry.params.items())), []).append(point)
-    if not series:
-        metrics = sorted({entry.metric for release in ordered for entry in release.entries if entry.metric})
-        raise ConfigurationError(
-            f"no release has {metric!r} of board {board!r}; it has: {', '.join(metrics) or 'no numbers'}"
-        )
-    known = by_name(metric)
-    return [Trend(metric, dict(key), board, known.unit, known.better, tuple(points)) for key, points in series.items()]
+
+def _published(reading: CellReading, evidence: annotated.AnnotatedGuide, release: str) -> Iterable[Published]:
+    value = evidence.number(reading)
+    if value is None:
+        return
+    broken = evidence.effect(reading, Effect.BROKEN) or evidence.effect(reading, Effect.INCOMPARABLE)
+    cell, board = reading.cell.value, reading.board or ""
+    is_own_range = cell.kind is CellKind.RANGE and not evidence.effect(reading, Effect.RECOVERED)
+    point = Point(
+        f"{release}-rt" if is_real_time(evidence.sheet.guide.title) and not is_real_time(release) else release,
+        value,
+        cell.low if is_own_range else None,
+        cell.high if is_own_range else None,
+        f"{broken.rule.title}" if broken else "",
+    )
+    known = numbers.evidence(reading, evidence, board)
+    yield Published(
+        board,
+        boards.product_of(board),
+        reading.params,
+        point,
+        known.definition_text,
+        frozenset(known.conditions),
+    )
+
+
+@define
+class _Line:
+    """A series that grows; what its latest number with a definition, and with conditions, said of them."""
+
+    members: list[Published] = field(factory=list)
+    definition: str = ""
+    conditions: frozenset[str] = frozenset()
+
+    def takes(self, one: Published) -> bool:
+        same_kernel = not self.members or self.members[0].kernel == one.kernel
+        same_definition = not (self.definition and one.definition and self.definition != one.definition)
+        differ = self.conditions - one.conditions and one.conditions - self.conditions
+        return same_kernel and same_definition and not differ
+
+    def add(self, one: Published) -> None:
+        self.members.append(one)
+        self.definition = one.definition or self.definition
+        self.conditions = one.conditions or self.conditions
+
+
+def _difference(line: _Line, of_params: Sequence[_Line]) -> str:
+    """What tells a series from the others of the same parameters."""
+    said = []
+    if len({other.members[0].kernel for other in of_params}) > 1:
+        said.append(line.members[0].kernel)
+    if len({other.definition for other in of_params}) > 1:
+        said.append(line.definition)
+    if len({other.conditions for other in of_params}) > 1:
+        common = frozenset.intersection(*(other.conditions for other in of_params))
+        said.append("; ".join(sorted(line.conditions - common)))
+    return ", ".join(text for text in said if text)
 
 
 def _nothing(sheets: Sequence[Sheet], metric: str, board: str) -> str:
-    boards = sorted({b for sheet in sheets for b in sheet.guide.boards})
+    boards_there = sorted({b for sheet in sheets for b in sheet.guide.boards})
     metrics = sorted({name for sheet in sheets for name in sheet.by_metric})
     if not any(metric in sheet.by_metric for sheet in sheets):
         return f"no guide has the metric {metric!r}; there are: {', '.join(metrics)}"
-    return f"no guide has {metric} of board {board!r}; there are: {', '.join(boards)}"
+    return f"no guide has {metric} of board {board!r}; there are: {', '.join(boards_there)}"
+
+
+def first_of_each(found: Iterable[Published]) -> list[Published]:
+    """Of the numbers of one release, board and parameters the first."""
+    kept: dict[object, Published] = {}
+    for one in found:
+        kept.setdefault((one.board, one.point.release, tuple(sorted(one.params.items()))), one)
+    return list(kept.values())

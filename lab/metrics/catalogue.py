@@ -85,4 +85,4 @@ def by_name(name: str) -> Metric:
 
 @functools.cache
 def _names() -> dict[str, Metric]:
-    return {metric.name: metric for metric in reversed((*ALL, *published()))}
+    return {metric.name: metric for metric in (*ALL, *published())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TypeVar, cast, get_args
 
 from sqlalchemy import func, select
@@ -88,16 +89,19 @@ def good_attempts(session: Session, run_id: int) -> list[GoodAttempt]:
     return found
 
 
-def artifacts(session: Session, run_id: int, kind: str) -> list[ArtifactRef]:
-    """The artifacts of a kind that a run's attempts have, in the order they were recorded."""
+def artifacts(session: Session, run_ids: Collection[int], kind: str) -> dict[int, list[ArtifactRef]]:
+    """Run -> the artifacts of a kind that its attempts have, in the order they were recorded."""
     wanted = (
-        select(AttemptArtifactRow)
+        select(AttemptRow.run_id, AttemptArtifactRow)
         .join(AttemptRow, AttemptRow.id == AttemptArtifactRow.attempt_id)
-        .where(AttemptRow.run_id == run_id, AttemptArtifactRow.kind == kind)
+        .where(AttemptRow.run_id.in_(run_ids), AttemptArtifactRow.kind == kind)
         .order_by(AttemptRow.id)
         .options(joinedload(AttemptArtifactRow.artifact))
     )
-    return [ArtifactRef(row.kind, row.sha256, row.artifact.size) for row in session.scalars(wanted)]
+    found: dict[int, list[ArtifactRef]] = {}
+    for run_id, row in session.execute(wanted):
+        found.setdefault(run_id, []).append(ArtifactRef(row.kind, row.sha256, row.artifact.size))
+    return found
 
 
 def _attempt(row: AttemptRow) -> Attempt:

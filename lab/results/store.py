@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, Self, TypeVar, get_args
 
@@ -169,11 +169,10 @@ class Store:
             _find(session, run_id)
             return readout.good_attempts(session, run_id)
 
-    def artifacts_of(self, run_id: int, kind: str) -> list[ArtifactRef]:
-        """The artifacts of a kind that a run's attempts have, in the order they were recorded; its samples are not read."""
+    def artifacts_of(self, run_ids: Collection[int], kind: str) -> dict[int, list[ArtifactRef]]:
+        """The artifacts of a kind that runs' attempts have, in the order they were recorded; no samples are read."""
         with self._read() as session:
-            _find(session, run_id)
-            return readout.artifacts(session, run_id, kind)
+            return readout.artifacts(session, run_ids, kind)
 
     def samples(self, run_id: int, metric: str | None = None) -> list[StoredSample]:
         """The samples of a run, of one metric or of all, in the order they were recorded."""

@@ -233,3 +233,25 @@ def test_the_store_says_what_it_has_not(capsys: Captured, boots: list[Path], tmp
         assert captured.err.startswith("error: ")
         assert message in captured.err
     assert list(tmp_path.glob("performance-guide*")) == []
+
+
+@pytest.mark.parametrize("count", [2, 16])  # 16 are worth a process for each processor
+def test_several_guides_are_imported_at_once(capsys: Captured, boots: list[Path], tmp_path: Path, count: int) -> None:
+    files = []
+    for number in range(count):
+        files.append(tmp_path / f"{number + 1}.01.rst")
+        files[-1].write_text(boots[0].read_text().replace("11.01", f"{number + 1}.01"))
+    files.insert(1, tmp_path / "missing.rst")
+    files.insert(2, tmp_path / "empty.rst")
+    files[2].write_text("")
+    assert lab("import", *files) == 2
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == [
+        f"run {n}: a1-fs, release {n}.01 (by the title): 1 number" for n in range(1, count + 1)
+    ]
+    assert "missing.rst: cannot be read" in captured.err
+    assert "empty.rst" in captured.err
+    (trend,) = document(capsys, "trend", "boot.time", "--board", "a1-fs")["trends"]
+    assert len(trend["points"]) == count
+    assert lab("import", files[0]) == 0
+    assert "imported already" in capsys.readouterr().out

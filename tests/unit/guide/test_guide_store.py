@@ -16,22 +16,24 @@ from pathlib import Path
 import guide_family
 import pytest
 import recorded_run
+from attrs import evolve
 from docutils.core import publish_string
 from guide_family import mini, table
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, TestStableError
 from lab.guide import (
     compare,
     compose,
+    history,
     importing,
     layout,
     page,
+    prepared,
     reading,
     sheet,
     stored,
-    trend,
     write_rst,
     writing,
 )
@@ -41,6 +43,7 @@ from lab.guide.sheet import Sheet
 from lab.guide.text import escaped, unescaped
 from lab.metrics import by_name
 from lab.results import Store, open_store
+from lab.results.records import SampleRecord
 
 NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
 SK = "am62xx_sk-fs"
@@ -163,6 +166,19 @@ def test_the_same_file_is_imported_once(store: Store, small: Path) -> None:
     assert [(one.run_id, one.samples, one.is_new) for one in again] == [(first[0].run_id, 0, False)]
     assert len(store.runs()) == 1
     assert put(store, small, "6.4")[0].is_new
+
+
+def test_all_boards_of_a_guide_are_stored_or_none(store: Store, paths: Mapping[str, Path]) -> None:
+    guide = prepared.prepare(paths["am62x-11.01.rst"], "11.01", None, None, NOW)
+    *others, last = guide.boards
+    (attempt,) = last.run.attempts
+    bad = evolve(attempt, samples=(*attempt.samples, SampleRecord("no.metric", {}, 1.0, 0.1)))
+    broken = evolve(guide, boards=(*others, evolve(last, run=evolve(last.run, attempts=(bad,)))))
+    with pytest.raises(TestStableError, match=r"no metric 'no\.metric'"):
+        importing.Importer(store).add(broken)
+    assert store.runs() == []
+    assert [one.is_new for one in importing.Importer(store).add(guide)] == [True, True, True]
+    assert {run.status for run in store.runs()} == {"completed"}
 
 
 def test_tables_without_a_board_need_to_be_given_one(store: Store, paths: Mapping[str, Path], tmp_path: Path) -> None:
@@ -391,13 +407,12 @@ def test_a_release_that_is_only_measured_can_be_compared(store: Store) -> None:
 def test_releases_are_followed_through_the_store(library: Store) -> None:
     store = library
     assert stored.releases(store, SK) == ["09.02", "11.01"]
-    several = [stored.release(store, name, [SK]) for name in stored.releases(store, SK)]
-    (rd,) = trend.of_releases(several, "lmbench.bw_mem", SK, {"operation": "rd", "size": "1mb"})
+    (rd,) = history.trends(store, "lmbench.bw_mem", SK, {"operation": "rd", "size": "1mb"})
     assert [(p.release, p.value, p.low) for p in rd.points] == [("09.02", 1282.29, None), ("11.01", 1303.54, None)]
-    (aes,) = trend.of_releases(several, "ipsec.throughput", SK, {"algorithm": "aes128"})
+    (aes,) = history.trends(store, "ipsec.throughput", SK, {"algorithm": "aes128"})
     assert [bool(p.note) for p in aes.points] == [False, True]
     with pytest.raises(ConfigurationError, match=r"no release has 'boot.tyme'"):
-        trend.of_releases(several, "boot.tyme", SK, {})
+        history.trends(store, "boot.tyme", SK, {})
 
 
 def test_what_is_not_in_the_store_is_said_with_what_is(store: Store, small: Path) -> None:

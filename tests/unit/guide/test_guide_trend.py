@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import guide_family
@@ -10,8 +11,9 @@ import pytest
 from guide_family import GuideText, table
 
 from lab.errors import ConfigurationError
-from lab.guide import figures, reading, sheet, show, trend
+from lab.guide import reading, sheet, show, trend, trend_plot
 from lab.guide.sheet import Sheet
+from lab.guide.trend import Point, Published, Trend
 
 
 def releases(folder: Path, values: Mapping[str, str]) -> list[Sheet]:
@@ -44,7 +46,7 @@ def test_points_follow_their_releases_not_the_order_of_the_files(tmp_path: Path)
         ("11.01", 3.0),
     ]
     assert (series.unit, series.better) == ("us", "lower")
-    assert list(show.trend([series]))[-1].strip() == "▁▁▃█"
+    assert list(show.trend([series]))[-1].strip() == "▁▂▃█"
 
 
 def test_each_set_of_parameters_is_a_series_and_may_be_chosen(sheets: Mapping[str, Sheet]) -> None:
@@ -70,8 +72,8 @@ def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, Sheet], tmp
     one = [sheets["am62x-11.01.rst"]]
     with pytest.raises(ConfigurationError, match=r"no guide has the metric 'boot.tyme'; there are: .*boot.time"):
         trend.of_guides(one, "boot.tyme", "am62xx_sk-fs", {})
-    with pytest.raises(ConfigurationError, match="of board 'am62'; there are: am62xx_lp_sk-fs, am62xx_sk-fs"):
-        trend.of_guides(one, "boot.time", "am62", {})
+    with pytest.raises(ConfigurationError, match="of board 'am64'; there are: am62xx_lp_sk-fs, am62xx_sk-fs"):
+        trend.of_guides(one, "boot.time", "am64", {})
     path = tmp_path / "guide.rst"
     path.write_text(
         guide_family.mini(
@@ -84,13 +86,92 @@ def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, Sheet], tmp
 
 def test_a_trend_is_drawn(sheets: Mapping[str, Sheet], tmp_path: Path) -> None:
     found = trend.of_guides([sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"]], "boot.time", "am62xx_sk-fs", {})
-    figures.trends(found, tmp_path / "boot.svg")
+    trend_plot.write(found, tmp_path / "boot.svg")
     drawn = (tmp_path / "boot.svg").read_text()
     assert "<svg" in drawn
     with pytest.raises(ConfigurationError, match="cannot be written"):
-        figures.trends(found, tmp_path / "none" / "boot.svg")
+        trend_plot.write(found, tmp_path / "none" / "boot.svg")
 
 
-@pytest.mark.parametrize(("values", "bars"), [([1.0, 2.0], "▁█"), ([5.0, 5.0], "▄▄"), ([], ""), ([3.0], "▄")])
+def many(count: int, values: Sequence[float]) -> list[Trend]:
+    """So many series of one metric, each with its own parameters."""
+    points = [Point(f"1{n}.00", value) for n, value in enumerate(values)]
+    return [Trend("boot.time", {"medium": f"m{n}"}, "a1-fs", "s", "lower", tuple(points)) for n in range(count)]
+
+
+def test_a_change_of_two_percent_is_drawn_as_one(tmp_path: Path) -> None:
+    trend_plot.write(many(1, [16.0, 16.32]), tmp_path / "boot.svg")
+    drawn = (tmp_path / "boot.svg").read_text()
+    lines = re.findall(r'<path d="M [\d.]+ ([\d.]+) \nL [\d.]+ ([\d.]+) \n" clip-path', drawn)
+    rise = max(float(first) - float(last) for first, last in lines)
+    *_, height = map(float, re.findall(r'viewBox="([\d. ]+)"', drawn)[0].split())
+    assert height / 100 < rise < height / 5
+
+
+@pytest.mark.parametrize("count", [2, 5, 6, 7])
+def test_no_legend_covers_what_is_drawn(tmp_path: Path, count: int) -> None:
+    trend_plot.write(many(count, [1.0, 2.0]), tmp_path / "boot.svg")
+    drawn = (tmp_path / "boot.svg").read_text()
+    assert all(f"medium=m{n}<" in drawn for n in range(count))
+    if count <= 5:
+        labels = [float(y) for y in re.findall(r'y="([\d.]+)"[^>]*>medium=m', drawn)]
+        ticks = [float(y) for y in re.findall(r'y="([\d.]+)"[^>]*>1[01]\.00<', drawn)]
+        assert min(labels) > max(ticks)
+    else:
+        assert "legend" not in drawn
+
+
+def number(release: str, value: float, **known: object) -> Published:
+    return Published("a1-fs", "a1", {"medium": "sd"}, Point(release, value), **known)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("found", "series"),
+    [
+        ([number("10.00", 1.0), number("10.00-rt", 2.0), number("11.00", 3.0)],
+         [("standard kernel", "10.00 11.00"), ("real-time kernel", "10.00-rt")]),
+        ([number("10.00", 1.0, definition="counts frames"), number("10.01", 2.0),
+          number("11.00", 3.0, definition="counts payload"), number("11.01", 3.0, definition="counts frames")],
+         [("counts frames", "10.00 10.01 11.01"), ("counts payload", "11.00")]),
+        ([number("10.00", 1.0, conditions=frozenset({"card A", "async"})), number("10.01", 2.0),
+          number("11.00", 3.0, conditions=frozenset({"card B", "async"}))],
+         [("card A", "10.00 10.01"), ("card B", "11.00")]),
+        ([number("10.00", 1.0, conditions=frozenset({"card A"})), number("11.00", 3.0, conditions=frozenset({"card A", "async"}))],
+         [("", "10.00 11.00")]),
+    ],
+)  # fmt: skip
+def test_one_series_has_one_definition(found: list[Published], series: list[tuple[str, str]]) -> None:
+    split = trend.series(found, "boot.time")
+    assert [(one.definition, " ".join(p.release for p in one.points)) for one in split] == series
+
+
+def test_products_are_never_one_series() -> None:
+    found = [number("10.00", 1.0), Published("a1-fs", "b2", {"medium": "sd"}, Point("11.00", 2.0))]
+    assert [(one.product, len(one.points)) for one in trend.series(found, "boot.time")] == [("a1", 1), ("b2", 1)]
+
+
+def test_a_product_stands_for_each_of_its_boards(sheets: Mapping[str, Sheet]) -> None:
+    two = [sheets["am62x-11.01.rst"], sheets["am62ax-09.02.rst"]]
+    found = trend.of_guides(two, "whetstone.rate", "AM62x", {})
+    assert [(one.board, one.product) for one in found] == [
+        ("am62xx_lp_sk-fs", "am62"), ("am62xx_sk-fs", "am62"), ("am62xxsip_sk-fs", "am62")
+    ]  # fmt: skip
+
+
+def test_cards_of_two_releases_are_two_series(sheets: Mapping[str, Sheet]) -> None:
+    two = [sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"]]
+    wanted = {"medium": "sd", "buffer": "1m", "direction": "write"}
+    found = trend.of_guides(two, "storage.fio.throughput", "am62xx_lp_sk-fs", wanted)
+    assert {one.definition for one in found} == {
+        "SanDisk 8GB MicroSDHC Class 10 Memory Card",
+        "SanDisk Max Endurance SD card (SDSQQVR-032G-GN6IA)",
+    }
+    assert {len(one.points) for one in found} == {1}
+
+
+@pytest.mark.parametrize(
+    ("values", "bars"),
+    [([1.0, 2.0], "▁█"), ([100.0, 102.0], "▄▅"), ([-5.0, 5.0], "▁█"), ([5.0, 5.0], "▄▄"), ([], ""), ([3.0], "▄")],
+)
 def test_bars(values: list[float], bars: str) -> None:
     assert "".join(show.bars(values)) == bars

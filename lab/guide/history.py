@@ -1,0 +1,109 @@
+"""A metric of a board in every release of the store; only the numbers of that metric are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from lab.errors import ConfigurationError
+from lab.guide import boards, stored, trend
+from lab.guide.importing import GUIDE_CELLS
+from lab.guide.measured import guide_name
+from lab.guide.model import release_key
+from lab.guide.text import value_of
+from lab.guide.trend import Point, Published, Trend
+from lab.metrics import summarise
+from lab.results.records import PUBLISHED, ArtifactRef, Run
+from lab.results.store import Store
+
+_PRINTED = 0.006  # a mean and its print with two decimals
+
+
+def trends(store: Store, metric: str, board: str, wanted: Mapping[str, str]) -> list[Trend]:
+    """The series of a metric from the store.
+
+    Args:
+        board: a board, a board type, a board as guides spell it, or a product, e.g. "AM62x", for each of its boards.
+        wanted: only series with these parameters.
+
+    Raises:
+        ConfigurationError: no release has the metric for the board.
+    """
+    kept = store.runs()
+    named = _boards(kept, board)
+    found: list[Published] = []
+    metrics: set[str] = set()
+    for name, runs in named.items():
+        releases = stored.names_of_releases(runs)
+        artifacts = store.artifacts_of([run.id for run in runs if run.kind == PUBLISHED], GUIDE_CELLS)
+        of_board: list[Published] = []
+        for run in sorted(runs, key=lambda run: run.kind == PUBLISHED):  # what was measured here goes first
+            release = releases[release_key(run.release)]
+            if run.kind == PUBLISHED:
+                of_board += _published(store, run, name, release, metric, artifacts.get(run.id, ()), metrics)
+            else:
+                of_board += _measured(store, run, name, release, metric, metrics)
+        found += trend.first_of_each(of_board)
+    found = [one for one in found if wanted.items() <= one.params.items()]
+    if not found:
+        raise ConfigurationError(
+            f"no release has {metric!r} of board {board!r}; it has: {', '.join(sorted(metrics)) or 'no numbers'}"
+        )
+    return trend.series(found, metric)
+
+
+def _boards(kept: Sequence[Run], board: str) -> dict[str, list[Run]]:
+    """Each board that is asked for -> its runs, newest first."""
+    own = [run for run in kept if stored.is_of(run, board)]
+    if own or not boards.is_product(board):
+        return {board: stored.of_one_column(own, board)}
+    found: dict[str, list[Run]] = {}
+    for run in kept:
+        if not stored.is_virtual(run) and boards.product_of(run.board_type) == boards.product_of(board):
+            found.setdefault(stored.header(kept, run), []).append(run)
+    return found
+
+
+def _published(
+    store: Store,
+    run: Run,
+    board: str,
+    release: str,
+    metric: str,
+    cells: Sequence[ArtifactRef],
+    metrics: set[str],
+) -> Iterator[Published]:
+    for ref in cells:
+        for cell in json.loads(store.artifacts.read(ref.sha256)):
+            metrics.update([cell["metric"]] if cell["metric"] else [])
+            if cell["metric"] != metric or cell["value"] is None:
+                continue
+            printed = value_of(cell["text"])
+            is_own_range = printed.number is not None and abs(printed.number - cell["value"]) < _PRINTED
+            point = Point(
+                release,
+                cell["value"],
+                printed.low if is_own_range else None,
+                printed.high if is_own_range else None,
+                cell["note"] if cell["is_broken"] else "",
+            )
+            yield Published(
+                board,
+                boards.product_of(run.board_type),
+                cell["params"],
+                point,
+                cell.get("definition", ""),
+                frozenset(cell.get("conditions", ())),
+            )
+
+
+def _measured(store: Store, run: Run, board: str, release: str, metric: str, metrics: set[str]) -> Iterator[Published]:
+    for measurement in store.measurements(run.id):
+        name = guide_name(measurement.metric.name, measurement.params, run.board_type)
+        metrics.add(name.metric)
+        if name.metric == metric:
+            summary = summarise(measurement.samples)
+            values = [sample.value for sample in measurement.samples]
+            bounds = (min(values), max(values)) if len(values) > 1 else (None, None)
+            point = Point(release, summary.mean, *bounds)
+            yield Published(board, boards.product_of(run.board_type), name.params, point)
