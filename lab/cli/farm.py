@@ -9,8 +9,8 @@ import typer
 
 from lab import shipped
 from lab.env import envfile
-from lab.errors import BoardlabError
-from lab.farm import notify, orders, suites
+from lab.errors import BoardlabError, ConfigurationError
+from lab.farm import hostfiles, notify, orders, suites
 from lab.farm import units as unit_files
 from lab.farm.config import Farm, load
 from lab.shown import echo
@@ -47,7 +47,7 @@ def units(
     ] = Path("/etc/boardlab/farm.yaml"),
 ) -> None:
     """Write the systemd units of a farm.yaml; then: systemctl daemon-reload, and enable them."""
-    for path in unit_files.write(unit_files.units(load(file), str(installed)), output):
+    for path in hostfiles.write(unit_files.units(load(file), str(installed)), output):
         echo(str(path))
 
 
@@ -72,9 +72,27 @@ def notify_unit(
 
 
 @app.command()
-def files() -> None:
-    """Print the folder with what a lab host installs: Prometheus, Alertmanager, Grafana, nftables, pdudaemon."""
-    echo(str(shipped.folder(shipped.FARM)))
+def files(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The host's farm.yaml, with --output.")] = None,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Write rules and dashboards, as FILE says, into this folder."
+        ),
+    ] = None,
+) -> None:
+    """Print the folder with what a lab host installs: Prometheus, Alertmanager, Grafana, nftables, pdudaemon.
+
+    With FILE and --output: write the rules of Prometheus and the dashboards; their links lead to its `documents`.
+    """
+    if (file is None) != (output is None):
+        raise ConfigurationError("`lab farm files` wants both, FILE and --output DIR, or none of them")
+    if file is None or output is None:
+        echo(str(shipped.folder(shipped.FARM)))
+        return
+    for path in hostfiles.write(hostfiles.files(load(file)), output):
+        echo(str(path))
 
 
 def untold(farm: Farm) -> list[str]:

@@ -21,9 +21,13 @@ from lab.redaction import redacted
 from lab.run import options
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
+DOCUMENTS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has them; as in farm/prometheus and farm/grafana
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 _NOT_QUOTED: Final = "%\"'\\$;"  # what a path in the quotes of a unit file must not have
+_SITE: Final = re.compile(
+    r"https?://[\w.\[\]:-]+(/[\w.~%+-]+)*", re.ASCII
+)  # stands in YAML and JSON, and a page's path follows
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -78,6 +82,14 @@ def _reports(_instance: object, attribute: Any, value: str) -> None:
         Evidence(value)
     except ConfigurationError as error:
         raise ValueError(f"{attribute.name}: {error}") from None
+
+
+def _site(_instance: object, attribute: Any, value: str) -> None:
+    if not _SITE.fullmatch(value):
+        raise ValueError(
+            f"{attribute.name}: {redacted(value)!r}: expected http(s), a host and perhaps a path, without / at the end, "
+            "e.g. https://docs.lab.example/boardlab"
+        )
 
 
 @frozen
@@ -165,6 +177,7 @@ class Farm:
         program: the command `lab`. database: as `--db`. state, runtime: names of folders under /var/lib and /run.
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
         reports: address of a run's report, with {run}, for links in mails; empty: mails name commands.
+        documents: address of the documents' site, to which alerts and dashboards link.
     """
 
     user: str = field(default="boardlab", validator=_word)
@@ -176,6 +189,7 @@ class Farm:
     coordinator: str = field(default="", validator=_word)
     alertmanager: str = field(default="", validator=_word)
     reports: str = field(default="", validator=_reports)
+    documents: str = field(default=DOCUMENTS, validator=_site)
     exporter: Exporter = Exporter()
     pdudaemon: PduDaemonConfig = PduDaemonConfig()
     usb: list[UsbEntry] = Factory(list)

@@ -12,7 +12,7 @@ from lab.farm.config import Farm
 
 FAILED, TEST = "BoardlabUnitFailed", "BoardlabTest"
 _RUNBOOK: Final = "docs/runbooks.md#"
-_RUNBOOK_URL: Final = "http://127.0.0.1:8000/runbooks/#"  # as in alerts.yml: where `mkdocs serve` has the documents
+_RUNBOOK_URL: Final = "/runbooks/#"  # as in alerts.yml
 _FAILED_LASTS: Final = dt.timedelta(hours=1)  # longer than Alertmanager waits for what says more
 _TEST_LASTS: Final = dt.timedelta(minutes=5)
 
@@ -44,7 +44,7 @@ def unit_failed(farm: Farm, unit: str) -> None:
         "summary": f"{unit} failed on {labels['host']}",
         "description": f"systemd says so; `journalctl -u {unit}` on {labels['host']} has the reason.",
         "runbook": f"{_RUNBOOK}{FAILED.lower()}",
-        "runbook_url": f"{_RUNBOOK_URL}{FAILED.lower()}",
+        "runbook_url": f"{farm.documents}{_RUNBOOK_URL}{FAILED.lower()}",
     }
     alertmanager(farm).post(labels, annotations, _FAILED_LASTS)
 
@@ -62,7 +62,7 @@ def test_alert(farm: Farm) -> list[Receiver]:
         "summary": f"boardlab's test alert from {host}",
         "description": "Somebody tried `lab farm test-alert`. Nothing is wrong; it is resolved within minutes.",
         "runbook": f"{_RUNBOOK}{TEST.lower()}",
-        "runbook_url": f"{_RUNBOOK_URL}{TEST.lower()}",
+        "runbook_url": f"{farm.documents}{_RUNBOOK_URL}{TEST.lower()}",
     }
     manager.post({"alertname": TEST, "severity": "ticket", "host": host}, annotations, _TEST_LASTS)
     return ready

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from importlib import resources
-from pathlib import Path
 from typing import Final
 
 import jinja2
 
-from lab.errors import LabStableError
 from lab.farm.config import Farm
 from lab.run.options import words
 
@@ -32,25 +30,6 @@ def units(farm: Farm, path: str) -> dict[str, str]:
                 f"boardlab-run.{kind}", farm=farm, schedule=schedule, words=words
             )
     return found
-
-
-def write(found: dict[str, str], folder: Path) -> list[Path]:
-    """Write the units into a folder, and return their paths.
-
-    Raises:
-        LabStableError: the folder cannot be written.
-    """
-    paths = []
-    for name, text in found.items():
-        path = folder / name
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise LabStableError(
-                f"cannot write {path}: {error.strerror}; choose another folder with --output"
-            ) from error
-        paths.append(path)
-    return paths
 
 
 def _text(name: str, **values: object) -> str:

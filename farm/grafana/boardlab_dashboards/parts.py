@@ -10,11 +10,13 @@ from grafana_foundation_sdk.cog import builder as cog
 from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as models
 
+from lab.farm.config import DOCUMENTS
+
 SOURCE: Final = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 HOST: Final = 'job=~"$job",instance=~"$instance"'
 BOARD: Final = f'{HOST},board_type=~"$board_type",board=~"$board"'
 NUMBER: Final = f'{BOARD},release=~"$release",medium=~"$medium"'
-DOCS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has the documents; docs/farm.md says how to change it
+DOCS: Final = DOCUMENTS  # `lab farm files` writes another host's into the JSON
 _ALL: Final = models.VariableOption(text="All", value="$__all", selected=True)
 _LABELS: Final = {
     "job": ("Job", "boardlab_collector_up", ".+"),

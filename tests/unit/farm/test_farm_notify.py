@@ -110,6 +110,16 @@ def test_a_test_alert_says_where_it_should_arrive(
     assert alert["startsAt"] < alert["endsAt"]
 
 
+def test_an_alert_leads_to_the_labs_own_documents(stand: Stand, tmp_path: Path) -> None:
+    stand.config = filled_in()
+    path = Path(farm(tmp_path, stand.address))
+    path.write_text(f"documents: https://docs.lab.example\n{path.read_text()}", encoding="utf-8")
+    assert main(["farm", "test-alert", str(path)]) == 0
+    assert main(["farm", "notify", str(path), "boardlab-exporter.service"]) == 0
+    found = [alert["annotations"]["runbook_url"] for alert in stand.alerts]
+    assert found == [f"https://docs.lab.example/runbooks/#boardlab{what}" for what in ("test", "unitfailed")]
+
+
 def test_nobody_would_be_told_where_no_receiver_is_filled_in(
     stand: Stand, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
 from lab.farm.config import Exporter, Farm, PduDaemonConfig, Schedule, UsbEntry, load
+from lab.farm.hostfiles import write
 from lab.farm.runner import WORSE
-from lab.farm.units import units, write
+from lab.farm.units import units
 from lab.run import options
 
 ROOT = Path(__file__).resolve().parents[3]
