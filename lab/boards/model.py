@@ -107,6 +107,7 @@ class BoardType:
         flows: other ways to boot, by name; `moments` are those of the usual way, "normal".
         rom: console text of a boot ROM that found nothing to boot and asks for it over the UART, from power on; empty: it is
             silent, or nobody knows.
+        recovery: way -> value of the boot-mode straps with which the ROM waits for a program there: "uart" or "usb".
         planned_reset: regular expression of a line after which the board begins once more, as it should.
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
         troubles: console text -> what a boot that shows it is flagged for; it may have gone on as if nothing had been.
@@ -133,6 +134,7 @@ class BoardType:
     timeouts: Timeouts = Timeouts()
     flows: dict[str, Flow] = field(factory=dict)
     rom: str = field(default="", validator=check_regex)
+    recovery: dict[str, int] = field(factory=dict)
     planned_reset: str = field(default="", validator=check_regex)
     failures: dict[str, Sign] = field(factory=dict)
     troubles: dict[str, Sign] = field(factory=dict)
@@ -223,6 +225,10 @@ class BoardType:
         found = {moment.name: moment for name in self.flows for moment in self.flow(name)}
         usual = {moment.name for moment in self.moments}
         return [*(moment for moment in found.values() if moment.name not in usual), *self.moments]
+
+    def recovery_by(self, boot_mode: int) -> str:
+        """What the boot-mode straps make the ROM wait for, "uart" or "usb"; empty: they select a medium."""
+        return next((way for way, value in self.recovery.items() if value == boot_mode), "")
 
     @property
     def media_straps(self) -> list[int]:

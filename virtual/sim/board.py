@@ -11,8 +11,10 @@ from virtual.sim.computer import Computer
 from virtual.sim.faulthooks import FaultHooks, Switching
 from virtual.sim.machine import Machine, UartTransmitter
 from virtual.sim.model import Model
+from virtual.sim.network import Network, NoNetwork
 from virtual.sim.setup import DEFAULT, SimSetup
 from virtual.sim.storage import Storage
+from virtual.sim.usb import PORT, UsbPort
 
 
 def _nothing() -> None: ...
@@ -41,6 +43,7 @@ class SimBoard:
         died_hook: called when it switched itself off.
         note_hook: takes lines for the truth log.
         cycle: number of the last power on, from 1.
+        storage: its media, which outlive the power. usb: its USB device port. network: what its Ethernet is plugged into.
     """
 
     model: Model
@@ -55,6 +58,8 @@ class SimBoard:
     cycle: int = field(default=0, init=False)
     computer: Computer | None = field(default=None, init=False)
     storage: Storage = field(factory=Storage, init=False)
+    usb: UsbPort = field(factory=UsbPort, init=False)
+    network: Network = field(factory=NoNetwork, init=False)
     _machine: Machine = field(init=False)
     _troubles: list[FaultHooks] = field(factory=list, init=False)
     _dies_ns: int | None = field(default=None, init=False)
@@ -64,6 +69,7 @@ class SimBoard:
     def __attrs_post_init__(self) -> None:
         wires = {name: _Wire(name, port, self) for name, port in self.ports.items()}
         speeds = {uart.name: uart.speed_bd for uart in self.model.board.uarts}
+        self.usb.notify = lambda data: self.receive(PORT, data, self._machine.now_ns)
         self._machine = Machine(wires, {name: speeds[name] for name in self.ports})
 
     @property
@@ -130,6 +136,8 @@ class SimBoard:
             troubles=self._troubles,
             note=self.note_hook,
             setup=setup,
+            usb=self.usb,
+            network=self.network,
         )
         self.computer.main = self._machine.spawn(life(self.computer))
         for trouble in self._troubles:
@@ -186,6 +194,7 @@ class SimBoard:
     def _lose_power(self) -> None:
         self._dies_ns = None
         self._machine.power_lost()
+        self.usb.unplug()
         self.computer = None
         self.note_hook(f"cycle={self.cycle} dark")
         self.dark_hook()

@@ -10,11 +10,13 @@ from attrs import define, field
 
 from virtual.sim.dice import dice
 from virtual.sim.machine import Machine, Task
-from virtual.sim.model import Model
+from virtual.sim.model import Model, model
+from virtual.sim.network import Network, NoNetwork
 from virtual.sim.program import CpuResetError, Pause, Program, Say
 from virtual.sim.setup import DEFAULT, SimSetup
 from virtual.sim.storage import Storage
 from virtual.sim.timing import Durations, draw
+from virtual.sim.usb import UsbPort
 
 PIECE_BYTES = 32  # what a process hands to the tty at once; the kernel's own lines may come between two of them
 
@@ -58,6 +60,42 @@ class Hooks(Protocol):
         """What the kernel's console prints for a line of its log; empty: nothing."""
         ...
 
+    def protects(self, medium: str) -> bool:
+        """Whether a medium's write protection is on."""
+        ...
+
+    def capacity(self, medium: str, size: int) -> int:
+        """How many bytes a medium really has."""
+        ...
+
+    def spoils(self, medium: str, offset: int, size: int) -> bool:
+        """Whether these bytes of a medium cannot be written."""
+        ...
+
+    def garbles_written(self, medium: str, offset: int, size: int) -> Sequence[int]:
+        """Which of these bytes of a medium are written wrong, counted from `offset`; it says that all is well."""
+        ...
+
+    def garbles_read(self, medium: str, offset: int, size: int) -> Sequence[int]:
+        """Which are read wrong."""
+        ...
+
+    def keeps(self, register: int, old: int, new: int) -> int:
+        """What an eMMC's register holds after it was set."""
+        ...
+
+    def fetches(self, path: str) -> bool:
+        """Whether the network answers when U-Boot asks for a file."""
+        ...
+
+    def fetched(self, path: str, data: bytes) -> bytes:
+        """The file that came instead."""
+        ...
+
+    def network_rate(self, bytes_s: float) -> float:
+        """How fast it comes."""
+        ...
+
 
 @define(eq=False)
 class Computer:
@@ -73,7 +111,9 @@ class Computer:
         note: takes a line for the truth log.
         setup: how the board was set up.
         storage: what survives power cycles.
+        usb: its USB device port. network: what its Ethernet port is plugged into.
         medium: what it boots from, once the ROM has decided.
+        loader: how SPL calls what it is loaded from, where that is no medium: "UART" or "DFU".
         missing_media: media that are not plugged in, or do not answer.
         starts: how often it began to boot.
         stage: where it is, in one word.
@@ -94,9 +134,12 @@ class Computer:
     troubles: Sequence[Hooks]
     note: Callable[[str], None]
     setup: SimSetup = DEFAULT
+    usb: UsbPort = field(factory=UsbPort)
+    network: Network = field(factory=NoNetwork)
     main: Task | None = field(default=None, init=False)
     kernel: KernelLog | None = field(default=None, init=False)
     medium: str = field(default="", init=False)
+    loader: str = field(default="", init=False)
     missing_media: set[str] = field(factory=set, init=False)
     starts: int = field(default=0, init=False)
     stage: str = field(default="off", init=False)
@@ -132,6 +175,11 @@ class Computer:
         self.draw_durations()
         return True
 
+    def run_software(self, release: str) -> None:
+        """What runs from now on is of this release of the board type."""
+        if release != self.model.release_name:
+            self.model = model(self.model.board.name, release)
+
     def draw_durations(self) -> None:
         """Draw what this start's stages take; each start of a cycle takes another time."""
         source = self.dice("durations", self.starts) if self.starts else self.dice("durations")
@@ -146,7 +194,7 @@ class Computer:
             **self.model.facts(),
             "setup": self.setup,
             "medium": self.medium,
-            "spl_medium": self.model.spl_medium(self.medium),
+            "spl_medium": self.loader or self.model.spl_medium(self.medium),
             "tee": self.setup.tee_talks or self.model.release.device == "GP",
         }
 

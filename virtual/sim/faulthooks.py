@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ POINTS = (
     "uboot.autoboot",
     "uboot.countdown",
     "uboot.load",
+    "uboot.write",
+    "uboot.fetch",
     "uboot.prompt",
     "kernel.start",
     "kernel.middle",
@@ -124,6 +127,42 @@ class FaultHooks:
     def loses_power(self, rail: str) -> bool:
         """Whether it resets now."""
         return False
+
+    def protects(self, medium: str) -> bool:
+        """Whether a medium's write protection is on."""
+        return False
+
+    def capacity(self, medium: str, size: int) -> int:
+        """How many bytes a medium really has."""
+        return size
+
+    def spoils(self, medium: str, offset: int, size: int) -> bool:
+        """Whether these bytes of a medium cannot be written."""
+        return False
+
+    def garbles_written(self, medium: str, offset: int, size: int) -> Sequence[int]:
+        """Which of these bytes of a medium are written wrong, counted from `offset`; it says that all is well."""
+        return ()
+
+    def garbles_read(self, medium: str, offset: int, size: int) -> Sequence[int]:
+        """Which are read wrong."""
+        return ()
+
+    def keeps(self, register: int, old: int, new: int) -> int:
+        """What an eMMC's register holds after it was set from `old` to `new`."""
+        return new
+
+    def fetches(self, path: str) -> bool:
+        """Whether the network answers when U-Boot asks for a file."""
+        return True
+
+    def fetched(self, path: str, data: bytes) -> bytes:
+        """The file that came instead."""
+        return data
+
+    def network_rate(self, bytes_s: float) -> float:
+        """How fast it comes."""
+        return bytes_s
 
     def to_host(self, uart: str, data: bytes, now_ns: int) -> bytes:
         """What leaves the UART instead of `data`."""

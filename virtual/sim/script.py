@@ -7,7 +7,7 @@ process prints or `k` for the kernel's log, and the text. `@POINT` is a point at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 
@@ -47,12 +47,19 @@ def printed_ns(lines: Sequence[ScriptLine], speed_bd: int, stamp_bytes: int = 15
 
 
 def play(
-    computer: Computer, lines: Sequence[ScriptLine], total_ns: int, log: KernelLog | None = None
+    computer: Computer,
+    lines: Sequence[ScriptLine],
+    total_ns: int,
+    log: KernelLog | None = None,
+    behind: Mapping[str, Program[None]] | None = None,
 ) -> Program[None]:
     """Print the lines so that the last one has left the UART after `total_ns`.
 
     What the lines need on the UART is taken off; the rest is work, spread by weight. A stage that is planned shorter
     than its own printing takes as long as that. When something holds it up, all that follows comes later by as much.
+
+    Args:
+        behind: beginning of a line -> what is done behind it.
     """
     speed_bd = computer.machine.speed_bd[computer.console]
     work_ns = max(0, total_ns - printed_ns(lines, speed_bd)) * computer.time_scale
@@ -75,6 +82,9 @@ def play(
             yield from computer.say(line.text + "\n")
         else:
             yield from computer.write(line.text.encode() + b"\n")
+        for beginning, program in (behind or {}).items():
+            if line.text.startswith(beginning):
+                yield from program
     yield from wait_until(computer, start_ns + before_ns + round(work_ns))
 
 

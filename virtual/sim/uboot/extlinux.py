@@ -34,12 +34,12 @@ def _sysboot(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Progra
     yield from line(streams, f"1:\t{_LABEL}")
     image = f"/boot/{model.family.kernel_file}"
     yield from uboot.computer.at("uboot.load")
-    uboot.memory[number(variables["loadaddr"])] = yield from _retrieve(uboot, medium, image, None, streams)
+    uboot.put(number(variables["loadaddr"]), (yield from _retrieve(uboot, medium, image, None, streams)))
     append = f"console={variables['console']} root=/dev/{device_on(model, medium)} rw rootwait"
     variables["bootargs"] = " ".join(f"{append} {variables.get('optargs', '')}".split())
     yield from line(streams, f"append: {variables['bootargs']}")
     tree = "/boot/dtb/board.dtb"
-    uboot.memory[number(variables["fdtaddr"])] = yield from _retrieve(uboot, medium, tree, None, streams)
+    uboot.put(number(variables["fdtaddr"]), (yield from _retrieve(uboot, medium, tree, None, streams)))
     start = variables["bootkernel"]
     words = [start, variables["loadaddr"], "-", variables["fdtaddr"]]
     return (yield from kernel.COMMANDS[start](uboot, words, streams))

@@ -15,11 +15,12 @@ class StartKernelError(Exception):
 
     Args:
         bootargs: its command line.
+        release: what it is of; empty: of what the board runs anyway.
     """
 
-    def __init__(self, bootargs: str) -> None:
-        super().__init__(bootargs)
-        self.bootargs = bootargs
+    def __init__(self, bootargs: str, release: str = "") -> None:
+        super().__init__(bootargs, release)
+        self.bootargs, self.release = bootargs, release
 
 
 def _booti(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
@@ -53,7 +54,7 @@ def _booti(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[
     yield from computer.at("kernel.start")
     yield from line(streams, "\nStarting kernel ...\n")
     yield Drain(computer.console)
-    raise StartKernelError(" ".join(uboot.shell.variables.get("bootargs", "").split()))
+    raise StartKernelError(" ".join(uboot.shell.variables.get("bootargs", "").split()), uboot.kernel_release)
 
 
 def _source(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:

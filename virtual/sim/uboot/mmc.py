@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from virtual.sim import firmware
 from virtual.sim.program import NS_PER_MS, Program
 from virtual.sim.sh.interpreter import Streams
 from virtual.sim.storage import BLOCK_BYTES, DISK_IDS, Content
+from virtual.sim.uboot import blocks, mmcregisters
 from virtual.sim.uboot.basics import FAILED, USAGE, is_number, line, number
 from virtual.sim.uboot.transfer import speed, transfer
 from virtual.sim.uboot.uboot import Command, UBoot
@@ -26,7 +28,7 @@ def _mmc(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[in
         case ["list" | "part" | "dev"]:
             yield from line(streams, _about(uboot, arguments[1]))
             return 0
-        case ["dev", device, *partition]:
+        case ["dev", device, *partition] if all(map(is_number, partition)):
             return (yield from _dev(uboot, device, partition[0] if partition else "0", streams))
         case ["rescan"]:
             yield from uboot.computer.pause(30 * NS_PER_MS)
@@ -35,7 +37,16 @@ def _mmc(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[in
             return (yield from _mmcinfo(uboot, arguments, streams))
         case ["read" | "write", address, block, count] if all(map(is_number, (address, block, count))):
             return (yield from _blocks(uboot, arguments, streams))
-    yield from line(streams, "mmc - MMC sub system\n\nUsage:\nmmc info|list|dev|part|rescan|read|write")
+        case ["erase", block, count] if is_number(block) and is_number(count):
+            return (yield from mmcregisters.erase(uboot, number(block), number(count), streams))
+        case [name, device, *numbers] if name in mmcregisters.COMMANDS and is_number(device):
+            if media_of(uboot).get(number(device)) != "emmc" or not all(map(is_number, numbers)):
+                yield from line(streams, "Device is not eMMC" if name != "partconf" else "partconf: not an MMC device")
+                return FAILED
+            return (yield from mmcregisters.COMMANDS[name](uboot, [number(each) for each in numbers], streams))
+    yield from line(
+        streams, "mmc - MMC sub system\n\nUsage:\nmmc info|list|dev|part|rescan|read|write|erase|partconf|bootbus"
+    )
     return USAGE
 
 
@@ -67,12 +78,16 @@ def present(uboot: UBoot, device: int, streams: Streams) -> Program[bool]:
 def _dev(uboot: UBoot, device: str, partition: str, streams: Streams) -> Program[int]:
     if not is_number(device) or not (yield from present(uboot, number(device), streams)):
         return FAILED
-    uboot.mmc_device = number(device)
+    partitions = range(3) if media_of(uboot)[number(device)] == "emmc" else range(1)
+    if number(partition) not in partitions:
+        yield from line(streams, f"switch to partitions #{number(partition)}, FAILED")
+        return FAILED
+    uboot.mmc_device, uboot.mmc_partition = number(device), number(partition)
     yield from uboot.computer.pause(25 * NS_PER_MS)
-    yield from line(streams, f"switch to partitions #{partition}, OK")
+    yield from line(streams, f"switch to partitions #{number(partition)}, OK")
     # cmd/mmc.c names the hardware partition of a card that can have some; the public log of SDK 8.5 has it for SD too
     named = media_of(uboot)[uboot.mmc_device] == "emmc" or uboot.computer.model.year == _NAMES_SD_TOO
-    part = f"(part {partition})" if named else ""
+    part = f"(part {number(partition)})" if named else ""
     yield from line(streams, f"mmc{uboot.mmc_device}{part} is current device")
     return 0
 
@@ -123,17 +138,33 @@ def _blocks(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program
     address, block, count = (number(argument) for argument in arguments[2:])
     if not (yield from present(uboot, uboot.mmc_device, streams)):
         return FAILED
-    device, medium = uboot.mmc_device, media_of(uboot)[uboot.mmc_device]
+    device, partition, computer = uboot.mmc_device, uboot.mmc_partition, uboot.computer
+    medium = computer.storage.medium(media_of(uboot)[device])
     yield from streams.out(f"\nMMC {what}: dev # {device}, block # {block}, count {count} ... ".encode())
     size, offset = count * BLOCK_BYTES, block * BLOCK_BYTES
-    yield from transfer(uboot.computer, medium, size, write=what == "write", raw=True)
-    store = uboot.computer.storage.medium(medium)
-    if what == "read":
-        uboot.memory[address] = store.read_raw(offset, size, medium)
+    total = blocks.capacity(computer, medium, partition)
+    done = count
+    if what == "write" and blocks.protected(computer, medium):
+        yield from line(streams, "Error: card is write protected!")
+        return FAILED
+    if offset + size > total:
+        most = total // BLOCK_BYTES
+        yield from line(streams, f"MMC: block number {block + count:#x} exceeds max({most:#x})")
+        done = 0
+    elif what == "read":
+        yield from transfer(computer, medium.name, size, raw=True)
+        blocks.load(computer, medium, partition, offset, uboot.ram, address, size)
+        uboot.memory[address] = Content(f"{medium.name}@{offset:#x}", size)
     else:
-        store.raw[offset] = Content(uboot.content(address, size).name, size)
-    yield from line(streams, f"{count} blocks {'read' if what == 'read' else 'written'}: OK")
-    return 0
+        written = yield from blocks.store(computer, medium, partition, offset, uboot.ram, address, size)
+        done = written // BLOCK_BYTES
+        if done < count:
+            yield from line(streams, "mmc write failed")
+            done = 0  # drivers/mmc/mmc_write.c counts only what was written whole
+    yield from line(
+        streams, f"{done} blocks {'read' if what == 'read' else 'written'}: {'OK' if done == count else 'ERROR'}"
+    )
+    return 0 if done == count else FAILED
 
 
 def _load(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
@@ -154,21 +185,27 @@ def _load(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[i
         yield from line(streams, f"Failed to load '{name}'")
         return FAILED
     ms = yield from transfer(uboot.computer, medium, content.size, published=arguments[0] == "fatload")
-    uboot.memory[address] = content
-    uboot.shell.variables |= {"filesize": f"{content.size:x}", "fileaddr": f"{address:x}"}
+    uboot.put(address, content)
     yield from line(streams, f"{content.size} bytes read in {ms} ms ({speed(content.size, ms)})")
     return 0
 
 
 def find(uboot: UBoot, medium: str, name: str) -> Content | None:
     """A file of a medium: one that was written to it, or one of the image."""
-    family = uboot.computer.model.family
+    computer, family = uboot.computer, uboot.computer.model.family
+    files = computer.storage.medium(medium).files
+    came_with = firmware.delivered(firmware.SYSTEM, computer.model.board.name, computer.model.release_name)
+    system = firmware.system_of(computer.storage.medium(medium), came_with)
+    if system is None or name in files:
+        return files.get(name)
+    if name.startswith("/boot/"):
+        uboot.kernel_release = system.release if system.release in computer.model.board.releases else ""
     shipped = {
         f"/boot/{family.kernel_file}": Content("kernel", family.kernel_bytes),
         "/boot/dtb/board.dtb": Content("fdt", family.fdt_bytes),
         "uEnv.txt": Content("uenv", len(_UENV), _UENV),
     }
-    return uboot.computer.storage.medium(medium).files.get(name) or shipped.get(name)
+    return shipped.get(name)
 
 
 def _fatwrite(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
@@ -198,20 +235,7 @@ def _fatls(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[
     return 0
 
 
-def _compare(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
-    if len(arguments) != 4 or not all(is_number(argument) for argument in arguments[1:]):
-        return USAGE
-    left, right, size = (number(argument) for argument in arguments[1:])
-    yield from uboot.computer.pause(size)  # about 1 ns a byte
-    same = uboot.content(left, size).name == uboot.content(right, size).name
-    if not same:
-        yield from line(streams, f"byte at 0x{left:016x} (0x0) != byte at 0x{right:016x} (0xff)")
-    yield from line(streams, f"Total of {size if same else 0} byte(s) were the same")
-    return 0 if same else FAILED
-
-
 COMMANDS: Mapping[str, Command] = {
-    "cmp.b": _compare,
     "fatload": _load,
     "fatls": _fatls,
     "fatwrite": _fatwrite,

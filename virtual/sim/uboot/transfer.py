@@ -39,14 +39,21 @@ def transfer(
     Args:
         published: False for what no guide measures, such as a file of ext4.
     """
+    seconds = drawn_seconds(computer, medium, size, write=write, raw=raw, published=published)
+    start_ns = computer.now_ns
+    yield from computer.pause(seconds * NS_PER_S)
+    return max(1, round((computer.now_ns - start_ns) / NS_PER_MS))
+
+
+def drawn_seconds(
+    computer: Computer, medium: str, size: int, *, write: bool = False, raw: bool = False, published: bool = True
+) -> float:
+    """How long a transfer takes this time; see `transfer`."""
     if published:
         seconds = seconds_of(computer, medium, size, write=write, raw=raw)
     else:
         seconds = size / _load_rate(computer, medium) + _SETUP_NS / NS_PER_S
-    seconds *= _SPREAD.draw(computer.dice("transfer", computer.now_ns))
-    start_ns = computer.now_ns
-    yield from computer.pause(seconds * NS_PER_S)
-    return max(1, round((computer.now_ns - start_ns) / NS_PER_MS))
+    return seconds * _SPREAD.draw(computer.dice("transfer", computer.now_ns))
 
 
 def _load_rate(computer: Computer, medium: str) -> float:

@@ -11,7 +11,8 @@ from virtual.sim.editor import hear, read_line
 from virtual.sim.program import NS_PER_MS, NS_PER_S, Program
 from virtual.sim.sh.interpreter import Interpreter, InterruptedCommandError, Runner, Streams, execute_line
 from virtual.sim.sh.words import IncompleteError
-from virtual.sim.storage import Content
+from virtual.sim.space import Space
+from virtual.sim.storage import USER, Content
 from virtual.sim.uboot import environment
 
 PROMPT = "=> "
@@ -25,8 +26,9 @@ class UBoot:
 
     Attributes:
         shell: hush; its variables are the environment.
-        memory: address -> what was last loaded there.
-        mmc_device: the MMC device that `mmc` works on.
+        memory: address -> what was last loaded there. ram: the bytes.
+        mmc_device, mmc_partition: the MMC device that `mmc` works on, and its hardware partition.
+        kernel_release: the release that the last loaded kernel is of.
         flash_probed: `sf probe` was run.
     """
 
@@ -38,6 +40,9 @@ class UBoot:
         saved = computer.storage.medium(computer.medium).environment
         self.shell = Interpreter(self, variables=dict(defaults if saved is None else {**defaults, **saved}))
         self.memory: dict[int, Content] = {}
+        self.ram = Space("ram")
+        self.kernel_release = ""
+        self.mmc_partition = USER
         self.mmc_device = int(defaults.get("mmcdev", "0"))
         self.flash_probed = False
         self.streams = Streams(self._write, self._write)
@@ -70,7 +75,15 @@ class UBoot:
     def content(self, address: int, size: int) -> Content:
         """What stands in memory at an address."""
         loaded = self.memory.get(address)
-        return Content(loaded.name if loaded else f"ram@{address:#x}", size, loaded.text if loaded else b"")
+        kept = Space("file")
+        kept.copy(0, self.ram, address, size)
+        return Content(loaded.name if loaded else f"ram@{address:#x}", size, loaded.text if loaded else b"", kept)
+
+    def put(self, address: int, content: Content) -> None:
+        """A file is loaded to an address."""
+        self.memory[address] = content
+        self.ram.copy(address, content.bytes_space, 0, content.size)
+        self.shell.variables |= {"filesize": f"{content.size:x}", "fileaddr": f"{address:x}"}
 
     def _countdown(self) -> Program[bool]:
         """Whether nobody stopped it."""
