@@ -233,12 +233,19 @@ class BoardType:
     @property
     def media_straps(self) -> list[int]:
         """The straps that differ between the media, which something has to drive so that they can be selected."""
-        values = [medium.boot_mode for medium in self.media.values()]
+        return self._differing([medium.boot_mode for medium in self.media.values()])
+
+    @property
+    def recovery_straps(self) -> list[int]:
+        """Those, and the ones that have to be driven as well so that the ways of `recovery` can be selected."""
+        return self._differing([*(medium.boot_mode for medium in self.media.values()), *self.recovery.values()])
+
+    def _differing(self, values: list[int]) -> list[int]:
         return [bit for bit in range(self.boot_mode_bits) if len({value >> bit & 1 for value in values}) > 1]
 
     @property
     def fixed_straps(self) -> int:
-        """The value of all other straps, as the switches have to be set."""
+        """The value of all straps but `media_straps`, as the switches have to be set."""
         driven = sum(1 << bit for bit in self.media_straps)
         return next(iter(self.media.values())).boot_mode & ~driven
 

@@ -139,6 +139,19 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self._write(b"\r")
         return bool(self.poll(timeout))
 
+    @Driver.check_active
+    def receive(self, timeout: float) -> bytes:
+        """What comes within `timeout` seconds and no other reader has taken; empty: nothing. It is no step of labgrid's."""
+        try:
+            return self._read(timeout=timeout)
+        except TIMEOUT:
+            return b""
+
+    @Driver.check_active
+    def send(self, data: bytes) -> None:
+        """Send bytes that are no text, e.g. a file's; they are no step of labgrid's, whose log would hold them all."""
+        self._write(data)
+
     def unread(self, data: bytes) -> None:
         """Give bytes back to the next read, e.g. a prompt that another driver wants to see."""
         self._unread = data + self._unread

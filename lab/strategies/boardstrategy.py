@@ -145,7 +145,7 @@ class BoardStrategy(Strategy):
             self.off()
         elif status is Status.bootloader:
             self.off()
-            self._power_on()
+            self.switch_on()
             self.interrupt()
         elif status is Status.linux:
             self._linux()
@@ -210,7 +210,7 @@ class BoardStrategy(Strategy):
         """
         self.status = Status.unknown
         self.off()
-        edge = self._power_on()
+        edge = self.switch_on()
         if init:
             otherinit.give(self, init)
         watch = BootWatch(self.type, self.medium, edge)
@@ -225,10 +225,11 @@ class BoardStrategy(Strategy):
         timing: LineTiming = self.console.info.meta.timing
         return timing
 
-    def _power_on(self) -> PowerEdge:
+    def switch_on(self, boot_mode: int | None = None) -> PowerEdge:
+        """Switch a board on that is off, from its medium, or with another value on its boot-mode straps."""
         if self.boot_mode is not None:
             self.activate(self.boot_mode, STRAP)
-            self.boot_mode.set(self.type.media[self.medium].boot_mode)
+            self.boot_mode.set(self.type.media[self.medium].boot_mode if boot_mode is None else boot_mode)
         discharged_ns = self._off_ns + round(self.type.timeouts.discharge_s * 1e9)
         self.sleep(max(0, discharged_ns - self.power.clock.now_ns()) / 1e9)
         self.console.start_capture()

@@ -107,7 +107,11 @@ class SimLab:
 
     def type(self, text: str, uart: str | None = None) -> None:
         """Type at the line's speed."""
-        for byte in text.encode():
+        self.send(text.encode(), uart)
+
+    def send(self, data: bytes, uart: str | None = None) -> None:
+        """The same of bytes."""
+        for byte in data:
             self.run_for(87_000)
             self.board.receive(uart or self.console, bytes([byte]), self.now_ns)
 

@@ -56,7 +56,7 @@ class SimClient:
         return self._waiting.popleft()
 
     def write(self, data: bytes) -> None:
-        self.lab.type(data.decode("latin-1"), self.uart or None)
+        self.lab.send(data, self.uart or None)
 
     def status(self) -> ServerStatus:
         return ServerStatus(0, "", "", "", [])
@@ -254,9 +254,10 @@ def strategy_on(
             SimPinDriver(target, pin, lab=lab, pin=pin)
         if pins:
             WakePinsDriver(target, None, pins={pin: pin for pin in pins}, pulse=0.0).clock = SimClock(lab)
-        for bit in board.media_straps:
+        for bit in board.recovery_straps:
             SimStrapDriver(target, f"B{bit}", lab=lab, bit=bit)
-        BootModeDriver(target, None, lines={bit: f"B{bit}" for bit in board.media_straps}, fixed=board.fixed_straps)
+        fixed = board.fixed_straps & ~sum(1 << bit for bit in board.recovery_straps)
+        BootModeDriver(target, None, lines={bit: f"B{bit}" for bit in board.recovery_straps}, fixed=fixed)
         UBootDriver(target, None, prompt=board.prompts.uboot, autoboot=board.prompts.autoboot, login_timeout=5)
         ShellDriver(
             target,

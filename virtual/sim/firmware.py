@@ -95,8 +95,8 @@ def stage_of(medium: StorageMedium, part: str, came_with: BootImage) -> BootImag
 def system_of(medium: StorageMedium, came_with: BootImage) -> BootImage | None:
     """The root file system that is on a medium, with its kernel; None: none, or a damaged one."""
     space = medium.space(USER)
-    if medium.flash or not space.touched(0, _HEADER_BYTES):
-        return None if medium.blank else came_with
+    if medium.flash or not space.read(0, len(MAGIC)).startswith(MAGIC):
+        return None if medium.blank else came_with  # a delivered one has its partitions behind its first blocks
     return look(space.read)
 
 
@@ -112,5 +112,5 @@ def place_of(medium: StorageMedium, part: str) -> tuple[int | None, int]:
 def _touched(medium: StorageMedium, partition: int, offset: int) -> bool:
     """Whether a delivered image was written over; a card's is a file, and goes with its partition table."""
     if not medium.flash and medium.name != "emmc":
-        return medium.space().touched(0, _HEADER_BYTES)
+        return medium.space().read(0, len(MAGIC)).startswith(MAGIC)
     return medium.space(partition).touched(offset, _DELIVERED_BYTES)

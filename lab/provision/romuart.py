@@ -1,0 +1,69 @@
+"""A board with blank media comes to U-Boot over its console: its ROM takes the first stage, and each stage the next.
+
+    ROM  "CCC"  <── XMODEM   tiboot3.bin       (TI: AM62x TRM, "UART boot"; U-Boot: doc/board/ti/k3.rst)
+    SPL  "CCC"  <── YMODEM   tispl.bin
+    SPL  "CCC"  <── YMODEM   u-boot.img
+
+Nothing is written to any medium.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.provision.image import open_image
+from lab.provision.release import Recovery
+from lab.provision.way import Progress, Report
+from lab.provision.ymodem import Sending, SerialLine, seconds
+
+ROM_ASKS_S: Final = 20.0  # after power on; it looks at its other boot devices first
+STAGE_ASKS_S: Final = 30.0  # SPL sets up the memory before it asks
+
+
+@frozen
+class RomImage:
+    """A stage, read into memory: some hundred KiB, at most a few MiB."""
+
+    name: str
+    data: bytes
+
+
+def stages(recovery: Recovery) -> list[RomImage]:
+    """What is sent over UART, in its order; read and checked before the board is touched.
+
+    Raises:
+        ConfigurationError: the release has none.
+        BoardlabError: one cannot be read (see `lab.provision.image.open_image`).
+    """
+    if not recovery.uart:
+        raise ConfigurationError(
+            "the release has no `recovery: uart:` stages: add tiboot3.bin, tispl.bin and u-boot.img of a build that boots over UART"
+        )
+    return [RomImage(stage.name, b"".join(open_image(stage))) for stage in recovery.uart]
+
+
+def estimate_s(images: Sequence[RomImage], speed_bd: int) -> float:
+    """How long sending them takes at least."""
+    return sum(seconds(len(image.data), speed_bd) for image in images)
+
+
+def send(line: SerialLine, images: Sequence[RomImage], report: Report) -> None:
+    """Send the stages to a board that has just got its power in UART boot mode; then its U-Boot starts.
+
+    Raises:
+        RecoveryFailedError, WriteStalledError: see `lab.provision.ymodem`. A power cycle begins anew, whatever was sent.
+    """
+    total, before, begun_ns = sum(len(image.data) for image in images), 0, line.now_ns()
+    for number, image in enumerate(images):
+        done_before = before
+
+        def sent(count: int, name: str = image.name, done: int = done_before) -> None:
+            report(Progress(name, done + count, total, line.now_ns() - begun_ns))
+
+        sending = Sending(line, image.data, image.name, batch=number > 0)
+        sending.send(STAGE_ASKS_S if number else ROM_ASKS_S, sent)
+        before += len(image.data)

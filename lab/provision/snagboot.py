@@ -1,0 +1,157 @@
+"""Snagboot (`snagrecover`, `snagflash`): a board without software comes up over USB. Its programs are called, never imported.
+
+Snagboot is GPL-2.0-only, and its pyserial would replace labgrid's, so it has an environment of its own: `pipx install snagboot`. Its
+options: docs/snagrecover.md and docs/snagflash.md of its version 3. What it says decides little, since it is silent unless told
+otherwise: that the board's U-Boot speaks on the console decides.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NoReturn, Protocol
+
+from attrs import frozen
+
+from lab.errors import BoardlabError, ConfigurationError, LabStableError
+from lab.provision.failures import MediaWriteFailedError, RecoveryFailedError, WriteStalledError
+from lab.provision.irreversible import refused_if_irreversible
+from lab.redaction import redacted
+
+RECOVER_S: Final = 120.0  # Snagboot waits some seconds for each of the devices that come and go
+# Its names for the images of TI's K3 (docs/snagrecover.md) by the beginning of the files' names.
+FIRMWARE: Final[Mapping[str, str]] = {"tiboot3": "tiboot3", "tispl": "tispl", "u-boot": "u-boot", "sysfw": "sysfw"}
+_PORT: Final = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}|\d+-\d+(?:\.\d+)*", re.IGNORECASE)
+_NO_DEVICE: Final = re.compile(r"no (?:usb )?device|not found|timed? ?out.*usb|USB device", re.IGNORECASE)
+_NO_RIGHT: Final = re.compile(r"access denied|insufficient permissions|Errno 13", re.IGNORECASE)
+_WRONG: Final = re.compile(r"error|failed|Traceback|FAIL|unsupported", re.IGNORECASE)
+_SHOWN_CHARACTERS: Final = 160
+
+
+@frozen
+class ProgramEnd:
+    """How a program ended.
+
+    Attributes:
+        lines: what it said. status: its exit status; None: it was ended, for it took too long.
+    """
+
+    lines: tuple[str, ...]
+    status: int | None
+
+
+class Run(Protocol):
+    """Runs a program to its end."""
+
+    def __call__(self, arguments: Sequence[str], timeout_s: float) -> ProgramEnd:
+        """Run it; it is ended after `timeout_s` seconds."""
+
+
+def installed(program: str = "snagrecover") -> str:
+    """Where the program is.
+
+    Raises:
+        ConfigurationError: it is not installed.
+    """
+    found = shutil.which(program)
+    if found is None:
+        raise ConfigurationError(
+            f"{program} is not installed: `pipx install snagboot` gives it an environment of its own (never install it beside "
+            "boardlab: it replaces labgrid's pyserial)"
+        )
+    return found
+
+
+def recover_command(program: str, soc: str, images: Mapping[str, Path], port: str = "") -> tuple[str, ...]:
+    """The command that brings a board in USB boot mode to U-Boot.
+
+    Args:
+        soc: as Snagboot calls it, e.g. "am625". images: name of a stage, e.g. "tispl.bin" -> its file.
+        port: the board's USB port, e.g. "3-1.2", so that no other board is taken; empty: the only one there is.
+
+    Raises:
+        ConfigurationError: a name or the port is none that Snagboot knows.
+    """
+    if not soc:
+        raise ConfigurationError("the release has no `recovery: soc:`; `snagrecover --list-socs` names them")
+    command = [program, "-s", soc, "--loglevel", "info"]
+    for name, path in images.items():
+        firmware = next((known for begins, known in FIRMWARE.items() if name.startswith(begins)), "")
+        if not firmware:
+            raise ConfigurationError(f"recovery: usb: {name}: Snagboot knows {', '.join(FIRMWARE)} for these boards")
+        command += ["-F", str({firmware: {"path": str(path)}})]
+    return (*command, *(("-p", _checked(port)) if port else ()))
+
+
+def flash_commands(target: str, images: Sequence[tuple[Path, int, str]], address: int, size: int) -> str:
+    """What `snagflash -I` reads: write files to a medium that U-Boot offers.
+
+    Args:
+        target: U-Boot's name of the medium, e.g. "mmc0". images: path, offset in bytes, partition ("hwpart 1", an MTD name, or empty).
+        address, size: of U-Boot's fastboot buffer (CONFIG_FASTBOOT_BUF_ADDR, _SIZE).
+    """
+    lines = [f"set target {target}", f"set fb-addr {address:#x}", f"set fb-size {size:#x}"]
+    lines += [f"flash {path} {offset:#x} {partition}".rstrip() for path, offset, partition in images]
+    return "".join(refused_if_irreversible(line) + "\n" for line in [*lines, "exit"])
+
+
+def flash_command(program: str, port: str, script: Path) -> tuple[str, ...]:
+    """The command that carries those out.
+
+    Raises:
+        ConfigurationError: no such port can be.
+    """
+    return (program, "-P", "fastboot-uboot", "-p", _checked(port), "-I", str(script))
+
+
+def judge_recovery(end: ProgramEnd) -> None:
+    """Whether `snagrecover` did its part; whether the board is in U-Boot its console says.
+
+    Raises:
+        RecoveryFailedError, WriteStalledError, LabStableError: it did not.
+    """
+    if end.status != 0 or _complains(end):
+        _raise(end, "snagrecover", RecoveryFailedError)
+
+
+def judge_flash(end: ProgramEnd) -> None:
+    """The same of `snagflash`.
+
+    Raises:
+        MediaWriteFailedError, WriteStalledError, LabStableError: it did not.
+    """
+    if end.status != 0 or _complains(end):
+        _raise(end, "snagflash", MediaWriteFailedError)
+
+
+def _complains(end: ProgramEnd) -> bool:
+    return any(_WRONG.search(line) for line in end.lines)
+
+
+def _raise(end: ProgramEnd, program: str, error: type[BoardlabError]) -> NoReturn:
+    said = redacted(" / ".join(line.strip() for line in end.lines if line.strip())[-_SHOWN_CHARACTERS:])
+    words = f"it said {said!r}" if said else "it said nothing"
+    if end.status is None:
+        raise WriteStalledError(
+            f"{program} did not end in time, and was ended: {words}. The next try switches the board off and on"
+        )
+    if _NO_RIGHT.search("\n".join(end.lines)):
+        raise LabStableError(
+            f"{program} may not use the USB device: {words}. `snagrecover --udev` prints the rules for udev",
+            failure="usb_refused",
+        )
+    if _NO_DEVICE.search("\n".join(end.lines)):
+        raise RecoveryFailedError(
+            f"{program} saw no board on USB: {words}. Is the cable in the board's USB-C port, and do its switches select USB boot (DFU)?"
+        )
+    raise error(
+        f"{program} failed with status {end.status}: {words}. Are the files the recovery set for this board's security state?"
+    )
+
+
+def _checked(port: str) -> str:
+    if not _PORT.fullmatch(port):
+        raise ConfigurationError(f"USB port {port!r}: expected e.g. 3-1.2 (bus-ports) or 0451:6165 (vendor:product)")
+    return port

@@ -1,0 +1,123 @@
+"""A board with nothing on its media comes to U-Boot's prompt: over its console, or over USB."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from attrs import frozen
+
+from lab.console.blame import fairly
+from lab.errors import ConfigurationError
+from lab.provision import romuart, snagboot
+from lab.provision.image import open_image
+from lab.provision.release import Recovery
+from lab.provision.way import Progress, Report
+
+UART: Final = "uart"
+USB: Final = "usb"
+
+
+@frozen
+class ConsoleLine:
+    """A `lab.provision.ymodem.SerialLine`: the strategy's console, which the console server owns and records."""
+
+    console: Any
+    clock: Any
+
+    def read(self, timeout_s: float) -> bytes:
+        """See `SerialLine`."""
+        return bytes(self.console.receive(timeout_s))
+
+    def write(self, data: bytes) -> None:
+        """See `SerialLine`."""
+        self.console.send(data)
+
+    def now_ns(self) -> int:
+        """See `SerialLine`."""
+        return int(self.clock.now_ns())
+
+
+def by_uart(strategy: Any, recovery: Recovery, report: Report) -> None:
+    """Bring a board to U-Boot's prompt by its ROM and its console; the media are not touched.
+
+    Raises:
+        ConfigurationError: the release has no such stages, or nothing can select UART boot.
+        RecoveryFailedError, WriteStalledError: the board did not take them. Another call begins anew.
+        BoardlabError: as of the strategy.
+    """
+    images = romuart.stages(recovery)
+    with _powered(strategy, UART):
+        romuart.send(ConsoleLine(strategy.console, strategy.power.clock), images, report)
+        strategy.interrupt()
+
+
+def by_usb(
+    strategy: Any, recovery: Recovery, report: Report, *, port: str = "", run: snagboot.Run | None = None
+) -> None:
+    """The same by its USB port and Snagboot.
+
+    Args:
+        port: the board's USB port, e.g. "3-1.2". run: runs a program; None: on this host, `snagrecover` from the PATH.
+
+    Raises:
+        As of `by_uart`.
+    """
+    if not recovery.usb:
+        raise ConfigurationError(
+            "the release has no `recovery: usb:` stages: add the recovery set of a build with USB DFU"
+        )
+    program = snagboot.installed() if run is None else "snagrecover"
+    with TemporaryDirectory(prefix="boardlab-recovery-") as folder:
+        images = {stage.name: Path(folder) / stage.name for stage in recovery.usb}
+        for stage in recovery.usb:
+            with images[stage.name].open("wb") as file:
+                file.writelines(open_image(stage))
+        total = sum(path.stat().st_size for path in images.values())
+        command = snagboot.recover_command(program, recovery.soc, images, port)
+        with _powered(strategy, USB):
+            began_ns = strategy.power.clock.now_ns()
+            snagboot.judge_recovery((run or run_here)(command, snagboot.RECOVER_S))
+            report(Progress("snagrecover", total, total, strategy.power.clock.now_ns() - began_ns))
+            strategy.interrupt()
+
+
+@contextmanager
+def _powered(strategy: Any, way: str) -> Iterator[None]:
+    """The board has just got its power, with the boot-mode pins that select `way`; the next start selects its medium again."""
+    mode = strategy.type.recovery.get(way)
+    if mode is None:
+        raise ConfigurationError(
+            f"board type {strategy.type.name} says no boot mode for {way.upper()} (`recovery` of its file)"
+        )
+    if strategy.boot_mode is None:
+        raise ConfigurationError(
+            f"the env has no BootModeDriver, so nothing selects {way.upper()} boot: set the switches to {mode:#x} by hand, or wire the straps"
+        )
+    strategy.off()
+    strategy.switch_on(mode)
+    with fairly(strategy.console):
+        yield
+
+
+def run_here(arguments: Sequence[str], timeout_s: float) -> snagboot.ProgramEnd:
+    """Run a program on this host."""
+    with subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said, _ = process.communicate()
+            return snagboot.ProgramEnd(tuple(said.splitlines()), None)
+    return snagboot.ProgramEnd(tuple(said.splitlines()), process.returncode)

@@ -1,0 +1,159 @@
+"""A board with nothing on its media reaches U-Boot, over its console and over USB, also after a try that was cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+from simlab import SimLab
+from simrecovery import STAGE_BYTES, PlayedSnagrecover, images, recovery
+from simtarget import strategy_on
+
+from lab.errors import ConfigurationError
+from lab.provision.failures import RecoveryFailedError, WriteStalledError
+from lab.provision.release import Recovery
+from lab.provision.way import Progress
+from lab.strategies import recovering
+from virtual.sim import firmware
+
+TENTHS = range(0, 100, 10)
+
+
+class KilledError(BaseException):
+    """Stands for kill -9: nothing of ours runs after it."""
+
+
+def blank(board_type: str = "am62xx_sk") -> SimLab:
+    """A board as from its factory."""
+    lab = SimLab(board_type, time_scale=0.1)
+    for medium in lab.board.model.board.media:
+        lab.board.storage.medium(medium).wipe()
+    return lab
+
+
+def digests(lab: SimLab) -> dict[str, str]:
+    """Of everything that outlives the power."""
+    found: dict[str, str] = {}
+    for medium in lab.board.model.board.media:
+        found |= lab.board.storage.medium(medium).digests()
+    return found
+
+
+@contextmanager
+def board(lab: SimLab) -> Iterator[Any]:
+    with strategy_on(lab, mcu=False) as strategy:
+        yield strategy
+
+
+def nothing(_progress: Progress) -> None: ...
+
+
+def at_u_boot(strategy: Any) -> bool:
+    """Whether its prompt answers."""
+    return "alive" in strategy.uboot.run_check("echo ali''ve")
+
+
+def test_a_blank_board_boots_nothing_and_says_nothing() -> None:
+    lab = blank()
+    lab.on("emmc")
+    lab.run_for(60_000_000_000)
+    assert lab.said() == ""
+
+
+def test_by_uart_it_reaches_the_prompt_and_no_medium_is_touched(tmp_path: Path) -> None:
+    lab, told = blank(), []
+    before = digests(lab)
+    with board(lab) as strategy:
+        recovering.by_uart(strategy, recovery(tmp_path), told.append)
+        assert at_u_boot(strategy)
+    assert digests(lab) == before
+    assert [progress.done for progress in told] == sorted(progress.done for progress in told)
+    assert told[-1].done == told[-1].total == sum(len(data) for data in images().values())
+    assert lab.said().count("Trying to boot from UART") == 2
+
+
+def test_by_usb_it_reaches_the_prompt_and_no_medium_is_touched(tmp_path: Path) -> None:
+    lab, told = blank(), []
+    before = digests(lab)
+    with board(lab) as strategy:
+        recovering.by_usb(strategy, recovery(tmp_path, way="usb"), told.append, run=PlayedSnagrecover(lab))
+        assert at_u_boot(strategy)
+    assert digests(lab) == before
+    assert told[-1].done == told[-1].total
+    assert lab.said().count("Trying to boot from DFU") == 2
+
+
+@pytest.mark.parametrize("percent", TENTHS)
+@pytest.mark.parametrize("end", ["killed", "power lost"])
+def test_a_uart_recovery_that_was_cut_short_is_begun_anew_by_the_next_try(
+    tmp_path: Path, percent: int, end: str
+) -> None:
+    lab, files = blank(), recovery(tmp_path)
+
+    def cut(progress: Progress) -> None:
+        if progress.done * 100 >= percent * progress.total:
+            if end == "killed":
+                raise KilledError
+            lab.off()
+
+    with board(lab) as strategy, pytest.raises((KilledError, RecoveryFailedError, WriteStalledError)) as caught:
+        recovering.by_uart(strategy, files, cut)
+    assert caught.type is KilledError or end == "power lost"
+    with board(lab) as strategy:
+        recovering.by_uart(strategy, files, nothing)
+        assert at_u_boot(strategy)
+
+
+@pytest.mark.parametrize("percent", TENTHS)
+def test_a_usb_recovery_that_was_cut_short_is_begun_anew_by_the_next_try(tmp_path: Path, percent: int) -> None:
+    lab, files, total = blank(), recovery(tmp_path, way="usb"), sum(STAGE_BYTES.values())
+
+    def cut(count: int) -> None:
+        if count * 100 >= percent * total:
+            raise KilledError
+
+    with board(lab) as strategy, pytest.raises(KilledError):
+        recovering.by_usb(strategy, files, nothing, run=PlayedSnagrecover(lab, cut))
+    with board(lab) as strategy:
+        recovering.by_usb(strategy, files, nothing, run=PlayedSnagrecover(lab))
+        assert at_u_boot(strategy)
+
+
+@pytest.mark.parametrize("wrong", ["another board", "damaged", "another device"])
+def test_a_first_stage_that_the_rom_refuses_fails_as_that(tmp_path: Path, wrong: str) -> None:
+    made = images("am62axx_sk") if wrong == "another board" else images()
+    if wrong == "damaged":
+        made["tiboot3.bin"] = made["tiboot3.bin"][:-1] + b"?"
+    if wrong == "another device":
+        made["tiboot3.bin"] = firmware.make("tiboot3.bin", "am62xx_sk", "11.01", device="HS-SE")
+    lab = blank()
+    with board(lab) as strategy, pytest.raises(RecoveryFailedError, match=r"tispl\.bin: the board's ROM asks again"):
+        recovering.by_uart(strategy, recovery(tmp_path, made), nothing)
+    with board(lab) as strategy:
+        recovering.by_uart(strategy, recovery(tmp_path), nothing)
+        assert at_u_boot(strategy)
+
+
+def test_a_board_whose_rom_does_not_ask_fails_with_what_to_look_at(tmp_path: Path) -> None:
+    lab = blank()
+    with board(lab) as strategy:
+        strategy.type = evolve(strategy.type, recovery={"uart": 0x04B})  # that selects a medium
+        with pytest.raises(
+            RecoveryFailedError, match=r"the console said nothing\. Do the boot-mode switches select UART"
+        ):
+            recovering.by_uart(strategy, recovery(tmp_path), nothing)
+
+
+def test_without_stages_or_straps_nothing_is_switched(tmp_path: Path) -> None:
+    lab = blank()
+    with board(lab) as strategy:
+        with pytest.raises(ConfigurationError, match="recovery: uart"):
+            recovering.by_uart(strategy, Recovery(), nothing)
+        strategy.boot_mode = None
+        with pytest.raises(ConfigurationError, match="set the switches to 0x3b by hand"):
+            recovering.by_uart(strategy, recovery(tmp_path), nothing)
+    assert lab.board.cycle == 0
