@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from attrs import frozen
@@ -14,6 +15,8 @@ from lab.guide.rulebook import Effect, Finding, Severity, run
 from lab.guide.sheet import Sheet
 
 _UNSURE = frozenset({Severity.SUSPECT, Severity.NOTE})
+_ENOUGH = 4  # numbers that all end in zeros by chance once in 10,000 times
+_ZEROS = re.compile(r"(?<=[.\d])0+\s*$")
 _CellKey = tuple[int, int, int]
 _ReadingKey = tuple[str | None, tuple[str, tuple[tuple[str, str], ...]]]
 
@@ -26,6 +29,7 @@ class AnnotatedGuide:
         findings: cell -> what the rules say about it.
         udp_rows: cell of a UDP result -> its row.
         readings: board and key -> reading.
+        digits: metric -> decimals that its numbers have, where a few numbers show it: 61.00, 38.00 and 54.00 have none.
     """
 
     sheet: Sheet
@@ -33,6 +37,7 @@ class AnnotatedGuide:
     findings: Mapping[_CellKey, Sequence[Finding]]
     udp_rows: Mapping[_CellKey, udp.UdpRow]
     readings: Mapping[_ReadingKey, CellReading]
+    digits: Mapping[str, int]
 
     @property
     def name(self) -> str:
@@ -54,6 +59,14 @@ class AnnotatedGuide:
             return None
         return next((f for f in found if f.rule.effect is effect and f.severity not in _UNSURE), None)
 
+    def suspicions(self, reading: CellReading) -> Sequence[Finding]:
+        """Why a cell is wrong, or probably so, where no rule knows the right number and none says that the run failed."""
+        return [
+            f
+            for f in self.about(reading)
+            if f.severity is Severity.SUSPECT or (f.severity is Severity.ERROR and f.rule.effect is None)
+        ]
+
     def number(self, reading: CellReading) -> float | None:
         """The recovered value, or the printed one."""
         found = self.effect(reading, Effect.RECOVERED)
@@ -73,7 +86,16 @@ def annotate(sheet: Sheet) -> AnnotatedGuide:
             findings.setdefault(cell_key(cell), []).append(finding)
     rows = {cell_key(r.cell): row for table in udp.tables(sheet).values() for row in table for r in row.readings}
     readings = {(r.board, r.key): r for r in sheet.of(*sheet.by_metric)}
-    return AnnotatedGuide(sheet, conditions.of_sheet(sheet), findings, rows, readings)
+    return AnnotatedGuide(sheet, conditions.of_sheet(sheet), findings, rows, readings, _digits(sheet))
+
+
+def _digits(sheet: Sheet) -> dict[str, int]:
+    texts = {metric: [r.cell.value.text for r in readings] for metric, readings in sheet.by_metric.items()}
+    return {
+        metric: max(len(_ZEROS.sub("", text.split("(")[0]).partition(".")[2].strip()) for text in of_metric)
+        for metric, of_metric in texts.items()
+        if len(of_metric) >= _ENOUGH
+    }
 
 
 @frozen

@@ -10,6 +10,7 @@ from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Severity
 from lab.guide.rules import sensor_resolution
+from lab.guide.text import decimals
 from lab.guide.udp import Definition
 from lab.judge import noise
 from lab.judge.number import Evidence, Number, Work
@@ -53,9 +54,19 @@ def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> E
         notes=tuple(
             f.message
             for f in side.about(reading)
-            if f.severity in {Severity.SUSPECT, Severity.NOTE} and f.rule.id != sensor_resolution.RULE.id
+            if f.severity is Severity.NOTE and f.rule.id != sensor_resolution.RULE.id
         ),
+        suspicions=tuple(f"{f.message} ({f.rule.id})" for f in side.suspicions(reading)),
     )
+
+
+def uncertainty(reading: CellReading, side: AnnotatedGuide) -> float:
+    """Half of the printed range, at least half of the last printed digit; how many samples it is of is not published."""
+    value = reading.cell.value
+    digit = 0.5 * 10.0 ** -decimals(value.text)
+    if value.low is None or value.high is None or side.effect(reading, Effect.RECOVERED):
+        return digit
+    return max(digit, (value.high - value.low) / 2)
 
 
 def _incomparable(reading: CellReading, side: AnnotatedGuide) -> str:
@@ -78,6 +89,8 @@ def _definition(reading: CellReading, side: AnnotatedGuide) -> tuple[str, str]:
 def _resolution(reading: CellReading, side: AnnotatedGuide) -> tuple[float | None, str]:
     found = [(f.resolution, f.message) for f in side.about(reading) if f.resolution is not None]
     limits = [(size, f"{reading.cell.value.text} {message}") for size, message in found]
+    digit = 10.0 ** -side.digits.get(reading.metric, decimals(reading.cell.value.text))
+    limits.append((digit, "one step of the last printed digit"))
     step = sensor_resolution.step_mw(reading) if reading.metric == "power.rail" else None
     if step:
         limits.append((2 * step, f"two steps of the current sensor, {step:.3g} mW each"))

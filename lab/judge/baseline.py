@@ -18,6 +18,7 @@ from lab.judge import noise as noises
 from lab.judge.compare import compare
 from lab.judge.noise import NoiseModel
 from lab.judge.number import Evidence, Number, of_average
+from lab.judge.releases import judge_release
 from lab.judge.verdicts import Judgement, Verdict
 from lab.results.averages import Average
 from lab.results.records import EVIDENCE, PUBLISHED
@@ -153,11 +154,13 @@ def judge(
     compared = _by_key(found, wanted[-most:])
     own = found.get(head.id, ())
     judged = [each for each in own if model.of(each.metric.name, each.params).judged]
+    history = _by_key(found, before[-most:])
     if head.kind == PUBLISHED:
-        known = _evidence(snapshot, ids)
-        numbers = [_published(each, compared.get(each.key, ()), head, against, known, model) for each in judged]
+        said = _Published(
+            _evidence(snapshot, ids), {each.id: each.release for each in (*before, *wanted, head)}, model
+        )
+        numbers = [said.judge(each, history.get(each.key, ()), compared.get(each.key, ()), against) for each in judged]
     else:
-        history = _by_key(found, before[-most:])
         numbers = [
             judge_number(each, history.get(each.key, ()), compared.get(each.key, ()), against, model)
             for each in judged
@@ -189,30 +192,43 @@ def judge_number(
     return JudgedNumber(average, baseline, compare(old, new, noise))
 
 
-def _published(
-    average: Average,
-    compared: Sequence[Average],
-    head: RunHead,
-    against: str,
-    known: Mapping[tuple[int, _What], Evidence],
-    model: NoiseModel,
-) -> JudgedNumber:
-    """Of a published guide: against the last one alone, by what is known of both numbers, as `lab guide compare` does."""
-    new = _printed(average, head.release, known)
-    if not compared:
-        return JudgedNumber(average, None, _nothing(average, new, against, model))
-    old = compared[-1]
-    judgement = compare(_printed(old, against, known), new, model.of(average.metric.name, average.params))
-    return JudgedNumber(average, Baseline((old.run_id,), old.value, old.uncertainty), judgement)
+@frozen
+class _Published:
+    """How numbers of published guides are judged: by what is known of them, as `lab guide compare` does.
 
+    Attributes:
+        known: run and number -> what its guide says of it. releases: run -> its release.
+    """
 
-def _printed(average: Average, source: str, known: Mapping[tuple[int, _What], Evidence]) -> Number:
-    evidence = known.get((average.run_id, _what(average.metric.name, average.params)))
-    if evidence is None:
-        evidence = Evidence(
-            incomparable="imported by an older boardlab, which kept no evidence; import the guide again"
-        )
-    return Number(source, average.metric, average.params, average.value, None, evidence)
+    known: Mapping[tuple[int, _What], Evidence]
+    releases: Mapping[int, str]
+    model: NoiseModel
+
+    def judge(
+        self, average: Average, history: Sequence[Average], compared: Sequence[Average], against: str
+    ) -> JudgedNumber:
+        """Against the last guide of a release, with a word on the releases before it."""
+        new = self._number(average, self.releases[average.run_id])
+        if not compared:
+            return JudgedNumber(average, None, _nothing(average, new, against, self.model))
+        old = compared[-1]
+        earlier = [self._number(each, self.releases[each.run_id]) for each in self._earlier(history, old)]
+        judgement = judge_release(earlier, self._number(old, against), new, self.model)
+        return JudgedNumber(average, Baseline((old.run_id,), old.value, old.uncertainty), judgement)
+
+    def _earlier(self, history: Sequence[Average], old: Average) -> list[Average]:
+        """The number in each release before that of `old`, the oldest first; of a release the run that came last."""
+        last = release_numbers(self.releases[old.run_id])
+        found = {release_numbers(self.releases[each.run_id]): each for each in history}
+        return [found[number] for number in sorted(n for n in found if n and last and n < last)]
+
+    def _number(self, average: Average, source: str) -> Number:
+        evidence = self.known.get((average.run_id, _what(average.metric.name, average.params)))
+        if evidence is None:
+            evidence = Evidence(
+                incomparable="imported by an older boardlab, which kept no evidence; import the guide again"
+            )
+        return Number(source, average.metric, average.params, average.value, None, evidence)
 
 
 def _evidence(snapshot: StoreSnapshot, run_ids: Iterable[int]) -> dict[tuple[int, _What], Evidence]:

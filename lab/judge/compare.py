@@ -26,11 +26,19 @@ def compare(old: Number, new: Number, noise: Noise) -> Judgement:
     for ask in _RULES:
         found = ask(pair)
         if found is not None:
-            return Judgement(*found, *pair.effect)
+            return Judgement(*found, *pair.effect, rule=ask.__name__.strip("_"))
     return Judgement(*_moved(pair), *pair.effect)
 
 
+def comparable(old: Number, new: Number) -> bool:
+    """Whether two numbers are of one thing: known, sound, and of the same definition and conditions."""
+    pair = _Pair(old, new, _NO_NOISE)
+    return not any(ask(pair) for ask in (_incomparable, _broken, _empty, _versions, _definition, _conditions))
+
+
 _Said = tuple[Verdict, str]
+_NO_NOISE = Noise(0.0)
+_ROUNDED = 1 + 1e-9  # 0.14 - 0.13 is not quite 0.01
 
 
 @frozen
@@ -98,13 +106,11 @@ class _Pair:
         old, new = self.clocks or (1.0, 1.0)
         return new / old if self.higher_is_better else old / new
 
-    @property
-    def sides(self) -> tuple[Number, Number]:
-        return self.old, self.new
-
 
 def _incomparable(pair: _Pair) -> _Said | None:
-    wrong = [f"{side.source}: {side.evidence.incomparable}" for side in pair.sides if side.evidence.incomparable]
+    wrong = [
+        f"{side.source}: {side.evidence.incomparable}" for side in (pair.old, pair.new) if side.evidence.incomparable
+    ]
     return (Verdict.NOT_COMPARABLE, "; ".join(wrong)) if wrong else None
 
 
@@ -165,15 +171,15 @@ def _unchanged(pair: _Pair) -> _Said | None:
 
 
 def _resolution(pair: _Pair) -> _Said | None:
-    evidence = max((side.evidence for side in pair.sides), key=lambda e: e.resolution or 0.0)
-    if evidence.resolution is None or pair.difference > evidence.resolution:
+    evidence = max((side.evidence for side in (pair.old, pair.new)), key=lambda e: e.resolution or 0.0)
+    if evidence.resolution is None or pair.difference > evidence.resolution * _ROUNDED:
         return None
     text = f"{pair.difference:.4g} {pair.unit} of difference are within the resolution, {evidence.resolution:.4g}"
     return Verdict.BELOW_RESOLUTION, f"{text}: {evidence.resolution_note}"
 
 
 def _slack(pair: _Pair) -> _Said | None:
-    if not pair.noise.slack or pair.difference > pair.noise.slack:
+    if not pair.noise.slack or pair.difference > pair.noise.slack * _ROUNDED:
         return None
     return (
         Verdict.NOISE,
@@ -212,7 +218,7 @@ def _clock(pair: _Pair) -> _Said | None:
     per_clock = pair.per_clock
     if per_clock is None or per_clock <= 0:
         return None
-    step = max(side.evidence.resolution or 0.0 for side in pair.sides)
+    step = max(side.evidence.resolution or 0.0 for side in (pair.old, pair.new))
     is_one_step = abs(pair.values[1] - pair.values[0] * pair.of_clock) <= step
     if abs(math.log(per_clock)) > pair.half and not is_one_step:
         return None
@@ -220,17 +226,27 @@ def _clock(pair: _Pair) -> _Said | None:
     return Verdict.CONDITIONS_CHANGED, f"{text}; per clock it is {per_clock:.2f} times, which is {what}"
 
 
+def _suspect(pair: _Pair) -> _Said | None:
+    """A number that is probably wrong got neither worse nor better."""
+    said = [f"suspect in {side.source}: {why}" for side in (pair.new, pair.old) for why in side.evidence.suspicions]
+    if not said:
+        return None
+    return Verdict.SUSPECT, "; ".join(
+        [f"{_ratio(pair.ratio)} times" if pair.ratio is not None else "from zero", *said]
+    )
+
+
 def _moved(pair: _Pair) -> _Said:
     old, new = pair.values
     is_better = (new > old) == pair.higher_is_better
     change = f"{_ratio(pair.ratio)} times" if pair.ratio is not None else f"from zero to {new:g} {pair.unit}"
     notes = [f"{change}, beyond {_usual(pair)}"]
-    if any(side.evidence.recovered for side in pair.sides):
+    if any(side.evidence.recovered for side in (pair.old, pair.new)):
         notes.append("own values, recovered from the printed averages")
     if pair.per_clock is not None:
         notes.append(f"{pair.per_clock:.2f} times per clock, which changed too")
-    for side in pair.sides:
-        notes += [f"suspect in {side.source}: {note}" for note in side.evidence.notes]
+    for side in (pair.old, pair.new):
+        notes += [f"a note on {side.source}: {note}" for note in side.evidence.notes]
     return Verdict.IMPROVEMENT if is_better else Verdict.REGRESSION, "; ".join(notes)
 
 
@@ -241,21 +257,29 @@ def _ratio(ratio: float) -> str:
 
 def _usual(pair: _Pair) -> str:
     percent = 100 * math.expm1(pair.half)
-    who = f"the last {pair.noise.runs} runs" if pair.noise.runs else "equal runs"
+    who = f"the last {pair.noise.runs} {pair.noise.of}" if pair.noise.runs else "equal runs"
     whole = pair.half > math.log1p(pair.noise.relative)
     return f"the {percent:.3g} % by which {who} differ" + (", both ± included" if whole else "")
 
 
 def _overlap(pair: _Pair) -> str:
-    """Why the ranges say that nothing moved; empty where they do not, or are no ranges of these numbers."""
-    old, new = pair.old.evidence, pair.new.evidence
-    if old.recovered or new.recovered:
+    """Why the printed ranges say that nothing moved; empty where they do not. A single value is its own range."""
+    (old_low, old_high), (new_low, new_high) = _range(pair.old), _range(pair.new)
+    if (old_low, new_low) == (old_high, new_high) or old_low > new_high or new_low > old_high:
         return ""
-    if old.low is None or old.high is None or new.low is None or new.high is None:
-        return ""
-    if old.low <= new.high and new.low <= old.high:
-        return f"the ranges overlap: {old.low:g} to {old.high:g} and {new.low:g} to {new.high:g}"
-    return ""
+    if new_low == new_high:
+        return f"{new_low:g} lies inside the range of {pair.old.source}, {old_low:g} to {old_high:g}"
+    if old_low == old_high:
+        return f"{old_low:g} lies inside the range of {pair.new.source}, {new_low:g} to {new_high:g}"
+    return f"the ranges overlap: {old_low:g} to {old_high:g} and {new_low:g} to {new_high:g}"
+
+
+def _range(side: Number) -> tuple[float, float]:
+    """As printed; of a number that was recovered, or printed alone, the number itself."""
+    known, value = side.evidence, side.value or 0.0
+    if known.recovered or known.low is None or known.high is None:
+        return value, value
+    return min(known.low, known.high), max(known.low, known.high)
 
 
 _RULES: tuple[Callable[[_Pair], _Said | None], ...] = (
@@ -272,4 +296,5 @@ _RULES: tuple[Callable[[_Pair], _Said | None], ...] = (
     _other_work,
     _noise,
     _clock,
+    _suspect,
 )

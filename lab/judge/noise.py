@@ -31,7 +31,7 @@ class Noise:
         reason: why it is so large; empty where the spread of equal runs is reason enough.
         follows_clock: the number scales with the CPU clock. is_load: it belongs to the work that was done meanwhile.
         judged: False where it is a parameter of the test.
-        runs: of how many runs of the board this is; 0: of the catalogue.
+        runs: of how many runs of the board, or releases (`of`), this is; 0: of the catalogue.
     """
 
     relative: float
@@ -41,6 +41,7 @@ class Noise:
     is_load: bool = False
     judged: bool = True
     runs: int = 0
+    of: str = "runs"
 
 
 @frozen
@@ -51,6 +52,7 @@ class HistoryRules:
     enough: int
     longest: int
     least: float
+    releases: int
 
 
 @frozen
@@ -102,6 +104,25 @@ class NoiseModel:
         relative = math.expm1(uncertainty.student_t95(degrees) * math.sqrt(variance * share))
         return evolve(noise, relative=max(relative, self.history.least), reason="", runs=len(values))
 
+    def of_releases(self, noise: Noise, values: Sequence[float]) -> Noise:
+        """The noise of a published number, from the board's earlier releases: never less than the catalogue's.
+
+        Releases are few, and some of their differences are real. So the smaller of the middle differences between
+        neighbours (of logarithms) counts: one step in the history is no noise, and numbers that move each time are.
+
+        Args:
+            noise: of the catalogue; returned where the releases are too few, or not all above 0.
+            values: of the releases before the new one, the oldest first.
+        """
+        last = values[-self.history.longest :]
+        if len(last) < self.history.releases or not all(math.isfinite(v) and v > 0 for v in last):
+            return noise
+        middle = statistics.median_low(abs(math.log(b / a)) for a, b in itertools.pairwise(last))
+        relative = math.expm1(uncertainty.NORMAL_95 * _MAD * middle)
+        if relative <= noise.relative:
+            return noise
+        return evolve(noise, relative=relative, reason="", runs=len(last), of="releases")
+
 
 @functools.cache
 def load() -> NoiseModel:
@@ -114,7 +135,11 @@ def parse(text: str) -> NoiseModel:
     data = tomllib.loads(text)
     history = data["history"]
     rules = HistoryRules(
-        history["window"], history["enough"], history["longest"], float(history["least_percent"]) / 100
+        history["window"],
+        history["enough"],
+        history["longest"],
+        float(history["least_percent"]) / 100,
+        history["releases"],
     )
     entries = tuple(
         _Entry(

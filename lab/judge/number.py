@@ -10,7 +10,7 @@ from attrs import asdict, field, fields_dict, frozen
 
 from lab.metrics import Measurement, Metric, Summary, summarise
 
-_TUPLES: Final = ("conditions", "notes")
+_TUPLES: Final = ("conditions", "notes", "suspicions")
 
 
 @frozen
@@ -42,6 +42,7 @@ class Evidence:
         broken: why its run is none. incomparable: why it may not be compared; both empty in a sound number.
         recovered: it is not what was printed, but what stands behind that.
         notes: what else a reader should know of a change.
+        suspicions: why it is probably wrong; such a number got neither worse nor better.
     """
 
     low: float | None = None
@@ -57,6 +58,7 @@ class Evidence:
     incomparable: str = ""
     recovered: bool = False
     notes: tuple[str, ...] = ()
+    suspicions: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """As JSON; what is not known is left out."""

@@ -11,6 +11,7 @@ class Verdict(enum.StrEnum):
     """In the order in which a table shows them: what needs a person first."""
 
     REGRESSION = "regression"
+    SUSPECT = "suspect"
     BROKEN_RUN = "broken run"
     IMPROVEMENT = "improvement"
     CONDITIONS_CHANGED = "conditions changed"
@@ -34,6 +35,8 @@ class Judgement:
     Attributes:
         effect: the relative change, e.g. 0.02: the number is 2 % higher; None where there is none, e.g. from zero.
         low, high: of the effect, at 95 %, with the noise between runs and both ±.
+        rule: of `lab.judge.compare`, the one that decided, e.g. "clock"; "moved" where no rule explained the difference.
+        returns_to: the earlier release whose level this only is again; empty where there is none.
     """
 
     verdict: Verdict
@@ -41,3 +44,5 @@ class Judgement:
     effect: float | None = None
     low: float | None = None
     high: float | None = None
+    rule: str = "moved"
+    returns_to: str = ""

@@ -88,7 +88,13 @@ def test_the_effect_and_its_interval_are_relative_and_hold_the_noise_and_both_un
         ({"clock_mhz": 1400.0}, {"clock_mhz": 1300.0}, Verdict.REGRESSION, "1.30 times per clock"),
         ({"work": Work(10.0, "w", "", 0.1)}, {"work": Work(20.0, "w", "", 0.1)}, Verdict.NOT_COMPARABLE, "2.00 times"),
         ({"work": Work(10.0, "w", "", 0.1)}, {"work": Work(10.5, "w", "", 0.1)}, Verdict.REGRESSION, ""),
-        ({}, {"notes": ("all boards agree on less",)}, Verdict.REGRESSION, "suspect in a run: all boards"),
+        ({}, {"notes": ("all boards agree on less",)}, Verdict.REGRESSION, "a note on a run: all boards"),
+        ({}, {"suspicions": ("stuck (rule-x)",)}, Verdict.SUSPECT, "1.40 times; suspect in a run: stuck (rule-x)"),
+        ({"suspicions": ("stuck (rule-x)",)}, {}, Verdict.SUSPECT, "suspect in a run: stuck (rule-x)"),
+        ({"low": 2.0, "high": 4.0}, {}, Verdict.NOISE, "3.5 lies inside the range of a run, 2 to 4"),
+        ({}, {"low": 2.4, "high": 4.0}, Verdict.NOISE, "2.5 lies inside the range of a run, 2.4 to 4"),
+        ({}, {"low": 2.6, "high": 4.0}, Verdict.REGRESSION, ""),
+        ({"recovered": True}, {"low": 2.4, "high": 4.0}, Verdict.NOISE, "2.5 lies inside"),
     ],
 )
 def test_what_is_known_of_a_number_comes_before_the_difference(
