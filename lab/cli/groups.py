@@ -83,6 +83,7 @@ COMMAND_GROUPS: Final = (
         "lab.cli.guide",
         "Performance guides: read, check, compare, write.",
         more=(
+            CommandGroup("compare", "lab.cli.guide_compare", "Compare a guide with the one before, one cause a line."),
             CommandGroup("trend", "lab.cli.guide_store", "Show a metric of one board over several releases."),
             CommandGroup("import", "lab.cli.guide_store", "Put guides' numbers into the store."),
             CommandGroup("write", "lab.cli.guide_store", "Write the performance guide of a release from the store."),

@@ -1,4 +1,4 @@
-"""`lab guide read`, `check` and `compare`: performance guides as files."""
+"""`lab guide read` and `check`: performance guides as files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from lab.errors import ConfigurationError
-from lab.guide import compare as comparing
 from lab.guide import export, reading, rulebook, show
 from lab.guide import sheet as sheets
 from lab.guide.rulebook import Severity
@@ -19,7 +18,6 @@ from lab.shown import echo, echo_json, echo_text
 app = typer.Typer(help="Performance guides: read, check, compare, write.", no_args_is_help=True)
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Guides, as RST or as rendered text.")]
-_SUFFIXES = frozenset({".rst", ".txt", ".html", ".htm", ".md", ".tsv"})
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Database = Annotated[
     str | None,
@@ -37,7 +35,7 @@ Define = Annotated[
         help="Choose branches of `ifconfig`, or say what |NAME| stands for; may be repeated.",
     ),
 ]
-_All = Annotated[bool, typer.Option("--all", help="Show everything, not only the first of each kind.")]
+All = Annotated[bool, typer.Option("--all", help="Show everything, not only the first of each kind.")]
 
 
 @app.command()
@@ -73,7 +71,7 @@ def check(
     files: Files,
     against: Annotated[Path | None, typer.Option(help="An older guide of the same boards.")] = None,
     as_json: Json = False,
-    show_all: _All = False,
+    show_all: All = False,
     define: Define = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if there is an error.")] = False,
 ) -> None:
@@ -88,40 +86,6 @@ def check(
     finish([], errors)  # what was not read is among the findings
     if exit_code and any(finding.severity is Severity.ERROR for finding in found):
         raise typer.Exit(1)
-
-
-@app.command()
-def compare(
-    old: Annotated[str, typer.Argument(help="The older guide: a file, or a release in the store.")],
-    new: Annotated[str, typer.Argument(help="The newer guide: a file, or a release in the store.")],
-    *,
-    board: Annotated[str | None, typer.Option(help="Only this board, as the headers spell it.")] = None,
-    db: Database = None,
-    as_json: Json = False,
-    show_all: _All = False,
-) -> None:
-    """Compare two guides: what changed, in which direction, and whether it is more than noise."""
-    both = [_guide(old, db), _guide(new, db)]
-    known = sorted({b for sheet in both for b in sheet.guide.boards})
-    if board is not None and board not in known:
-        raise ConfigurationError(f"no table is of board {board!r}; the guides have: {', '.join(known)}")
-    found = comparing.compare(both[0], both[1], board)
-    if as_json:
-        print_json(export.comparison(found))
-    else:
-        _print(show.comparison(found, show_all=show_all))
-    finish(both, [])
-
-
-def _guide(name: str, db: str | None) -> Sheet:
-    """The guide in a file, or of a release in the store."""
-    path = Path(name)
-    if path.is_file() or path.suffix in _SUFFIXES or len(path.parts) > 1:
-        return sheets.of_guide(reading.read(path))
-    from lab.guide import stored  # noqa: PLC0415 - the database takes a while to import
-
-    with stored.open_existing(db) as store:
-        return stored.sheet(store, name)
 
 
 def parameter_of(text: str, option: str = "--param", example: str = "size=1mb") -> tuple[str, str]:

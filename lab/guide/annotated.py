@@ -64,7 +64,8 @@ class AnnotatedGuide:
         return [
             f
             for f in self.about(reading)
-            if f.severity is Severity.SUSPECT or (f.severity is Severity.ERROR and f.rule.effect is None)
+            if (f.severity is Severity.SUSPECT and f.rule.effect is not Effect.HARMLESS)
+            or (f.severity is Severity.ERROR and f.rule.effect is None)
         ]
 
     def number(self, reading: CellReading) -> float | None:

@@ -1,20 +1,25 @@
-"""Two guides of one family -> what moved, in which direction, and whether that means anything."""
+"""Two guides of one family -> what moved, in which direction, and whether that means anything.
+
+Guides of earlier releases, where there are any, say how much a number moves by itself, and where it was before.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 
-from attrs import frozen
+from attrs import field, frozen
 
-from lab.guide import annotated
+from lab.guide import annotated, faults
 from lab.guide.annotated import AnnotatedGuide, Pair
 from lab.guide.catalogue import CellReading
+from lab.guide.earlier import Earlier, key_of
+from lab.guide.faults import Blame, Fault
 from lab.guide.model import CellKind
-from lab.guide.numbers import number_of
+from lab.guide.numbers import number_of, uncertainty
 from lab.guide.sheet import Sheet
 from lab.judge import noise
-from lab.judge.compare import compare as judged
+from lab.judge.releases import judge_release
 from lab.judge.verdicts import Judgement, Verdict
 
 
@@ -27,8 +32,13 @@ class Change:
         old, new: recovered where a rule could, as printed otherwise; in `unit`.
         ratio: new over old; None where old is zero.
         interval: of the relative change, at 95 %, with the noise between runs; None where there is none.
+        uncertainties: of both, as far as the guides print it: half of the range, else of the last digit.
         printed: both cells as they stand in the guides.
         lines: of the two cells.
+        rule: of the judge, the one that decided ("clock"); "moved" where it got worse or better.
+        blame: what our own rules say against the two numbers, where that decided.
+        returns_to: the earlier release whose level the new number only is again; empty where there is none.
+        clocks: of the board's processor in both guides, in MHz, where they differ and the number follows it.
     """
 
     board: str | None
@@ -41,17 +51,39 @@ class Change:
     interval: tuple[float, float] | None
     verdict: Verdict
     reason: str
+    uncertainties: tuple[float, float]
     printed: tuple[str, str]
     lines: tuple[int, int]
+    rule: str = "moved"
+    blame: Blame | None = None
+    returns_to: str = ""
+    clocks: tuple[float, float] | None = None
+
+    @property
+    def follows_clock(self) -> bool:
+        """Whether the number scales with the clock of the processor."""
+        return noise.load().of(self.metric, self.params).follows_clock
 
 
 @frozen
 class Comparison:
-    """All that two guides have in common, most important first, and what only one of them has."""
+    """All that two guides have in common, most important first, and what only one of them has.
+
+    Attributes:
+        names: how sentences call the older and the newer guide. paths: their files.
+        faults: what our own rules say of the newer guide.
+        clocks: board -> clock of its processor in the newer guide, in MHz.
+        earlier: names of the releases before the older one that were looked at, the oldest first.
+    """
 
     changes: tuple[Change, ...]
     only_old: tuple[CellReading, ...]
     only_new: tuple[CellReading, ...]
+    names: tuple[str, str] = ("", "")
+    paths: tuple[str, str] = ("", "")
+    faults: tuple[Fault, ...] = ()
+    clocks: Mapping[str | None, float] = field(factory=dict)
+    earlier: tuple[str, ...] = ()
 
 
 @frozen
@@ -68,23 +100,37 @@ class _Key:
         return self.metric, self.params, self.place
 
 
-def compare(old: Sheet, new: Sheet, board: str | None = None) -> Comparison:
+def compare(old: Sheet, new: Sheet, board: str | None = None, earlier: Earlier | None = None) -> Comparison:
     """Compare all results of two guides.
 
     Args:
         board: only this one, as a header spells it, and what may be of it (rows whose board is not known).
+        earlier: the numbers of the releases before the older guide.
     """
+    earlier = earlier or Earlier()
     before, after = annotated.annotate(old), annotated.annotate(new)
     olds, news = _results(before), _results(after)
     partners = _partners(olds, news)
     used = set(partners.values())
     pairs = [(olds[partner], news[key]) for key, partner in partners.items() if partner is not None]
-    changes = (_change(_pair(a, b, before, after)) for a, b in pairs)
+    changes = (_change(_pair(a, b, before, after), earlier) for a, b in pairs)
     return Comparison(
         tuple(sorted((c for c in changes if _concerns(board, c.board)), key=_weight)),
         tuple(r for key, r in olds.items() if key not in used and _concerns(board, r.board)),
         tuple(news[key] for key, partner in partners.items() if partner is None and _concerns(board, key.board)),
+        names=_names(before, after),
+        paths=(old.guide.path, new.guide.path),
+        faults=tuple(fault for fault in faults.of(new, old) if _concerns(board, fault.board)),
+        clocks=after.conditions.clocks_mhz,
+        earlier=earlier.names,
     )
+
+
+def _names(before: AnnotatedGuide, after: AnnotatedGuide) -> tuple[str, str]:
+    """Releases; the files' own names where they do not tell the two apart."""
+    if before.name != after.name:
+        return before.name, after.name
+    return before.sheet.guide.path, after.sheet.guide.path
 
 
 def _concerns(wanted: str | None, board: str | None) -> bool:
@@ -135,19 +181,19 @@ def _pair(old: CellReading, new: CellReading, before: AnnotatedGuide, after: Ann
     return Pair(old, new, before, after, before.number(old) or 0.0, after.number(new) or 0.0)
 
 
-def judge(pair: Pair) -> Judgement:
+def judge(pair: Pair, earlier: Earlier) -> Judgement:
     """The verdict on a pair, by the judge that everything asks."""
     board = pair.new.board or pair.old.board
     old, new = (number_of(reading, side, board) for reading, side in pair.sides())
-    return judged(old, new, noise.load().of(*_what(pair.new)))
+    return judge_release(earlier.of(key_of(pair.new, board)), old, new, noise.load())
 
 
 def _what(reading: CellReading) -> tuple[str, Mapping[str, str]]:
     return reading.metric, reading.params
 
 
-def _change(pair: Pair) -> Change:
-    judgement = judge(pair)
+def _change(pair: Pair, earlier: Earlier) -> Change:
+    judgement = judge(pair, earlier)
     cell = pair.new.cell
     short = [side.name for r, side in pair.sides() if r.cell.kind is CellKind.UNATTRIBUTED and r.board is not None]
     note = f"; the row is short in {' and '.join(short)}, its board follows from the columns that boards leave empty"
@@ -162,9 +208,22 @@ def _change(pair: Pair) -> Change:
         interval=None if judgement.low is None or judgement.high is None else (judgement.low, judgement.high),
         verdict=judgement.verdict,
         reason=judgement.reason + (note if short else ""),
+        uncertainties=(uncertainty(pair.old, pair.before), uncertainty(pair.new, pair.after)),
         printed=(pair.old.cell.value.text, cell.value.text),
         lines=(pair.old.cell.line, cell.line),
+        rule=judgement.rule,
+        blame=faults.blame(pair, judgement.rule),
+        returns_to=judgement.returns_to,
+        clocks=_clocks(pair),
     )
+
+
+def _clocks(pair: Pair) -> tuple[float, float] | None:
+    if not noise.load().of(*_what(pair.new)).follows_clock:
+        return None
+    board = pair.new.board or pair.old.board
+    old, new = (side.conditions.clocks_mhz.get(board) for _, side in pair.sides())
+    return (old, new) if old and new and old != new else None
 
 
 def _weight(change: Change) -> tuple[int, float]:

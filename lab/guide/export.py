@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lab.guide.catalogue import CellReading
-from lab.guide.compare import Comparison
 from lab.guide.model import CellKind, Guide
 from lab.guide.rulebook import Finding
 from lab.guide.sheet import Sheet
@@ -145,34 +144,6 @@ def _place(reading: CellReading) -> dict[str, Any]:
         "metric": c.metric,
         "text": c.value.text,
         "line": c.line,
-    }
-
-
-def comparison(found: Comparison) -> dict[str, Any]:
-    """The rows of a comparison, most important first, and the results that only one guide has."""
-    return {
-        "rows": [
-            {
-                "board": c.board,
-                "metric": c.metric,
-                "params": dict(c.params),
-                "old": c.old,
-                "new": c.new,
-                "ratio": c.ratio,
-                "low": c.interval[0] if c.interval else None,
-                "high": c.interval[1] if c.interval else None,
-                "verdict": str(c.verdict),
-                "reason": c.reason,
-                "unit": c.unit,
-                "old_text": c.printed[0],
-                "new_text": c.printed[1],
-                "old_line": c.lines[0],
-                "new_line": c.lines[1],
-            }
-            for c in found.changes
-        ],
-        "only_old": [cell(reading) for reading in found.only_old],
-        "only_new": [cell(reading) for reading in found.only_new],
     }
 
 

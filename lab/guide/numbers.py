@@ -63,10 +63,15 @@ def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> E
 def uncertainty(reading: CellReading, side: AnnotatedGuide) -> float:
     """Half of the printed range, at least half of the last printed digit; how many samples it is of is not published."""
     value = reading.cell.value
-    digit = 0.5 * 10.0 ** -decimals(value.text)
+    digit = 0.5 * _digit(reading, side)
     if value.low is None or value.high is None or side.effect(reading, Effect.RECOVERED):
         return digit
     return max(digit, (value.high - value.low) / 2)
+
+
+def _digit(reading: CellReading, side: AnnotatedGuide) -> float:
+    """One step of the last digit that says something."""
+    return float(10.0 ** -side.digits.get(reading.metric, decimals(reading.cell.value.text)))
 
 
 def _incomparable(reading: CellReading, side: AnnotatedGuide) -> str:
@@ -89,8 +94,7 @@ def _definition(reading: CellReading, side: AnnotatedGuide) -> tuple[str, str]:
 def _resolution(reading: CellReading, side: AnnotatedGuide) -> tuple[float | None, str]:
     found = [(f.resolution, f.message) for f in side.about(reading) if f.resolution is not None]
     limits = [(size, f"{reading.cell.value.text} {message}") for size, message in found]
-    digit = 10.0 ** -side.digits.get(reading.metric, decimals(reading.cell.value.text))
-    limits.append((digit, "one step of the last printed digit"))
+    limits.append((_digit(reading, side), "one step of the last printed digit"))
     step = sensor_resolution.step_mw(reading) if reading.metric == "power.rail" else None
     if step:
         limits.append((2 * step, f"two steps of the current sensor, {step:.3g} mW each"))

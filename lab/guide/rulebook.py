@@ -27,11 +27,12 @@ class Severity(enum.StrEnum):
 
 
 class Effect(enum.StrEnum):
-    """What an error means when releases are compared."""
+    """What an error or a suspicion means when releases are compared; without one, the number is wrong by nobody knows how much."""
 
     RECOVERED = "recovered"  # the corrected value replaces the printed one
     BROKEN = "broken"  # the run failed: there is nothing to compare
     INCOMPARABLE = "incomparable"  # the number is of something else than its row says
+    HARMLESS = "harmless"  # the number is right, and what stands beside it is wrong
 
 
 @frozen

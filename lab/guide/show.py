@@ -7,16 +7,19 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lab.guide import causes, export
+from lab.guide import causes, export, grouping
 from lab.guide.compare import Change, Comparison
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Finding, Severity
 from lab.guide.sheet import Sheet
+<<<<<<< HEAD
 from lab.guide.trend import Trend, span
 from lab.judge.verdicts import Verdict
+=======
+from lab.guide.trend import Trend
+>>>>>>> 083bd7f (lab guide compare: one cause a line, suspects, earlier releases, as a page and as a comment)
 
 _EXAMPLES = 3  # of one rule, unless all are wanted
-_MOST_CHANGES = 15  # of one verdict
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -88,29 +91,41 @@ def _cell(f: Finding) -> str:
 
 
 def comparison(found: Comparison, *, show_all: bool) -> Iterator[str]:
-    """Changes by verdict, what needs a person first."""
-    counts = Counter(c.verdict for c in found.changes)
-    yield ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]) or "nothing in common"
-    yield f"{len(found.only_old)} results only in the older guide, {len(found.only_new)} only in the newer one"
-    for verdict, group in itertools.groupby(found.changes, key=lambda c: c.verdict):
+    """What changed, one cause a line, what needs a person first.
+
+    Args:
+        show_all: also each number of a cause, with the judge's reason, and what is noise.
+    """
+    yield f"{' -> '.join(_source(name, path) for name, path in zip(found.names, found.paths, strict=True))}"
+    if found.earlier:
+        yield f"with a look at {', '.join(found.earlier)}"
+    yield grouping.verdict_line(found)
+    for kind, group in itertools.groupby(grouping.causes(found), key=lambda cause: cause.kind):
         members = list(group)
-        if verdict is Verdict.NOISE and not show_all:
-            continue
+        width = max(len(cause.factor) for cause in members)
         yield ""
-        yield f"{verdict} ({len(members)})"
-        for change in members if show_all else members[:_MOST_CHANGES]:
-            yield from _change(change)
-        if len(members) > _MOST_CHANGES and not show_all:
-            yield f"  … and {len(members) - _MOST_CHANGES} more (--all)"
+        yield grouping.heading(kind, found.names)
+        for cause in members:
+            yield f"  {cause.factor:{width}}  {cause.text}" if width else f"  {cause.text}"
+            if show_all:
+                yield from itertools.chain.from_iterable(map(_change, cause.changes))
+    if show_all:
+        yield ""
+        yield "noise, or below the resolution"
+        yield from itertools.chain.from_iterable(map(_change, grouping.quiet(found)))
+
+
+def _source(name: str, path: str) -> str:
+    return path if path == name else f"{name} ({path})"
 
 
 def _change(change: Change) -> Iterator[str]:
     ratio = f"{change.ratio:.3g}x" if change.ratio is not None else "-"
     yield (
-        f"  {ratio:>7}  {change.board or 'no board'}  {change.metric} {params(change.params)}  "
-        f"{change.old:g} -> {change.new:g} {change.unit}"
+        f"    {ratio:>7}  {change.board or 'no board'}  {change.metric} {params(change.params)}  "
+        f"{change.old:g} -> {change.new:g} {change.unit}  (lines {change.lines[0]}, {change.lines[1]})"
     )
-    yield f"           {change.reason}"
+    yield f"             {change.verdict}: {change.reason}"
 
 
 def params(values: Mapping[str, str]) -> str:

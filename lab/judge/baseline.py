@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from attrs import evolve, frozen
 
@@ -17,11 +17,12 @@ from lab.errors import ConfigurationError
 from lab.judge import noise as noises
 from lab.judge.compare import compare
 from lab.judge.noise import NoiseModel
-from lab.judge.number import Evidence, Number, of_average
+from lab.judge.number import Number, of_average
+from lab.judge.published import PublishedNumbers
 from lab.judge.releases import judge_release
 from lab.judge.verdicts import Judgement, Verdict
 from lab.results.averages import Average
-from lab.results.records import EVIDENCE, PUBLISHED
+from lab.results.records import PUBLISHED
 from lab.results.watch import RunHead, StoreSnapshot
 
 ACCEPTED: Final = "accepted"
@@ -29,7 +30,6 @@ REJECTED: Final = "rejected"
 COMPLETED: Final = "completed"
 RUNS_BACK: Final = 3  # times the runs that the noise is taken from: a number need not be in every run
 _NUMBERS: Final = re.compile(r"\d+(\.\d+)*")
-_What: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 
 
 @frozen
@@ -156,10 +156,11 @@ def judge(
     judged = [each for each in own if model.of(each.metric.name, each.params).judged]
     history = _by_key(found, before[-most:])
     if head.kind == PUBLISHED:
-        said = _Published(
-            _evidence(snapshot, ids), {each.id: each.release for each in (*before, *wanted, head)}, model
-        )
-        numbers = [said.judge(each, history.get(each.key, ()), compared.get(each.key, ()), against) for each in judged]
+        known = PublishedNumbers.of_runs(snapshot, [each for each in snapshot.heads() if each.id in ids])
+        numbers = [
+            _judge_published(each, history.get(each.key, ()), compared.get(each.key, ()), against, known, model)
+            for each in judged
+        ]
     else:
         numbers = [
             judge_number(each, history.get(each.key, ()), compared.get(each.key, ()), against, model)
@@ -192,55 +193,29 @@ def judge_number(
     return JudgedNumber(average, baseline, compare(old, new, noise))
 
 
-@frozen
-class _Published:
-    """How numbers of published guides are judged: by what is known of them, as `lab guide compare` does.
+def _judge_published(
+    average: Average,
+    history: Sequence[Average],
+    compared: Sequence[Average],
+    against: str,
+    published: PublishedNumbers,
+    model: NoiseModel,
+) -> JudgedNumber:
+    """Of a published guide: against the last one alone, by what is known of both, as `lab guide compare` does.
 
-    Attributes:
-        known: run and number -> what its guide says of it. releases: run -> its release.
+    Args:
+        history: the number in the runs before; what earlier releases say is worth a word.
     """
-
-    known: Mapping[tuple[int, _What], Evidence]
-    releases: Mapping[int, str]
-    model: NoiseModel
-
-    def judge(
-        self, average: Average, history: Sequence[Average], compared: Sequence[Average], against: str
-    ) -> JudgedNumber:
-        """Against the last guide of a release, with a word on the releases before it."""
-        new = self._number(average, self.releases[average.run_id])
-        if not compared:
-            return JudgedNumber(average, None, _nothing(average, new, against, self.model))
-        old = compared[-1]
-        earlier = [self._number(each, self.releases[each.run_id]) for each in self._earlier(history, old)]
-        judgement = judge_release(earlier, self._number(old, against), new, self.model)
-        return JudgedNumber(average, Baseline((old.run_id,), old.value, old.uncertainty), judgement)
-
-    def _earlier(self, history: Sequence[Average], old: Average) -> list[Average]:
-        """The number in each release before that of `old`, the oldest first; of a release the run that came last."""
-        last = release_numbers(self.releases[old.run_id])
-        found = {release_numbers(self.releases[each.run_id]): each for each in history}
-        return [found[number] for number in sorted(n for n in found if n and last and n < last)]
-
-    def _number(self, average: Average, source: str) -> Number:
-        evidence = self.known.get((average.run_id, _what(average.metric.name, average.params)))
-        if evidence is None:
-            evidence = Evidence(
-                incomparable="imported by an older boardlab, which kept no evidence; import the guide again"
-            )
-        return Number(source, average.metric, average.params, average.value, None, evidence)
-
-
-def _evidence(snapshot: StoreSnapshot, run_ids: Iterable[int]) -> dict[tuple[int, _What], Evidence]:
-    return {
-        (run_id, _what(document["metric"], document["params"])): Evidence.of_document(document)
-        for run_id, details in snapshot.details(sorted(run_ids))
-        for document in details.get(EVIDENCE, ())
-    }
-
-
-def _what(metric: str, params: Mapping[str, str]) -> _What:
-    return metric, frozenset(params.items())
+    new = published.number(average)
+    if not compared:
+        return JudgedNumber(average, None, _nothing(average, new, against, model))
+    old = compared[-1]
+    last = release_numbers(published.releases[old.run_id])
+    by_release = {release_numbers(published.releases[each.run_id]): each for each in history}
+    earlier = [by_release[number] for number in sorted(n for n in by_release if n and last and n < last)]
+    numbers = [published.number(each) for each in earlier]
+    judgement = judge_release(numbers, published.number(old, against), new, model)
+    return JudgedNumber(average, Baseline((old.run_id,), old.value, old.uncertainty), judgement)
 
 
 def _nothing(average: Average, new: Number, against: str, model: NoiseModel) -> Judgement:

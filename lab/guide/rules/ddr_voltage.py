@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.guide.rulebook import Remark, Rule, Severity
+from lab.guide.rulebook import Effect, Remark, Rule, Severity
 from lab.guide.sheet import Sheet
 
 _DDR4_V = 1.2
@@ -24,4 +24,10 @@ def check(sheet: Sheet, _older: Sheet | None) -> Iterator[Remark]:
             )
 
 
-RULE = Rule(id="ddr-voltage", title="The voltage of another memory", severity=Severity.SUSPECT, check=check)
+RULE = Rule(
+    id="ddr-voltage",
+    title="The voltage of another memory",
+    severity=Severity.SUSPECT,
+    check=check,
+    effect=Effect.HARMLESS,
+)

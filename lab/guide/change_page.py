@@ -1,0 +1,170 @@
+"""A comparison of two guides as one HTML page that needs no network, and as Markdown for a comment in CI."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+from importlib.metadata import version
+from typing import Final
+
+from attrs import frozen
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+from lab.guide import grouping, show
+from lab.guide.catalogue import CellReading
+from lab.guide.compare import Change, Comparison
+from lab.guide.grouped import Cause, Kind
+from lab.judge.verdicts import Verdict
+from lab.results.figures import decimals, fixed
+from lab.shown import plain, plain_text
+
+_BAD: Final = {Kind.WRONG, Kind.WORSE}
+_IN_A_COMMENT: Final = (Kind.WRONG, Kind.WORSE, Kind.SUSPECT, Kind.CONDITIONS, Kind.BETTER)
+_MOST_ROWS: Final = 60  # of a comment's table: GitHub takes 65,536 characters
+_MOST_OF_A_CAUSE: Final = 5
+_LEAST, _MOST = 0.5, 2.0  # ratios between which a percentage says more than a factor
+_MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&$!(){}])")
+_MENTION: Final = re.compile(r"@(?=\w)")
+
+
+@frozen
+class RowView:
+    """One number in both guides, as both forms print it.
+
+    Attributes:
+        old, new: with ±, in one unit. change: with its interval at 95 %. where: lines of the two files.
+    """
+
+    name: str
+    board: str
+    old: str
+    new: str
+    change: str
+    verdict: str
+    reason: str
+    where: str
+    bad: bool
+
+
+@frozen
+class CauseView:
+    """A cause and its numbers."""
+
+    anchor: str
+    cause: Cause
+    rows: tuple[RowView, ...]
+
+
+@frozen
+class GroupView:
+    """The causes of a kind."""
+
+    anchor: str
+    title: str
+    bad: bool
+    causes: tuple[CauseView, ...]
+
+
+def html(found: Comparison) -> str:
+    """The page: verdict, causes, and each number with its reason and evidence."""
+    groups = _groups(found)
+    return (
+        _environment(escapes=True)
+        .get_template("compare.html.j2")
+        .render(
+            found=found,
+            line=grouping.verdict_line(found),
+            bad=any(group.bad for group in groups),
+            groups=groups,
+            quiet=[_row(change) for change in grouping.quiet(found)],
+            missing=[_reading(reading) for reading in found.only_old],
+            new=[_reading(reading) for reading in found.only_new],
+            program=f"boardlab {version('boardlab')}",
+        )
+    )
+
+
+def markdown(found: Comparison) -> str:
+    """The comment: verdict, causes, and a table of the first numbers of each; short enough for a forge's comment."""
+    groups = [group for group in _groups(found) if group.causes[0].cause.kind in _IN_A_COMMENT]
+    some = [row for group in groups for each in group.causes for row in each.rows[:_MOST_OF_A_CAUSE]]
+    every = sum(len(each.rows) for group in groups for each in group.causes)
+    shown = some[:_MOST_ROWS]
+    return (
+        _environment(escapes=False)
+        .get_template("compare.md.j2")
+        .render(found=found, line=grouping.verdict_line(found), groups=groups, rows=shown, more=every - len(shown))
+    )
+
+
+def _environment(*, escapes: bool) -> Environment:
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader("lab.guide"), PackageLoader("lab.results")]),
+        autoescape=escapes,  # noqa: S701 - Markdown is no HTML, and has its own filter
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=lambda value: plain_text(value) if type(value) is str else value,
+    )
+    environment.filters["md"] = _escaped
+    return environment
+
+
+def _escaped(text: str) -> str:
+    """One line of Markdown that shows the text as it is, in a table, too, and calls nobody."""
+    one_line = " ".join(plain(part) for part in text.split())
+    return _MENTION.sub("@<!-- -->", _MARKDOWN.sub(r"\\\1", one_line))
+
+
+def _groups(found: Comparison) -> list[GroupView]:
+    groups = []
+    for place, (kind, members) in enumerate(itertools.groupby(grouping.causes(found), key=lambda cause: cause.kind)):
+        causes = tuple(
+            CauseView(f"cause-{place}-{number}", cause, tuple(map(_row, cause.changes)))
+            for number, cause in enumerate(members)
+        )
+        title = grouping.heading(kind, found.names)
+        groups.append(GroupView(f"kind-{place}", title[0].upper() + title[1:], kind in _BAD, causes))
+    return groups
+
+
+def _row(change: Change) -> RowView:
+    old, new = change.uncertainties
+    return RowView(
+        name=f"{change.metric} {show.params(change.params)}".strip(),
+        board=change.board or "",
+        old=_with_uncertainty(change.old, old, change.unit),
+        new=_with_uncertainty(change.new, new, change.unit),
+        change=_change(change),
+        verdict=str(change.verdict),
+        reason=change.reason,
+        where=f"lines {change.lines[0]}, {change.lines[1]}",
+        bad=change.verdict in {Verdict.REGRESSION, Verdict.BROKEN_RUN},
+    )
+
+
+def _with_uncertainty(value: float, uncertainty: float, unit: str) -> str:
+    places = min(decimals(uncertainty), 3)
+    return f"{fixed(value, places)} ± {fixed(uncertainty, places)} {unit}".strip()
+
+
+def _change(change: Change) -> str:
+    if change.ratio is None:
+        return ""
+    if not _LEAST <= change.ratio <= _MOST:
+        return f"× {change.ratio:.3g}"
+    between = f" ({_percent(change.interval[0])} to {_percent(change.interval[1])})" if change.interval else ""
+    return f"{_percent(change.ratio - 1)} %{between}"
+
+
+def _percent(share: float) -> str:
+    text = fixed(100 * share, 1 if abs(share) < 0.1 else 0)
+    return text if text.startswith("-") or not float(text) else f"+{text}"
+
+
+def _reading(reading: CellReading) -> str:
+    params = show.params(reading.params or reading.cell.params)
+    words: Iterable[str] = (reading.board or "", reading.metric or reading.cell.row, params, reading.cell.value.text)
+    return f"{' '.join(word for word in words if word)}, line {reading.cell.line}"

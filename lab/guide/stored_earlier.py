@@ -1,0 +1,50 @@
+"""What the store has of the releases before those that are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from lab.guide.earlier import Earlier, Key
+from lab.guide.model import release_key
+from lab.judge.number import Number
+from lab.judge.published import PublishedNumbers
+from lab.results.averages import Average
+from lab.results.records import PUBLISHED
+from lab.results.watch import StoreSnapshot, watch
+
+
+def of_store(url: str | None, boards: Iterable[str], before: str) -> Earlier:
+    """What the store has of published guides of some boards, of the releases before one; of the same kernel only.
+
+    Where a guide of a release was imported more than once, the last one counts.
+
+    Args:
+        before: a release.
+    """
+    with watch(url).snapshot() as snapshot:
+        return _of_snapshot(snapshot, set(boards), release_key(before))
+
+
+def _of_snapshot(snapshot: StoreSnapshot, wanted: Set[str], last: tuple[int, ...]) -> Earlier:
+    heads = [
+        head
+        for head in snapshot.heads()
+        if head.kind == PUBLISHED and head.board in wanted and _precedes(release_key(head.release), last)
+    ]
+    by_place = {(release_key(head.release), head.board): head for head in heads}
+    kept = {head.id: head for _, head in sorted(by_place.items())}
+    published = PublishedNumbers.of_runs(snapshot, kept.values())
+    averages: dict[int, list[Average]] = {id_: [] for id_ in kept}
+    for average in snapshot.averages(sorted(kept)):
+        averages[average.run_id].append(average)
+    found: dict[Key, list[Number]] = {}
+    for id_, head in kept.items():
+        for average in averages[id_]:
+            key = (head.board, average.metric.name, tuple(sorted(average.params.items())))
+            found.setdefault(key, []).append(published.number(average))
+    return Earlier(found, tuple(dict.fromkeys(head.release for head in kept.values())))
+
+
+def _precedes(key: tuple[int, ...], last: tuple[int, ...]) -> bool:
+    """Whether a release comes before another one of the same kernel."""
+    return (key[-1:] == (-1,)) == (last[-1:] == (-1,)) and key < last
