@@ -101,12 +101,10 @@ def comparison(found: Comparison, *, show_all: bool) -> Iterator[str]:
         yield f"with a look at {', '.join(found.earlier)}"
     yield grouping.verdict_line(found)
     for kind, group in itertools.groupby(grouping.causes(found), key=lambda cause: cause.kind):
-        members = list(group)
-        width = max(len(cause.factor) for cause in members)
         yield ""
         yield grouping.heading(kind, found.names)
-        for cause in members:
-            yield f"  {cause.factor:{width}}  {cause.text}" if width else f"  {cause.text}"
+        for cause in group:
+            yield f"  {cause.factor}  {cause.text}" if cause.factor else f"  {cause.text}"
             if show_all:
                 yield from itertools.chain.from_iterable(map(_change, cause.changes))
     if show_all:

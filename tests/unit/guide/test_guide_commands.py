@@ -118,11 +118,20 @@ def test_a_comparison_has_its_documented_shape(capsys: Captured, paths: Paths) -
 
 
 def test_a_person_gets_what_needs_attention(capsys: Captured, paths: Paths) -> None:
-    assert lab("compare", paths["am62x-09.02.rst"], paths["am62x-11.01.rst"]) == 0
-    out = capsys.readouterr().out
-    assert "\nregression (" in out
-    assert "\nnoise (" not in out
-    assert "0.103x  am62xx_sk-fs  storage.fio.throughput" in out
+    two = (paths["am62x-09.02.rst"], paths["am62x-11.01.rst"])
+    assert lab("compare", *two) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].startswith("73 worse, 34 better, 3 suspect, 62 broken, ")
+    assert out[3] == "wrong or broken, new since 09.02.00"
+    assert len(out) < 70, "one line a cause"
+    assert sum(str(path) in line for path in two for line in out) == 2, "no path repeated"
+    assert lab("compare", *two, "--all") == 0
+    assert "0.103x  am62xx_sk-fs  storage.fio.throughput" in capsys.readouterr().out
+
+
+def test_a_comparison_needs_two_guides(capsys: Captured, paths: Paths) -> None:
+    assert lab("compare", paths["am437x.rst"]) == 2
+    assert "name two guides at least, the older one first" in capsys.readouterr().err
 
 
 def test_a_board_that_is_in_no_guide_is_refused_with_those_that_are(capsys: Captured, paths: Paths) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from test_guide_family import FINDINGS
 
-from lab.cli import main
-from lab.cli.guide import app
+from lab.cli import guide as guide_commands
+from lab.cli import guide_compare, main
 from lab.guide import catalogue, rulebook
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Rule
@@ -47,7 +47,14 @@ def test_the_page_shows_real_output(
             assert line == "..." or any(unnumbered(line) == real for real in printed), f"not in this order: {line}"
 
 
-@pytest.mark.parametrize("command", [c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands])
+@pytest.mark.parametrize(
+    "command",
+    [
+        c.name or getattr(c.callback, "__name__", "")
+        for app in (guide_commands.app, guide_compare.app)
+        for c in app.registered_commands
+    ],
+)
 def test_the_page_shows_every_command(command: str) -> None:
     assert [shown for shown in COMMANDS if shown.startswith(f"guide {command} ")] != []
 
