@@ -12,12 +12,7 @@ from lab.guide.compare import Change, Comparison
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Finding, Severity
 from lab.guide.sheet import Sheet
-<<<<<<< HEAD
 from lab.guide.trend import Trend, span
-from lab.judge.verdicts import Verdict
-=======
-from lab.guide.trend import Trend
->>>>>>> 083bd7f (lab guide compare: one cause a line, suspects, earlier releases, as a page and as a comment)
 
 _EXAMPLES = 3  # of one rule, unless all are wanted
 _BARS = "▁▂▃▄▅▆▇█"
