@@ -32,7 +32,7 @@ def of_release(release: GuideRelease, runs: Sequence[Overview]) -> dict[str, lis
     for run in runs:
         where = f"run {run.run.id}, {run.run.board}"
         series = [
-            plots.Series(m.params.get("medium", ""), m.samples, summarise(m.samples), [])
+            plots.Series(m.params.get("medium", ""), m.samples, summarise(m.samples))
             for m in run.measurements
             if m.metric.name == "boot.time"
         ]

@@ -8,13 +8,13 @@ from importlib.metadata import version
 from typing import Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from lab.judge.baseline import JudgedRun
-from lab.report import view
+from lab.report import chart, view
 from lab.report.against import comparison
 from lab.report.names import Names
-from lab.results import documents, plots
+from lab.report.waterfall import waterfalls
+from lab.results import documents
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import duration
 from lab.results.overview import Overview
@@ -44,11 +44,6 @@ def render(
     names = Names(run.run)
     groups = view.groups(run, artifacts, names)
     tables = view.tables(run, names)
-    series = view.series(run, names)
-    strip = plots.strip_plot(series, tables[0].metric.unit) if series else ""
-    waterfall = (
-        plots.waterfall(run.stages, names.media, None if before is None else before.stages) if run.stages else ""
-    )
     environment = Environment(
         loader=ChoiceLoader([PackageLoader("lab.report"), PackageLoader("lab.results")]),
         autoescape=True,
@@ -64,8 +59,10 @@ def render(
         took=duration((run.run.finished_at - run.run.started_at).total_seconds()) if run.run.finished_at else "",
         attempts=len(run.attempts),
         tables=tables,
-        strip=Markup(strip),  # noqa: S704 - matplotlib escapes the texts in its figures
-        waterfall=Markup(waterfall),  # noqa: S704 - the same
+        strip=chart.strip(run, names),
+        panel_px=chart.PANEL_PX,
+        host_px=chart.HOST_PX,
+        waterfalls=waterfalls(run.stages, names.media, None if before is None else before.stages),
         comparison=None if judged is None else comparison(judged, names),
         before=None if before is None else before.run,
         drifts=view.drifts(run, names),

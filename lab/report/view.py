@@ -17,7 +17,6 @@ from lab.results.artifacts import ArtifactStore
 from lab.results.figures import anchor, average_cell, number, with_uncertainty
 from lab.results.logs import LogLine, console_log, lines, window
 from lab.results.overview import Overview, attempts_of, name_of, tried
-from lab.results.plots import Series
 from lab.results.records import CONSOLE_LOG, HOST_BUSY, Attempt
 from lab.shown import plain
 
@@ -113,24 +112,6 @@ def tables(run: Overview, names: Names) -> list[MetricTable]:
     return [MetricTable(metric, tuple(_row(run, m, names) for m in group)) for metric, group in run.numbers.items()]
 
 
-def series(run: Overview, names: Names) -> list[Series]:
-    """The cycles of the run's first metric; where it has a mode in its name, those of the other modes beside it."""
-    return [
-        Series(
-            title=names.of(m.params),
-            samples=m.samples,
-            summary=summarise(m.samples),
-            failed=[a.cycle for a in tries if not a.ok],
-            links={a.cycle: (link(a), f"{names.of(m.params)}, cycle {a.cycle}: its log") for a in tries if a.ok},
-            busy={a.cycle: busy for a in tries if a.ok and (busy := host_busy(a)) is not None},
-            changed=None if moved is None else moved.cycle,
-        )
-        for m in first_numbers(run)
-        for tries in [attempts_of(run.attempts, m)]
-        for moved in [drift(m.samples)]
-    ]
-
-
 def first_numbers(run: Overview) -> list[Measurement]:
     """The run's first metric; where it has a mode in its name, those of the other modes beside it."""
     kind = next(iter(run.numbers)).name.rpartition(".")[2] if run.numbers else ""
@@ -138,7 +119,7 @@ def first_numbers(run: Overview) -> list[Measurement]:
 
 
 def drifts(run: Overview, names: Names) -> list[str]:
-    """A sentence for each series of `first_numbers` that moved within the run, with how busy the host was."""
+    """A sentence for each of `first_numbers` that moved within the run, with how busy the host was."""
     found = []
     for m in first_numbers(run):
         moved = drift(m.samples)

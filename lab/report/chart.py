@@ -1,0 +1,219 @@
+"""The figures of the page, arranged for its template. Each fits its place: across in per cent, heights in pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from lab.metrics import Flag, Measurement, Sample, Summary, summarise
+from lab.metrics.drift import drift
+from lab.report.names import Names
+from lab.report.view import first_numbers, host_busy, link
+from lab.results.figures import fixed, with_uncertainty
+from lab.results.overview import Overview, attempts_of
+from lab.results.records import Attempt
+
+PANEL_PX: Final = 112
+HOST_PX: Final = 56
+COLOURS: Final = 5  # that the style sheet has; they repeat after these
+_BINS: Final = 14  # of the distribution beside the cycles
+_ROOM: Final = 1.3  # so much higher than the widest series is each panel
+
+
+@frozen
+class Tick:
+    """A labelled place of an axis; `at` in pixels down or in per cent across."""
+
+    at: float
+    text: str
+
+
+@frozen
+class Dot:
+    """A cycle's number with its ±, and the element of the page that has its evidence.
+
+    Attributes:
+        x: per cent. y, low, high: pixels of the value and of the ends of its ±.
+    """
+
+    x: float
+    y: float
+    low: float
+    high: float
+    href: str
+    title: str
+    flagged: bool
+
+
+@frozen
+class Cross:
+    """A failed attempt."""
+
+    x: float
+    href: str
+    title: str
+
+
+@frozen
+class Bin:
+    """A bar of a distribution, in pixels down and in per cent across."""
+
+    y: float
+    height: float
+    width: float
+
+
+@frozen
+class Panel:
+    """The cycles of one series.
+
+    Attributes:
+        mean, band: pixels of the average, and of the upper and lower end of its ±.
+        changed: per cent across of where the series moved; None where it did not.
+        busy: per cent across and pixels down of how busy the host was in each cycle, in the host's own panel.
+    """
+
+    title: str
+    colour: int
+    ticks: tuple[Tick, ...]
+    mean: float
+    band: tuple[float, float]
+    dots: tuple[Dot, ...]
+    crosses: tuple[Cross, ...]
+    bins: tuple[Bin, ...]
+    changed: float | None
+    busy: tuple[tuple[float, float], ...]
+
+
+@frozen
+class Strip:
+    """All series, cycle by cycle.
+
+    Attributes:
+        most: cycles in the fullest bar of the distributions.
+    """
+
+    unit: str
+    panels: tuple[Panel, ...]
+    cycles: tuple[Tick, ...]
+    most: int
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody looked how busy the host was."""
+        return any(panel.busy for panel in self.panels)
+
+
+def strip(run: Overview, names: Names) -> Strip | None:
+    """The run's first numbers, cycle by cycle; None where no series has two of them.
+
+    All panels of a boot have the same scale, so that the media's spreads can be compared.
+    """
+    found = [(m, summarise(m.samples), attempts_of(run.attempts, m)) for m in first_numbers(run)]
+    if all(summary.n < 2 for _, summary, _ in found):
+        return None
+    last = max(attempt.cycle for _, _, tries in found for attempt in tries)
+    heights = [high - low for low, high in (_bounds(m.samples) for m, _, _ in found)]
+    counts = [_counts(m.samples) for m, _, _ in found]
+    most = max(max(count) for count in counts)
+    panels = (
+        _panel(m, summary, tries, names, (max(heights), last), (count, most), number)
+        for number, ((m, summary, tries), count) in enumerate(zip(found, counts, strict=True))
+    )
+    step = max(1, round(last / 10))
+    cycles = tuple(Tick(_across(cycle, last), str(cycle)) for cycle in range(step, last + 1, step))
+    return Strip(found[0][0].metric.unit, tuple(panels), cycles, most)
+
+
+def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
+    """About so many round values from low to high, as far apart as 1, 2 or 5 of some decimal place, with their texts."""
+    raw = (high - low) / about
+    place = math.floor(math.log10(raw))
+    factor = next(factor for factor in (1, 2, 5, 10) if factor * 10.0**place >= raw * (1 - 1e-9))
+    places = max(0, -place - (factor == 10))
+    step = factor * 10.0**place
+    return [(n * step, fixed(n * step, places)) for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _panel(
+    m: Measurement,
+    summary: Summary,
+    tries: Sequence[Attempt],
+    names: Names,
+    scale: tuple[float, int],
+    spread: tuple[Sequence[int], int],
+    number: int,
+) -> Panel:
+    (height, last), (counts, most) = scale, spread
+    low, high = _bounds(m.samples)
+    span = _ROOM * height or abs(high) / 100 or 1.0
+    top = (low + high + span) / 2
+
+    def down(value: float) -> float:
+        return PANEL_PX * (top - value) / span
+
+    title = names.of(m.params)
+    good = {attempt.cycle: attempt for attempt in tries if attempt.ok}
+    moved = drift(m.samples)
+    least, most_value = min(s.value for s in m.samples), max(s.value for s in m.samples)
+    thick = (down(least) - down(most_value)) / len(counts) if len(counts) > 1 else 6.0
+    busy = ((a.cycle, share) for a in good.values() if (share := host_busy(a)) is not None)
+    return Panel(
+        title=title,
+        colour=number % COLOURS,
+        ticks=tuple(Tick(down(value), text) for value, text in ticks(top - span, top, 5)),
+        mean=down(summary.mean),
+        band=(down(summary.mean + summary.uncertainty), down(summary.mean - summary.uncertainty)),
+        dots=tuple(
+            Dot(
+                x=_across(s.cycle, last),
+                y=down(s.value),
+                low=down(s.value - s.uncertainty),
+                high=down(s.value + s.uncertainty),
+                href=link(good[s.cycle]) if s.cycle in good else "",
+                title=f"{title}, cycle {s.cycle}: {with_uncertainty(s.value, s.uncertainty, m.metric)}",
+                flagged=bool(s.flags - {Flag.SIMULATED}),
+            )
+            for s in m.samples
+        ),
+        crosses=tuple(
+            Cross(_across(a.cycle, last), link(a), f"{title}, cycle {a.cycle}: {a.outcome}") for a in tries if not a.ok
+        ),
+        bins=tuple(
+            Bin(
+                down(least) - (n + 1) * thick if len(counts) > 1 else down(least) - thick / 2,
+                thick,
+                100 * count / most,
+            )
+            for n, count in enumerate(counts)
+            if count
+        ),
+        changed=None if moved is None else _across(moved.cycle - 0.5, last),
+        busy=tuple((_across(cycle, last), HOST_PX * (1 - share)) for cycle, share in sorted(busy)),
+    )
+
+
+def _across(cycle: float, last: int) -> float:
+    """Per cent of a panel's width."""
+    return 100 * (cycle - 0.3) / (last + 0.4)
+
+
+def _bounds(samples: Iterable[Sample]) -> tuple[float, float]:
+    """From the lowest to the highest value, with their ±."""
+    ends = [end for s in samples for end in (s.value - s.uncertainty, s.value + s.uncertainty)]
+    return min(ends), max(ends)
+
+
+def _counts(samples: Sequence[Sample]) -> list[int]:
+    """How many values are in each of equal parts of their range, the lowest first; one part where all are equal."""
+    values = [s.value for s in samples]
+    low, span = min(values), max(values) - min(values)
+    if span <= 0:
+        return [len(values)]
+    counts = [0] * _BINS
+    for value in values:
+        counts[min(_BINS - 1, int(_BINS * (value - low) / span))] += 1
+    return counts
