@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from statistics import fmean
@@ -208,25 +207,47 @@ def test_a_virtual_board_is_marked_and_a_real_one_is_not(report: Report, tmp_pat
 
 
 def test_the_figures_show_every_cycle_every_failure_and_every_stage(report: Report) -> None:
-    strip, waterfall = re.findall(r"<svg .*?</svg>", report.text, re.DOTALL)
-    for svg, role in ((strip, "group"), (waterfall, "img")):
-        assert re.match(rf'<svg viewBox="[\d. ]+" role="{role}" aria-label="[^"]+">', svg)
-        assert "currentColor" in svg
-    dots = Counter(re.findall(r'<a href="#log-\d+".*?style="(fill[^"]*?stroke: #\w+)', strip, re.DOTALL))
-    blue, orange, green = "#0072b2", "#d55e00", "#009e73"
-    for colour, flagged in {blue: 1, orange: 0, green: 1}.items():
-        assert dots[f"fill: {colour}; stroke: {colour}"] == 20 - flagged
-        assert dots[f"fill: none; stroke: {colour}"] + dots[f"fill-opacity: 0; stroke: {colour}"] == flagged
-    assert strip.count("fill: #d1242f; stroke: #d1242f") == 4
+    cycles, stages = (
+        report.text.partition(f'id="{name}"')[2].partition("</section>")[0] for name in ("cycles", "stages")
+    )
+    panels = cycles.split('<h3 class="c')[1:]
+    assert [panel.partition(">")[2].partition("<")[0] for panel in panels] == [
+        "SD (virtio-blk), s", "eMMC (NVMe), s", "OSPI (CFI flash), s",
+    ]  # fmt: skip
+    for panel, flagged, failed in zip(panels, (1, 0, 1), (2, 2, 0), strict=True):
+        assert panel.count('<g class="dot">') == 20 - flagged
+        assert panel.count('<g class="dot flagged">') == flagged
+        assert panel.count('class="cross"') == failed
+        (bins,) = [part for part in panel.split("<svg ") if 'class="bin"' in part]
+        assert max(float(width) for width in re.findall(r'width="([\d.]+)%"', bins)) > 50
     for stage in ("Power on to U-Boot", "Kernel load", "User space"):
-        assert waterfall.count(f">{stage}</text>") == 3
+        assert stages.count(f'<th scope="row">{stage}</th>') == 3
+    assert stages.count('<i style="left: ') == 3 * 7
+
+
+def test_a_dot_is_where_its_number_is(report: Report) -> None:
+    with open_store(str(report.database)) as store:
+        values = [s.value for s in store.samples(1, "boot.time") if s.params["medium"] == "sd"]
+    panel = report.text.partition('<h3 class="c0">')[2].partition("<h3")[0]
+    ticks = [
+        (float(text), float(y) - 4) for y, text in re.findall(r'y="([\d.]+)" text-anchor="end">([\d.]+)</text>', panel)
+    ]
+    (low, low_y), *_, (high, high_y) = ticks
+    dots = [(float(x), float(y)) for x, y in re.findall(r'<circle cx="([\d.]+)%" cy="([\d.]+)"', panel)]
+    assert len(dots) == len(values) == 20
+    assert [x for x, _ in dots] == sorted(x for x, _ in dots)
+    for value, (_, y) in zip(values, dots, strict=True):
+        assert y == pytest.approx(low_y + (value - low) / (high - low) * (high_y - low_y), abs=0.3)
 
 
 def test_a_dot_leads_to_its_log_inside_the_fold(report: Report) -> None:
     with open_store(str(report.database)) as store:
         attempt = next(a for a in store.attempts(1) if a.params == {"medium": "emmc"} and a.cycle == 5)
-    assert f'<a href="#log-{attempt.id}" aria-label="eMMC (NVMe), cycle 5: its log"><title>' in report.text
+    assert f'<a href="#log-{attempt.id}" aria-label="eMMC (NVMe), cycle 5: ' in report.text
     assert f'<p id="log-{attempt.id}">' in report.block(attempt.id)
+    with open_store(str(report.database)) as store:
+        silent = next(a for a in store.attempts(1) if a.outcome == "silent")
+    assert f'<a href="#log-{silent.id}" aria-label="eMMC (NVMe), cycle 3: silent; to its log">' in report.text
 
 
 def test_its_numbers_are_inside_for_other_programs(report: Report) -> None:
@@ -263,7 +284,9 @@ def test_a_number_that_moved_within_the_run_is_named_with_the_hosts_load_beside_
     assert said.startswith("OSPI (CFI flash): from cycle 10 on the median is ")
     assert re.search(r"\(\+(2\d|3\d)\.\d %\)", said)
     assert said.endswith("The host was 20 % busy before, and 85 % after.")
-    assert ">Host busy, % of its processors' time</text>" in text
+    assert ">Host busy, % of its processors' time</h3>" in text
+    assert text.count('class="busy"') == 3 * 19
+    assert text.count('class="changed"') == 1
     assert text.count("The host was 85 % busy meanwhile.") > 0
 
 
@@ -377,15 +400,17 @@ def test_the_verdict_comes_first_and_the_stages_tell_what_moved(
     assert "3.9039 ± " in row
     assert re.search(r"\+30 % \(\+2\d % to \+3\d %\)", row)
     assert ">regression</td>" in row
-    assert re.search(r"2\.60\d s  \(\+0\.60\d ± 0\.\d+ s\)", text)
-    assert "the difference to run 1, release 11.01" in text
+    stages = text.partition('id="stages"')[2].partition("</section>")[0]
+    assert re.search(r'>2\.60\d</td><td class="difference worse">\+0\.60\d ± 0\.\d+</td>', stages)
+    assert re.search(r'>1\.00\d</td><td class="difference ">0\.000 ± 0\.\d+</td>', stages)
+    assert "are to run 1, release 11.01" in stages
 
 
 def test_a_first_run_has_nothing_to_be_compared_with(two_runs: Path, tmp_path: Path) -> None:
     assert main(["report", "1", "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]) == 0
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "<strong>3 with nothing to compare</strong>" in text
-    assert "the difference to run" not in text
+    assert "± at 95 %, are to run" not in text
 
 
 def test_a_run_of_something_else_is_not_compared(
