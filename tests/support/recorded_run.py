@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import random
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from lab.results import ArtifactRef, AttemptRecord, MomentRecord, Run, SampleRecord, Store
+from lab.results.records import HOST_BUSY
 
 BYTES_PER_S = 11_520
 START = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.UTC)
@@ -42,13 +43,14 @@ class Boot:
     samples: tuple[SampleRecord, ...]
 
 
-def boot(medium: str, cycle: int, dice: random.Random, flags: frozenset[str]) -> Boot:
-    """One good boot."""
+def boot(medium: str, cycle: int, dice: random.Random, flags: frozenset[str], stretch: float = 1.0) -> Boot:
+    """One good boot; its kernel and user space take `stretch` times as long."""
     log, t_s = b"", 5000.0 + cycle * 10
     on_s, before_s, before_at = t_s, t_s, 0
     moments, stages = [], []
     for name, stage, mean_s, chatter in BOOT:
         slow = MEDIA[medium] if stage in {"Kernel load", "User space"} else 1.0
+        slow *= stretch if stage in {"Kernel", "User space"} else 1.0
         t_s += max(0.01, dice.gauss(mean_s * slow, 0.012 * mean_s))
         for n in range(chatter):
             log += f"[{t_s - on_s:12.6f}] {stage.lower()}: step {n} of {chatter} done\r\n".encode()
@@ -70,9 +72,22 @@ def boot(medium: str, cycle: int, dice: random.Random, flags: frozenset[str]) ->
     return Boot(log, tuple(moments), (*numbers, *stages))
 
 
-def record(store: Store, *, cycles: int = 20, virtual: bool = True, finish: bool = True) -> Run:
-    """Record a run with a hung kernel on SD, a silent board and a wrong medium on eMMC, and two flagged cycles."""
-    dice = random.Random(16)
+def record(
+    store: Store,
+    *,
+    cycles: int = 20,
+    virtual: bool = True,
+    finish: bool = True,
+    release: str = "11.01",
+    busy_from: int | None = None,
+    seed: int = 16,
+) -> Run:
+    """Record a run with a hung kernel on SD, a silent board and a wrong medium on eMMC, and two flagged cycles.
+
+    Args:
+        busy_from: the cycle at which the host becomes busy, and the boots from OSPI slower; None: nobody looked.
+    """
+    dice = random.Random(seed)
     board_type, board = ("qemu-virt", "qemu-1") if virtual else ("am62xx_sk", "SK-AM62-0042")
     provenance = {
         "virtual": virtual,
@@ -82,7 +97,7 @@ def record(store: Store, *, cycles: int = 20, virtual: bool = True, finish: bool
         "images_sha256": {"kernel": "ab" * 32},
     }
     plan = {"cycles": cycles, "media": list(MEDIA)}
-    run = store.begin_run("boot", board_type, board, "11.01", plan=plan, provenance=provenance)
+    run = store.begin_run("boot", board_type, board, release, plan=plan, provenance=provenance)
     simulated = frozenset({"simulated"}) if virtual else frozenset()
     at = START
     for medium in MEDIA:
@@ -93,9 +108,13 @@ def record(store: Store, *, cycles: int = 20, virtual: bool = True, finish: bool
                 store.record_attempt(run.id, failed(store, failure, medium=medium, cycle=cycle, number=number, at=at))
                 number += 1
             flags = simulated | ({"medium_unverified"} if (medium, cycle) in FLAGGED else frozenset())
-            good = boot(medium, cycle, dice, flags)
+            is_busy = busy_from is not None and cycle >= busy_from
+            good = boot(medium, cycle, dice, flags, 1.1 if is_busy and medium == "ospi" else 1.0)
             at += dt.timedelta(seconds=6)
-            store.record_attempt(run.id, attempt(store, good, medium=medium, cycle=cycle, number=number, at=at))
+            record = attempt(store, good, medium=medium, cycle=cycle, number=number, at=at)
+            if busy_from is not None:
+                record = evolve(record, details={HOST_BUSY: round(dice.gauss(0.8 if is_busy else 0.2, 0.03), 3)})
+            store.record_attempt(run.id, record)
     if finish:
         store.finish_run(run.id, "completed")
     return store.run(run.id)
