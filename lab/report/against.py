@@ -10,12 +10,13 @@ from lab.errors import ConfigurationError
 from lab.judge.baseline import JudgedNumber, JudgedRun, earlier, judge, judge_run
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
-from lab.report.names import Names, title_of
+from lab.report.names import Names
 from lab.results.figures import fixed, with_uncertainty
 from lab.results.watch import StoreSnapshot
 
 _ORDER = list(Verdict)
 _BAD = {Verdict.REGRESSION, Verdict.BROKEN_RUN}
+_SAME = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 
 
 @frozen
@@ -40,15 +41,16 @@ class Comparison:
     """The verdict on a run.
 
     Attributes:
-        line: in one sentence. rows: the numbers that are not as they were. same: how many are.
-        bad: whether a number got worse.
+        line: in one sentence. rows: the numbers that are not as they were.
+        new: titles of those that there is nothing to compare with, where others have something.
+        state: "bad" where a number needs a person, "good" where all are as they were, "plain" where there is no history.
     """
 
     against: str
     line: str
     rows: tuple[JudgedRow, ...]
-    same: int
-    bad: bool
+    new: tuple[str, ...]
+    state: str
 
 
 def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedRun:
@@ -93,16 +95,28 @@ def comparison(judged: JudgedRun, names: Names) -> Comparison:
     rows = tuple(
         _row(each, names)
         for each in numbers
-        if each.judgement.verdict not in {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
+        if each.judgement.verdict not in {Verdict.NOISE, Verdict.BELOW_RESOLUTION, Verdict.NO_HISTORY}
         and (each.judgement.verdict.moved or each.average.metric.name != BOOT_STAGE.name)
     )
+    new = [each.average for each in numbers if each.judgement.verdict is Verdict.NO_HISTORY]
     return Comparison(
         against=judged.against,
         line=_line(counts, same),
         rows=rows,
-        same=same,
-        bad=any(each.judgement.verdict in _BAD for each in numbers),
+        new=()
+        if len(new) == len(numbers)
+        else tuple(names.number(a.metric, a.params) for a in new if a.metric.name != BOOT_STAGE.name),
+        state=_state(counts),
     )
+
+
+def _state(counts: Counter[Verdict]) -> str:
+    found = set(counts)
+    if found & _BAD:
+        return "bad"
+    if found == {Verdict.NO_HISTORY}:
+        return "plain"
+    return "good" if found <= _SAME else ""
 
 
 def _line(counts: Counter[Verdict], same: int) -> str:
@@ -125,9 +139,7 @@ def _row(each: JudgedNumber, names: Names) -> JudgedRow:
         if judgement.low is not None and judgement.high is not None:
             change += f" ({_percent(judgement.low)} to {_percent(judgement.high)})"
     return JudgedRow(
-        title=f"{title_of(average.metric)}, {names.of(average.params)}"
-        if average.params
-        else title_of(average.metric),
+        title=names.number(average.metric, average.params),
         before=""
         if each.baseline is None
         else with_uncertainty(each.baseline.value, each.baseline.uncertainty, average.metric),

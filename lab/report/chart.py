@@ -93,13 +93,14 @@ class Strip:
     """All series, cycle by cycle.
 
     Attributes:
-        most: cycles in the fullest bar of the distributions.
+        shared: whether all panels have the same scale. most: cycles in the fullest bar of the distributions.
     """
 
     unit: str
     panels: tuple[Panel, ...]
     cycles: tuple[Tick, ...]
     most: int
+    shared: bool
 
     @property
     def busy(self) -> bool:
@@ -116,16 +117,17 @@ def strip(run: Overview, names: Names) -> Strip | None:
     if all(summary.n < 2 for _, summary, _ in found):
         return None
     last = max(attempt.cycle for _, _, tries in found for attempt in tries)
-    heights = [high - low for low, high in (_bounds(m.samples) for m, _, _ in found)]
+    heights = [high - low for low, high in (_bounds(m.samples, summary) for m, summary, _ in found)]
+    shared = run.run.kind == "boot"
     counts = [_counts(m.samples) for m, _, _ in found]
     most = max(max(count) for count in counts)
     panels = (
-        _panel(m, summary, tries, names, (max(heights), last), (count, most), number)
-        for number, ((m, summary, tries), count) in enumerate(zip(found, counts, strict=True))
+        _panel(m, summary, tries, names, (max(heights) if shared else height, last), (count, most), number)
+        for number, ((m, summary, tries), height, count) in enumerate(zip(found, heights, counts, strict=True))
     )
     step = max(1, round(last / 10))
     cycles = tuple(Tick(_across(cycle, last), str(cycle)) for cycle in range(step, last + 1, step))
-    return Strip(found[0][0].metric.unit, tuple(panels), cycles, most)
+    return Strip(found[0][0].metric.unit, tuple(panels), cycles, most, shared)
 
 
 def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
@@ -148,7 +150,7 @@ def _panel(
     number: int,
 ) -> Panel:
     (height, last), (counts, most) = scale, spread
-    low, high = _bounds(m.samples)
+    low, high = _bounds(m.samples, summary)
     span = _ROOM * height or abs(high) / 100 or 1.0
     top = (low + high + span) / 2
 
@@ -201,9 +203,10 @@ def _across(cycle: float, last: int) -> float:
     return 100 * (cycle - 0.3) / (last + 0.4)
 
 
-def _bounds(samples: Iterable[Sample]) -> tuple[float, float]:
-    """From the lowest to the highest value, with their ±."""
-    ends = [end for s in samples for end in (s.value - s.uncertainty, s.value + s.uncertainty)]
+def _bounds(samples: Iterable[Sample], summary: Summary) -> tuple[float, float]:
+    """From the lowest to the highest value, with their ± and that of the average."""
+    ends = [summary.mean - summary.uncertainty, summary.mean + summary.uncertainty]
+    ends += [end for s in samples for end in (s.value - s.uncertainty, s.value + s.uncertainty)]
     return min(ends), max(ends)
 
 

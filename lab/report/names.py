@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Final
 
 from attrs import define
 
@@ -11,6 +12,9 @@ from lab import boards
 from lab.metrics import Metric
 from lab.results.figures import label
 from lab.results.records import Run
+
+_MODE: Final = "mode"  # the parameter that the numbers of low power are told apart by
+_SPELLED: Final = {"cpu": "CPU", "io": "I/O", "mcu": "MCU"}
 
 
 @define(slots=False)
@@ -39,7 +43,7 @@ class Names:
     @property
     def kind(self) -> str:
         """What the run measured."""
-        return {"boot": "Boot time"}.get(self.run.kind, self.run.kind.replace("_", " ").capitalize())
+        return {"boot": "Boot time", "sections": "Benchmarks"}.get(self.run.kind) or _words(self.run.kind)
 
     @property
     def rows(self) -> str:
@@ -48,7 +52,18 @@ class Names:
 
     def of(self, params: Mapping[str, str]) -> str:
         """A title for what these parameters mean."""
-        return self.media.get(label(params), label(params))
+        title = self.media.get(label(params))
+        if title is not None or self.run.kind != "low_power" or _MODE not in params:
+            return title or label(params)
+        others = (f"{name} {value}" for name, value in sorted(params.items()) if name != _MODE)
+        return ", ".join([_words(params[_MODE]), *others])
+
+    def number(self, metric: Metric, params: Mapping[str, str]) -> str:
+        """A title for a number: its metric's, and what distinguishes it from others of the metric."""
+        title, of = title_of(metric), self.of(params)
+        if _MODE in params and f".{params[_MODE]}." in metric.name:
+            of = of.removeprefix(_words(params[_MODE])).removeprefix(", ")
+        return f"{title}, {of}" if of else title
 
     @property
     def _known(self) -> bool:
@@ -60,4 +75,10 @@ def title_of(metric: Metric) -> str:
     "lpm.deep_sleep.resume_kernel" "Deep sleep, resume kernel"."""
     room, _, name = metric.name.partition(".")
     words = f"{room} {name}" if name == "time" else name
-    return words.replace(".", ", ").replace("_", " ").capitalize()
+    return _words(words.replace(".", ", "))
+
+
+def _words(name: str) -> str:
+    """A name as the beginning of a sentence."""
+    words = " ".join(_SPELLED.get(word, word) for word in name.replace("_", " ").split(" "))
+    return words[:1].upper() + words[1:]

@@ -20,12 +20,13 @@ from lab.results.overview import Overview, attempts_of, name_of, tried
 from lab.results.records import CONSOLE_LOG, HOST_BUSY, Attempt
 from lab.shown import plain
 
+_MOST_TILES: Final = 8
 _TAIL_BYTES: Final = 8192  # of the log of an attempt without numbers
 
 
 @frozen
 class SummaryRow:
-    """A number in a table; `group` is the anchor of its cycles."""
+    """A number in a table; `group` is the anchor of its cycles, `single` says that it has only one."""
 
     title: str
     group: str
@@ -37,6 +38,7 @@ class SummaryRow:
     p95: str
     std: str
     flags: tuple[str, ...]
+    single: bool
 
 
 @frozen
@@ -50,6 +52,11 @@ class MetricTable:
     def title(self) -> str:
         """The metric's name for a reader."""
         return title_of(self.metric)
+
+    @property
+    def single(self) -> bool:
+        """Whether none of them has a spread."""
+        return all(row.single for row in self.rows)
 
     @property
     def unit(self) -> str:
@@ -110,6 +117,12 @@ class AttemptGroup:
 def tables(run: Overview, names: Names) -> list[MetricTable]:
     """The run's numbers, one table a metric."""
     return [MetricTable(metric, tuple(_row(run, m, names) for m in group)) for metric, group in run.numbers.items()]
+
+
+def tiles(run: Overview, names: Names) -> list[SummaryRow]:
+    """The numbers that a reader wants first; none where there are too many for that."""
+    found = first_numbers(run)
+    return [_row(run, m, names) for m in found] if len(found) <= _MOST_TILES else []
 
 
 def first_numbers(run: Overview) -> list[Measurement]:
@@ -187,13 +200,14 @@ def _row(run: Overview, m: Measurement, names: Names) -> SummaryRow:
         title=names.of(m.params),
         group=anchor(attempts[0].params),
         average=with_uncertainty(s.mean, s.uncertainty, m.metric),
-        cell=average_cell(s, m.metric),
+        cell=average_cell(s, m.metric) if s.n > 1 else number(s.mean, s.uncertainty, m.metric),
         n=f"{s.n}/{tried(attempts)}",
         uncertainty=uncertainty,
         median=median,
         p95=p95,
         std=std,
         flags=_flags(m.flags),
+        single=s.n == 1,
     )
 
 

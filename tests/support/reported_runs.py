@@ -21,7 +21,7 @@ from lab.run.progress import Progress
 BUSY_FROM = 10  # the cycle of run 2 at which the host becomes busy, and the boots from OSPI slower
 MODES = ("deep_sleep", "mcu_only")
 NAPS = 3
-SECTIONS = ("lmbench", "openssl", "emmc-ext4")
+SECTIONS = ("openssl", "nbench", "tcp", "sd-fio")
 REPORTS = ("boot", "against-run", "against-release", "first", "failed", "low-power", "sections")
 
 
