@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
     packed = grafana_renderer.cache() / "chromium"
     if found is None and (packed / "chromium").exists():
         found = str(packed / "chromium")
-        environ |= {"LD_LIBRARY_PATH": str(packed / "lib"), "FONTCONFIG_PATH": str(packed)}
+        environ["LD_LIBRARY_PATH"] = str(packed / "lib")
     if found is None:
         pytest.fail("no Chromium; `./run setup test` installs one")
     with sync_playwright() as playwright:
