@@ -9,18 +9,28 @@ from pathlib import Path
 from typing import Any, Final
 
 import npm_browser
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 
 SERIOUS: Final = ("serious", "critical")  # axe-core's words
 
 
 @frozen
+class Step:
+    """What a person does on a page: "click" or "focus" on a selector, "press" a key; "run" evaluates JavaScript."""
+
+    does: str
+    on: str
+
+
+@frozen
 class Look:
-    """A page to open. Looks at the same page in the same mode that follow each other open it once and change the window.
+    """A page to open. Looks at the same page in the same mode that follow each other open it once and change the window; one with
+    steps has a page of its own.
 
     Attributes:
         root: the folder of the files; nothing else is loaded. path: the page's, from there, e.g. "/farm/" or "/report.html".
         width, height: of the window, in px. mode: "light" or "dark".
+        steps: are taken before all that follows.
         axe: whether axe-core looks at it. ask: JavaScript to evaluate in the page.
         picture: the file of a picture; empty: none. whole: the picture shows the whole page, not only the window.
     """
@@ -30,6 +40,7 @@ class Look:
     width: int = 1400
     height: int = 800
     mode: str = "light"
+    steps: tuple[Step, ...] = ()
     axe: bool = False
     ask: str = ""
     picture: str = ""
@@ -43,6 +54,7 @@ class Seen:
     Attributes:
         beyond: px by which the page can be scrolled to the right. wide: what stands there.
         faults: axe-core's. complaints: errors of scripts and files that are missing, since the page was opened.
+        asked: all that the page asked for since then, itself first.
         answer: what `ask` returned.
     """
 
@@ -50,6 +62,7 @@ class Seen:
     wide: list[str]
     faults: list[dict[str, Any]] = field(repr=False)
     complaints: list[str]
+    asked: list[str]
     answer: Any
 
     def serious(self) -> list[str]:
@@ -64,8 +77,7 @@ def look(looks: Iterable[Look]) -> list[Seen]:
     Raises:
         NotSetUpError: Chromium did not start, or a page did not load.
     """
-    fields = ("path", "width", "height", "mode", "axe", "ask", "picture", "whole")
-    listed = [{"root": str(one.root), **{name: getattr(one, name) for name in fields}} for one in looks]
+    listed = [{**asdict(one), "root": str(one.root)} for one in looks]
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found.json"
         npm_browser.drive(npm_browser.SOURCES / "look.mjs", {"found": str(found), "looks": listed}, Path(folder))

@@ -1,215 +1,206 @@
-"""The report in a browser: whole on a desk and on a telephone, light and dark, to be read by everyone, leading to its evidence."""
+"""The report in Chromium: whole on a desk and on a telephone, light and dark, to be read by everyone, leading to its evidence."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import grafana_renderer
+import page_looks
 import pytest
 import reported_runs
-from attrs import define, field
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from page_looks import Look, Seen, Step
 
 DESK, TELEPHONE = 1400, 400
-HEIGHT = 900
-SERIOUS = {"serious", "critical"}
-SIDEWAYS = "() => document.scrollingElement.scrollWidth - document.documentElement.clientWidth"
+WIDTHS = (DESK, TELEPHONE)
+MODES = ("light", "dark")
+FOLDS = "for (const fold of [...document.querySelectorAll('details')].slice({part})) fold.open = true"
+ALL_OPEN, SOME_OPEN = Step("run", FOLDS.format(part="")), Step("run", FOLDS.format(part="0, 5"))
+LOOKED_AT = ("against-run", "failed", "low-power", "sections")  # by axe-core: what the others show is in one of these
+# What is seen at the upper left corner of an element in place of it; empty where that is the element, or a part of it.
+COVERED = """
+const covered = (element) => {
+  const box = element.getBoundingClientRect();
+  const seen = document.elementFromPoint(box.left + 2, box.top + 2);
+  return element.contains(seen) ? '' : seen ? seen.outerHTML.slice(0, 200) : 'nothing: it is not in the window';
+};
+"""
+BOXES = """
+[...document.querySelectorAll("{selector}")].map((element) => {{
+  const {{ left, right }} = element.getBoundingClientRect();
+  return {{ left, right, text: element.innerText ?? '', seen: element.checkVisibility() }};
+}})
+"""
+TARGET = f"""(() => {{ {COVERED}
+  const target = document.querySelector('p:target');
+  const fold = target.closest('details');
+  return {{ open: fold.open, title: fold.querySelector('summary').innerText, log: fold.querySelector('pre').innerText, covered: covered(target) }};
+}})()"""
+CONTENTS = f"""(() => {{ {COVERED}
+  const contents = document.querySelector('nav');
+  scrollTo(0, document.body.scrollHeight / 2);
+  const found = [{{ name: 'after scrolling', top: contents.getBoundingClientRect().top, covered: covered(contents) }}];
+  for (const link of contents.querySelectorAll('a')) {{
+    link.click();
+    const target = document.querySelector(':target');
+    found.push({{ name: link.innerText, top: contents.getBoundingClientRect().top, covered: target ? covered(target) : 'it leads nowhere' }});
+  }}
+  return found;
+}})()"""
+DOTS = {  # where -> in which cycle's fold it leads, and what its log says
+    "SD (virtio-blk), cycle 5: ": ("cycle 5:", "login"),
+    "SD (virtio-blk), cycle 7: hang": ("cycle 7: hang_kernel", "probing"),
+}
 
 
-@define
-class Shown:
-    """A page in the browser, and what it did that it should not."""
+def dot(name: str) -> str:
+    """The selector of the mark of that cycle."""
+    return f"svg a[aria-label^='{name}'] :is(circle, text)"
 
-    page: Page
-    complaints: list[str] = field(factory=list)
-    asked: list[str] = field(factory=list)
 
-    def __attrs_post_init__(self) -> None:
-        self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
+def boxes(selector: str) -> str:
+    """Asks where elements are from left to right, what they say, and whether they are seen."""
+    return BOXES.format(selector=selector)
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return reported_runs.write(tmp_path_factory.mktemp("reports"))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reports."""
+    folder = tmp_path_factory.mktemp("reports")
+    reported_runs.write(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """The distribution's Chromium; where it has none, the one that draws the dashboards."""
-    found, environ = shutil.which("chromium"), dict(os.environ)
-    packed = grafana_renderer.cache() / "chromium"
-    if found is None and (packed / "chromium").exists():
-        found = str(packed / "chromium")
-        environ["LD_LIBRARY_PATH"] = str(packed / "lib")
-    if found is None:
-        pytest.fail("no Chromium; `./run setup test` installs one")
-    with sync_playwright() as playwright:
-        # The sandbox is for strangers' pages, and root has none; /dev/shm is small in a container.
-        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
-        started = playwright.chromium.launch(executable_path=found, args=arguments, env={**environ})
-        yield started
-        started.close()
+def fits(folder: Path) -> dict[tuple[str, int, str], Seen]:
+    """Every report, first as it is opened, then with its folds open: (name, width, "closed" or "open")."""
+    looks = {
+        (name, width, state): Look(folder, f"/{name}.html", width, steps=steps)
+        for name in reported_runs.REPORTS
+        for state, steps in (("closed", ()), ("open", (ALL_OPEN,)))
+        for width in WIDTHS
+    }
+    return dict(zip(looks, page_looks.look(looks.values()), strict=True))
 
 
-@pytest.fixture
-def show(browser: Browser, reports: dict[str, Path]) -> Iterator[Any]:
-    """Opens a report at a width, light or dark."""
-    contexts = []
-
-    def open_page(name: str, width: int = DESK, scheme: Any = "light") -> Shown:
-        context = browser.new_context(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
-        contexts.append(context)
-        shown = Shown(context.new_page())
-        shown.page.goto(reports[name].as_uri())
-        return shown
-
-    yield open_page
-    for context in contexts:
-        context.close()
-
-
-def inside(element: Locator, width: int) -> bool:
-    """Whether none of it is beyond the left or right edge of the window."""
-    box = element.bounding_box()
-    return box is not None and box["x"] >= 0 and box["x"] + box["width"] <= width
-
-
-def covered(element: Locator) -> str:
-    """What is seen at its upper left corner in place of it; empty where that is the element or a part of it."""
-    return str(
-        element.evaluate(
-            """element => {
-                const box = element.getBoundingClientRect();
-                const seen = document.elementFromPoint(box.left + 2, box.top + 2);
-                return element.contains(seen) ? '' : seen ? seen.outerHTML.slice(0, 200) : 'nothing: it is not in the window';
-            }"""
-        )
-    )
-
-
-@pytest.mark.parametrize("name", reported_runs.REPORTS)
-@pytest.mark.parametrize("width", [DESK, TELEPHONE])
-def test_a_report_fits_its_window_and_asks_for_nothing(
-    show: Any, reports: dict[str, Path], name: str, width: int
-) -> None:
-    shown = show(name, width)
-    assert shown.page.evaluate(SIDEWAYS) <= 0
-    shown.page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
-    assert shown.page.evaluate(SIDEWAYS) <= 0, "with every fold open"
-    assert shown.complaints == []
-    assert shown.asked == [reports[name].as_uri()]
+@pytest.fixture(scope="module")
+def asked(folder: Path) -> dict[str, Any]:
+    """What the pages answer, by a word for each question and the width."""
+    looks = {
+        **{
+            f"± {name}": Look(folder, f"/{name}.html", TELEPHONE, ask=boxes("td[data-label='±']"))
+            for name in ("boot", "low-power", "sections")
+        },
+        **{
+            f"verdict {width}": Look(folder, "/against-run.html", width, ask=boxes("section:has(#verdict) tr.bad > *"))
+            for width in WIDTHS
+        },
+        **{
+            f"{where} {width}": Look(folder, "/boot.html", width, steps=(Step("click", dot(where)),), ask=TARGET)
+            for where in DOTS
+            for width in WIDTHS
+        },
+        "keyboard": Look(
+            folder,
+            "/boot.html",
+            steps=(Step("focus", "svg a"), Step("press", "Tab"), Step("press", "Enter")),
+            ask=TARGET,
+        ),
+        **{
+            f"contents {name} {width}": Look(folder, f"/{name}.html", width, steps=(Step("run", "0"),), ask=CONTENTS)
+            for name in ("boot", "sections")
+            for width in WIDTHS
+        },
+        **{
+            f"paper {mode}": Look(
+                folder, "/boot.html", mode=mode, ask="getComputedStyle(document.body).backgroundColor"
+            )
+            for mode in MODES
+        },
+        "dots": Look(folder, "/boot.html", TELEPHONE, ask=boxes("svg .dot circle")),
+        "stages": Look(folder, "/boot.html", TELEPHONE, ask=boxes(".lane i")),
+    }
+    return {what: seen.answer for what, seen in zip(looks, page_looks.look(looks.values()), strict=True)}
 
 
-@pytest.mark.parametrize("name", ["against-run", "failed", "low-power", "sections"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [DESK, TELEPHONE])
-def test_no_report_has_a_serious_fault_of_accessibility(show: Any, name: str, scheme: str, width: int) -> None:
-    shown = show(name, width, scheme)
-    shown.page.evaluate("for (const fold of [...document.querySelectorAll('details')].slice(0, 5)) fold.open = true")
-    found = Axe().run(shown.page, options={"resultTypes": ["violations"]}).response
-    assert found["testEngine"]["name"] == "axe-core"
-    assert [
-        (fault["id"], node["html"][:200], node["failureSummary"])
-        for fault in found["violations"]
-        if fault["impact"] in SERIOUS
-        for node in fault["nodes"][:3]
-    ] == []
+def outside(found: list[dict[str, Any]], width: int) -> list[dict[str, Any]]:
+    """Those that are not seen, or not whole."""
+    assert found
+    return [one for one in found if not one["seen"] or one["left"] < 0 or one["right"] > width]
 
 
-def test_dark_is_dark(show: Any) -> None:
-    def lightness(scheme: str) -> float:
-        colour = show("boot", DESK, scheme).page.evaluate("getComputedStyle(document.body).backgroundColor")
-        return sum(map(float, re.findall(r"\d+", colour)[:3])) / 3
+def test_no_report_scrolls_sideways(fits: dict[tuple[str, int, str], Seen]) -> None:
+    assert {where: f"{seen.beyond} px: {seen.wide}" for where, seen in fits.items() if seen.beyond > 0} == {}
 
-    assert lightness("dark") < 64
-    assert lightness("light") > 192
+
+def test_no_report_asks_for_anything_but_itself_nor_has_an_error(fits: dict[tuple[str, int, str], Seen]) -> None:
+    assert {where: seen.complaints for where, seen in fits.items() if seen.complaints} == {}
+    assert {(name, *seen.asked) for (name, _, _), seen in fits.items()} == {
+        (name, f"/{name}.html") for name in reported_runs.REPORTS
+    }
+
+
+def test_axe_finds_no_serious_fault(folder: Path) -> None:
+    looks = {
+        (name, width, mode): Look(folder, f"/{name}.html", width, mode=mode, steps=(SOME_OPEN,), axe=True)
+        for name in LOOKED_AT
+        for mode in MODES
+        for width in WIDTHS
+    }
+    seen = dict(zip(looks, page_looks.look(looks.values()), strict=True))
+    assert {where: one.serious() for where, one in seen.items() if one.serious()} == {}
+
+
+def test_dark_is_dark_and_light_is_light(asked: dict[str, Any]) -> None:
+    light, dark = (max(map(int, re.findall(r"\d+", asked[f"paper {mode}"])[:3])) for mode in MODES)
+    assert dark < 64
+    assert light > 192
 
 
 @pytest.mark.parametrize("name", ["boot", "low-power", "sections"])
-def test_each_number_has_its_uncertainty_beside_it_on_a_telephone(show: Any, name: str) -> None:
-    shown = show(name, TELEPHONE)
-    cells = shown.page.locator("td[data-label='±']")
-    assert cells.count() > 0
-    for number in range(min(cells.count(), 12)):
-        cell = cells.nth(number)
-        assert cell.is_visible()
-        assert inside(cell, TELEPHONE)
-        assert re.fullmatch(r"\d+(\.\d+)?", cell.inner_text().strip()), cell.inner_text()
+def test_each_number_has_its_uncertainty_beside_it_on_a_telephone(asked: dict[str, Any], name: str) -> None:
+    cells = asked[f"± {name}"]
+    assert outside(cells, TELEPHONE) == []
+    assert [cell["text"] for cell in cells if not re.fullmatch(r"\d+(\.\d+)?", cell["text"].strip())] == []
 
 
-def test_a_verdict_is_whole_on_a_telephone_and_on_a_desk(show: Any) -> None:
-    for width in (DESK, TELEPHONE):
-        shown = show("against-run", width)
-        rows = shown.page.locator("section:has(#verdict) tbody tr")
-        assert "regression" in rows.first.inner_text()
-        for cell in rows.first.locator("th, td").all():
-            assert inside(cell, width), cell.inner_text()
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_verdict_is_whole(asked: dict[str, Any], width: int) -> None:
+    cells = asked[f"verdict {width}"]
+    assert outside(cells, width) == []
+    said = " ".join(cell["text"] for cell in cells)
+    assert "Boot time, OSPI (CFI flash)" in said
+    assert "regression" in said
 
 
-@pytest.mark.parametrize("width", [DESK, TELEPHONE])
-@pytest.mark.parametrize(
-    ("where", "says"), [("SD (virtio-blk), cycle 5: ", "login"), ("SD (virtio-blk), cycle 7: hang", "probing")]
-)
-def test_a_dot_leads_to_its_part_of_the_log(show: Any, width: int, where: str, says: str) -> None:
-    shown = show("boot", width)
-    dot = shown.page.locator(f"svg a[aria-label^='{where}']")
-    dot.locator("circle, text").click()
-    fold = shown.page.locator("details:has(p:target)")
-    assert fold.count() == 1
-    cycle = where.partition("cycle ")[2].partition(":")[0]
-    assert fold.locator("summary").inner_text().startswith(f"cycle {cycle}")
-    log = fold.locator("pre")
-    assert log.is_visible()
-    assert says in log.inner_text()
-    assert covered(fold.locator("p:target")) == ""
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("where", DOTS)
+def test_a_dot_leads_to_its_part_of_the_log(asked: dict[str, Any], where: str, width: int) -> None:
+    title, says = DOTS[where]
+    found = asked[f"{where} {width}"]
+    assert found["open"]
+    assert found["title"].startswith(title)
+    assert says in found["log"]
+    assert found["covered"] == ""
 
 
-def test_a_dot_is_reached_and_followed_by_the_keyboard(show: Any) -> None:
-    shown = show("boot")
-    shown.page.locator("svg a").first.focus()
-    shown.page.keyboard.press("Tab")
-    name = shown.page.evaluate("document.activeElement.getAttribute('aria-label')")
-    assert name.startswith("SD (virtio-blk), cycle 2: ")
-    shown.page.keyboard.press("Enter")
-    shown.page.wait_for_function("location.hash.startsWith('#log-')")
-    assert shown.page.locator("details:has(p:target) summary").inner_text().startswith("cycle 2:")
+def test_a_dot_is_reached_and_followed_by_the_keyboard(asked: dict[str, Any]) -> None:
+    assert asked["keyboard"]["open"]
+    assert asked["keyboard"]["title"].startswith("cycle 2:")
 
 
-@pytest.mark.parametrize("width", [DESK, TELEPHONE])
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["boot", "sections"])
-def test_the_contents_stay_in_sight_and_lead_to_headings_that_they_do_not_hide(
-    show: Any, name: str, width: int
+def test_the_contents_stay_in_sight_and_hide_no_heading_that_they_lead_to(
+    asked: dict[str, Any], name: str, width: int
 ) -> None:
-    shown = show(name, width)
-    page = shown.page
-    contents = page.locator("nav")
-    page.evaluate("scrollTo(0, document.body.scrollHeight / 2)")
-    page.wait_for_function("scrollY > innerHeight")
-    for link in contents.locator("a").all():
-        assert covered(contents) == ""
-        box = contents.bounding_box()
-        assert box is not None
-        assert abs(box["y"]) < 1
-        link.click()
-        target = (link.get_attribute("href") or "").removeprefix("#")
-        heading = page.locator(f"[id='{target}']")
-        assert heading.evaluate("element => element === document.querySelector(':target')")
-        assert covered(heading) == "", target
+    found = asked[f"contents {name} {width}"]
+    assert len(found) > 4
+    assert [one for one in found if one["covered"] or abs(one["top"]) > 1] == []
 
 
-def test_the_figures_of_a_telephone_have_room_for_every_cycle(show: Any) -> None:
-    shown = show("boot", TELEPHONE)
-    dots = shown.page.locator("svg .dot circle")
-    assert dots.count() == 60
-    assert all(inside(dot, TELEPHONE) for dot in dots.all())
-    lanes = shown.page.locator(".lane i")
-    assert lanes.count() == 2 * 3 * 7, "stages of three media, and those of the run before"
-    assert all(inside(lane, TELEPHONE) for lane in lanes.all())
+def test_on_a_telephone_the_figures_have_room_for_every_cycle_and_every_stage(asked: dict[str, Any]) -> None:
+    assert len(asked["dots"]) == 60
+    assert outside(asked["dots"], TELEPHONE) == []
+    assert len(asked["stages"]) == 2 * 3 * 7, "stages of three media, and those of the run before"
+    assert outside(asked["stages"], TELEPHONE) == []

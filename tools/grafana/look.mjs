@@ -1,7 +1,7 @@
 // Opens pages in Chromium and says what is wrong with them: node look.mjs LOOKS.json.
 //
-// LOOKS.json: what browser.mjs wants, and {found, looks: [{root, path, width, height, mode, axe, ask, picture, whole}]}. Files come from
-// the disk below `root`, nothing from the network. For each look `found` gets {beyond, wide, faults, complaints, answer}.
+// LOOKS.json: what browser.mjs wants, and {found, looks: [{root, path, width, height, mode, steps, axe, ask, picture, whole}]}. Files come
+// from the disk below `root`, nothing from the network. For each look `found` gets {beyond, wide, faults, complaints, asked, answer}.
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { launch, LIMIT_MS } from './browser.mjs';
@@ -41,6 +41,8 @@ async function open(browser, { root, path, mode }) {
   const complaints = [];
   page.on('pageerror', (error) => complaints.push(String(error.stack)));
   page.on('console', (message) => message.type() === 'error' && complaints.push(`${message.text()} ${message.location().url}`));
+  const asked = [];
+  page.on('request', (request) => asked.push(request.url().replace(ORIGIN, '')));
   await page.route('**', (route) => {
     const { origin, pathname } = new URL(route.request().url());
     let file = join(root, decodeURIComponent(pathname));
@@ -54,8 +56,15 @@ async function open(browser, { root, path, mode }) {
   if (!(await page.evaluate(() => document.createElement('canvas').getContext('2d').measureText('m').width))) {
     throw new Error('no font was found: nothing on this page has a width');
   }
-  return { page, complaints };
+  return { page, complaints, asked };
 }
+
+const STEPS = {
+  click: (page, selector) => page.click(selector),
+  focus: (page, selector) => page.focus(selector),
+  press: (page, key) => page.keyboard.press(key),
+  run: (page, script) => page.evaluate(script),
+};
 
 const browser = await launch(order);
 const found = [];
@@ -64,13 +73,16 @@ try {
   for (const look of order.looks) {
     const { root, path, mode } = look;
     const key = JSON.stringify([root, path, mode]);
-    if (opened?.key !== key) {
+    if (opened?.key !== key || opened.stepped || look.steps.length) {
       await opened?.page.close();
-      opened = { key, ...(await open(browser, look)) };
+      opened = { key, stepped: look.steps.length > 0, ...(await open(browser, look)) };
     }
-    const { page, complaints } = opened;
+    const { page, complaints, asked } = opened;
     await page.setViewportSize({ width: look.width, height: look.height });
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    for (const { does, on } of look.steps) {
+      await STEPS[does](page, on);
+    }
     if (look.axe && !(await page.evaluate(() => 'axe' in window))) {
       await page.evaluate(AXE);
     }
@@ -79,6 +91,7 @@ try {
       faults: look.axe ? await page.evaluate(faults) : [],
       answer: look.ask ? await page.evaluate(look.ask) : null,
       complaints: [...complaints],
+      asked: [...asked],
     });
     if (look.picture) {
       await page.screenshot({ path: look.picture, fullPage: look.whole });

@@ -341,6 +341,7 @@ def test_a_run_without_numbers_says_so(tmp_path: Path) -> None:
     assert Page.of(text).mistakes == []
     assert "None of the 0 attempts of this run gave a sample." in text
     assert "This run did not complete" in text
+    assert 'id="verdict"' not in text
     assert "<svg" not in text
 
 
@@ -409,8 +410,57 @@ def test_the_verdict_comes_first_and_the_stages_tell_what_moved(
 def test_a_first_run_has_nothing_to_be_compared_with(two_runs: Path, tmp_path: Path) -> None:
     assert main(["report", "1", "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]) == 0
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
-    assert "<strong>3 with nothing to compare</strong>" in text
+    assert '<p class="mark plain"><strong>3 with nothing to compare</strong>' in text
+    assert "<tbody>" not in text.partition('id="verdict"')[2].partition("</section>")[0]
     assert "± at 95 %, are to run" not in text
+
+
+def test_new_numbers_among_others_are_named(two_runs: Path, tmp_path: Path) -> None:
+    with open_store(str(two_runs)) as store:
+        run = store.begin_run("boot", "qemu-virt", "virt-1", "11.03", plan={}, provenance={"virtual": True})
+        for cycle in range(1, 7):
+            jitter = 1 + 0.001 * (cycle % 3)
+            on_sd = sample("boot.time", {}, 3.9 * jitter)
+            for medium in ("sd", "emmc"):
+                samples = (evolve(on_sd, params={"medium": medium}),)
+                store.record_attempt(
+                    run.id, AttemptRecord(cycle, 1, {"medium": medium}, "ok", None, None, "", START, 9.0, samples)
+                )
+        store.finish_run(run.id, "completed")
+    assert main(["report", str(run.id), "--against", "2", "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]) == 0
+    said = (tmp_path / "a.html").read_text(encoding="utf-8").partition('id="verdict"')[2].partition("</section>")[0]
+    assert "New: Boot time, eMMC (NVMe)." in said
+    assert "<strong>1 with nothing to compare, 1 unchanged</strong>" in said
+    assert "<tbody>" not in said
+
+
+def test_a_number_that_was_measured_once_has_no_spread(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "a.db")) as store:
+        run = record(store, cycles=1)
+        text = render(overview(store, run.id), store.artifacts)
+    assert "(min" not in text
+    assert '<th scope="col">p95</th>' not in text
+    assert 'id="cycles"' not in text
+
+
+def test_low_power_is_told_by_its_modes(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "a.db")) as store:
+        run = store.begin_run("low_power", "am62xx_sk", "0042", "11.01", plan={}, provenance={})
+        for cycle in (1, 2):
+            for mode in ("deep_sleep", "mcu_only"):
+                params = {"mode": mode, "wake": "rtc"}
+                samples = (SampleRecord(f"lpm.{mode}.resume_kernel", params, 90.0 + cycle, 0.1),)
+                store.record_attempt(
+                    run.id, AttemptRecord(cycle, 1, params, "ok", None, None, "", START, 9.0, samples)
+                )
+        text = render(overview(store, run.id), store.artifacts)
+    tiles = text.partition('class="tiles"')[2].partition("</section>")[0]
+    assert re.findall(r'<span class="name">(.*?)</span> <span', tiles) == [
+        "Deep sleep, wake rtc",
+        "MCU only, wake rtc",
+    ]
+    assert "mode=" not in text.partition('id="provenance"')[0]
+    assert "This run had not ended when the page was written" in text
 
 
 def test_a_run_of_something_else_is_not_compared(
