@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from lab.guide import boards
 from lab.guide.catalogue import CellReading
 from lab.guide.model import release_key
 from lab.guide.sheet import Sheet
@@ -23,22 +24,24 @@ class Conditions:
     """What a sheet says about how its numbers were taken.
 
     Attributes:
-        media: storage medium -> what was used as it.
+        media: (product or board, storage medium) -> what was used as it.
         clocks_mhz: board -> clock.
     """
 
-    media: Mapping[str, frozenset[str]]
+    media: Mapping[tuple[str, str], frozenset[str]]
     clocks_mhz: Mapping[str | None, float]
     release: str | None
 
 
 def of_sheet(sheet: Sheet) -> Conditions:
     """Collect them."""
-    media: dict[str, frozenset[str]] = {}
+    media: dict[tuple[str, str], frozenset[str]] = {}
     for reading in sheet.of("storage.", "uboot."):
-        medium = reading.params.get("medium", "")
-        stated = frozenset(condition.text for condition in sheet.condition(reading.table))
-        media[medium] = media.get(medium, frozenset()) | stated
+        for condition in sheet.condition(reading.table):
+            if not condition.boards or reading.board in condition.boards:
+                owner = (reading.board or "") if condition.boards else boards.product_of(reading.board)
+                place = (owner, reading.params.get("medium", ""))
+                media[place] = media.get(place, frozenset()) | {condition.text}
     clocks = {r.board: r.number for r in sheet.of("cpu.clock") if r.number}
     return Conditions(media, clocks, sheet.guide.release)
 
@@ -47,7 +50,9 @@ def media_of(reading: CellReading, known: Conditions) -> tuple[str, ...]:
     """What was used as the medium of a reading, if its guide says so."""
     if not reading.metric.startswith(("storage.", "uboot.")):
         return ()
-    return tuple(sorted(known.media.get(reading.params.get("medium", ""), ())))
+    medium = reading.params.get("medium", "")
+    owners = {boards.product_of(reading.board), reading.board or ""}
+    return tuple(sorted({text for owner in owners for text in known.media.get((owner, medium), ())}))
 
 
 def medium_differs(reading: CellReading, old: Conditions, new: Conditions) -> bool:

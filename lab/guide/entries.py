@@ -72,7 +72,8 @@ class GuideRelease:
 
     Attributes:
         modules: (name, description) of what was measured.
-        conditions: top chapter of the written guide -> statements such as the SD card.
+        conditions: top chapter of the written guide -> statements such as the SD card; one that is not about all of the chapter's
+            boards begins with their names and a colon.
         left_out: what the sources print and no board can be given.
     """
 

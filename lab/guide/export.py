@@ -34,7 +34,10 @@ def guide(sheet: Sheet) -> dict[str, Any]:
             {"name": m.name, "description": m.description, "clock_mhz": m.clock_mhz, "line": m.line}
             for m in source.modules
         ],
-        "conditions": [{"text": c.text, "chapter": list(c.chapter), "line": c.line} for c in source.conditions],
+        "conditions": [
+            {"text": c.text, "chapter": list(c.chapter), "line": c.line, "boards": list(c.boards)}
+            for c in source.conditions
+        ],
         "tables": [
             {
                 "chapter": list(t.chapter),

@@ -147,12 +147,14 @@ class Condition:
 
     Attributes:
         after_table: how many tables stand before it.
+        boards: whose numbers it is about, where it begins with their names ("a1-fs, b2-fs: …"); empty: all of the tables'.
     """
 
     text: str
     chapter: tuple[str, ...]
     after_table: int
     line: int
+    boards: tuple[str, ...] = ()
 
 
 @frozen

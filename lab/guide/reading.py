@@ -7,10 +7,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from attrs import evolve
+
 from lab.errors import ConfigurationError
 from lab.guide import assemble, flattened, html, lined, mending
 from lab.guide.document import Document
-from lab.guide.model import Guide, Unread, release_of
+from lab.guide.model import Condition, Guide, Unread, release_of
 
 LARGEST_BYTES = 512 * 1024  # the largest guide of the family has 90 KB; docutils needs a second for 50 KB of the worst
 LARGEST_PAGE_BYTES = 8 * 1024 * 1024  # of HTML and of drawn tables, which are read in one pass
@@ -58,14 +60,16 @@ def parse(name: str, text: str, defines: Mapping[str, str] | None = None) -> Gui
     tables = [mending.substituted(table, words) for table in document.tables]
     raw, repairs = mending.mended(tables if form in {"rst", "text"} else map(mending.unpadded, tables))
     release, source = _release(document.title, Path(name).stem, text)
+    found = assemble.tables(raw)
+    boards = frozenset(column.board for table in found for column in table.columns if column.board)
     return Guide(
         path=name,
         format=form,
         title=document.title,
         release=release,
         modules=tuple(document.modules),
-        tables=assemble.tables(raw),
-        conditions=tuple(document.conditions),
+        tables=found,
+        conditions=tuple(_of_boards(condition, boards) for condition in document.conditions),
         unread=tuple(sorted(document.unread, key=lambda part: part.line)),
         repairs=tuple(sorted([*document.repairs, *repairs], key=lambda part: part.line)),
         release_source=source,
@@ -98,6 +102,13 @@ def _release(title: str, stem: str, text: str) -> tuple[str | None, str]:
         if found := release_of(re.sub(r"<[^>]*>", " ", line[0])):
             return found, "text"
     return None, ""
+
+
+def _of_boards(condition: Condition, boards: frozenset[str]) -> Condition:
+    """A condition that begins with names of boards is about them alone."""
+    before, colon, text = condition.text.partition(": ")
+    names = tuple(name.strip() for name in before.split(","))
+    return evolve(condition, text=text.strip(), boards=names) if colon and boards.issuperset(names) else condition
 
 
 def _lost(document: Document) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import evolve
 
 from lab.errors import ConfigurationError
 from lab.guide import boards as names
-from lab.guide import reading, write_rst
+from lab.guide import layout, reading, write_rst
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.guide.importing import GUIDE_CELLS, GUIDE_FILE
 from lab.guide.measured import guide_name
@@ -54,7 +54,7 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     wanted = tuple(boards) or tuple(sorted({header(kept, run) for run in runs}))
     entries: list[GuideEntry] = []
     modules: list[tuple[str, str]] = []
-    conditions: dict[str, dict[str, None]] = {}
+    conditions: dict[str, dict[str, list[str]]] = {}
     left_out: dict[str, None] = {}
     for board in wanted:
         of_board = [run for run in runs if (is_of(run, board) if boards else header(kept, run) == board)]
@@ -70,9 +70,26 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
                 modules.append((module["name"], module["description"]))
             left_out.update(dict.fromkeys(run.provenance.get("left_out") or ()))
             for top, texts in (run.provenance.get("conditions") or {}).items():
-                conditions.setdefault(top, {}).update(dict.fromkeys(texts))
-    stated = {top: tuple(texts) for top, texts in conditions.items()}
+                for text in texts:
+                    of_boards = conditions.setdefault(top, {}).setdefault(text, [])
+                    of_boards += [board] if board not in of_boards else []
+    stated = {top: _stated(texts, _boards_of(entries, top)) for top, texts in conditions.items()}
     return GuideRelease(name, wanted, tuple(entries), tuple(modules), stated, tuple(left_out))
+
+
+def _boards_of(entries: Sequence[GuideEntry], top: str) -> set[str]:
+    """The boards that have numbers in a chapter."""
+    found = set()
+    for entry in entries:
+        place = layout.load().place(entry.metric, entry.params)
+        chapter = place.chapter if place else entry.origin.chapter if entry.origin else ()
+        found.update([entry.board] if chapter[:1] == (top,) else [])
+    return found
+
+
+def _stated(texts: Mapping[str, Sequence[str]], there: set[str]) -> tuple[str, ...]:
+    """The statements of a chapter; one that is not about all of its boards begins with their names."""
+    return tuple(text if there.issubset(of) else f"{', '.join(of)}: {text}" for text, of in texts.items())
 
 
 def of_one_column(runs: Sequence[Run], board: str) -> list[Run]:

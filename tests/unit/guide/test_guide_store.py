@@ -8,7 +8,7 @@ import hashlib
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -18,7 +18,8 @@ import pytest
 import recorded_run
 from attrs import evolve
 from docutils.core import publish_string
-from guide_family import mini, table
+from guide_family import GuideText, mini, table
+from guide_family import write_rst as write_rst_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ from lab.errors import ConfigurationError, TestStableError
 from lab.guide import (
     compare,
     compose,
+    conditions,
     history,
     importing,
     layout,
@@ -243,6 +245,36 @@ def test_conditions_and_modules_go_with_the_numbers(library: Store) -> None:
     assert [(m.name, m.clock_mhz) for m in written.modules] == [("AM62x SK", 1400.0)]
     card = "SanDisk Max Endurance SD card (SDSQQVR-032G-GN6IA)"
     assert [c.chapter[0] for c in written.conditions if c.text == card] == ["MMCSD", "UBoot MMCSD"]
+
+
+def storage_guide(folder: Path, device: str, boards: Sequence[str], card: str) -> Path:
+    header = ",".join(["Buffer size (bytes)", *(f"{board}: Write EXT4 Throughput (Mbytes/sec)" for board in boards)])
+    rows = [",".join([size, *["40.00"] * len(boards)]) for size in ("1m", "4m")]
+    one = table(header, *rows, title="MMC EXT4 FIO 1G", chapter=("MMC/SD Driver",))
+    text = GuideText(f"Linux 11.01 Performance Guide of {device}", tables=[one], conditions=[(1, card)])
+    path = folder / f"{device}.rst"
+    path.write_text(write_rst_of(text))
+    return path
+
+
+def test_cards_of_two_products_stay_apart(store: Store, tmp_path: Path) -> None:
+    cards = {"am62xx_sk-fs": "SanDisk 8GB", "am62xx_lp_sk-fs": "SanDisk 8GB", "am64xx-evm": "Kingston 32GB"}
+    put(store, storage_guide(tmp_path, "AM62x", ["am62xx_sk-fs", "am62xx_lp_sk-fs"], "SanDisk 8GB"), "11.01")
+    put(store, storage_guide(tmp_path, "AM64x", ["am64xx-evm"], "Kingston 32GB"), "11.01")
+    together = stored.sheet(store, "11.01")
+    known = conditions.of_sheet(together)
+    readings = together.of("storage.fio.throughput")
+    assert {(r.board, conditions.media_of(r, known)) for r in readings} == {
+        (board, (card,)) for board, card in cards.items()
+    }
+    written = write_rst.write(stored.release(store, "11.01", ()))
+    assert "-  am64xx-evm: Kingston 32GB" in written
+    assert {c.boards for c in together.guide.conditions} == {("am64xx-evm",), ("am62xx_lp_sk-fs", "am62xx_sk-fs")}
+    (path,) = writing.write(store, "11.01", [], tmp_path / "out", ["html"])
+    assert "am64xx-evm: Kingston 32GB" in path.read_text()
+    alone = write_rst.write(stored.release(store, "11.01", ["am62xx_sk-fs", "am62xx_lp_sk-fs"]))
+    assert "-  SanDisk 8GB" in alone
+    assert "Kingston" not in alone
 
 
 def docutils_says(text: str) -> str:
