@@ -8,21 +8,22 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lab.guide import rulebook
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind, Guide
-from lab.guide.rulebook import Finding
+from lab.guide.rulebook import Effect, Finding
 from lab.guide.sheet import Sheet
 from lab.guide.trend import Trend
 
 _CSV_COLUMNS = (
     *("file", "table", "title", "row", "board", "metric", "unit", "kind", "value", "min", "max", "text", "line"),
-    *("quantity", "params"),
+    *("quantity", "params", "own", "own_uncertainty"),
 )
 
 
 def guide(sheet: Sheet) -> dict[str, Any]:
     """One file: its tables, and its cells as a flat list in reading order; `table` is an index into `tables`."""
-    source = sheet.guide
+    source, own = sheet.guide, recovered(sheet)
     return {
         "file": source.path,
         "format": source.format,
@@ -48,15 +49,22 @@ def guide(sheet: Sheet) -> dict[str, Any]:
             }
             for t in source.tables
         ],
-        "cells": [cell(reading) for reading in sheet.readings],
+        "cells": [cell(reading, own.get(id(reading))) for reading in sheet.readings],
         "unknown_rows": [{"table": table, "row": row, "line": line} for (table, row, line) in unknown_rows(sheet)],
         "unread": [{"line": part.line, "reason": part.reason} for part in source.unread],
         "repairs": [{"line": part.line, "reason": part.reason} for part in source.repairs],
     }
 
 
-def cell(reading: CellReading) -> dict[str, Any]:
-    """One cell. `quantity` is boardlab's metric, null where it knows none."""
+def recovered(sheet: Sheet) -> dict[int, Finding]:
+    """Reading (by its id) -> the finding that knows its right number."""
+    return {
+        id(f.reading): f for f in rulebook.run(sheet) if f.rule.effect is Effect.RECOVERED and f.corrected is not None
+    }
+
+
+def cell(reading: CellReading, own: Finding | None = None) -> dict[str, Any]:
+    """One cell. `quantity` is boardlab's metric, null where it knows none; `own` the number that a rule recovered, with its ±."""
     c = reading.cell
     return {
         "table": c.table,
@@ -73,6 +81,8 @@ def cell(reading: CellReading) -> dict[str, Any]:
         "quantity": reading.metric or None,
         "params": dict(reading.params or c.params),
         "likely_board": c.likely_board,
+        "own": own.corrected if own else None,
+        "own_uncertainty": own.uncertainty if own else None,
     }
 
 
@@ -111,8 +121,9 @@ def to_csv(sheets: Sequence[Sheet]) -> str:
     writer = csv.DictWriter(out, _CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for sheet in sheets:
+        own = recovered(sheet)
         for reading in sheet.readings:
-            row = cell(reading)
+            row = cell(reading, own.get(id(reading)))
             params = ";".join(f"{name}={value}" for name, value in row["params"].items())
             writer.writerow(row | {"file": sheet.guide.path, "title": reading.table.title, "params": params})
     return out.getvalue()
@@ -130,6 +141,7 @@ def findings(found: Iterable[Finding]) -> dict[str, Any]:
                 "cell": _place(f.reading) if f.reading else None,
                 "message": f.message,
                 "corrected": f.corrected,
+                "uncertainty": f.uncertainty,
                 "also": [_place(reading) for reading in f.also],
                 "page": f.rule.page,
             }

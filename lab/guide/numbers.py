@@ -8,7 +8,7 @@ from lab.guide import conditions
 from lab.guide.annotated import AnnotatedGuide, cell_key
 from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind
-from lab.guide.rulebook import Effect, Severity
+from lab.guide.rulebook import Effect, Finding, Severity
 from lab.guide.rules import sensor_resolution
 from lab.guide.text import decimals
 from lab.guide.udp import Definition
@@ -39,8 +39,8 @@ def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> E
     definition, definition_text = _definition(reading, side)
     resolution, resolution_note = _resolution(reading, side)
     return Evidence(
-        low=None if recovered else value.low,
-        high=None if recovered else value.high,
+        low=_recovered(recovered, -1) if recovered else value.low,
+        high=_recovered(recovered, 1) if recovered else value.high,
         definition=definition,
         definition_text=definition_text,
         conditions=conditions.media_of(reading, side.conditions),
@@ -61,10 +61,16 @@ def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> E
 
 
 def uncertainty(reading: CellReading, side: AnnotatedGuide) -> float:
-    """Half of the printed range, at least half of the last printed digit; how many samples it is of is not published."""
+    """Half of the printed range, at least half of the last printed digit; how many samples it is of is not published.
+
+    Of a recovered number what its rule says.
+    """
     value = reading.cell.value
     digit = 0.5 * _digit(reading, side)
-    if value.low is None or value.high is None or side.effect(reading, Effect.RECOVERED):
+    recovered = side.effect(reading, Effect.RECOVERED)
+    if recovered is not None:
+        return max(digit, recovered.uncertainty or 0.0)
+    if value.low is None or value.high is None:
         return digit
     return max(digit, (value.high - value.low) / 2)
 
@@ -72,6 +78,13 @@ def uncertainty(reading: CellReading, side: AnnotatedGuide) -> float:
 def _digit(reading: CellReading, side: AnnotatedGuide) -> float:
     """One step of the last digit that says something."""
     return float(10.0 ** -side.digits.get(reading.metric, decimals(reading.cell.value.text)))
+
+
+def _recovered(found: Finding, side: int) -> float | None:
+    """An end of what a recovered number may be; None where it is exact."""
+    if found.corrected is None or found.uncertainty is None:
+        return None
+    return found.corrected + side * found.uncertainty
 
 
 def _incomparable(reading: CellReading, side: AnnotatedGuide) -> str:

@@ -20,8 +20,8 @@ from lab.guide.catalogue import CellReading
 from lab.guide.model import CellKind, is_real_time
 from lab.guide.naming import Named
 from lab.guide.numbers import evidence as evidence_of
+from lab.guide.numbers import uncertainty as uncertainty_of
 from lab.guide.rulebook import Effect
-from lab.guide.text import decimals
 from lab.results.batch import WholeRun
 from lab.results.records import EVIDENCE, PUBLISHED, AttemptRecord, SampleRecord
 
@@ -192,7 +192,7 @@ def _samples(kept: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[
     for r in kept:
         value = evidence.number(r)
         if value is not None:
-            yield SampleRecord(r.metric, dict(r.params), value, _uncertainty(r, evidence))
+            yield SampleRecord(r.metric, dict(r.params), value, uncertainty_of(r, evidence))
 
 
 def _stored(own: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[CellReading]:
@@ -203,15 +203,6 @@ def _stored(own: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[Ce
             continue
         seen.add(r.key)
         yield r
-
-
-def _uncertainty(r: CellReading, evidence: AnnotatedGuide) -> float:
-    """Half of the printed range, at least half of the last printed digit; the number of samples is not published."""
-    cell = r.cell.value
-    digit = 0.5 * 10.0 ** -decimals(cell.text)
-    if cell.low is None or cell.high is None or evidence.effect(r, Effect.RECOVERED):
-        return digit
-    return max(digit, (cell.high - cell.low) / 2)
 
 
 def _cell(r: CellReading, evidence: AnnotatedGuide, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,6 +219,7 @@ def _cell(r: CellReading, evidence: AnnotatedGuide, known: Mapping[str, Any]) ->
         "note": broken.message
         if broken
         else f"own value {recovered.corrected:g}"
+        + (f" ± {recovered.uncertainty:.0f}, recovered from averages" if recovered.uncertainty else "")
         if recovered and recovered.corrected
         else "",
         "is_broken": broken is not None,

@@ -43,6 +43,7 @@ class Remark:
         reading: the cell; None for a table or a row as a whole.
         also: further cells that the same statement holds for.
         corrected: the right value, in the cell's unit, where it can be recovered.
+        uncertainty: ± of the corrected value, in the cell's unit; None where it is exact to the printed digits.
         resolution: the smallest step of the method there, in the cell's unit.
         severity: where it differs from the rule's own.
     """
@@ -52,6 +53,7 @@ class Remark:
     line: int = 0
     also: tuple[CellReading, ...] = ()
     corrected: float | None = None
+    uncertainty: float | None = None
     resolution: float | None = None
     severity: Severity | None = None
 
@@ -91,6 +93,7 @@ class Finding:
     reading: CellReading | None
     also: tuple[CellReading, ...]
     corrected: float | None
+    uncertainty: float | None
     resolution: float | None
 
     @property
@@ -118,6 +121,7 @@ def run(sheet: Sheet, older: Sheet | None = None) -> list[Finding]:
             reading=remark.reading,
             also=remark.also,
             corrected=remark.corrected,
+            uncertainty=remark.uncertainty,
             resolution=remark.resolution,
         )
         for rule in load()

@@ -33,6 +33,14 @@ def guide(sheet: Sheet) -> Iterator[str]:
         yield f"  {table.line:5}  {where}{table.title}  [{len(table.cells)} cells" + (
             f", {loose} unattributed]" if loose else "]"
         )
+    own = export.recovered(sheet).values()
+    if own:
+        unsure = [f for f in own if f.uncertainty]
+        yield f"  {len(own)} cells average two operations; their own values are recovered (--json)" + (
+            f", {len(unsure)} of them from means, within 25 % (10 % in 82 of 100)"
+            if unsure
+            else " to a printed sample"
+        )
     unknown = export.unknown_rows(sheet)
     if unknown:
         yield f"  {len(unknown)} rows stand for no metric of boardlab and are kept as they are:"

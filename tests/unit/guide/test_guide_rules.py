@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from guide_family import TableText, mini, table
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lab.guide import assemble, rst, rulebook, sheet
+from lab.guide import annotated, assemble, export, importing, numbers, reading, rst, rulebook, sheet, show
 from lab.guide import udp as guide_udp
 from lab.guide.model import Guide
 from lab.guide.rulebook import Finding
 from lab.guide.rules.lmbench_pairing import ORDER
 from lab.guide.sheet import Sheet
+from lab.results.store import open_store
 
 
 def sheet_of(text: str) -> Sheet:
@@ -86,6 +89,29 @@ def test_a_chain_of_several_runs_gives_the_means_back(own: list[float], runs: in
     means = {op: sum(s) / runs for op, s in zip(ORDER[:-1], samples, strict=False)}
     assert recovered.keys() == means.keys()
     assert all(abs((recovered[op] or 0) - means[op]) < 0.2 for op in means)
+
+
+def test_a_value_from_means_is_as_uncertain_as_it_was_found_to_be(tmp_path: Path) -> None:
+    own = [1300.0, 648.0, 640.0, 430.0, 1876.0, 1280.0, 884.0, 1735.0, 810.0]
+    text = mini(chain(paired([[0.98 * v, v, 1.02 * v] for v in own])), chain(paired([[v] for v in own]), "2mb"))
+    (tmp_path / "g.rst").write_text(text)
+    one = sheet.of_guide(reading.read(tmp_path / "g.rst"))
+    cells = [cell for cell in export.guide(one)["cells"] if "bw_mem-rd-" in cell["row"]]
+    assert [(cell["own"], cell["own_uncertainty"]) for cell in cells] == [(1300.0, 325.0), (1300.0, None)]
+    assert (
+        "16 cells average two operations; their own values are recovered (--json), 8 of them from means, within 25 %"
+        in ("\n".join(show.guide(one)))
+    )
+    evidence = annotated.annotate(one)
+    known = [numbers.evidence(r, evidence, r.board) for r in one.of("lmbench.bw_mem") if r.params["operation"] == "rd"]
+    assert [(k.low, k.high) for k in known] == [(975.0, 1625.0), (None, None)]
+    with open_store(str(tmp_path / "results.db")) as store:
+        importing.import_guide(store, tmp_path / "g.rst", None, None, dt.datetime(2026, 1, 2, tzinfo=dt.UTC))
+        stored = {s.params["size"]: s for s in store.samples(1, "lmbench.bw_mem") if s.params["operation"] == "rd"}
+    assert {size: (s.value, s.uncertainty) for size, s in stored.items()} == {
+        "1mb": (1300.0, 325.0),
+        "2mb": (1300.0, 0.005),
+    }
 
 
 def test_a_sound_chain_is_not_accused() -> None:
