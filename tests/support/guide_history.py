@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import evolve
@@ -37,7 +37,10 @@ def history(count: int, seed: int = 22) -> Iterator[tuple[str, str]]:
 
 def variant(base: GuideText, device: str, release: str, boards: Sequence[str], draw: random.Random) -> GuideText:
     """The guide of another device and release: its own boards, and each number a little off."""
-    tables = [_varied(table, boards, draw) for table in base.tables]
+    heads = [cell for table in base.tables for cell in next(csv.reader([table.lines[0]])) if ": " in cell]
+    names = dict(zip(dict.fromkeys(cell.partition(": ")[0] for cell in heads), boards, strict=False))
+    varied = [_varied(table, names, draw) for table in base.tables]
+    tables = [table for table in varied if table is not None]
     return evolve(base, title=f"Linux {release} Performance Guide of {device}", tables=tables, modules=[], form="rst")
 
 
@@ -51,11 +54,12 @@ def write(folder: Path, count: int) -> list[Path]:
     return paths
 
 
-def _varied(table: TableText, boards: Sequence[str], draw: random.Random) -> TableText:
+def _varied(table: TableText, names: Mapping[str, str], draw: random.Random) -> TableText | None:
+    """The table with the boards that the other device has; None where none of its boards is left."""
     header, *rows = (next(csv.reader([line])) for line in table.lines)
-    old = list(dict.fromkeys(cell.partition(": ")[0] for cell in header if ": " in cell))
-    names = dict(zip(old, boards, strict=False))
     kept = [i for i, cell in enumerate(header) if ": " not in cell or cell.partition(": ")[0] in names]
+    if any(": " in cell for cell in header) and not any(": " in header[i] for i in kept):
+        return None
     is_result = [": " in cell for cell in header]
     head = [_renamed(header[i], names) for i in kept]
     lines = [_line(head)]
@@ -67,7 +71,7 @@ def _varied(table: TableText, boards: Sequence[str], draw: random.Random) -> Tab
     return evolve(table, lines=lines)
 
 
-def _renamed(cell: str, names: dict[str, str]) -> str:
+def _renamed(cell: str, names: Mapping[str, str]) -> str:
     board, colon, metric = cell.partition(": ")
     return f"{names[board]}: {metric}" if colon else cell
 
