@@ -110,7 +110,7 @@ def test_a_value_from_means_is_as_uncertain_as_it_was_found_to_be(tmp_path: Path
         stored = {s.params["size"]: s for s in store.samples(1, "lmbench.bw_mem") if s.params["operation"] == "rd"}
     assert {size: (s.value, s.uncertainty) for size, s in stored.items()} == {
         "1mb": (1300.0, 325.0),
-        "2mb": (1300.0, 0.005),
+        "2mb": (1300.0, 0.05),  # the printed numbers have one decimal
     }
 
 
