@@ -70,6 +70,11 @@ class BoardFolder:
         return self.path / "tester.pid"
 
     @property
+    def tftp(self) -> Path:
+        """What the board's U-Boot can load over its network, where QEMU plays that."""
+        return self.path / "tftp"
+
+    @property
     def qemu_log(self) -> Path:
         """What QEMU said."""
         return self.path / "qemu.log"

@@ -29,6 +29,17 @@ _SITE = """\
           emmc_blocks: '0x200000'
           sd_fat: '0:4'
 """
+_RAIL_SENSORS = """\
+RailSensors:
+  backend: ina231
+  port: @unix:rails.sock@
+  bus_khz: 2940
+  rails:
+    {rails}"""
+_STRAP = """\
+- FileDigitalOutputDriver:
+    name: bit{bit}
+    filepath: @path:straps/bit{bit}@"""
 _TESTER = """\
   tester:
     drivers:
@@ -57,15 +68,15 @@ def default() -> str:
     return head + _fill(_DEFAULT_FOLDER, DEFAULT_BOARD, address, DEFAULT_LATENCY_TIMER_MS)
 
 
-def of_board(place: BoardAccess, *, with_tools: bool = False) -> str:
-    """The environment of a qemu-virt board of a bench.
+def of_board(place: BoardAccess, board_type: str = QEMU_TYPE, *, with_tools: bool = False) -> str:
+    """The environment of a QEMU board of a bench.
 
     Args:
         with_tools: it has benchmark programs, scratch partitions and a tester.
     """
     folder, board = place.folder.path.parent, place.folder.name
     head = _HEAD.format(board=board, folder=folder)
-    text = head + _fill(folder, board, place.pdudaemon, place.latency_timer_ms, place.outlet)
+    text = head + _fill(folder, board, place.pdudaemon, place.latency_timer_ms, place.outlet, board_type)
     if not with_tools:
         return text
     main, imports = "  main:\n", "imports:\n"
@@ -73,8 +84,18 @@ def of_board(place: BoardAccess, *, with_tools: bool = False) -> str:
     return text.replace(main, main + _SITE, 1).replace(imports, _TESTER.format(command=command) + imports, 1)
 
 
-def _fill(folder: str | Path, board: str, address: str, latency_timer_ms: float, outlet: int = 1) -> str:
-    template = (resources.files("virtual.qemu") / "data" / "env.yaml.in").read_text(encoding="utf-8")
+def _fill(
+    folder: str | Path,
+    board: str,
+    address: str,
+    latency_timer_ms: float,
+    outlet: int = 1,
+    board_type: str = QEMU_TYPE,
+) -> str:
+    template = (resources.files("virtual.qemu") / "texts" / "env.yaml.in").read_text(encoding="utf-8")
+    kind = boards.load(board_type)
+    bits = range(kind.boot_mode_bits)
+    rails = env_lines(kind)
 
     def path(name: str, scheme: str = "") -> str:
         where = str(folder)
@@ -85,13 +106,23 @@ def _fill(folder: str | Path, board: str, address: str, latency_timer_ms: float,
     values = {
         "outlet": str(outlet),
         "board": board,
+        "board_type": board_type,
         "pdudaemon": address,
         "latency_timer_ms": f"{latency_timer_ms:.1f}",
-        "rails": "\n          ".join(env_lines(boards.load(QEMU_TYPE))),
+        "rail_sensors": _RAIL_SENSORS.format(rails="\n    ".join(rails)) if rails else "",
+        "rails_driver": "- RailsDriver: {}" if rails else "",
+        "straps": "\n".join(_STRAP.format(bit=bit) for bit in bits),
+        "lines": ", ".join(f"{bit}: bit{bit}" for bit in bits),
+        **{name: getattr(kind.prompts, name) for name in ("uboot", "autoboot", "login", "shell")},
     }
 
     def filled(match: re.Match[str]) -> str:
         scheme, name = match[1], match[2]
         return values[name] if scheme is None else path(name, "" if scheme == "path:" else scheme)
 
-    return re.sub(r"@(path:|unix:)?([\w/.]+)@", filled, template)
+    def block(match: re.Match[str]) -> str:
+        lines = values[match[2]].splitlines()
+        return "".join(f"{match[1]}{line}\n" for line in lines)
+
+    text = re.sub(r"^( +)@(rail_sensors|rails_driver|straps)@\n", block, template, flags=re.MULTILINE)
+    return re.sub(r"@(path:|unix:)?([\w/.]+)@", filled, text)

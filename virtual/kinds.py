@@ -9,12 +9,13 @@ from virtual.board import BoardKind
 from virtual.sim.kind import SimKind
 from virtual.sim.model import simulated
 
-_MODULES = {"qemu-virt": "virtual.qemu.kind"}  # board type -> module with `default() -> BoardKind`
+_MODULE = "virtual.qemu.kind"  # with `of_type(board_type) -> BoardKind`
+QEMU = ("qemu-virt", "bpim2u", "sifive_u")  # what it knows
 
 
 def names() -> list[str]:
     """The board types that there are virtual boards of."""
-    return [*_MODULES, *simulated()]
+    return [*QEMU, *simulated()]
 
 
 def load(board_type: str) -> BoardKind:
@@ -23,8 +24,8 @@ def load(board_type: str) -> BoardKind:
     Raises:
         ConfigurationError: there is no virtual board of this type.
     """
-    if board_type in _MODULES:
-        kind: BoardKind = import_module(_MODULES[board_type]).default()
+    if board_type in QEMU:
+        kind: BoardKind = import_module(_MODULE).of_type(board_type)
         return kind
     if board_type in simulated():
         return SimKind(board_type)

@@ -35,14 +35,20 @@ def default_root() -> Path:
     return Path(base) / "boardlab" / "images"
 
 
-def recipe_hash(*packages: str, **inputs: object) -> str:
-    """A hash over all source and data files of Python packages, and over other inputs (JSON values)."""
+def recipe_hash(*sources: str, **inputs: object) -> str:
+    """A hash over source and data files, and over other inputs (JSON values).
+
+    Args:
+        sources: Python modules, and packages with all that is in them.
+    """
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
-    for package in packages:
-        folder = Path(str(resources.files(package)))
-        for path in sorted(folder.rglob("*")):
+    for name in sources:
+        parent, _, last = name.rpartition(".")
+        folder = Path(str(resources.files(parent)))
+        module = folder / f"{last}.py"
+        for path in [module] if module.is_file() else sorted((folder / last).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                digest.update(f"{package}/{path.relative_to(folder)}\0".encode())
+                digest.update(f"{parent}/{path.relative_to(folder)}\0".encode())
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

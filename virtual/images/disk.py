@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -15,10 +15,13 @@ _SECTOR_BYTES = 512
 _UUID = "b0a2d1ab-0000-4000-8000-{:012x}"
 
 
-def build(path: Path, tree: Tree, *, size_mib: int, identity: int, more: Sequence[Path | int] = ()) -> None:
+def build(
+    path: Path, tree: Tree, *, size_mib: int, identity: int, more: Sequence[Path | int] = (), start_mib: int = 1
+) -> None:
     """Write a disk image to `path`: `tree` in its first `size_mib` MiB, the rest behind it.
 
     Args:
+        start_mib: where the first partition begins.
         more: at most three further partitions: the file of an image that one holds, or how many MiB of nothing.
         identity: makes the identifiers of the disk and its file system; different disks of a board need others.
 
@@ -30,7 +33,7 @@ def build(path: Path, tree: Tree, *, size_mib: int, identity: int, more: Sequenc
     with tempfile.TemporaryDirectory(prefix="boardlab-disk-") as folder:
         names = stage(tree, Path(folder))
         table = f"label: dos\nlabel-id: {0xB0A20000 + identity:#x}\n"
-        starts = _starts(size_mib, more)
+        starts = _starts(start_mib, size_mib, more)
         with path.open("wb") as image:
             image.truncate(starts[-1] * _MIB)
         for number, (start, end) in enumerate(pairwise(starts)):
@@ -45,12 +48,20 @@ def build(path: Path, tree: Tree, *, size_mib: int, identity: int, more: Sequenc
             [
                 "mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-O", "^has_journal,^metadata_csum",
                 "-L", "boot", "-U", uuid, "-d", folder,
-                "-E", f"offset={_MIB},hash_seed={uuid},root_owner=0:0,lazy_itable_init=0,nodiscard",
-                path, f"{(size_mib - 1) * 1024}k",
+                "-E", f"offset={start_mib * _MIB},hash_seed={uuid},root_owner=0:0,lazy_itable_init=0,nodiscard",
+                path, f"{(size_mib - start_mib) * 1024}k",
             ],
             env={"E2FSPROGS_FAKE_TIME": str(EPOCH)},
         )  # fmt: skip
-    _anonymous(path, names)
+    _anonymous(path, names, start_mib)
+
+
+def patch(path: Path, parts: Mapping[int, bytes]) -> None:
+    """Write bytes at their offsets into an image, e.g. a boot loader before the first partition."""
+    with path.open("r+b") as image:
+        for offset, content in parts.items():
+            image.seek(offset)
+            image.write(content)
 
 
 def file_system(path: Path, folder: Path) -> None:
@@ -62,13 +73,13 @@ def file_system(path: Path, folder: Path) -> None:
     tools.run(["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", *options, "-d", folder, path, f"{size_kib}k"])
 
 
-def _starts(size_mib: int, more: Sequence[Path | int]) -> list[int]:
+def _starts(start_mib: int, size_mib: int, more: Sequence[Path | int]) -> list[int]:
     """Where each partition begins, and the last one's end, in MiB."""
     sizes = [part if isinstance(part, int) else -(-part.stat().st_size // _MIB) for part in more]
-    return list(accumulate([size_mib - 1, *sizes], initial=1))
+    return list(accumulate([size_mib - start_mib, *sizes], initial=start_mib))
 
 
-def _anonymous(path: Path, names: list[str]) -> None:
+def _anonymous(path: Path, names: list[str], start_mib: int) -> None:
     """mke2fs takes owner, ctime and atime from the files it copies; make them root's and EPOCH's."""
     fields = {"uid": "0", "gid": "0", **dict.fromkeys(("atime", "ctime", "mtime", "crtime"), f"@{EPOCH}")}
     inodes = ["<2>", "<11>"] + [f"/{name}" for name in names if name != "."]  # the root and lost+found
@@ -76,7 +87,7 @@ def _anonymous(path: Path, names: list[str]) -> None:
         f'set_inode_field "{inode}" {field} {value}\n' for inode in inodes for field, value in fields.items()
     )
     tools.run(
-        ["debugfs", "-w", "-f", "-", f"{path}?offset={_MIB}"],
+        ["debugfs", "-w", "-f", "-", f"{path}?offset={start_mib * _MIB}"],
         stdin=script.encode(),
         env={"E2FSPROGS_FAKE_TIME": str(EPOCH)},
     )

@@ -26,6 +26,7 @@ PACKAGES = {
     "make": "make",
     "mke2fs": "e2fsprogs",
     "mkenvimage": "u-boot-tools",
+    "mkimage": "u-boot-tools",
     "qemu-system-aarch64": "qemu-system-arm",
     "sfdisk": "fdisk",
     "tar": "tar",

@@ -1,10 +1,12 @@
-"""The kind of board `qemu-virt`: its images, its files, its backend."""
+"""The kinds of boards in QEMU: their images, their files, their backend."""
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 from lab.errors import LabStableError
 from lab.host.clock import Clock
@@ -12,27 +14,41 @@ from virtual import environment
 from virtual.board import Backend, BoardAccess, BoardFolder
 from virtual.images import cache, tools
 from virtual.qemu import cable, recipe
-from virtual.qemu.machine import QEMU, QemuVirt
+from virtual.qemu.bpim2u import BananaPi
+from virtual.qemu.machine import Model, QemuBoard
+from virtual.qemu.sifive_u import HiFive
+from virtual.qemu.virt import Virt
 from virtual.uart import UartAdapter
 
+MODELS: Final[Mapping[str, Callable[[], Model]]] = {
+    Virt.board_type: Virt,
+    BananaPi.board_type: BananaPi,
+    HiFive.board_type: HiFive,
+}
+_log = logging.getLogger(__name__)
 
-class QemuVirtKind:
-    """A `virtual.board.BoardKind`: real U-Boot, real kernel, three media.
+
+class QemuKind:
+    """A `virtual.board.BoardKind`: a machine of QEMU with real boot loaders and a real kernel on its media.
 
     Args:
         with_tools: its images hold benchmark programs too.
     """
 
-    def __init__(self, image_root: Path, *, with_tools: bool = False) -> None:
+    def __init__(self, model: Model, image_root: Path, *, with_tools: bool = False) -> None:
+        self._model = model
         self._image_root = image_root
         self._with_tools = with_tools
 
     def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
         """See `BoardKind`; a board writes on copies of the images, which stay until `fresh` or until these change."""
-        tools.require([QEMU, *(tools.PACKAGES_OF_BENCHMARKS if self._with_tools else ())])
+        if self._with_tools:
+            tools.require(tools.PACKAGES_OF_BENCHMARKS)
         if self._with_tools and (problem := cable.problem()):
             report(f"{folder.name} gets no network, and what needs a tester is skipped: {problem}")
-        images = recipe.obtain(self._image_root, report, with_tools=self._with_tools)
+        self._model.program.obtain(self._image_root, report)
+        images = self._model.images(self._image_root, report)
+        folder.tftp.mkdir(parents=True, exist_ok=True)
         media = folder.media
         origin = media / recipe.ORIGIN
         if not fresh and origin.exists() and origin.read_text() == images.name:
@@ -53,13 +69,19 @@ class QemuVirtKind:
 
     def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
         """See `BoardKind`."""
-        return QemuVirt(folder, folder.media / recipe.FIRMWARE, adapters, clock)
+        program = self._model.program.obtain(self._image_root, _log.info)
+        return QemuBoard(folder, self._model, program, adapters, clock)
 
     def environment(self, place: BoardAccess) -> str:
         """See `BoardKind`."""
-        return environment.of_board(place, with_tools=recipe.has_tools(place.folder.media))
+        return environment.of_board(place, self._model.board_type, with_tools=recipe.has_tools(place.folder.media))
 
 
-def default(*, with_tools: bool = False) -> QemuVirtKind:
-    """With the user's image cache."""
-    return QemuVirtKind(cache.default_root(), with_tools=with_tools)
+def default(*, with_tools: bool = False) -> QemuKind:
+    """QEMU's virt, with the user's image cache."""
+    return QemuKind(Virt(with_tools=with_tools), cache.default_root(), with_tools=with_tools)
+
+
+def of_type(board_type: str) -> QemuKind:
+    """A board of `MODELS`, with the user's image cache."""
+    return QemuKind(MODELS[board_type](), cache.default_root())

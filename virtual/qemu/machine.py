@@ -1,4 +1,4 @@
-"""A qemu-virt board behind its power input."""
+"""A QEMU board behind its power input."""
 
 from __future__ import annotations
 
@@ -8,65 +8,75 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.host.clock import Clock
 from virtual.board import BoardFolder
+from virtual.images import cache
 from virtual.process import Child
 from virtual.qemu import recipe
 from virtual.qemu.activity import Activity
 from virtual.qemu.cable import Cable
+from virtual.qemu.program import Program
 from virtual.qemu.qmp import Qmp
 from virtual.qemu.serial import Serial
 from virtual.rails.sensors import RailTrouble
 from virtual.uart import UartAdapter
 
-QEMU = "qemu-system-aarch64"
-_MEMORY_MIB, _MEMORY_WITH_TOOLS_MIB = 256, 512
-_NETWORK = (
-    "e1000e,netdev=link,mac=52:54:00:b0:a2:d1,romfile="  # an Intel 82574L: it knows a speed and paces interrupts
-)
 _START_S = 20.0  # QEMU's own start, before the board gets power; on a busy host
 _log = logging.getLogger(__name__)
 
 
-def command(
-    folder: BoardFolder,
-    firmware: Path,
-    straps: int,
-    console_fd: int,
-    qmp_fd: int,
-    *,
-    memory_mib: int = _MEMORY_MIB,
-    tap_fd: int | None = None,
-) -> list[str]:
-    """QEMU's command line: SD is virtio-blk, eMMC is NVMe, OSPI is the second CFI flash, which also holds the
-    environment; the strap word is latched into RAM at reset. The CPU waits for QMP's "cont".
+class Model(Protocol):
+    """A machine of QEMU as a board.
 
-    Args:
-        tap_fd: the board's end of its cable; None: it has no network.
+    Attributes:
+        program: what it needs of QEMU. board_type: its name in lab/boards.
+        drops: whether its UART drops what the line has no room for, unless it is made to wait.
     """
-    drives = [
-        f"if=pflash,unit=1,format=raw,file={_escaped(folder.medium(recipe.FLASH))}",
-        f"if=none,id=sd,format=raw,file={_escaped(folder.medium('sd'))}",
-        f"if=none,id=emmc,format=raw,file={_escaped(folder.medium('emmc'))}",
-    ]
-    network = () if tap_fd is None else ("-netdev", f"tap,id=link,fd={tap_fd}", "-device", _NETWORK)
+
+    program: Program
+    board_type: str
+    drops: bool
+
+    def images(self, root: Path, report: cache.Report) -> Path:
+        """The folder of the image cache `root` with what a board has a copy of, built when missing.
+
+        Raises:
+            LabError, ConfigurationError: it cannot be built.
+        """
+        ...
+
+    def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
+        """QEMU's arguments for the machine, its media and its network, with these boot-mode straps.
+
+        Args:
+            tap_fd: the board's end of its cable; None: it has none.
+        """
+        ...
+
+
+def command(program: Path, folder: BoardFolder, machine: Sequence[str], console_fd: int, qmp_fd: int) -> list[str]:
+    """QEMU's command line, with the words of a model; the CPU waits for QMP's "cont"."""
     return [
-        QEMU,
+        str(program),
         *("-name", f"boardlab-{folder.name}"),
         *("-nodefaults", "-no-user-config", "-display", "none", "-S"),
-        # Without random seeds in the device tree every boot does, and prints, the same.
-        *("-machine", "virt,dtb-randomness=off", "-cpu", "cortex-a53", "-m", str(memory_mib)),
-        *("-bios", str(firmware)),
-        *(word for drive in drives for word in ("-drive", drive)),
-        *("-device", "virtio-blk-device,drive=sd"),
-        *("-device", "nvme,drive=emmc,serial=emmc"),
-        *("-device", f"loader,addr={recipe.STRAP_WORD:#x},data={straps:#x},data-len=4"),
-        *network,
+        *machine,
         *("-chardev", f"socket,id=console,fd={console_fd}", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=qmp,fd={qmp_fd}", "-mon", "chardev=qmp,mode=control"),
     ]
+
+
+def drive(folder: BoardFolder, medium: str, how: str) -> list[str]:
+    """The words that give QEMU the image of a medium; `how`: the drive's other properties."""
+    return ["-drive", f"{how},format=raw,file={_escaped(folder.medium(medium))}"]
+
+
+def user_network(folder: BoardFolder, model: str) -> list[str]:
+    """The words for a network inside QEMU, which nothing of the host's is in: DHCP, and TFTP from the board's folder."""
+    return ["-nic", f"user,restrict=on,model={model},tftp={_escaped(folder.tftp)}"]
 
 
 def _escaped(path: Path) -> str:
@@ -76,15 +86,21 @@ def _escaped(path: Path) -> str:
 def _no_rails(_state: str, _t_ns: int) -> None: ...
 
 
-class QemuVirt:
-    """A `virtual.board.Backend` on QEMU."""
+class QemuBoard:
+    """A `virtual.board.Backend` on QEMU.
 
-    def __init__(self, folder: BoardFolder, firmware: Path, adapters: Mapping[str, UartAdapter], clock: Clock) -> None:
+    Args:
+        program: what `Program.obtain` found for the model.
+    """
+
+    def __init__(
+        self, folder: BoardFolder, model: Model, program: Path, adapters: Mapping[str, UartAdapter], clock: Clock
+    ) -> None:
         self.died_hook: Callable[[str], None] = _log.warning
         self.state_hook: Callable[[str, int], None] = _no_rails
         self.release, self.seed = "", 0
         self._folder = folder
-        self._firmware = firmware
+        self._model, self._program = model, program
         self._adapter = adapters["uart0"]
         self._clock = clock
         self._log_start = 0  # where the log of this power cycle begins
@@ -109,19 +125,21 @@ class QemuVirt:
         self._serial = Serial(self._adapter)
         local, remote = socket.socketpair()
         try:
-            with self._serial.remote as console, remote:
-                fds = (console.fileno(), remote.fileno())
-                memory_mib = _MEMORY_WITH_TOOLS_MIB if self._has_tools else _MEMORY_MIB
-                self._child = Child(
-                    command(self._folder, self._firmware, straps, *fds, memory_mib=memory_mib, tap_fd=tap),
-                    self._folder.qemu_log,
-                    pass_fds=fds if tap is None else (*fds, tap),
-                    ended_hook=self._ended,
-                )
-            async with asyncio.timeout(_START_S):
-                self._qmp = await Qmp.open(local)
-                released_ns = self._clock.now_ns()
-                await self._qmp.execute("cont")
+            with self._serial.remote as console:
+                with remote:
+                    fds = (console.fileno(), remote.fileno())
+                    self._child = Child(
+                        command(self._program, self._folder, self._model.words(self._folder, straps, tap), *fds),
+                        self._folder.qemu_log,
+                        pass_fds=fds if tap is None else (*fds, tap),
+                        ended_hook=self._ended,
+                    )
+                async with asyncio.timeout(_START_S):
+                    self._qmp = await Qmp.open(local)
+                    if self._model.drops:
+                        self._serial.wait_for_room()
+                    released_ns = self._clock.now_ns()
+                    await self._qmp.execute("cont")
         except (BoardlabError, TimeoutError, OSError) as error:
             await self.power_off()
             local.close()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 
 from virtual.images import cache, debian, disk, flash, initramfs, module, tools
 from virtual.images.tree import File, Folder, Link, Tree
-from virtual.qemu import benchtools
+from virtual.qemu import benchtools, rootfs
 from virtual.qemu.busybox import quiet
 
 SUITE = "bookworm"
@@ -39,6 +38,7 @@ DISKS = {"sd": 1, "emmc": 2}  # medium -> identity of its disk
 _PARTITION = {"sd": "/dev/vda", "emmc": "/dev/nvme0n1p"}  # as Linux names them, but for the number
 FLASH = "ospi"
 FIRMWARE = "u-boot.bin"
+_MADE_BY = (__name__, "virtual.qemu.benchtools", "virtual.qemu.busybox", "virtual.qemu.rootfs", "virtual.qemu.data")
 
 
 def obtain(root: Path, report: cache.Report, *, with_tools: bool = False) -> Path:
@@ -65,7 +65,7 @@ def obtain(root: Path, report: cache.Report, *, with_tools: bool = False) -> Pat
         return {"packages": {**facts["packages"], **more["packages"]}, "mirror": facts["mirror"]}
 
     inputs = {"sources": facts["files"]} | ({"tools": more["files"]} if programs else {})
-    recipe = cache.recipe_hash("virtual.images", "virtual.qemu", **inputs)
+    recipe = cache.recipe_hash("virtual.images", *_MADE_BY, **inputs)
     return cache.obtain(_WITH_TOOLS if programs else "qemu-virt", recipe, fill, root=root, report=report)
 
 
@@ -160,27 +160,13 @@ def environment(*, kernel_offset: int, kernel_bytes: int, initrd_offset: int, in
         "initrd": f"{_FLASH_BASE + initrd_offset:#x}",
         "initrd_size": f"{initrd_bytes:#x}",
     }
-    return flash.environment(_data("u-boot.env").decode(), values)
+    return flash.environment(rootfs.data("u-boot.env").decode(), values)
 
 
 def root_file_system(busybox: bytes, lpm: bytes, medium: str) -> Tree:
     """The root file system of a medium; /etc/medium says which."""
-    return {
-        **{name: Folder() for name in ("dev", "mnt", "proc", "run", "sys", "tmp")},
-        "root": Folder(0o700),
-        "init": Link("bin/busybox"),
-        "bin/busybox": File(busybox, 0o755),
-        "bin/sh": Link("busybox"),
-        f"lib/modules/{MODULE}.ko": File(lpm),
-        "etc/hostname": File(b"qemu-virt\n"),
-        "etc/inittab": File(_data("inittab")),
-        "etc/init.d/sysinit": File(_data("sysinit"), 0o755),
-        "etc/issue": File(b""),
-        "etc/medium": File(f"{medium}\n".encode()),
-        "etc/passwd": File(b"root::0:0:root:/root:/bin/sh\n"),
-        "etc/group": File(b"root:x:0:\n"),
-        "etc/profile": File(b"export PS1='root@\\h:\\w# '\n"),
-    }
+    tree = rootfs.tree(busybox, hostname="qemu-virt", console="ttyAMA0", medium=medium)
+    return {**tree, f"lib/modules/{MODULE}.ko": File(lpm)}
 
 
 def with_programs(sources: Path, medium: str) -> Tree:
@@ -200,14 +186,10 @@ def with_programs(sources: Path, medium: str) -> Tree:
         "lib/aarch64-linux-gnu": Link("../usr/lib/aarch64-linux-gnu"),
         "lib/ld-linux-aarch64.so.1": Link("../usr/lib/ld-linux-aarch64.so.1"),
         "etc/usr": File(f"{_PARTITION[medium]}2\n".encode()),
-        "etc/init.d/bench-tools": File(_data("bench-tools"), 0o755),
+        "etc/init.d/bench-tools": File(rootfs.data("bench-tools"), 0o755),
         "etc/profile": File(profile.encode()),
     }
 
 
 def _module(name: str, sources: Path) -> bytes:
-    return module.build(name, _data(f"{name}.c"), sorted(sources.glob(_HEADERS.format("*"))))
-
-
-def _data(name: str) -> bytes:
-    return (resources.files("virtual.qemu") / "data" / name).read_bytes()
+    return module.build(name, rootfs.data(f"{name}.c"), sorted(sources.glob(_HEADERS.format("*"))))

@@ -21,7 +21,7 @@ class Serial:
     guest really prints at the line's speed.
 
     Attributes:
-        remote: QEMU's end, to be closed once QEMU has inherited it.
+        remote: QEMU's end, to be closed once QEMU has inherited it, or after `wait_for_room`.
     """
 
     def __init__(self, adapter: UartAdapter) -> None:
@@ -34,6 +34,14 @@ class Serial:
         adapter.room_hook = self._fill
         adapter.receive_hook = self._send
         self._wait(readable=True)
+
+    def wait_for_room(self) -> None:
+        """Let QEMU wait where the line has no room, once QEMU has opened its end.
+
+        QEMU makes its end non-blocking. Most of its UARTs then try again; some drop the byte (hw/char/sifive_uart.c up to 9.1).
+        The flag is of the open file, which `remote` and QEMU share.
+        """
+        self.remote.setblocking(True)
 
     def close(self) -> None:
         """The board has no power any more: what it has not sent yet is gone."""

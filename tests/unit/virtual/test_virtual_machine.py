@@ -8,10 +8,14 @@ import pytest
 from lab.errors import LabTransientError
 from virtual.board import BoardFolder
 from virtual.qemu import cable, machine
+from virtual.qemu.bpim2u import BananaPi
+from virtual.qemu.sifive_u import HiFive
+from virtual.qemu.virt import Virt
 
 
-def arguments(folder: Path, straps: int = 1) -> list[str]:
-    return machine.command(BoardFolder(folder), folder / "u-boot.bin", straps, 7, 8)
+def arguments(folder: Path, straps: int = 1, model: machine.Model | None = None, tap_fd: int | None = None) -> list[str]:
+    board = BoardFolder(folder)
+    return machine.command(Path("/usr/bin/qemu"), board, (model or Virt()).words(board, straps, tap_fd), 7, 8)
 
 
 def test_each_medium_is_on_a_bus_of_its_own() -> None:
@@ -27,13 +31,33 @@ def test_the_strap_word_is_latched_into_ram_at_reset() -> None:
     assert "loader,addr=0x4c000000,data=0x3,data-len=4" in arguments(Path("/b/qemu-1"), straps=3)
 
 
+def test_the_sd_card_of_a_bpim2u_is_there_only_with_its_strap() -> None:
+    with_card, without = (arguments(Path("/b/bpi-1"), straps, BananaPi()) for straps in (1, 0))
+    card = "if=sd,index=0,format=raw,file=/b/bpi-1/media/sd.img"
+    assert card in with_card
+    assert card not in without
+    assert all("if=sd,index=2,format=raw,file=/b/bpi-1/media/emmc.img" in words for words in (with_card, without))
+
+
+@pytest.mark.parametrize("straps", [6, 11])
+def test_the_straps_of_a_sifive_u_are_its_pins_msel(straps: int) -> None:
+    assert f"sifive_u,msel={straps}" in arguments(Path("/b/hifive-1"), straps, HiFive())
+
+
+@pytest.mark.parametrize("model", [BananaPi(), HiFive()])
+def test_the_network_inside_qemu_reaches_nothing_of_the_host_s(model: machine.Model) -> None:
+    (network,) = [word for word in arguments(Path("/b/x-1"), 1, model) if word.startswith("user,")]
+    assert "restrict=on" in network
+    assert network.endswith("tftp=/b/x-1/tftp")
+
+
 def test_a_comma_in_a_path_does_not_end_it_for_qemu() -> None:
     assert "if=none,id=sd,format=raw,file=/a,,b/qemu-1/media/sd.img" in arguments(Path("/a,b/qemu-1"))
 
 
 def test_a_board_has_a_network_only_where_it_has_a_cable() -> None:
     assert not any("netdev" in word for word in arguments(Path("/b/qemu-1")))
-    words = machine.command(BoardFolder(Path("/b/q")), Path("/b/u-boot.bin"), 1, 7, 8, tap_fd=9)
+    words = arguments(Path("/b/q"), tap_fd=9)
     assert words[words.index("-netdev") + 1] == "tap,id=link,fd=9"
     assert words[words.index("tap,id=link,fd=9") + 2].startswith("e1000e,netdev=link,")
 

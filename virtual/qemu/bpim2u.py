@@ -1,0 +1,89 @@
+"""The machine of the board type bpim2u: a Banana Pi M2 Ultra with Allwinner's R40.
+
+Its boot ROM takes SPL from the SD card, and from the eMMC slot where there is no card with one. It has no straps: a
+multiplexer that gives the card to the board, or takes it away, is what selects the medium.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from virtual.board import BoardFolder
+from virtual.images import cache, disk
+from virtual.images.tree import File
+from virtual.qemu import packaged
+from virtual.qemu.machine import drive, user_network
+from virtual.qemu.program import Program
+
+PROGRAM: Final = Program("qemu-system-arm", "bpim2u", (9, 99), "bookworm-backports", "qemu-system-arm")
+SOFTWARE: Final = packaged.Software(
+    board_type="bpim2u",
+    suite="bookworm",
+    architecture="armhf",
+    uboot="u-boot-sunxi",
+    loaders={"usr/lib/u-boot/Bananapi_M2_Ultra/u-boot-sunxi-with-spl.bin": "u-boot.bin"},
+    kernel="linux-image-armmp",
+    image="boot/vmlinuz-.*",
+    device_tree="usr/lib/linux-image-.*/sun8i-r40-bananapi-m2-ultra.dtb",
+    console="ttyS0",
+    modules=("i2c-mv64xxx", "axp20x-regulator", "sunxi-mmc"),
+)
+MEDIA: Final = {"sd": 0, "emmc": 2}  # medium -> the unit of QEMU's drive (hw/arm/bananapi_m2u.c)
+# With the compatible string of Debian's device tree Linux splits large transfers otherwise than the controller of the slot
+# takes them (drivers/mmc/host/sunxi-mmc.c, idma_des_size_bits), and writes wrong data without a word.
+_MENDED: Final = "fdt set /soc/mmc@1c11000 compatible allwinner,sun8i-r40-mmc allwinner,sun50i-a64-mmc"
+_SPL_OFFSET: Final = 8 << 10  # docs/u-boot board/allwinner/sunxi.rst
+_SIZE_MIB: Final = 64  # a power of two: an SD card has no other size in QEMU
+_SD_CARD: Final = 1  # the strap
+_CLOCK_HZ: Final = 24_000_000  # the board's crystal; with QEMU's default the guest's time runs 2.6 times too fast
+
+
+class BananaPi:
+    """A `virtual.qemu.machine.Model`.
+
+    Args:
+        stock: with Debian's device tree as it is; Linux then writes wrong data to the eMMC slot, silently.
+    """
+
+    program = PROGRAM
+    drops = False
+    board_type = SOFTWARE.board_type
+
+    def __init__(self, *, stock: bool = False) -> None:
+        self._stock = stock
+
+    def images(self, root: Path, report: cache.Report) -> Path:
+        """See `Model`."""
+        return SOFTWARE.media(root, report, self.build, self.script("*"))
+
+    def build(self, folder: Path, packages: Path) -> None:
+        """Write one image per medium into `folder`."""
+        kernel, device_tree = ((packages / name).read_bytes() for name in (packaged.KERNEL, packaged.DEVICE_TREE))
+        for medium, unit in MEDIA.items():
+            tree = {
+                "boot/kernel": File(kernel),
+                "boot/board.dtb": File(device_tree),
+                "boot/initrd.gz": File(SOFTWARE.root_file_system(packages, medium)),
+                "boot/boot.scr": File(packaged.boot_script(self.script(medium), "arm")),
+            }
+            image = folder / f"{medium}.img"
+            disk.build(image, tree, size_mib=_SIZE_MIB, identity=unit + 1)
+            disk.patch(image, {_SPL_OFFSET: (packages / "u-boot.bin").read_bytes()})
+
+    def script(self, medium: str) -> str:
+        """U-Boot's script on a medium."""
+        return (
+            packaged.text("bpim2u.cmd")
+            .replace("@medium@", medium)
+            .replace("@device_tree@", "" if self._stock else _MENDED)
+        )
+
+    def words(self, folder: BoardFolder, straps: int, _tap_fd: int | None) -> list[str]:
+        """See `Model`: without its strap the board has no SD card."""
+        media = [medium for medium in MEDIA if medium != "sd" or straps & _SD_CARD]
+        return [
+            *("-machine", "bpim2u", "-smp", "4", "-global", f"cortex-a7-arm-cpu.cntfrq={_CLOCK_HZ}"),
+            *(word for medium in media for word in drive(folder, medium, f"if=sd,index={MEDIA[medium]}")),
+            *user_network(folder, "allwinner-sun8i-emac"),
+        ]

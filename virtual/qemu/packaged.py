@@ -1,0 +1,135 @@
+"""Boards whose boot loaders, kernel and user space are packages of a Debian suite as they are: which ones, and their media."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from virtual.images import cache, debian, initramfs, tools
+from virtual.qemu import rootfs
+from virtual.qemu.busybox import quiet
+
+KERNEL: Final = "kernel"
+DEVICE_TREE: Final = "board.dtb"
+_BUSYBOX: Final = "busybox"
+_XZ: Final = b"\xfd7zXZ\0"
+
+
+@frozen
+class Software:
+    """What a board runs.
+
+    Attributes:
+        board_type: its name in lab/boards; the host name, too.
+        suite, architecture: Debian's.
+        uboot: the package of its boot loaders. loaders: what is taken of it, regular expression of the path -> name here.
+        kernel: the meta package of its kernel. image, device_tree: regular expressions of paths in that.
+        console: the kernel's name of the UART where one logs in.
+        modules: drivers of the media and what they need, in the order in which they are loaded.
+    """
+
+    board_type: str
+    suite: str
+    architecture: str
+    uboot: str
+    loaders: Mapping[str, str]
+    kernel: str
+    image: str
+    device_tree: str
+    console: str
+    modules: tuple[str, ...]
+
+    def obtain(self, root: Path, report: cache.Report) -> Path:
+        """The folder with the loaders, KERNEL, DEVICE_TREE, busybox and modules out of the packages, downloaded when missing.
+
+        Raises:
+            LabTransientError: the packages cannot be downloaded.
+            ConfigurationError: a tool is not installed.
+        """
+        inputs = {name: getattr(self, name) for name in ("suite", "architecture", "uboot", "kernel", "modules")}
+        paths = {"loaders": dict(self.loaders), "image": self.image, "device_tree": self.device_tree}
+        return cache.obtain(
+            f"debian-{self.board_type}",
+            cache.recipe_hash(**inputs, **paths),
+            lambda folder: self._fetch(folder, report),
+            root=root,
+            report=report,
+        )
+
+    def media(self, root: Path, report: cache.Report, build: Callable[[Path, Path], None], script: str) -> Path:
+        """The folder with the board's media, built when it is missing; raises as `obtain`.
+
+        Args:
+            build: writes them into its first folder, from the packages' files in its second.
+            script: what else they are made from, U-Boot's part of it as text.
+        """
+        packages = self.obtain(root, report)
+        facts = json.loads((packages / cache.MANIFEST).read_text())
+
+        def fill(folder: Path) -> Mapping[str, object]:
+            report(f"Building the media of {self.board_type}")
+            build(folder, packages)
+            return {"packages": facts["packages"], "mirror": facts["mirror"]}
+
+        made_by = ("virtual.images", __name__, "virtual.qemu.rootfs", "virtual.qemu.busybox", "virtual.qemu.data")
+        recipe = cache.recipe_hash(*made_by, build.__module__, sources=facts["files"], script=script)
+        return cache.obtain(self.board_type, recipe, fill, root=root, report=report)
+
+    def root_file_system(self, packages: Path, medium: str) -> bytes:
+        """The initial root file system of a medium, from what `obtain` has got."""
+        modules = {f"{name}.ko": (packages / f"{name}.ko").read_bytes() for name in self.modules}
+        tree = rootfs.tree(
+            quiet((packages / _BUSYBOX).read_bytes()),
+            hostname=self.board_type,
+            console=self.console,
+            medium=medium,
+            modules=modules,
+        )
+        return initramfs.build(tree)
+
+    def _fetch(self, folder: Path, report: cache.Report) -> Mapping[str, object]:
+        apt = debian.AptRoot(folder / "apt", self.suite, self.architecture)
+        report(
+            f"Downloading U-Boot, a kernel and busybox of Debian {self.suite} ({self.architecture}, about 60 MB) from {apt.mirror}"
+        )
+        apt.update()
+        kernel = apt.resolve(self.kernel)
+        packages = apt.download(self.uboot, kernel, "busybox-static")
+        debian.extract(packages[self.uboot], {path: folder / name for path, name in self.loaders.items()})
+        modules = {name: folder / f"{name}.ko" for name in self.modules}
+        drivers = {rf"(usr/)?lib/modules/.*/{name}\.ko(\.xz)?": path for name, path in modules.items()}
+        debian.extract(
+            packages[kernel], {self.image: folder / KERNEL, self.device_tree: folder / DEVICE_TREE, **drivers}
+        )
+        for path in modules.values():
+            if (packed := path.read_bytes()).startswith(_XZ):
+                path.write_bytes(lzma.decompress(packed))
+        debian.extract(packages["busybox-static"], {"(usr/)?bin/busybox": folder / _BUSYBOX})
+        apt.clean()
+        return {"mirror": apt.mirror, "packages": {name: package.version for name, package in packages.items()}}
+
+
+def text(name: str) -> str:
+    """A file of virtual/qemu/texts."""
+    return (resources.files("virtual.qemu") / "texts" / name).read_text(encoding="utf-8")
+
+
+def boot_script(script: str, architecture: str) -> bytes:
+    """A script as U-Boot's command `source` takes it.
+
+    Raises:
+        ConfigurationError: mkimage is not installed.
+    """
+    with tempfile.TemporaryDirectory(prefix="boardlab-script-") as folder:
+        source, target = Path(folder) / "boot.cmd", Path(folder) / "boot.scr"
+        source.write_text(script)
+        options = ["-A", architecture, "-T", "script", "-C", "none", "-n", "boot", "-d"]
+        tools.run(["mkimage", *options, source, target])
+        return target.read_bytes()

@@ -1,0 +1,50 @@
+"""The root file system of QEMU boards: busybox, a login on the console, and which medium it lies on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from typing import Final
+
+from virtual.images.tree import File, Folder, Link, Tree
+
+MODULES: Final = "lib/modules/media"  # what /etc/init.d/load-media loads, in the order of their names
+
+
+def tree(
+    busybox: bytes, *, hostname: str, console: str, medium: str, modules: Mapping[str, bytes] | None = None
+) -> Tree:
+    """The root file system of a medium; /etc/medium says which.
+
+    Args:
+        busybox: the program (`virtual.qemu.busybox`).
+        console: the kernel's name of the UART where one logs in.
+        modules: drivers of the media and what they need, in this order; /etc/init.d/load-media loads them.
+    """
+    drivers: dict[str, File] = {}
+    if modules:
+        drivers = {
+            f"{MODULES}/{number:02}-{name}": File(content) for number, (name, content) in enumerate(modules.items())
+        }
+        drivers["etc/init.d/load-media"] = File(data("load-media"), 0o755)
+    return {
+        **{name: Folder() for name in ("dev", "mnt", "proc", "run", "sys", "tmp")},
+        "root": Folder(0o700),
+        "init": Link("bin/busybox"),
+        "bin/busybox": File(busybox, 0o755),
+        "bin/sh": Link("busybox"),
+        "etc/hostname": File(f"{hostname}\n".encode()),
+        "etc/inittab": File(data("inittab").replace(b"ttyAMA0", console.encode())),
+        "etc/init.d/sysinit": File(data("sysinit"), 0o755),
+        "etc/issue": File(b""),
+        "etc/medium": File(f"{medium}\n".encode()),
+        "etc/passwd": File(b"root::0:0:root:/root:/bin/sh\n"),
+        "etc/group": File(b"root:x:0:\n"),
+        "etc/profile": File(b"export PS1='root@\\h:\\w# '\n"),
+        **drivers,
+    }
+
+
+def data(name: str) -> bytes:
+    """A file of virtual/qemu/data."""
+    return (resources.files("virtual.qemu") / "data" / name).read_bytes()

@@ -1,0 +1,12 @@
+# U-Boot's script on each medium of a bpim2u; @medium@ is the medium that it lies on.
+setenv bootargs console=ttyS0,115200 bootmedia=@medium@ maxcpus=1 cryptomgr.notests ${xargs}
+load ${devtype} ${devnum}:${distro_bootpart} ${kernel_addr_r} /boot/kernel || exit
+load ${devtype} ${devnum}:${distro_bootpart} ${fdt_addr_r} /boot/board.dtb || exit
+load ${devtype} ${devnum}:${distro_bootpart} ${ramdisk_addr_r} /boot/initrd.gz || exit
+setenv rdsz ${filesize}
+fdt addr ${fdt_addr_r}
+fdt resize
+# Bluetooth's UART waits for pins of a voltage regulator, and says so for ten seconds.
+fdt set /soc/serial@1c28c00 status disabled
+@device_tree@
+bootz ${kernel_addr_r} ${ramdisk_addr_r}:${rdsz} ${fdt_addr_r}

@@ -1,0 +1,55 @@
+"""The machine of the board type qemu-virt: QEMU's "virt" with media on virtio, NVMe and CFI flash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from virtual.board import BoardFolder
+from virtual.images import cache
+from virtual.qemu import recipe
+from virtual.qemu.machine import drive
+from virtual.qemu.program import Program
+
+PROGRAM: Final = Program("qemu-system-aarch64", "virt")
+_MEMORY_MIB, _MEMORY_WITH_TOOLS_MIB = 256, 512
+_NETWORK = (
+    "e1000e,netdev=link,mac=52:54:00:b0:a2:d1,romfile="  # an Intel 82574L: it knows a speed and paces interrupts
+)
+
+
+class Virt:
+    """A `virtual.qemu.machine.Model`: SD is virtio-blk, eMMC is NVMe, OSPI is the second CFI flash, which also holds the
+    environment; the strap word is latched into RAM at reset.
+
+    Args:
+        with_tools: its images hold benchmark programs too.
+    """
+
+    program = PROGRAM
+    drops = False
+    board_type = "qemu-virt"
+
+    def __init__(self, *, with_tools: bool = False) -> None:
+        self._with_tools = with_tools
+
+    def images(self, root: Path, report: cache.Report) -> Path:
+        """See `Model`."""
+        return recipe.obtain(root, report, with_tools=self._with_tools)
+
+    def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
+        """See `Model`."""
+        network = () if tap_fd is None else ("-netdev", f"tap,id=link,fd={tap_fd}", "-device", _NETWORK)
+        memory_mib = _MEMORY_WITH_TOOLS_MIB if recipe.has_tools(folder.media) else _MEMORY_MIB
+        return [
+            # Without random seeds in the device tree every boot does, and prints, the same.
+            *("-machine", "virt,dtb-randomness=off", "-cpu", "cortex-a53", "-m", str(memory_mib)),
+            *("-bios", str(folder.media / recipe.FIRMWARE)),
+            *drive(folder, recipe.FLASH, "if=pflash,unit=1"),
+            *drive(folder, "sd", "if=none,id=sd"),
+            *drive(folder, "emmc", "if=none,id=emmc"),
+            *("-device", "virtio-blk-device,drive=sd"),
+            *("-device", "nvme,drive=emmc,serial=emmc"),
+            *("-device", f"loader,addr={recipe.STRAP_WORD:#x},data={straps:#x},data-len=4"),
+            *network,
+        ]
