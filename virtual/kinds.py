@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from lab.errors import ConfigurationError
 from virtual.board import BoardKind
 from virtual.sim.kind import SimKind
 from virtual.sim.model import simulated
 
-_MODULE = "virtual.qemu.kind"  # with `of_type(board_type) -> BoardKind`
+if TYPE_CHECKING:
+    from virtual.qemu.kind import QemuKind
+
+_MODULE = "virtual.qemu.kind"  # with `of_type`
 QEMU = ("qemu-virt", "bpim2u", "sifive_u")  # what it knows
 
 
@@ -25,8 +29,26 @@ def load(board_type: str) -> BoardKind:
         ConfigurationError: there is no virtual board of this type.
     """
     if board_type in QEMU:
-        kind: BoardKind = import_module(_MODULE).of_type(board_type)
-        return kind
+        return qemu(board_type)
     if board_type in simulated():
         return SimKind(board_type)
-    raise ConfigurationError(f"no virtual board of type {board_type!r}; there are: {', '.join(names())}")
+    raise _unknown(board_type)
+
+
+def qemu(board_type: str, *, with_tools: bool = False, stock: bool = False) -> QemuKind:
+    """The kind of a board type that runs in QEMU.
+
+    Args:
+        with_tools, stock: see `virtual.qemu.kind.of_type`.
+
+    Raises:
+        ConfigurationError: there is none, or not such a one.
+    """
+    if board_type not in QEMU:
+        raise _unknown(board_type)
+    kind: QemuKind = import_module(_MODULE).of_type(board_type, with_tools=with_tools, stock=stock)
+    return kind
+
+
+def _unknown(board_type: str) -> ConfigurationError:
+    return ConfigurationError(f"no virtual board of type {board_type!r}; there are: {', '.join(names())}")

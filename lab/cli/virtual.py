@@ -18,7 +18,6 @@ from virtual.board import BoardFolder
 from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, QEMU_TYPE, measuring
 from virtual.images import cache
 from virtual.qemu import cable, recipe, uboottests
-from virtual.qemu import kind as qemu_kind
 from virtual.sim.environment import DEFAULT_SWITCH_PORT
 from virtual.sim.model import simulated
 from virtual.sim.order import SimOptions, board_specs
@@ -45,7 +44,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def up(
     kind: Annotated[str, typer.Argument(help="qemu: real software; sim: simulated boards, any number.")] = "qemu",
     folder: Folder = None,
-    board_type: Annotated[list[str] | None, typer.Option("--type", help="Board type; sim: repeatable.")] = None,
+    board_type: Annotated[
+        list[str] | None, typer.Option("--type", "--kind", help="Board type; sim: repeatable.")
+    ] = None,
     name: Annotated[str, typer.Option(help="qemu: the board's name.")] = DEFAULT_BOARD,
     pdu_port: Annotated[
         int, typer.Option(min=0, max=LAST_PORT, help="pdudaemon's port; 0: a free one.")
@@ -85,7 +86,12 @@ def up(
     scenario: Annotated[Path | None, typer.Option(help="sim: YAML file with the faults of the boards.")] = None,
     flow: Annotated[str, typer.Option(help="sim: boot flow: normal, falcon or sbl.")] = "normal",
     stock: Annotated[
-        bool, typer.Option("--stock", help="sim: U-Boot's environment as TI ships it: Linux is loaded from SD.")
+        bool,
+        typer.Option(
+            "--stock",
+            help="As the vendor ships it: sim: U-Boot's environment loads Linux from SD; bpim2u: the device tree writes wrong "
+            "data to the eMMC slot.",
+        ),
     ] = False,
     time_scale: Annotated[
         float, typer.Option(help="sim: factor on all times but the UARTs'; 1: as the real board.")
@@ -101,16 +107,16 @@ def up(
         boards = board_specs(SimOptions(types, count, release, seed, time_scale, scenario, flow, stock))
         defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0, FTDI_BYTES)
     elif kind == "qemu":
-        given = (count, release, seed, time_scale, scenario, flow, stock)
-        if given != (1, "", 0, 1.0, None, "normal", False) or len(types) > 1:
+        given = (count, release, seed, time_scale, scenario, flow)
+        if given != (1, "", 0, 1.0, None, "normal") or len(types) > 1:
             raise ConfigurationError(
-                "--count, --release, --seed, --time-scale, --scenario, --flow, --stock and several types are for "
+                "--count, --release, --seed, --time-scale, --scenario, --flow and several types are for "
                 "`lab virtual up sim`"
             )
         chosen = types[0] if types else QEMU_TYPE
         if chosen in simulated():
             raise ConfigurationError(f"{chosen!r} is a simulated board: `lab virtual up sim --type {chosen}`")
-        kind_of_board = qemu_kind.default(with_tools=True) if bench_tools else kinds.load(chosen)
+        kind_of_board = kinds.qemu(chosen, with_tools=bench_tools, stock=stock)
         boards = (control.BoardSpec(name, chosen, kind_of_board),)
         defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS, DEFAULT_FIFO_BYTES)
     else:
@@ -176,10 +182,13 @@ def console(
 
 
 @app.command()
-def images() -> None:
+def images(
+    board_type: Annotated[list[str] | None, typer.Option("--type", help="Board type; repeatable.")] = None,
+) -> None:
     """Build the boards' images now (`up` does it when they are missing)."""
-    found = recipe.obtain(cache.default_root(), lambda line: echo(line, err=True))
-    echo(f"Board images: {found}")
+    for chosen in board_type or [QEMU_TYPE]:
+        found = kinds.qemu(chosen).images(lambda line: echo(line, err=True))
+        echo(f"Board images: {found}")
 
 
 @app.command("uboot-tests")

@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-import random
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+from killed_lab import DEADLINE_S, assert_run_survives
 from measuring_lab import Lab, assert_true, running_lab
 
 from lab.results import open_store
 from virtual.truth import Truth
 
 CYCLES = 20
-SEED = 20261120
-DEADLINE_S = 600
-VICTIMS = ("pytest", "console", "pdudaemon", "qemu")
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     with running_lab(tmp_path) as lab:
         yield lab
-
-
-def wait_for_sample(lab: Lab, process: subprocess.Popen[bytes], count: int) -> subprocess.Popen[bytes]:
-    """Wait until there are so many samples; a session that ended meanwhile is resumed, once per wait."""
-    deadline = time.monotonic() + DEADLINE_S
-    resumed = False
-    while len(lab.samples()) < count:
-        if process.poll() is not None:
-            assert not resumed, lab.log
-            process, resumed = lab.pytest("--resume", "1"), True
-        assert time.monotonic() < deadline, f"no {count}. sample in time:\n" + lab.log
-        time.sleep(0.2)
-    return process
-
-
-def kill(lab: Lab, victim: str, process: subprocess.Popen[bytes]) -> None:
-    if victim == "pytest":
-        process.kill()
-        process.wait()
-        return
-    names = {"console": "lab.console.server", "pdudaemon": "pdudaemon", "qemu": "qemu-system"}
-    for found in lab.processes(names[victim]):
-        try:
-            found.kill()
-        except psutil.NoSuchProcess:
-            continue
 
 
 def boot_of(truth: Truth, start_ns: int) -> float:
@@ -62,15 +30,7 @@ def boot_of(truth: Truth, start_ns: int) -> float:
 
 @pytest.mark.timeout(DEADLINE_S * 2)
 def test_a_run_survives_the_death_of_every_process(lab: Lab) -> None:
-    chance = random.Random(SEED)
-    process = lab.pytest("--medium", "sd", "--cycles", str(CYCLES))
-    for number, victim in enumerate((*VICTIMS, *VICTIMS), start=1):
-        process = wait_for_sample(lab, process, 2 * number)
-        time.sleep(chance.uniform(0.0, 4.0))  # anywhere in the next cycle: the moment is what is being tried
-        kill(lab, victim, process)
-    process = wait_for_sample(lab, process, CYCLES)
-    assert process.wait(DEADLINE_S) == 0, lab.log
-
+    assert_run_survives(lab, "sd", CYCLES, longest_s=4.0)
     samples = lab.samples()
     assert sorted(s.cycle for s in samples) == list(range(1, CYCLES + 1))
     truth = lab.bench.truth()

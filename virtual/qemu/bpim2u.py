@@ -55,7 +55,8 @@ class BananaPi:
 
     def images(self, root: Path, report: cache.Report) -> Path:
         """See `Model`."""
-        return SOFTWARE.media(root, report, self.build, self.script("*"))
+        name = f"{self.board_type}-stock" if self._stock else self.board_type
+        return SOFTWARE.media(name, root, report, self.build, self.script("*"))
 
     def build(self, folder: Path, packages: Path) -> None:
         """Write one image per medium into `folder`."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from lab.errors import LabStableError
+from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import Clock
 from virtual import environment
 from virtual.board import Backend, BoardAccess, BoardFolder
@@ -40,14 +40,18 @@ class QemuKind:
         self._image_root = image_root
         self._with_tools = with_tools
 
+    def images(self, report: Callable[[str], None]) -> Path:
+        """QEMU, and the folder with the media of such boards, got when they are not there; raises as `prepare`."""
+        self._model.program.obtain(self._image_root, report)
+        return self._model.images(self._image_root, report)
+
     def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
         """See `BoardKind`; a board writes on copies of the images, which stay until `fresh` or until these change."""
         if self._with_tools:
             tools.require(tools.PACKAGES_OF_BENCHMARKS)
         if self._with_tools and (problem := cable.problem()):
             report(f"{folder.name} gets no network, and what needs a tester is skipped: {problem}")
-        self._model.program.obtain(self._image_root, report)
-        images = self._model.images(self._image_root, report)
+        images = self.images(report)
         folder.tftp.mkdir(parents=True, exist_ok=True)
         media = folder.media
         origin = media / recipe.ORIGIN
@@ -77,11 +81,26 @@ class QemuKind:
         return environment.of_board(place, self._model.board_type, with_tools=recipe.has_tools(place.folder.media))
 
 
-def default(*, with_tools: bool = False) -> QemuKind:
-    """QEMU's virt, with the user's image cache."""
-    return QemuKind(Virt(with_tools=with_tools), cache.default_root(), with_tools=with_tools)
+def of_type(board_type: str, *, with_tools: bool = False, stock: bool = False) -> QemuKind:
+    """A kind of board, with the user's image cache.
+
+    Args:
+        with_tools: its images hold benchmark programs too. stock: it has the distribution's device tree as it is.
+
+    Raises:
+        ConfigurationError: there is no such one of this board type.
+    """
+    model = _model(board_type, with_tools=with_tools, stock=stock)
+    return QemuKind(model, cache.default_root(), with_tools=with_tools)
 
 
-def of_type(board_type: str) -> QemuKind:
-    """A board of `MODELS`, with the user's image cache."""
-    return QemuKind(MODELS[board_type](), cache.default_root())
+def _model(board_type: str, *, with_tools: bool, stock: bool) -> Model:
+    if with_tools and board_type != Virt.board_type:
+        raise ConfigurationError(
+            f"{board_type} has no images with benchmark programs; --tools is for {Virt.board_type}"
+        )
+    if stock and board_type != BananaPi.board_type:
+        raise ConfigurationError(f"{board_type} has no --stock; of the boards in QEMU {BananaPi.board_type} has")
+    if with_tools:
+        return Virt(with_tools=True)
+    return BananaPi(stock=True) if stock else MODELS[board_type]()

@@ -63,10 +63,13 @@ class Software:
             report=report,
         )
 
-    def media(self, root: Path, report: cache.Report, build: Callable[[Path, Path], None], script: str) -> Path:
+    def media(
+        self, name: str, root: Path, report: cache.Report, build: Callable[[Path, Path], None], script: str
+    ) -> Path:
         """The folder with the board's media, built when it is missing; raises as `obtain`.
 
         Args:
+            name: of the set of images.
             build: writes them into its first folder, from the packages' files in its second.
             script: what else they are made from, U-Boot's part of it as text.
         """
@@ -74,13 +77,13 @@ class Software:
         facts = json.loads((packages / cache.MANIFEST).read_text())
 
         def fill(folder: Path) -> Mapping[str, object]:
-            report(f"Building the media of {self.board_type}")
+            report(f"Building the media of {name}")
             build(folder, packages)
             return {"packages": facts["packages"], "mirror": facts["mirror"]}
 
         made_by = ("virtual.images", __name__, "virtual.qemu.rootfs", "virtual.qemu.busybox", "virtual.qemu.data")
         recipe = cache.recipe_hash(*made_by, build.__module__, sources=facts["files"], script=script)
-        return cache.obtain(self.board_type, recipe, fill, root=root, report=report)
+        return cache.obtain(name, recipe, fill, root=root, report=report)
 
     def root_file_system(self, packages: Path, medium: str) -> bytes:
         """The initial root file system of a medium, from what `obtain` has got."""

@@ -50,7 +50,7 @@ class HiFive:
 
     def images(self, root: Path, report: cache.Report) -> Path:
         """See `Model`."""
-        return SOFTWARE.media(root, report, self.build, packaged.text("sifive_u.env"))
+        return SOFTWARE.media(self.board_type, root, report, self.build, packaged.text("sifive_u.env"))
 
     def build(self, folder: Path, packages: Path) -> None:
         """Write SPL and one image per medium into `folder`."""

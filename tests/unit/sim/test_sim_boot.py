@@ -15,6 +15,7 @@ from lab.console.moments import MomentFinder
 from lab.console.printk import fit_printk
 from lab.errors import ConfigurationError
 from lab.metrics.catalogue import BOOT_TIME
+from virtual import kinds
 from virtual.sim import timing
 from virtual.sim.dice import CUT_SIGMA, dice
 from virtual.sim.model import model, simulated
@@ -50,7 +51,7 @@ def booted(board_type: str = "am62xx_sk", medium: str = "sd", **options: object)
 
 
 def test_all_six_types_can_be_simulated() -> None:
-    assert set(simulated()) == set(boards.names()) - {"qemu-virt"}
+    assert set(simulated()) == set(boards.names()) - set(kinds.QEMU)
 
 
 @pytest.mark.parametrize(("board_type", "medium"), NEWEST)

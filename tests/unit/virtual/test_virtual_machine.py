@@ -13,7 +13,9 @@ from virtual.qemu.sifive_u import HiFive
 from virtual.qemu.virt import Virt
 
 
-def arguments(folder: Path, straps: int = 1, model: machine.Model | None = None, tap_fd: int | None = None) -> list[str]:
+def arguments(
+    folder: Path, straps: int = 1, model: machine.Model | None = None, tap_fd: int | None = None
+) -> list[str]:
     board = BoardFolder(folder)
     return machine.command(Path("/usr/bin/qemu"), board, (model or Virt()).words(board, straps, tap_fd), 7, 8)
 

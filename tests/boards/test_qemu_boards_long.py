@@ -1,0 +1,90 @@
+"""The QEMU boards with a boot ROM and SPL, at length: `./run test -e boards`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import qemu_boards
+from killed_lab import assert_run_survives
+from labgrid.environment import Environment
+from measuring_lab import Lab, running_lab
+
+from lab import boards
+from lab.results import open_store
+
+CYCLES = 20
+SURVIVORS = 10
+INIT_S = 300
+WRITTEN_MIB, OFFSET_MIB = 16, 44  # behind what the file system of the medium holds
+# The eMMC slot's disk, whatever Linux calls it.
+SLOT = "$(ls /sys/devices/platform/soc/1c11000.mmc/mmc_host/*/*/block)"
+
+
+@pytest.fixture(params=qemu_boards.TYPES)
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    with running_lab(tmp_path, *qemu_boards.up_words(request.param)) as lab:
+        yield lab
+
+
+def board_type_of(lab: Lab) -> str:
+    return lab.bench.board.type
+
+
+@pytest.mark.timeout(CYCLES * 2 * qemu_boards.CYCLE_S)
+def test_twenty_cycles_from_each_medium(lab: Lab) -> None:
+    qemu_boards.measure(lab, CYCLES, board_type_of(lab))
+
+
+@pytest.mark.timeout(SURVIVORS * 2 * qemu_boards.CYCLE_S)
+def test_a_run_survives_the_death_of_every_process(lab: Lab) -> None:
+    board = boards.load(board_type_of(lab))
+    medium = list(board.media)[-1]
+    assert_run_survives(lab, medium, SURVIVORS, longest_s=8.0)
+    qemu_boards.assert_cycles(lab, board, SURVIVORS, (medium,))
+
+
+def test_another_init_is_measured_to_its_prompt(lab: Lab) -> None:
+    medium = list(boards.load(board_type_of(lab)).media)[-1]
+    process = lab.pytest("--cycles", "1", "--medium", medium, "--init", "/bin/sh")
+    assert process.wait(INIT_S) == pytest.ExitCode.OK, lab.log
+    (attempt,) = qemu_boards.attempts(lab)
+    assert [moment.name for moment in attempt.moments][-1] == "shell"
+
+
+def test_a_kernel_panic_is_one_of_the_board(lab: Lab) -> None:
+    board = boards.load(board_type_of(lab))
+    medium = list(board.media)[-1]
+    process = lab.pytest("--cycles", "1", "--medium", medium, "--init", "/bin/busybox", "--retries", "0")
+    assert process.wait(INIT_S) == pytest.ExitCode.TESTS_FAILED, lab.log
+    with open_store(lab.environ["LAB_DB"]) as store:
+        (attempt,) = store.attempts(1)
+    assert (attempt.outcome, attempt.fault) == ("kernel_panic", "board")
+
+
+@pytest.mark.parametrize(("words", "same"), [((), True), (("--stock",), False)], ids=["mended", "stock"])
+def test_reading_back_tells_that_linux_wrote_wrong_data_with_the_stock_device_tree(
+    words: tuple[str, ...], same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_lab(tmp_path, *qemu_boards.up_words("bpim2u"), *words) as lab:
+        monkeypatch.setitem(os.environ, "BOARDLAB_RUNTIME", lab.environ["BOARDLAB_RUNTIME"])
+        env = Environment(config_file=str(qemu_boards.environment(lab)))
+        try:
+            strategy = env.get_target().get_strategy()
+            strategy.select_medium("sd")
+            strategy.transition("linux")
+            run = strategy.shell.run_check
+            run("/etc/init.d/load-media")
+            run(f"until [ -n {SLOT} ]; do usleep 100000; done; echo {SLOT}")
+            run(f"head -c {WRITTEN_MIB}m /dev/urandom > /tmp/data")
+            run(f"dd if=/tmp/data of=/dev/{SLOT} bs=1M seek={OFFSET_MIB} conv=fsync", timeout=INIT_S)
+            run("echo 3 > /proc/sys/vm/drop_caches")
+            read = f"dd if=/dev/{SLOT} bs=1M skip={OFFSET_MIB} count={WRITTEN_MIB} 2>/dev/null"
+            sums = run(f"md5sum < /tmp/data; {read} | md5sum", timeout=INIT_S)
+        finally:
+            env.cleanup()
+    written, found = (re.split(r"\s", line)[0] for line in sums)
+    assert (written == found) is same

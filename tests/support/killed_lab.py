@@ -1,0 +1,55 @@
+"""kill -9 of everything that measures, in the middle of a run that is resumed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from typing import Final
+
+import psutil
+from measuring_lab import Lab
+
+SEED: Final = 20261120
+DEADLINE_S: Final = 600
+VICTIMS: Final = ("pytest", "console", "pdudaemon", "qemu")
+_NAMES: Final = {"console": "lab.console.server", "pdudaemon": "pdudaemon", "qemu": "qemu-system"}
+
+
+def wait_for_sample(lab: Lab, process: subprocess.Popen[bytes], count: int) -> subprocess.Popen[bytes]:
+    """Wait until there are so many samples; a session that ended meanwhile is resumed, once per wait."""
+    deadline = time.monotonic() + DEADLINE_S
+    resumed = False
+    while len(lab.samples()) < count:
+        if process.poll() is not None:
+            assert not resumed, lab.log
+            process, resumed = lab.pytest("--resume", "1"), True
+        assert time.monotonic() < deadline, f"no {count}. sample in time:\n" + lab.log
+        time.sleep(0.2)
+    return process
+
+
+def kill(lab: Lab, victim: str, process: subprocess.Popen[bytes]) -> None:
+    """Kill one of VICTIMS, as often as there is one of it."""
+    if victim == "pytest":
+        process.kill()
+        process.wait()
+        return
+    for found in lab.processes(_NAMES[victim]):
+        try:
+            found.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+def assert_run_survives(lab: Lab, medium: str, cycles: int, longest_s: float) -> None:
+    """Measure, and kill each of VICTIMS as often as the cycles allow, up to `longest_s` after a sample; the run completes."""
+    chance = random.Random(SEED)
+    process = lab.pytest("--medium", medium, "--cycles", str(cycles))
+    rounds = (cycles // 2 - 1) // len(VICTIMS)
+    for number, victim in enumerate(VICTIMS * rounds, start=1):
+        process = wait_for_sample(lab, process, 2 * number)
+        time.sleep(chance.uniform(0.0, longest_s))  # anywhere in the next cycle: the moment is what is being tried
+        kill(lab, victim, process)
+    process = wait_for_sample(lab, process, cycles)
+    assert process.wait(DEADLINE_S) == 0, lab.log
