@@ -36,7 +36,7 @@ _MENDED: Final = "fdt set /soc/mmc@1c11000 compatible allwinner,sun8i-r40-mmc al
 _SPL_OFFSET: Final = 8 << 10  # docs/u-boot board/allwinner/sunxi.rst
 _SIZE_MIB: Final = 64  # a power of two: an SD card has no other size in QEMU
 _SD_CARD: Final = 1  # the strap
-_CLOCK_HZ: Final = 24_000_000  # the board's crystal; with QEMU's default the guest's time runs 2.6 times too fast
+_CLOCK_HZ: Final = 24_000_000  # the board's crystal; QEMU's default makes U-Boot's time 2.6 times too fast. Linux: see texts/bpim2u.cmd
 
 
 class BananaPi:

@@ -7,6 +7,8 @@ load ${devtype} ${devnum}:${distro_bootpart} ${ramdisk_addr_r} /boot/initrd.gz |
 setenv rdsz ${filesize}
 fdt addr ${fdt_addr_r}
 fdt resize
+# QEMU's counter ticks every 41 ns, since it counts in whole nanoseconds, and not with the crystal's 24 MHz.
+fdt set /timer clock-frequency <24390244>
 # Bluetooth's UART waits for pins of a voltage regulator, and says so for ten seconds.
 fdt set /soc/serial@1c28c00 status disabled
 @device_tree@
