@@ -89,8 +89,8 @@ def up(
         bool,
         typer.Option(
             "--stock",
-            help="As the vendor ships it: sim: U-Boot's environment loads Linux from SD; bpim2u: the device tree writes wrong "
-            "data to the eMMC slot.",
+            help="As it is shipped. sim: U-Boot's environment, which loads Linux from SD; qemu: the device tree of a board "
+            "that has a mended one.",
         ),
     ] = False,
     time_scale: Annotated[
