@@ -28,14 +28,14 @@ class Look:
     steps has a page of its own.
 
     Attributes:
-        root: the folder of the files; nothing else is loaded. path: the page's, from there, e.g. "/farm/" or "/report.html".
+        root: the folder of the files, or the address of a server, e.g. "http://127.0.0.1:9880"; nothing else is loaded. path: the page's, from there, e.g. "/farm/" or "/report.html".
         width, height: of the window, in px. mode: "light" or "dark".
         steps: are taken before all that follows.
         axe: whether axe-core looks at it. ask: JavaScript to evaluate in the page.
         picture: the file of a picture; empty: none. whole: the picture shows the whole page, not only the window.
     """
 
-    root: Path
+    root: Path | str
     path: str
     width: int = 1400
     height: int = 800

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from lab.cli.judgearguments import Database, Everything, Json, number_of
 from lab.judge.baseline import JudgedNumber, JudgedRun, judge_run
 from lab.judge.builds import remarks
+from lab.judge.document import document
 from lab.judge.verdicts import Verdict
 from lab.results.figures import label, number
 from lab.results.store import open_store
@@ -44,7 +45,7 @@ def compare_command(
     ]
     shown.sort(key=lambda each: order.index(each.judgement.verdict))
     if as_json:
-        echo_json(_document(judged, notes, shown))
+        echo_json(document(judged, notes, shown))
     else:
         _print(judged, notes, shown)
     if judged.of(Verdict.REGRESSION) and not judged.is_accepted:
@@ -78,30 +79,3 @@ def _row(each: JudgedNumber) -> list[str]:
         str(len(baseline.runs)) if baseline else "-",
         f"{said.verdict}: {said.reason}",
     ]
-
-
-def _document(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumber]) -> dict[str, Any]:
-    return {
-        "run": judged.head.id,
-        "against": judged.against,
-        "notes": list(notes),
-        "numbers": [
-            {
-                "metric": each.average.metric.name,
-                "version": each.average.metric.version,
-                "params": dict(each.average.params),
-                "unit": each.average.metric.unit,
-                "value": each.average.value,
-                "uncertainty": each.average.uncertainty,
-                "n": each.average.n,
-                "was": each.baseline.value if each.baseline else None,
-                "runs": list(each.baseline.runs) if each.baseline else [],
-                "verdict": str(each.judgement.verdict),
-                "effect": each.judgement.effect,
-                "low": each.judgement.low,
-                "high": each.judgement.high,
-                "reason": each.judgement.reason,
-            }
-            for each in shown
-        ],
-    }

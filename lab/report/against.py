@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from attrs import frozen
 
@@ -41,13 +42,14 @@ class Comparison:
     """The verdict on a run.
 
     Attributes:
-        line: in one sentence. rows: the numbers that are not as they were.
+        line: in one sentence. counts: the same by word, e.g. "worse". rows: the numbers that are not as they were.
         new: titles of those that there is nothing to compare with, where others have something.
         state: "bad" where a number needs a person, "good" where all are as they were, "plain" where there is no history.
     """
 
     against: str
     line: str
+    counts: Mapping[str, int]
     rows: tuple[JudgedRow, ...]
     new: tuple[str, ...]
     state: str
@@ -99,9 +101,11 @@ def comparison(judged: JudgedRun, names: Names) -> Comparison:
         and (each.judgement.verdict.moved or each.average.metric.name != BOOT_STAGE.name)
     )
     new = [each.average for each in numbers if each.judgement.verdict is Verdict.NO_HISTORY]
+    said = _said(counts, same)
     return Comparison(
         against=judged.against,
-        line=_line(counts, same),
+        line=", ".join(f"{count} {word}" for word, count in said.items()) or "no numbers",
+        counts=said,
         rows=rows,
         new=()
         if len(new) == len(numbers)
@@ -119,16 +123,17 @@ def _state(counts: Counter[Verdict]) -> str:
     return "good" if found <= _SAME else ""
 
 
-def _line(counts: Counter[Verdict], same: int) -> str:
+def _said(counts: Counter[Verdict], same: int) -> dict[str, int]:
+    """How many numbers are what, in a reader's words."""
     words = {
         Verdict.REGRESSION: "worse",
         Verdict.IMPROVEMENT: "better",
         Verdict.NO_HISTORY: "with nothing to compare",
     }
-    parts = [f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict]]
-    others = sum(counts.values()) - same - sum(counts[verdict] for verdict in words)
-    parts += [f"{same} unchanged"] * bool(same) + [f"{others} not comparable"] * bool(others)
-    return ", ".join(parts) or "no numbers"
+    found = {word: counts[verdict] for verdict, word in words.items()}
+    found["unchanged"] = same
+    found["not comparable"] = sum(counts.values()) - sum(found.values())
+    return {word: count for word, count in found.items() if count}
 
 
 def _row(each: JudgedNumber, names: Names) -> JudgedRow:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Executable, Text, case, func, select, type_coerce
+from sqlalchemy import Executable, Select, Text, case, func, select, type_coerce
 
 from lab.metrics import Flag, Metric, uncertainty
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
@@ -37,7 +37,7 @@ class Average:
         return self.metric.name, self.metric.version, frozenset(self.params.items()), self.simulated
 
 
-def query(run_ids: Sequence[int]) -> Executable:
+def query(run_ids: Sequence[int]) -> Select[*tuple[Any, ...]]:
     """One row for each number of these runs: its sums, of all samples and of those that are not flagged `uncertain`."""
     flags = type_coerce(SampleRow.flags, Text)  # one text in the database
     unsure = flags.like(f"%{Flag.UNCERTAIN}%")

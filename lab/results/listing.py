@@ -30,7 +30,7 @@ class RunFilter:
 
     Attributes:
         boards, types, releases: names; a `*` in one stands for any characters. statuses: as of `Run`.
-        since: begun then or later.
+        since: begun then or later. before: only runs with a lower number, for the next page of a list.
     """
 
     boards: tuple[str, ...] = ()
@@ -38,6 +38,7 @@ class RunFilter:
     releases: tuple[str, ...] = ()
     statuses: tuple[str, ...] = ()
     since: dt.datetime | None = None
+    before: int | None = None
 
     def wanted(self) -> list[ColumnElement[bool]]:
         """As conditions on runs."""
@@ -47,6 +48,8 @@ class RunFilter:
             found.append(RunRow.status.in_(self.statuses))
         if self.since is not None:
             found.append(RunRow.started_at >= self.since)
+        if self.before is not None:
+            found.append(RunRow.id < self.before)
         return found
 
 

@@ -22,10 +22,11 @@ FLOORS = (
     ("lab.console", "lab.results", "lab.benchmarks", "virtual"),
     ("lab.judge",),
     ("lab.rails", "lab.run", "lab.guide", "lab.report", "lab.provision", "exporters"),
-    ("lab.drivers", "lab.web"),
+    ("lab.drivers",),
     ("lab.env",),
     ("lab.strategies", "lab.farm"),
     ("strategies",),  # the old name of lab.strategies, for one release
+    ("lab.web",),
     ("lab.pytest_plugin", "lab.cli"),
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS, start=1) for room in rooms}

@@ -1,7 +1,8 @@
 // Opens pages in Chromium and says what is wrong with them: node look.mjs LOOKS.json.
 //
 // LOOKS.json: what browser.mjs wants, and {found, looks: [{root, path, width, height, mode, steps, axe, ask, picture, whole}]}. Files come
-// from the disk below `root`, nothing from the network. For each look `found` gets {beyond, wide, faults, complaints, asked, answer}.
+// from the disk below `root`, nothing from the network; where `root` is
+// an address, everything comes from that server. For each look `found` gets {beyond, wide, faults, complaints, asked, answer}.
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { launch, LIMIT_MS } from './browser.mjs';
@@ -43,7 +44,11 @@ async function open(browser, { root, path, mode }) {
   page.on('console', (message) => message.type() === 'error' && complaints.push(`${message.text()} ${message.location().url}`));
   const asked = [];
   page.on('request', (request) => asked.push(request.url().replace(ORIGIN, '')));
+  const served = /^https?:/.test(root);
   await page.route('**', (route) => {
+    if (served) {
+      return new URL(route.request().url()).origin === root ? route.continue() : route.abort();
+    }
     const { origin, pathname } = new URL(route.request().url());
     let file = join(root, decodeURIComponent(pathname));
     if (existsSync(file) && statSync(file).isDirectory()) {
@@ -51,7 +56,7 @@ async function open(browser, { root, path, mode }) {
     }
     return origin === ORIGIN && existsSync(file) ? route.fulfill({ path: file }) : route.fulfill({ status: 404 });
   });
-  await page.goto(`${ORIGIN}${path}`);
+  await page.goto(`${served ? root : ORIGIN}${path}`);
   await page.addStyleTag({ content: STILL });
   if (!(await page.evaluate(() => document.createElement('canvas').getContext('2d').measureText('m').width))) {
     throw new Error('no font was found: nothing on this page has a width');

@@ -1,0 +1,87 @@
+"""`lab web`: the lab and its results in a browser."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+import uvicorn
+
+from exporters.webconfig import WebConfig, check_address, load
+from lab.cli.exporter import address
+from lab.cli.status import Database, FarmFile, Runtime
+from lab.errors import LabStableError
+from lab.shown import echo, log_to
+from lab.web.app import LOCAL_NAMES, create
+from lab.web.site import Site
+
+DEFAULT_LISTEN: Final = "127.0.0.1:9880"
+_BACKLOG: Final = 128
+_LAST_S: Final = 2  # for answers that are on their way when the site ends; live views would never end
+
+app = typer.Typer(help="The same and all results in a browser.")
+
+
+@app.command()
+def web(
+    *,
+    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where to listen.")] = DEFAULT_LISTEN,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name by which browsers on other machines ask for it; may be repeated."),
+    ] = None,
+    web_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TLS and users, as Prometheus' exporter toolkit has it.")
+    ] = None,
+    db: Database = None,
+    farm: FarmFile = None,
+    runtime: Runtime = None,
+) -> None:
+    """Show boards, live consoles, runs, releases and metrics to browsers until SIGTERM or Ctrl-C. It only reads."""
+    host, port = address(listen)
+    protection = load(web_config) if web_config else None
+    check_address(host, protection)
+    site = Site(db, farm, runtime)
+    site.look()  # a wrong farm.yaml is said now
+    log_to(sys.stderr)
+    listening = _socket(host, port)
+    own = f"[{host}]" if ":" in host else host
+    scheme = "https" if protection is not None and protection.tls_server_config is not None else "http"
+    served = create(site, [*LOCAL_NAMES, own, *(name or ())], protection)
+    options = {"log_config": None, "timeout_graceful_shutdown": _LAST_S, "server_header": False, **_tls(protection)}
+    echo(f"serving {scheme}://{own}:{listening.getsockname()[1]}")
+    uvicorn.Server(uvicorn.Config(served, **options)).run([listening])
+
+
+def _socket(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise LabStableError(
+            f"cannot listen at {host}:{port}: {error.strerror}; name another address or port with --listen"
+        ) from error
+    listening.listen(_BACKLOG)
+    return listening
+
+
+def _tls(protection: WebConfig | None) -> dict[str, Any]:
+    """TLS as uvicorn's configuration names it."""
+    if protection is None or protection.tls_server_config is None:
+        return {}
+    protection.context()  # raises what is wrong with the files
+    tls = protection.tls_server_config
+    found: dict[str, Any] = {
+        "ssl_certfile": protection.folder / tls.cert_file,
+        "ssl_keyfile": protection.folder / tls.key_file,
+    }
+    if tls.client_ca_file:
+        found |= {"ssl_ca_certs": protection.folder / tls.client_ca_file, "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return found

@@ -1,0 +1,40 @@
+"""What the judge says of a run, for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lab.judge.baseline import JudgedNumber, JudgedRun
+
+
+def document(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumber]) -> dict[str, Any]:
+    """A run's numbers with what the judge says of them.
+
+    Args:
+        notes: on its label. shown: which of its numbers.
+    """
+    return {
+        "run": judged.head.id,
+        "against": judged.against,
+        "notes": list(notes),
+        "numbers": [
+            {
+                "metric": each.average.metric.name,
+                "version": each.average.metric.version,
+                "params": dict(each.average.params),
+                "unit": each.average.metric.unit,
+                "value": each.average.value,
+                "uncertainty": each.average.uncertainty,
+                "n": each.average.n,
+                "was": each.baseline.value if each.baseline else None,
+                "runs": list(each.baseline.runs) if each.baseline else [],
+                "verdict": str(each.judgement.verdict),
+                "effect": each.judgement.effect,
+                "low": each.judgement.low,
+                "high": each.judgement.high,
+                "reason": each.judgement.reason,
+            }
+            for each in shown
+        ],
+    }

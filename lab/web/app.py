@@ -1,0 +1,61 @@
+"""The site as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from exporters.server import Guard
+from exporters.webconfig import WebConfig
+from lab.errors import BoardlabError, ConfigurationError
+from lab.web import api, pages, streams
+from lab.web.consoles import Consoles
+from lab.web.door import GuardedDoor
+from lab.web.rendering import Renderer
+from lab.web.site import Site
+
+STATIC: Final = Path(__file__).parent / "static"
+LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+
+
+def create(site: Site, names: Sequence[str] = LOCAL_NAMES, protection: WebConfig | None = None) -> FastAPI:
+    """The application.
+
+    Args:
+        names: by which a browser may ask for it; a page of another site cannot have a name of its own lead here.
+        protection: users, and TLS beyond this host.
+    """
+    app = FastAPI(title="boardlab", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json")
+    renderer, consoles = Renderer(), Consoles(site.runtime)
+    app.include_router(pages.router(site, renderer))
+    app.include_router(api.router(site))
+    app.include_router(streams.router(consoles, lambda request: pages.wall_part(site, renderer, request)))
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+
+    @app.exception_handler(BoardlabError)
+    async def failed(request: Request, error: BoardlabError) -> Response:
+        return _said(renderer, request, 404 if isinstance(error, ConfigurationError) else 503, str(error))
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        return _said(renderer, request, error.status_code, str(error.detail))
+
+    app.add_middleware(GZipMiddleware, minimum_size=1000)
+    app.add_middleware(GuardedDoor, guard=Guard(protection))
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(names))
+    return app
+
+
+def _said(renderer: Renderer, request: Request, status: int, message: str) -> Response:
+    """An error as the asker reads it: JSON for programs, else a page."""
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"detail": message}, status)
+    return renderer.page("error.html.j2", status=status, message=message)

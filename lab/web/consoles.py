@@ -1,0 +1,142 @@
+"""Live consoles for any number of viewers: each port is read once, by a thread of its own, while somebody looks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Final
+
+from attrs import define, field, frozen
+
+from lab.console.client import ConsoleClient
+from lab.console.livetext import LiveText
+from lab.console.lookup import attached, last_lines
+from lab.console.status import PortInfo
+from lab.errors import BoardlabError
+
+BACKLOG_LINES: Final = 200
+_READ_S: Final = 0.5  # then a reader looks whether anybody still wants it
+_QUEUED: Final = 1000  # pieces that wait for a slow viewer; more are left out, and it is said
+
+
+@frozen
+class Piece:
+    """Text of a console.
+
+    Attributes:
+        t_ns: when it arrived, on the console server's clock; None: it came before the viewer. lost: pieces left out before it.
+        error: why no more comes; empty: it goes on.
+    """
+
+    text: str
+    t_ns: int | None = None
+    lost: int = 0
+    error: str = ""
+
+
+@define
+class Viewer:
+    """One who looks at a console; lives on the event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    queue: asyncio.Queue[Piece] = field(factory=lambda: asyncio.Queue(_QUEUED))
+    lost: int = 0
+
+    def give(self, piece: Piece) -> None:
+        """Queue a piece, from any thread; one who is too slow loses some, and holds nobody up."""
+        try:
+            self.loop.call_soon_threadsafe(self._put, piece)
+        except RuntimeError:  # the loop has ended
+            return
+
+    def _put(self, piece: Piece) -> None:
+        if self.queue.full():
+            self.lost += 1
+            return
+        self.queue.put_nowait(Piece(piece.text, piece.t_ns, self.lost, piece.error))
+        self.lost = 0
+
+
+@define
+class _Feed:
+    """A port, its viewers and the thread that reads it; `over` once nobody looked: then it takes no more viewers."""
+
+    client: ConsoleClient
+    info: PortInfo
+    viewers: list[Viewer] = field(factory=list)
+    over: bool = False
+    lock: threading.Lock = field(factory=threading.Lock)
+
+    def join(self, viewer: Viewer) -> bool:
+        """Take a viewer; whether that was in time."""
+        with self.lock:
+            if not self.over:
+                self.viewers.append(viewer)
+            return not self.over
+
+    def leave(self, viewer: Viewer) -> None:
+        """Let a viewer go."""
+        with self.lock:
+            self.viewers = [other for other in self.viewers if other is not viewer]
+
+    def run(self) -> None:
+        """Read until nobody looks, or the port cannot be read any more."""
+        text = LiveText()
+        with self.client:
+            while self._wanted():
+                try:
+                    chunk = self.client.read(_READ_S)
+                except BoardlabError as problem:
+                    self._end(str(problem))
+                    return
+                if chunk is not None and (shown := text.feed(chunk.data)):
+                    self._give(Piece(shown, chunk.t_ns))
+
+    def _give(self, piece: Piece) -> None:
+        with self.lock:
+            for viewer in self.viewers:
+                viewer.give(piece)
+
+    def _end(self, error: str) -> None:
+        self._give(Piece("", error=error))
+        with self.lock:
+            self.over = True
+
+    def _wanted(self) -> bool:
+        with self.lock:
+            self.over = not self.viewers
+            return not self.over
+
+
+@define
+class Consoles:
+    """The live consoles of a host.
+
+    Attributes:
+        runtime: the console server's folder; None: as `lab console`.
+    """
+
+    runtime: Path | None = None
+    _feeds: dict[str, _Feed] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def look(self, board: str, viewer: Viewer) -> str:
+        """Show a console to a viewer from now on; returns what came before.
+
+        Raises:
+            BoardlabError: no port of that board is open, or the server does not answer.
+        """
+        with self._lock:
+            feed = self._feeds.get(board)
+            if feed is None or not feed.join(viewer):
+                client, info = attached(board, self.runtime)
+                feed = self._feeds[board] = _Feed(client, info, [viewer])
+                threading.Thread(target=feed.run, name=f"console of {board}", daemon=True).start()
+        return LiveText().feed(last_lines(feed.info, BACKLOG_LINES))
+
+    def leave(self, board: str, viewer: Viewer) -> None:
+        """Show nothing more to a viewer."""
+        feed = self._feeds.get(board)
+        if feed is not None:
+            feed.leave(viewer)

@@ -1,0 +1,99 @@
+"""The history of a metric: a series for each board and set of parameters, with the releases marked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+
+from lab.results.figures import label, number
+from lab.results.series import Point
+
+WIDTH: Final = 640
+HEIGHT: Final = 160
+_LEFT, _RIGHT, _TOP, _BOTTOM = 8, 8, 14, 18
+_LEAST_RANGE: Final = 0.04  # of the value: what differs by less is drawn as the small change that it is
+
+
+@frozen
+class Dot:
+    """A run's average in the drawing: where its middle and the ends of its ± are, in pixels, and what it says."""
+
+    run_id: int
+    x: float
+    y: float
+    low: float
+    high: float
+    text: str
+
+
+@frozen
+class Drawn:
+    """A series as it is drawn.
+
+    Attributes:
+        dots: the oldest first. releases: name and x of the first run of each. scale: the values at the bottom and the top.
+        now: the last average with its ±. unit: of all.
+    """
+
+    title: str
+    unit: str
+    now: str
+    scale: tuple[str, str]
+    dots: tuple[Dot, ...]
+    releases: tuple[tuple[str, float], ...]
+
+    @property
+    def line(self) -> str:
+        """The points of a polyline (SVG)."""
+        return " ".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in self.dots)
+
+
+def drawn(points: Sequence[Point]) -> list[Drawn]:
+    """The series of these points, by board and parameters; another definition or a virtual board is a series of its own."""
+    series: dict[tuple[object, ...], list[Point]] = {}
+    for point in points:
+        series.setdefault((point.board_type, point.board, point.average.key), []).append(point)
+    return sorted((_drawn(found) for found in series.values()), key=lambda one: one.title)
+
+
+def _drawn(points: Sequence[Point]) -> Drawn:
+    first, last = points[0].average, points[-1].average
+    lows = [point.average.value - point.average.uncertainty for point in points]
+    highs = [point.average.value + point.average.uncertainty for point in points]
+    middle = (min(lows) + max(highs)) / 2
+    half = max((max(highs) - min(lows)) / 2, abs(middle) * _LEAST_RANGE / 2, math.ulp(1.0))
+    bottom, top = middle - half, middle + half
+
+    def y(value: float) -> float:
+        return _TOP + (HEIGHT - _TOP - _BOTTOM) * (top - value) / (top - bottom)
+
+    step = (WIDTH - _LEFT - _RIGHT) / max(1, len(points) - 1)
+    dots = tuple(
+        Dot(
+            point.run_id,
+            _LEFT + at * step,
+            y(point.average.value),
+            y(lows[at]),
+            y(highs[at]),
+            f"run {point.run_id}, {point.release}: {_said(point)}",
+        )
+        for at, point in enumerate(points)
+    )
+    releases = [
+        (point.release, dot.x)
+        for before, point, dot in zip([None, *points], points, dots, strict=False)
+        if before is None or before.release != point.release
+    ]
+    scale = (number(bottom, 2 * half / 100, last.metric), number(top, 2 * half / 100, last.metric))
+    parts = [points[0].board, label(first.params), f"definition {first.metric.version}" * (first.metric.version > 1)]
+    title = ", ".join(part for part in parts if part)
+    return Drawn(title, last.metric.unit, _said(points[-1]), scale, dots, tuple(releases))
+
+
+def _said(point: Point) -> str:
+    average = point.average
+    value = number(average.value, average.uncertainty, average.metric)
+    return f"{value} ± {number(average.uncertainty, average.uncertainty, average.metric)} {average.metric.unit}"

@@ -1,0 +1,190 @@
+"""The pages: the wall, boards, runs, releases, metrics, search."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from attrs import evolve
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import Response
+from markupsafe import Markup
+
+from lab.errors import ConfigurationError
+from lab.farm.now import BoardNow, LabNow
+from lab.judge.builds import remarks
+from lab.metrics import summarise
+from lab.report.against import judged, last_of
+from lab.report.page import render
+from lab.results import listing, series
+from lab.results.figures import number
+from lab.results.listing import ListedRun, RunFilter
+from lab.results.overview import overview
+from lab.results.records import OK
+from lab.web import history, releases, wall
+from lab.web.rendering import Renderer, unless_known
+from lab.web.site import Site
+
+PAGE: Final = 50  # runs of a list
+LAST_ID: Final = 2**31 - 1  # of what PostgreSQL numbers runs with
+Name = Annotated[str, Path(max_length=200)]
+Asked = Annotated[str, Query(max_length=200)]
+Type = Annotated[str, Query(max_length=200, alias="type")]
+
+
+def wall_part(site: Site, renderer: Renderer, request: Request) -> str:
+    """The part of the wall that follows the lab."""
+    asked = request.query_params
+    wanted = wall.Filter(
+        asked.get("board", ""),
+        asked.get("type", ""),
+        asked.get("release", ""),
+        asked.get("who", ""),
+        "failed" in asked,
+    )
+    found = site.look()
+    shown = wall.tiles(found, wall.console_lines(site.ports()), wanted)
+    return renderer.text("tiles.html.j2", tiles=shown, counts=wall.counted(shown), lab=found)
+
+
+def router(site: Site, renderer: Renderer) -> APIRouter:
+    """The pages' addresses."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/")
+    def wall_page(request: Request) -> Response:
+        part = Markup(wall_part(site, renderer, request))  # noqa: S704 - of a template that escapes
+        return renderer.page("wall.html.j2", part=part, asked=dict(request.query_params), query=request.url.query)
+
+    @routes.get("/boards/{board:path}")
+    def board_page(board: Name) -> Response:
+        found = site.look()
+        now = next((each for each in found.boards if each.board == board), None)
+        with site.store() as store:
+            runs = listing.listed(store, RunFilter(boards=(board,)), PAGE)
+        if now is None and not runs:
+            raise ConfigurationError(f"no board {board!r}; the wall shows the boards that there are")
+        (tile,) = wall.tiles(_only(found, now or BoardNow(board)))
+        port = next((each for each in site.ports() if each.board == board), None)
+        return renderer.page("board.html.j2", board=now or BoardNow(board), tile=tile, rows=_rows(runs), port=port)
+
+    @routes.get("/runs")
+    def runs_page(
+        board: Asked = "",
+        board_type: Type = "",
+        release: Asked = "",
+        status: Asked = "",
+        before: Annotated[int | None, Query(ge=1, le=LAST_ID)] = None,
+    ) -> Response:
+        wanted = RunFilter(_names(board), _names(board_type), _names(release), _names(status), before=before)
+        with site.store() as store:
+            runs = listing.listed(store, wanted, PAGE + 1)
+        asked = {"board": board, "type": board_type, "release": release, "status": status}
+        more = runs[PAGE - 1].run.id if len(runs) > PAGE else None
+        return renderer.page("runs.html.j2", rows=_rows(runs[:PAGE]), asked=asked, more=more)
+
+    @routes.get("/runs/{run_id}")
+    def run_page(
+        request: Request, run_id: Annotated[int, Path(ge=1, le=LAST_ID)], against: Asked | None = None
+    ) -> Response:
+        with site.store() as store:
+            run = overview(store, run_id)
+            with site.snapshot() as snapshot:
+                verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
+            last = last_of(verdicts)
+            before = None if last is None else overview(store, last)
+            return unless_known(request, render(run, store.artifacts, verdicts, before, notes))
+
+    @routes.get("/releases")
+    def releases_page() -> Response:
+        with site.snapshot() as snapshot:
+            return renderer.page("releases.html.j2", names=releases.names(snapshot.heads()))
+
+    @routes.get("/releases/{release:path}")
+    def release_page(release: Name, against: Asked | None = None) -> Response:
+        with site.store() as store, site.snapshot() as snapshot:
+            found = releases.judged(snapshot, store, release, against or None)
+            names = releases.names(snapshot.heads())
+        return renderer.page(
+            "release.html.j2",
+            release=release,
+            against=against or "",
+            runs=found,
+            line=releases.line(found),
+            names=names,
+        )
+
+    @routes.get("/metrics")
+    def metrics_page() -> Response:
+        with site.store() as store:
+            return renderer.page("metrics.html.j2", metrics=series.metrics(store))
+
+    @routes.get("/metrics/{metric:path}")
+    def metric_page(metric: Name, board: Asked = "", board_type: Type = "") -> Response:
+        with site.store() as store:
+            points = series.points(store, metric, board, board_type)
+        if not points:
+            raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /metrics lists the metrics")
+        return renderer.page(
+            "metric.html.j2",
+            metric=points[-1].average.metric,
+            series=history.drawn(points),
+            board=board,
+            type=board_type,
+        )
+
+    @routes.get("/search")
+    def search_page(q: Asked = "") -> Response:
+        return renderer.page("search.html.j2", q=q, found=_search(site, q.strip()) if q.strip() else {})
+
+    return routes
+
+
+def _only(found: LabNow, board: BoardNow) -> LabNow:
+    return evolve(found, boards=(board,))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return (text,) if text else ()
+
+
+def _rows(runs: list[ListedRun]) -> list[dict[str, Any]]:
+    """The runs as a list shows them."""
+    return [
+        {
+            "run": each.run,
+            "good": each.outcomes.get(OK, 0),
+            "tried": sum(each.outcomes.values()),
+            "averages": _averages(each),
+        }
+        for each in runs
+    ]
+
+
+def _averages(listed: ListedRun) -> list[str]:
+    found = []
+    for measurement in listed.averaged[:3]:
+        summary = summarise(measurement.samples)
+        what = ", ".join(measurement.params.values())
+        mean = number(summary.mean, summary.uncertainty, measurement.metric)
+        found.append(f"{what}: {mean} {measurement.metric.unit}" if what else f"{mean} {measurement.metric.unit}")
+    return found
+
+
+def _search(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
+    """Title -> (name, address) of what has the words in its name; a number is a run's, too."""
+    text = wanted.casefold()
+    with site.store() as store:
+        boards = {*listing.known(store, "board"), *(each.board for each in site.look().boards)}
+        named = {
+            "Boards": [(name, f"/boards/{name}") for name in sorted(boards)],
+            "Board types": [(name, f"/runs?type={name}") for name in listing.known(store, "board_type")],
+            "Releases": [(name, f"/releases/{name}") for name in listing.known(store, "release")],
+            "Metrics": [(name, f"/metrics/{name}") for name, _, _ in series.metrics(store)],
+        }
+        found = {title: [each for each in names if text in each[0].casefold()] for title, names in named.items()}
+        if wanted.isdecimal() and len(wanted) < 10:
+            runs = listing.listed(store, RunFilter(before=int(wanted) + 1), 1)
+            found["Runs"] = [
+                (f"run {each.run.id}", f"/runs/{each.run.id}") for each in runs if str(each.run.id) == wanted
+            ]
+    return {title: names for title, names in found.items() if names}

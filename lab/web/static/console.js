@@ -1,0 +1,27 @@
+// The live console of a board: text as it comes, never as HTML.
+"use strict";
+const MOST = 200000; // characters that the page keeps
+const live = document.getElementById("live");
+const state = document.getElementById("console-state");
+const text = live.appendChild(document.createTextNode(""));
+const source = new EventSource(live.dataset.address);
+
+source.addEventListener("text", (event) => {
+  const piece = JSON.parse(event.data);
+  const follows = live.scrollTop + live.clientHeight >= live.scrollHeight - 20;
+  const lost = piece.lost ? `\n[${piece.lost} pieces left out: this viewer was too slow]\n` : "";
+  text.appendData(lost + piece.text.replaceAll("\r\n", "\n"));
+  if (text.length > MOST) text.deleteData(0, text.length - MOST);
+  if (follows) live.scrollTop = live.scrollHeight;
+  if (piece.at_ms !== null) live.dataset.lateMs = Date.now() - piece.at_ms;
+});
+source.addEventListener("gone", (event) => {
+  source.close();
+  state.textContent = `The console ended: ${JSON.parse(event.data).error}`;
+});
+source.addEventListener("error", () => {
+  state.textContent = "The connection broke; the browser tries again.";
+});
+source.addEventListener("open", () => {
+  text.deleteData(0, text.length);
+});

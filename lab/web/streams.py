@@ -1,0 +1,88 @@
+"""Server-sent events: the wall as it changes, and consoles as they speak."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from lab.host.clock import MonotonicRaw, utc_now
+from lab.web.consoles import Consoles, Piece, Viewer
+
+WALL_S: Final = 2.0
+_ALIVE_S: Final = 15.0  # a comment so often keeps proxies from ending a quiet stream
+_MS: Final = 1_000_000  # nanoseconds
+
+
+def events(body: AsyncIterator[str]) -> StreamingResponse:
+    """An answer of server-sent events (HTML Standard, 9.2)."""
+    return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def event(name: str, data: str) -> str:
+    """One event. A text with several lines needs a `data:` for each."""
+    lines = data.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return f"event: {name}\n" + "".join(f"data: {line}\n" for line in lines) + "\n"
+
+
+async def wall(request: Request, render: Callable[[], str], every_s: float = WALL_S) -> AsyncIterator[str]:
+    """The wall's HTML at once, and again whenever it has changed."""
+    shown = ""
+    quiet_s = 0.0
+    while not await request.is_disconnected():
+        found = await run_in_threadpool(render)
+        if found != shown:
+            shown, quiet_s = found, 0.0
+            yield event("wall", found)
+        elif quiet_s >= _ALIVE_S:
+            quiet_s = 0.0
+            yield ": alive\n\n"
+        await asyncio.sleep(every_s)
+        quiet_s += every_s
+
+
+async def console(request: Request, consoles: Consoles, board: str, viewer: Viewer, before: str) -> AsyncIterator[str]:
+    """What a console says; `before` first."""
+    try:
+        yield event("text", json.dumps({"text": before, "at_ms": None, "lost": 0}))
+        while not await request.is_disconnected():
+            try:
+                piece = await asyncio.wait_for(viewer.queue.get(), _ALIVE_S)
+            except TimeoutError:
+                yield ": alive\n\n"
+                continue
+            if piece.error:
+                yield event("gone", json.dumps({"error": piece.error}))
+                return
+            yield event("text", json.dumps({"text": piece.text, "at_ms": _at_ms(piece), "lost": piece.lost}))
+    finally:
+        consoles.leave(board, viewer)
+
+
+def _at_ms(piece: Piece) -> int | None:
+    """When it arrived: milliseconds since 1970, UTC."""
+    if piece.t_ns is None:
+        return None
+    return round(utc_now().timestamp() * 1000) - (MonotonicRaw().now_ns() - piece.t_ns) // _MS
+
+
+def router(consoles: Consoles, render_wall: Callable[[Request], str]) -> APIRouter:
+    """The streams' addresses."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/events/wall")
+    async def wall_events(request: Request) -> StreamingResponse:
+        return events(wall(request, lambda: render_wall(request)))
+
+    @routes.get("/events/consoles/{board:path}")
+    async def console_events(request: Request, board: str) -> StreamingResponse:
+        viewer = Viewer(asyncio.get_running_loop())
+        before = await run_in_threadpool(consoles.look, board, viewer)
+        return events(console(request, consoles, board, viewer, before))
+
+    return routes

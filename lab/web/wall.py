@@ -1,0 +1,174 @@
+"""The wall of boards: a tile for each, what needs a person first."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+
+from attrs import frozen
+
+from lab.console.livetext import LiveText
+from lab.console.lookup import last_lines
+from lab.console.status import PortStatus
+from lab.errors import BoardlabError
+from lab.farm.now import BoardNow, LabNow
+from lab.farm.nowlines import ago
+from lab.results.jobrecords import call
+from lab.results.listing import ListedRun
+from lab.results.records import OK
+
+State = Literal["needs a person", "measures", "held", "waiting", "free"]
+STATES: Final[tuple[State, ...]] = ("needs a person", "measures", "held", "waiting", "free")
+_LONGEST_LINE: Final = 120
+
+
+@frozen
+class Tile:
+    """A board on the wall.
+
+    Attributes:
+        who: holds it; empty: nobody. since: for how long, e.g. `5 min`. doing: suites or the kind of the run.
+        run: that goes on, else the last one; None: none. release: of that run.
+        medium: that was booted last in the run that goes on. good, planned: its cycles; planned is 0 where nobody knows.
+        eta: UTC, e.g. `14:05`. trouble: what needs a person. failed: attempts of 24 h that failed; failure: the most frequent class.
+        last: how the last run ended. line: the last one of its console.
+    """
+
+    board: str
+    board_type: str
+    state: State
+    who: str = ""
+    since: str = ""
+    doing: str = ""
+    run: int | None = None
+    release: str = ""
+    medium: str = ""
+    good: int = 0
+    planned: int = 0
+    eta: str = ""
+    trouble: str = ""
+    failed: int = 0
+    failure: str = ""
+    last: str = ""
+    line: str = ""
+
+    @property
+    def share(self) -> int:
+        """How much of the run is done, in percent."""
+        return min(100, 100 * self.good // self.planned) if self.planned else 0
+
+
+@frozen
+class Filter:
+    """Which boards are wanted; an empty field asks for nothing. `failed`: something of theirs failed in 24 h."""
+
+    board: str = ""
+    board_type: str = ""
+    release: str = ""
+    who: str = ""
+    failed: bool = False
+
+    def takes(self, tile: Tile) -> bool:
+        """Whether a tile is wanted."""
+        wanted = (
+            (self.board, tile.board),
+            (self.board_type, tile.board_type),
+            (self.release, tile.release),
+            (self.who, tile.who),
+        )
+        named = all(text.casefold() in value.casefold() for text, value in wanted)
+        return named and (not self.failed or tile.failed > 0 or tile.state == "needs a person")
+
+
+def tiles(found: LabNow, lines: Mapping[str, str] = {}, wanted: Filter = Filter()) -> list[Tile]:
+    """The tiles, what needs a person first, then by name.
+
+    Args:
+        lines: board -> the last line of its console.
+    """
+    made = [_tile(board, found.at, lines.get(board.board, "")) for board in found.boards]
+    kept = [tile for tile in made if wanted.takes(tile)]
+    return sorted(kept, key=lambda tile: (tile.state != "needs a person", tile.board))
+
+
+def counted(shown: Iterable[Tile]) -> dict[State, int]:
+    """How many tiles are in each state."""
+    counts: dict[State, int] = dict.fromkeys(STATES, 0)
+    for tile in shown:
+        counts[tile.state] += 1
+    return counts
+
+
+def console_lines(ports: Sequence[PortStatus]) -> dict[str, str]:
+    """Board -> the last line that came from its console, as text without control characters."""
+    found: dict[str, str] = {}
+    for port in ports:
+        if port.board:
+            try:
+                text = LiveText().feed(last_lines(port.info, 2)).strip()
+            except BoardlabError:
+                continue
+            found[port.board] = text.splitlines()[-1][:_LONGEST_LINE] if text else ""
+    return found
+
+
+def _tile(board: BoardNow, at: dt.datetime, line: str) -> Tile:
+    job, run = board.job, board.current or board.last
+    good, _ = _counts(board.current)
+    troubles = [board.port] if board.port else []
+    troubles += [f"job {call(job.id)}: its process is gone"] if job is not None and job.died else []
+    troubles += [f"run {board.last.run.id} {board.last.run.status}"] if _ended_badly(board) and board.last else []
+    worst = max(board.failures.items(), key=lambda each: each[1], default=("", 0))[0]
+    return Tile(
+        board=board.board,
+        board_type=board.board_type,
+        state=_state(board, troubles),
+        who=job.who if job is not None else board.console,
+        since=ago((at - job.since).total_seconds()) if job is not None else "",
+        doing=job.suites if job is not None else board.current.run.kind if board.current else "",
+        run=run.run.id if run else None,
+        release=run.run.release if run else "",
+        medium=_medium(board.current),
+        good=good,
+        planned=max(good, job.planned.get(board.current.run.id, 0)) if job is not None and board.current else 0,
+        eta=f"{job.expected_end:%H:%M}" if job is not None and job.expected_end is not None else "",
+        trouble="; ".join(troubles),
+        failed=sum(board.failures.values()),
+        failure=worst,
+        last=_last(board.last, at),
+        line=line,
+    )
+
+
+def _state(board: BoardNow, troubles: Sequence[str]) -> State:
+    if troubles:
+        return "needs a person"
+    if board.current is not None:
+        return "measures"
+    if board.job is not None or board.console:
+        return "held"
+    return "waiting" if board.waiting else "free"
+
+
+def _ended_badly(board: BoardNow) -> bool:
+    return board.last is not None and board.current is None and board.last.run.status in {"failed", "running"}
+
+
+def _counts(run: ListedRun | None) -> tuple[int, int]:
+    outcomes = run.outcomes if run else {}
+    return outcomes.get(OK, 0), sum(outcomes.values()) - outcomes.get(OK, 0)
+
+
+def _medium(run: ListedRun | None) -> str:
+    last = run.averaged[-1].params if run and run.averaged else {}
+    return last.get("medium", "")
+
+
+def _last(listed: ListedRun | None, at: dt.datetime) -> str:
+    if listed is None:
+        return ""
+    run, (good, failed) = listed.run, _counts(listed)
+    end = run.finished_at or run.started_at
+    status = "killed" if run.status == "running" else run.status
+    return f"run {run.id}, {run.kind}: {status}, {good} of {good + failed}, {ago((at - end).total_seconds())} ago"

@@ -1,0 +1,30 @@
+"""`lab web`'s application, served by its own server on a free port of loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+
+import uvicorn
+
+from exporters.webconfig import WebConfig
+from lab.web.app import LOCAL_NAMES, create
+from lab.web.site import Site
+
+
+@contextlib.contextmanager
+def serving(site: Site, names: Sequence[str] = LOCAL_NAMES, protection: WebConfig | None = None) -> Iterator[str]:
+    """The address of the site."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(create(site, names, protection), log_config=None, timeout_graceful_shutdown=1)
+    )
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"  # the kernel holds connections until the server takes them
+    finally:
+        server.should_exit = True
+        thread.join()

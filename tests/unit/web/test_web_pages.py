@@ -1,0 +1,171 @@
+"""The pages and the JSON interface over a store of real runs, asked through a real server."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+import recorded_run
+import requests
+from web_serving import serving
+
+from lab.host.clock import utc_now
+from lab.results import AttemptRecord, SampleRecord, open_store
+from lab.web.site import Site
+
+HOSTILE = "<script>alert('b')</script>\u202e\x1b]0;x\x07"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("lab")
+    with open_store(str(found / "results.db")) as store:
+        for _ in range(2):
+            recorded_run.record(store, virtual=False, cycles=3)
+        plan = {"cycles": 1, "media": ["sd"]}
+        run = store.begin_run("boot", "nobody's type", HOSTILE, HOSTILE, plan=plan, provenance={})
+        samples = (SampleRecord("boot.time", {"medium": HOSTILE}, 2.0, 0.001),)
+        store.record_attempt(
+            run.id, AttemptRecord(1, 1, {"medium": HOSTILE}, "ok", None, None, "", utc_now(), 30.0, samples)
+        )
+        store.finish_run(run.id, "completed")
+    return found
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    with serving(Site(str(folder / "results.db"), runtime=folder / "runtime", folder=folder)) as address:
+        yield address
+
+
+def get(address: str, **options: object) -> requests.Response:
+    return requests.get(address, timeout=60, **options)  # type: ignore[arg-type]
+
+
+PAGES = ["/", "/runs", "/runs/1", "/runs/3", "/releases", "/releases/11.01", "/metrics", "/metrics/boot.time"]
+PAGES += [
+    "/search?q=boot",
+    "/search?q=script",
+    "/boards/SK-AM62-0042",
+    f"/boards/{quote(HOSTILE)}",
+    f"/releases/{quote(HOSTILE)}",
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_whole_and_no_name_of_the_store_is_markup_in_it(url: str, page: str) -> None:
+    answer = get(url + page)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.text.rstrip().endswith("</html>")
+    assert "<script>alert" not in answer.text
+    assert "\u202e" not in answer.text
+    assert "\x1b" not in answer.text
+
+
+@pytest.mark.parametrize("page", [*PAGES, "/nosuch", "/api/v1/runs", "/static/site.css"])
+def test_every_answer_forbids_scripts_of_others_and_being_framed(url: str, page: str) -> None:
+    headers = get(url + page).headers
+    policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_every_link_of_every_page_leads_to_a_page(url: str) -> None:
+    seen, waiting = set(), ["/"]
+    while waiting:
+        page = waiting.pop()
+        seen.add(page)
+        answer = get(url + page)
+        assert answer.status_code == 200, page
+        if "html" in answer.headers["content-type"]:
+            found = {html.unescape(link) for link in re.findall(r'(?:href|src)="(/[^"#]*)', answer.text)}
+            waiting += [link for link in found - seen if link not in waiting]
+    assert {"/runs", "/releases/11.01", "/metrics/boot.time", "/boards/SK-AM62-0042", "/runs/2"} <= seen
+
+
+def test_what_is_not_there_is_said_with_what_there_is(url: str) -> None:
+    for page, said in (
+        ("/boards/nosuch", "no board 'nosuch'"),
+        ("/runs/99", "no run 99"),
+        ("/releases/10.00", "no completed run of release '10.00'; there are: "),
+        ("/metrics/nosuch", "/metrics lists the metrics"),
+        ("/nosuch", "Not Found"),
+    ):
+        answer = get(url + page)
+        assert (answer.status_code, "Traceback" in answer.text) == (404, False)
+        assert said in html.unescape(answer.text)
+    assert "no run 99" in get(f"{url}/api/v1/runs/99").json()["detail"]
+    assert get(f"{url}/runs/0").status_code == 422
+    assert get(f"{url}/api/v1/runs?limit=0").status_code == 422
+
+
+def test_a_run_that_the_browser_has_is_not_sent_again(url: str) -> None:
+    first = get(f"{url}/runs/1")
+    again = get(f"{url}/runs/1", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    other = get(f"{url}/runs/1", headers={"If-None-Match": '"another"'})
+    assert other.content == first.content
+
+
+def test_lists_are_paged_by_the_number_of_the_last_run(url: str) -> None:
+    seen, before = [], {}
+    for _ in range(3):
+        page = get(f"{url}/api/v1/runs", params={"limit": 1, **before}).json()
+        seen += [run["id"] for run in page["runs"]]
+        before = {"before": page["next"]}
+    assert (seen, page["next"]) == ([3, 2, 1], None)
+    assert [run["id"] for run in get(f"{url}/api/v1/runs", params={"type": "am62xx_sk"}).json()["runs"]] == [2, 1]
+
+
+def test_the_interface_gives_what_the_store_has(url: str, folder: Path) -> None:
+    with open_store(str(folder / "results.db")) as store:
+        (measurement,) = [
+            m for m in store.measurements(2) if (m.metric.name, m.params) == ("boot.time", {"medium": "sd"})
+        ]
+    points = get(f"{url}/api/v1/metrics/boot.time", params={"board": "SK-AM62-0042"}).json()
+    (point,) = [each for each in points if (each["run"], each["params"]) == (2, {"medium": "sd"})]
+    values = [sample.value for sample in measurement.samples]
+    assert point["value"] == pytest.approx(sum(values) / len(values))
+    assert (point["n"], point["unit"], point["release"]) == (3, "s", "11.01")
+    verdicts = get(f"{url}/api/v1/runs/2/verdicts").json()
+    assert (verdicts["run"], verdicts["against"]) == (2, "the last accepted runs")
+    assert {each["metric"] for each in verdicts["numbers"]} >= {"boot.time", "boot.stage"}
+    assert "SK-AM62-0042" in {board["board"] for board in get(f"{url}/api/v1/lab").json()["boards"]}
+
+
+def test_another_sites_name_leads_nowhere(url: str) -> None:
+    answer = get(url, headers={"Host": "attacker.example"})
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("page", ["/", "/runs/1", "/boards/SK-AM62-0042", "/api/v1/runs/1"])
+def test_nothing_can_be_changed(url: str, method: str, page: str) -> None:
+    assert requests.request(method, url + page, timeout=60).status_code == 405
+
+
+@pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2f..%2ferrors.py"])
+def test_no_path_leaves_the_static_files(url: str, path: str) -> None:
+    session = requests.Session()
+    asked = requests.Request("GET", url).prepare()
+    asked.url = url + path  # as it stands: a library would tidy it
+    assert session.send(asked, timeout=60).status_code == 404
+
+
+def test_results_that_cannot_be_read_are_said_on_every_page(tmp_path: Path) -> None:
+    with serving(Site(str(tmp_path / "none.db"), runtime=tmp_path / "runtime", folder=tmp_path)) as address:
+        wall = get(address)
+        assert wall.status_code == 200
+        assert "none.db" in wall.text
+        runs = get(f"{address}/runs")
+        assert (runs.status_code, "none.db" in runs.text, "Traceback" in runs.text) in {
+            (503, True, False),
+            (404, True, False),
+        }
