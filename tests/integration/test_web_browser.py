@@ -1,0 +1,95 @@
+"""`lab web` as a process, in a real Chromium, while a simulated board boots."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import page_looks
+import pytest
+import requests
+from measuring_lab import ROOT, Lab, measuring_pytest, running_lab
+from page_looks import Look
+
+LAB = Path(sys.executable).with_name("lab")
+DEADLINE_S = 180
+BOARD = "am62xx_sk-1"
+# What the page says of itself until the board has been measured: `ask` of a look is a promise.
+SEEN = """
+new Promise((done) => {
+  const seen = new Set();
+  const look = () => {
+    const tile = [...document.querySelectorAll('li.board')].find((each) => each.querySelector('h2').textContent === '%s');
+    if (tile) { seen.add(tile.querySelector('.state strong').textContent); }
+    if (tile && /run 1, boot: completed, 2 of 2/.test(tile.textContent)) { done([...seen]); }
+  };
+  new MutationObserver(look).observe(document.body, { childList: true, subtree: true });
+  look();
+})
+"""
+SAID = """
+new Promise((done) => {
+  const live = document.getElementById('live');
+  const look = () => /Starting kernel/.test(live.textContent) && done(live.innerHTML.length === live.textContent.length);
+  new MutationObserver(look).observe(live, { childList: true, subtree: true, characterData: true });
+  look();
+})
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with running_lab(tmp_path_factory.mktemp("web"), "sim", "--type", "am62xx_sk", "--time-scale", "0.2") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def url(lab: Lab) -> Iterator[str]:
+    (lab.folder / "here").mkdir()
+    server = subprocess.Popen(
+        [LAB, "web", "--listen", "127.0.0.1:0"],
+        env=lab.environ | {"PYTHONUNBUFFERED": "1"},
+        cwd=lab.folder / "here",
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    found = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)\n", server.stdout.readline())
+    assert found is not None
+    try:
+        yield found[1]
+    finally:
+        server.send_signal(signal.SIGINT)
+        assert server.wait(DEADLINE_S) in {0, 130}
+
+
+def test_the_wall_and_the_console_follow_a_board_that_is_measured(lab: Lab, url: str) -> None:
+    command = [*measuring_pytest(lab.folder / "bench" / BOARD), "tests_perf/test_boot.py", "--cycles", "2"]
+    child = subprocess.Popen(
+        [*command, "--medium", "sd"], env=lab.environ, cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    wall, console = page_looks.look([Look(url, "/", ask=SEEN % BOARD), Look(url, f"/boards/{BOARD}", ask=SAID)])
+    said, _ = child.communicate(timeout=DEADLINE_S)
+    assert child.returncode == 0, said
+    assert {"measures", "free"} <= set(wall.answer) | {"free"}
+    assert "measures" in wall.answer
+    assert console.answer is True, "what a console says is text, never elements"
+    assert (wall.complaints, console.complaints) == ([], [])
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_every_page_fits_and_has_no_serious_fault(lab: Lab, url: str, mode: str) -> None:
+    (board,) = {run["board"] for run in requests.get(f"{url}/api/v1/runs", timeout=60).json()["runs"]}
+    pages = ["/", f"/boards/{board}", "/runs", "/runs/1", "/releases", "/releases/unreleased", "/metrics"]
+    pages += ["/metrics/boot.time", "/search?q=boot", "/nosuch"]
+    looks = [Look(url, page, width=width, mode=mode, axe=width == 400) for page in pages for width in (1400, 400)]
+    wrong = []
+    for look, seen in zip(looks, page_looks.look(looks), strict=True):
+        complaints = [each for each in seen.complaints if "404" not in each or look.path != "/nosuch"]
+        wrong += [f"{look.path} at {look.width}: {what}" for what in (*seen.wide, *seen.serious(), *complaints)]
+        assert seen.beyond == 0, look
+    assert wrong == []
