@@ -32,6 +32,7 @@ def render(
     judged: JudgedRun | None = None,
     before: Overview | None = None,
     notes: Sequence[str] = (),
+    home: str = "",
 ) -> str:
     """The page of a run; the same text for the same run.
 
@@ -39,7 +40,7 @@ def render(
 
     Args:
         judged: what the judge says of its numbers. before: the run whose stages stand beside this one's.
-        notes: what a reader should know of the run's label.
+        notes: what a reader should know of the run's label. home: address of the list of runs, where the page is one of a site.
     """
     names = Names(run.run)
     groups = view.groups(run, artifacts, names)
@@ -68,6 +69,7 @@ def render(
         before=None if before is None else before.run,
         drifts=view.drifts(run, names),
         notes=notes,
+        home=home,
         data=[
             (f"run-{run.run.id}.csv", "CSV, one line a sample", _inside("text/csv", documents.export_csv([run]))),
             (

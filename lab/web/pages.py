@@ -92,7 +92,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
                 verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
             last = last_of(verdicts)
             before = None if last is None else overview(store, last)
-            return unless_known(request, render(run, store.artifacts, verdicts, before, notes))
+            return unless_known(request, render(run, store.artifacts, verdicts, before, notes, home="/runs"))
 
     @routes.get("/releases")
     def releases_page() -> Response:
