@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attr
@@ -14,7 +14,6 @@ from labgrid.strategy import Strategy
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.identity import BoardIdentity
-from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.boards import BoardType
 from lab.console.blame import fairly
 from lab.console.model import LineTiming
@@ -24,13 +23,17 @@ from lab.drivers.prompt import Prompt
 from lab.drivers.switching import switch_of
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.host.clock import utc_now
+from lab.provision.putting import Putting
+from lab.provision.way import Way
 from lab.strategies import otherinit
 from lab.strategies.activation import activate
+from lab.strategies.bringing import bring
 from lab.strategies.following import falls_silent, follow
 from lab.strategies.login import identified, log_in
 from lab.strategies.lowpower.control import LowPower
 from lab.strategies.outage import power_asked
 from lab.strategies.place import HeldPlaces
+from lab.strategies.provisioning import booted, ways_of
 from lab.strategies.status import Status
 
 OFF_ATTEMPTS = 2
@@ -46,9 +49,11 @@ class BoardStrategy(Strategy):
         board (str): this board's own name, e.g. its serial number
         identity (str): what tells this board from others of its type: its device tree's serial-number, or a MAC address
         medium (str): what it boots from unless told otherwise; default the first of the board type
+        security (str): the state of its device, "gp", "hs-fs" or "hs-se", where a release file says one
         wake (str): what wakes it from a low-power state, of lab.boards.WAKE_SOURCES; default "uart"; "can" for partial I/O
 
-    Beside `off`, `bootloader` and `linux` its states are the low-power modes of its type; `low_power` does more with them.
+    Beside `off`, `bootloader` and `linux` its states are the low-power modes of its type; `low_power` does more with them; and
+    `provisioned`: what `putting` says is on its media, and it is off.
 
     It can be used again after a failure: nothing is remembered but that the state is unknown.
 
@@ -72,6 +77,7 @@ class BoardStrategy(Strategy):
     board: str = attr.ib(validator=attr.validators.instance_of(str))
     identity: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     medium: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    security: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     wake: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     status: Status = attr.ib(default=Status.unknown, init=False)
 
@@ -85,6 +91,7 @@ class BoardStrategy(Strategy):
         self._off_verified = False
         self.software: dict[str, str] = {}
         self.low_power = LowPower(self)
+        self.putting: Putting | None = None
         self.places = HeldPlaces(self.target)
         self.medium = self.medium or next(iter(self.type.media))
         self.select_medium(self.medium)
@@ -134,23 +141,11 @@ class BoardStrategy(Strategy):
             return
         try:
             with fairly(self.console):
-                self._bring(status)
+                bring(self, status)
         except BaseException:
             self.status = Status.unknown
             raise
         self.status = status
-
-    def _bring(self, status: Status) -> None:
-        if status is Status.off:
-            self.off()
-        elif status is Status.bootloader:
-            self.off()
-            self.switch_on()
-            self.interrupt()
-        elif status is Status.linux:
-            self._linux()
-        else:
-            self._asleep(status.name)
 
     @step(args=["status"])
     def force(self, status: Status | str) -> None:
@@ -158,9 +153,9 @@ class BoardStrategy(Strategy):
         status = Status.of(status)
         self.check_lab()
         if status is Status.bootloader:
-            self.activate(self._bound("uboot", "UBootDriver"), UBOOT)
+            self.activate(self.bound("uboot", "UBootDriver"), UBOOT)
         elif status is Status.linux:
-            self.activate(self._bound("shell", "ShellDriver"), SHELL)
+            self.activate(self.bound("shell", "ShellDriver"), SHELL)
         self.status = status
 
     @step()
@@ -241,29 +236,19 @@ class BoardStrategy(Strategy):
 
     def interrupt(self) -> Any:
         """Stop a board that has just got its power at U-Boot's prompt; returns the UBootDriver."""
-        uboot = self._bound("uboot", "UBootDriver")
+        uboot = self.bound("uboot", "UBootDriver")
         missed = f"{self.board} did not reach its U-Boot prompt from {self.medium}"
         self.activate(uboot, UBOOT, BoardTransientError(missed, failure="autoboot_missed"))
         self.lives = True
         return uboot
 
-    def _asleep(self, mode: str) -> None:
-        wake = self.wake or ("can" if mode == Status.partial_io.name else "uart")
-        self.low_power.enter(SuspendPlan(mode, wake))
+    def ways(self) -> dict[str, Way]:
+        """Medium -> the way to write it, of the environment's drivers."""
+        return ways_of(self)
 
-    def _linux(self) -> None:
-        self._bound("shell", "ShellDriver")
-        if self.status is Status.partial_io:
-            self.low_power.cold_boot()
-        elif self.status.asleep:
-            self.low_power.wake()
-            self.low_power.finish()
-            return
-        else:
-            self.boot()
-        log_in(self)
-        if self.identity:
-            identified(self)
+    def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
+        """See `lab.strategies.provisioning.booted`."""
+        return booted(self, medium, questions)
 
     def identify(self) -> BoardIdentity | None:
         """Log in to a board that has just booted, and ask which one it is. Returns: None where the env has no ShellDriver.
@@ -286,14 +271,19 @@ class BoardStrategy(Strategy):
     @property
     def linux(self) -> Prompt:
         """The shell of a board whose status is `linux`."""
-        return Prompt(self._bound("shell", "ShellDriver"), SHELL, lambda: power_asked(self, rails=False))
+        return Prompt(self.bound("shell", "ShellDriver"), SHELL, lambda: power_asked(self, rails=False))
 
     def tail(self) -> str:
         """The last that the console said, for messages."""
         tail: bytes = self.console.captured()[-120:]
         return tail.decode("latin-1").strip()
 
-    def _bound(self, name: str, driver: str) -> Any:
+    def bound(self, name: str, driver: str) -> Any:
+        """A driver that the environment must have.
+
+        Raises:
+            ConfigurationError: it has none.
+        """
         found = getattr(self, name)
         if found is None:
             raise ConfigurationError(f"the env has no {driver}: add one to the target's drivers")

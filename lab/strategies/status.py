@@ -19,11 +19,12 @@ class Status(enum.Enum):
     standby = 6
     s2idle = 7
     partial_io = 8
+    provisioned = 9
 
     @property
     def asleep(self) -> bool:
         """Whether it is a low-power mode."""
-        return self.value >= Status.deep_sleep.value
+        return Status.deep_sleep.value <= self.value <= Status.partial_io.value
 
     @classmethod
     def of(cls, status: Status | str) -> Status:

@@ -1,0 +1,241 @@
+"""Putting a release on the media of a board: everything decided, then written and read back, then booted and compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from attrs import asdict, define, field, frozen
+
+from lab.boards import BoardType
+from lab.errors import BoardlabError, ConfigurationError
+from lab.provision import identity
+from lab.provision.failures import ReleaseMismatchError, TargetRefusedError, WrongImageForBoardError
+from lab.provision.release import Content, Release
+from lab.provision.way import Plan, Report, Target, Verified, Way
+from lab.redaction import redacted
+from lab.results.provisions import NewProvision, ProvisionBook
+
+
+class WritableBoard(Protocol):
+    """What is needed of the board (lab.strategies.BoardStrategy).
+
+    Attributes:
+        security: the state of the device, as the environment says it; empty: it does not.
+    """
+
+    type: BoardType
+    board: str
+    security: str
+
+    def ways(self) -> Mapping[str, Way]:
+        """Medium -> the way to write it."""
+        ...
+
+    def select_medium(self, medium: str) -> None:
+        """Boot from it at the next power on."""
+        ...
+
+    def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
+        """Boot from a medium; returns what the board says of itself: "uboot", "kernel", and the answers to the questions."""
+        ...
+
+
+@frozen
+class Put:
+    """What became of one medium. verified: None: it was planned only. software: what the board said; empty: it was not booted."""
+
+    plan: Plan
+    verified: Verified | None = None
+    software: Mapping[str, str] = {}
+
+
+@define
+class Putting:
+    """Puts one release on some media of a board.
+
+    Attributes:
+        media: in the order of writing.
+        book: where it is recorded; None: nowhere. job_id, person: who does it.
+        report: takes the progress. say: takes lines for a person.
+    """
+
+    release: Release
+    media: Sequence[str]
+    report: Report
+    say: Callable[[str], None]
+    book: ProvisionBook | None = None
+    job_id: int | None = None
+    person: str = ""
+    done: list[Put] = field(factory=list, init=False)
+
+    def plans(self, board: WritableBoard) -> list[Plan]:
+        """Decide everything for all media, before the first byte of the first one.
+
+        Raises:
+            WrongImageForBoardError: the release is for another board type, or security state.
+            TargetRefusedError, ImageTooLargeError, ConfigurationError: a medium cannot or must not be written.
+        """
+        check_board(self.release, board.type.name, board.security)
+        ways = board.ways()
+        for medium in self.media:
+            if medium not in self.release.media:
+                raise ConfigurationError(
+                    f"release {self.release.name} has nothing for {medium}; it has {', '.join(self.release.media)}: name those with "
+                    "--medium, or add it to the release file"
+                )
+            if medium not in board.type.media:
+                raise ConfigurationError(
+                    f"{board.type.name} has no medium {medium!r}; it has: {', '.join(board.type.media)}"
+                )
+            if medium not in ways:
+                raise TargetRefusedError(
+                    f"nothing in the env can write {medium} of {board.board}"
+                    + (f" (it can write {', '.join(ways)})" if ways else "")
+                    + "; docs/releases.md says which driver each way needs"
+                )
+            board.select_medium(medium)  # without straps it could not be booted afterwards
+        security = board.security or "none"
+        return [
+            ways[medium].plan(
+                self.release.media[medium], Target(board.board, board.type.name, medium, security=security)
+            )
+            for medium in self.media
+        ]
+
+    def put(self, board: WritableBoard) -> list[Put]:
+        """Write all media, read them back, boot from each and compare what the board says with the release.
+
+        Raises:
+            BoardlabError: of `plans`; of a write; of a boot; `release_mismatch` where something else boots.
+        """
+        self.done = []
+        plans, ways, begun = self.plans(board), board.ways(), {}
+        for plan in plans:
+            way, medium = ways[plan.target.medium], plan.target.medium
+            self.say(f"{medium}: {described(plan)}")
+            begun[medium] = self._begin(plan)
+            with _Recorded(self.book, begun[medium]):
+                way.write(plan, self.report)
+                verified = way.verify(plan)
+            if self.book is not None:
+                self.book.written(begun[medium], verified.digest, verified.method, verified.bytes)
+            self.say(f"{medium}: read back and the same ({verified.method}, {verified.bytes} bytes)")
+            self.done.append(Put(plan, verified))
+        for number, each in enumerate(self.done):
+            medium = each.plan.target.medium
+            with _Recorded(self.book, begun[medium]):
+                software = self.compared(board, medium)
+            if self.book is not None:
+                self.book.booted(begun[medium], software)
+            self.done[number] = Put(each.plan, each.verified, software)
+        return self.done
+
+    def verify(self, board: WritableBoard) -> list[Put]:
+        """Read the media back and compare them with the release; nothing is written or booted.
+
+        Raises:
+            BoardlabError: of `plans`; `media_verify_failed` where something else is there.
+        """
+        plans, ways = self.plans(board), board.ways()
+        self.done = [Put(plan, ways[plan.target.medium].verify(plan)) for plan in plans]
+        return self.done
+
+    def compared(self, board: WritableBoard, medium: str) -> dict[str, str]:
+        """Boot from a medium and compare; returns what the board said.
+
+        Raises:
+            ReleaseMismatchError: it is not the release.
+            BoardlabError: it did not boot.
+        """
+        said = board.booted(medium, identity.questions(self.release.identity))
+        wrong = identity.differences(self.release.identity, said)
+        if wrong:
+            raise ReleaseMismatchError(
+                f"{board.board} was provisioned with {self.release.name} on {medium}, and what boots is something else: "
+                f"{'; '.join(wrong)}. Correct `identity` of the release file if the build is right; else the files are of another build"
+            )
+        self.say(
+            f"{medium}: booted, and it is {self.release.name}: {said.get('kernel') or said.get('uboot') or 'as expected'}"
+        )
+        return {name: said[name] for name in ("uboot", "kernel") if said.get(name)}
+
+    def _begin(self, plan: Plan) -> int:
+        if self.book is None:
+            return 0
+        target = plan.target
+        return self.book.begin(
+            NewProvision(
+                target.board_type,
+                target.board,
+                target.medium,
+                self.release.name,
+                content_digest(plan.content),
+                plan.way,
+                self.person,
+                self.job_id,
+            )
+        )
+
+
+@frozen
+class _Recorded:
+    """What fails here is in the record with its message, also when a person ended it."""
+
+    book: ProvisionBook | None
+    provision_id: int
+
+    def __enter__(self) -> None:
+        """Nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        if error is None or self.book is None:
+            return
+        failure = f"[{error.failure}] {error}" if isinstance(error, BoardlabError) else type(error).__name__
+        self.book.failed(self.provision_id, redacted(failure))
+
+
+def check_board(release: Release, board_type: str, security: str) -> None:
+    """Whether a release is for a board.
+
+    Args:
+        security: of the device, as the environment says; empty: it does not.
+
+    Raises:
+        WrongImageForBoardError: it is for another one, or nobody says whether it is for this one.
+    """
+    if board_type not in release.boards:
+        raise WrongImageForBoardError(
+            f"release {release.name} is for {', '.join(release.boards)}, and the board is a {board_type}; nothing was written. Choose "
+            "another release file, or add the board type to `boards` if it really is for both"
+        )
+    if release.security != (security or "none"):
+        has = f"the env says {security}" if security else "the env does not say its state"
+        raise WrongImageForBoardError(
+            f"release {release.name} is for devices that are {release.security}, and {has}; nothing was written. A device of another "
+            f"state does not start it. If the device is {release.security}, add `security: {release.security}` to the BoardStrategy of the env"
+        )
+
+
+def content_digest(content: Content) -> str:
+    """SHA-256 over what a release says of a medium: which files, by their digests, go where. Sources do not count."""
+
+    def kept(document: object) -> object:
+        if isinstance(document, dict):
+            return {key: kept(value) for key, value in document.items() if key not in {"source", "bmap"}}
+        return [kept(each) for each in document] if isinstance(document, list) else document
+
+    return hashlib.sha256(json.dumps(kept(asdict(content)), sort_keys=True).encode()).hexdigest()
+
+
+def described(plan: Plan) -> str:
+    """A plan in one line, e.g. "by sd-mux to /dev/sdb (usb-0:1.2), 5.2 GB in 3 steps, about 4 min"."""
+    target = plan.target
+    identity_ = f" ({target.identity})" if target.identity else ""
+    about = f", about {plan.estimate_s / 60:.0f} min" if plan.estimate_s and plan.estimate_s >= 60 else ""
+    steps = "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
+    where = f" to {target.device}{identity_}" if target.device else ""
+    notes = "".join(f"; {note}" for note in plan.notes)
+    return f"by {plan.way}{where}, {plan.total_bytes / 1e6:.1f} MB in {steps}{about}{notes}"

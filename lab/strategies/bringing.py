@@ -1,0 +1,50 @@
+"""How a board comes to each state of its strategy, by way of a power cycle unless it is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.benchmarks.lowpower.modes import SuspendPlan
+from lab.strategies.login import identified, log_in
+from lab.strategies.provisioning import provision
+from lab.strategies.status import Status
+
+
+def bring(board: Any, status: Status) -> None:
+    """Bring a board into a state that it is not in.
+
+    Args:
+        board: a `lab.strategies.boardstrategy.BoardStrategy`.
+
+    Raises:
+        BoardlabError: by whose fault it failed.
+    """
+    match status:
+        case Status.off:
+            board.off()
+        case Status.bootloader:
+            board.off()
+            board.switch_on()
+            board.interrupt()
+        case Status.linux:
+            _linux(board)
+        case Status.provisioned:
+            provision(board)
+        case _:
+            wake = board.wake or ("can" if status is Status.partial_io else "uart")
+            board.low_power.enter(SuspendPlan(status.name, wake))
+
+
+def _linux(board: Any) -> None:
+    board.bound("shell", "ShellDriver")
+    if board.status is Status.partial_io:
+        board.low_power.cold_boot()
+    elif board.status.asleep:
+        board.low_power.wake()
+        board.low_power.finish()
+        return
+    else:
+        board.boot()
+    log_in(board)
+    if board.identity:
+        identified(board)
