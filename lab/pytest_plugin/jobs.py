@@ -4,61 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import threading
 from typing import Any
 
 import pytest
-from attrs import define, field
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host import process
 from lab.pytest_plugin.refusing import measures
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, STORE_KEY, STRATEGY_KEY
 from lab.results import joblist
+from lab.results.jobholder import Holder
 from lab.results.jobrecords import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
-from lab.results.jobs import HEARTBEAT_S, JobQueue
+from lab.results.jobs import JobQueue
 from lab.run import options
 from lab.shown import plain_text
 
 _log = logging.getLogger(__name__)
-
-
-@define(eq=False)
-class Holder:
-    """Gives signs of life for a session's job, in a thread of its own; ends the session where it lost its board."""
-
-    book: JobQueue
-    job_id: int
-    heartbeat_s: float = HEARTBEAT_S
-    lost: str = field(default="", init=False)
-    _done: threading.Event = field(factory=threading.Event, init=False)
-    _thread: threading.Thread = field(init=False)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread = threading.Thread(target=self._beat, name="boardlab job", daemon=True)
-        self._thread.start()
-
-    def finish(self, state: JobState) -> None:
-        """Give the board back."""
-        self._done.set()
-        self._thread.join()
-        self.book.finish(self.job_id, state)
-
-    def _beat(self) -> None:
-        while not self._done.wait(self.heartbeat_s):
-            try:
-                if not self.book.beat(self.job_id):
-                    continue
-                self.lost = "the job was cancelled"
-            except BoardlabError as error:
-                if error.failure != "lease_lost":
-                    _log.warning("no sign of life could be given: %s", error)
-                    continue
-                self.lost = str(error)
-            os.kill(os.getpid(), signal.SIGTERM)  # ends the session as Ctrl-C does: board off, run resumable
-            return
 
 
 HOLDER_KEY = pytest.StashKey[Holder]()

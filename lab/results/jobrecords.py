@@ -14,6 +14,7 @@ from lab.results.models import JobRow
 JobState = Literal["queued", "running", "completed", "failed", "interrupted", "cancelled", "refused"]
 BY_LAB_RUN: Final = "lab run"
 BY_PYTEST: Final = "pytest"
+BY_PROVISION: Final = "lab provision"
 JOB_VARIABLE: Final = "BOARDLAB_JOB"  # how `lab run` tells its pytest whose runs it begins
 LETTER: Final = "j"
 LAST_ID: Final = 2**31 - 1  # of the databases' integers

@@ -1,0 +1,78 @@
+"""The label of a run: on a board that boardlab provisioned it is the release's, whatever somebody types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lab.errors import ConfigurationError
+from lab.results.provisions import Provision
+
+_BY_HAND = "if somebody wrote it by hand since, say so: lab provision --forget --env ENV --medium"
+
+
+def provisioned(board: str, media: Sequence[str], known: Mapping[str, Provision]) -> str:
+    """The release that is on the media that a run boots from, as the store has it; empty: boardlab wrote none of them.
+
+    Raises:
+        ConfigurationError: a write to one of them did not end well, or they hold different releases.
+    """
+    releases: dict[str, str] = {}
+    for medium in media:
+        found = known.get(medium)
+        if found is None:
+            continue
+        if not found.is_on_it:
+            how = f"failed: {found.message}" if found.state == "failed" else "was ended in the middle"
+            raise ConfigurationError(
+                f"nobody knows what is on {medium} of {board}: to write {found.release} there {how}. Provision it again "
+                f"(lab provision); {_BY_HAND} {medium}"
+            )
+        releases[medium] = found.release
+    if len(set(releases.values())) > 1 or (releases and len(releases) < len(set(media))):
+        on = ", ".join(f"{medium} {releases.get(medium, 'something that boardlab did not write')}" for medium in media)
+        raise ConfigurationError(
+            f"{board} has different releases on its media ({on}), and a run has one: choose with --medium, or provision all of them"
+        )
+    return next(iter(releases.values()), "")
+
+
+def label(board: str, media: Sequence[str], known: Mapping[str, Provision], given: str, default: str) -> str:
+    """The label of a new run.
+
+    Args:
+        media: that the run boots from. known: of `ProvisionBook.current`.
+        given: by `--release`; empty: not given. default: of the environment.
+
+    Raises:
+        ConfigurationError: `given` is not what was provisioned; or as of `provisioned`.
+    """
+    on_it = provisioned(board, media, known)
+    if on_it and given and given != on_it:
+        raise ConfigurationError(
+            f"--release {given}: {board} was provisioned with {on_it} on {', '.join(media)}, and a run's label is what is on the board. "
+            f"Leave --release out, or put {given} there: lab provision --release FILE; {_BY_HAND} {media[0]}"
+        )
+    return on_it or given or default
+
+
+def check_resumed(board: str, media: Sequence[str], known: Mapping[str, Provision], release: str, run_id: int) -> None:
+    """Make sure that the software of a run that is to be resumed is still there.
+
+    Raises:
+        ConfigurationError: the board was provisioned with another release since; or as of `provisioned`.
+    """
+    on_it = provisioned(board, media, known)
+    if on_it and on_it != release:
+        raise ConfigurationError(
+            f"run {run_id} is of release {release!r}, and {board} was provisioned with {on_it!r} since: provision {release!r} again and "
+            "resume it then, or begin a new run"
+        )
+
+
+def document(media: Sequence[str], known: Mapping[str, Provision]) -> dict[str, dict[str, object]]:
+    """For a run's provenance: medium -> what was provisioned there."""
+    return {
+        medium: {"release": each.release, "content": each.content, "way": each.way, "software": dict(each.software)}
+        for medium in media
+        if (each := known.get(medium)) is not None and each.is_on_it
+    }
