@@ -21,6 +21,7 @@ from lab.results.watch import PastJob, RunHead, StoreSnapshot, Watcher
 LOOK_BACK: Final = timedelta(days=70)  # ten weekly runs
 JOBS: Final = 8  # of a schedule: the last one, and those that it is compared with
 _JUDGE: Final = "judge"  # an option of `lab run`
+_PROVISION: Final = "provision"  # another
 _LABELS: Final = ("schedule", "board", "suite", "release")
 
 
@@ -52,8 +53,9 @@ class Due:
 
     def ordered(self, job: PastJob) -> bool:
         """Whether a job is one of this schedule: a person's with the same order is as good, one that measures less is not."""
-        same = (job.board, job.suites, job.release) == (self.board, ",".join(self.suites), self.release)
-        return same and self._measured_as(job)
+        same = (job.board, job.suites) == (self.board, ",".join(self.suites))
+        named = self.release if not self.options.get(_PROVISION) else job.release  # the release's file says it, each night anew
+        return same and job.release == named and self._measured_as(job)
 
     def _measured_as(self, job: PastJob) -> bool:
         how = job.program == BY_LAB_RUN and _measuring(job.options) == _measuring(self.options)
@@ -61,8 +63,9 @@ class Due:
 
 
 def _measuring(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options without what is done with the numbers."""
-    return {name: value for name, value in options.items() if name != _JUDGE}
+    """Options without what is done with the numbers, and which release was put on the board before: only that one was."""
+    found = {name: value for name, value in options.items() if name != _JUDGE}
+    return {**found, _PROVISION: True} if found.get(_PROVISION) else found
 
 
 @frozen

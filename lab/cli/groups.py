@@ -91,6 +91,10 @@ COMMAND_GROUPS: Final = (
         ),
     ),
     CommandGroup("report", "lab.cli.report", "Write a run as one HTML page that needs no network."),
+    CommandGroup("release", "lab.cli.release", "Releases as files: draft them, check them, list them."),
+    CommandGroup(
+        "provision", "lab.cli.provision", "Put a release on a board's media, read it back, boot it and compare."
+    ),
     CommandGroup("run", "lab.cli.run", "Measure a board: one job at a time, resumable after any interruption."),
     CommandGroup("jobs", "lab.cli.jobs", "Who measures, who waits for a board: list, show and cancel jobs."),
     CommandGroup("farm", "lab.cli.farm", "A lab host: check farm.yaml, write systemd units from it."),

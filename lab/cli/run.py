@@ -16,10 +16,11 @@ from lab.errors import ConfigurationError
 from lab.farm import orders, suites
 from lab.farm.runner import Runner, RunnerPaths
 from lab.host import process
+from lab.provision.finding import find
 from lab.results import Store, joblist, open_store
 from lab.results.jobrecords import Job, Order, call, number
 from lab.results.jobs import JobQueue
-from lab.run.options import MAX_CYCLES, SECTIONS, Value
+from lab.run.options import MAX_CYCLES, PROVISION, SECTIONS, Value
 from lab.shown import echo, log_to
 
 LONGEST_WAIT_S: Final = 30 * 86_400.0
@@ -171,4 +172,21 @@ def _order(
     wrong = list(orders.problems(place.tests, wanted, options, path))
     if wrong:
         raise ConfigurationError("; ".join(wrong))
-    return Order(str(strategy["board_type"]), str(strategy["board"]), wanted, str(path), release, cycles, options)
+    board_type = str(strategy["board_type"])
+    if PROVISION in options:
+        options, release = _provisioned(board_type, release, options)
+    return Order(board_type, str(strategy["board"]), wanted, str(path), release, cycles, options)
+
+
+def _provisioned(board_type: str, release: str, options: Mapping[str, Value]) -> tuple[Mapping[str, Value], str]:
+    """The order of a job that puts a release on its board: `newest in DIR` is looked up now, and its name is the label.
+
+    Raises:
+        ConfigurationError: there is no such release, or `--release` says something else.
+    """
+    found = find(str(options[PROVISION]), board_type, Path.cwd())
+    if release not in {"", found.name}:
+        raise ConfigurationError(
+            f"--release {release}: --provision puts {found.name} on the board, and that is the label: leave --release out"
+        )
+    return {**options, PROVISION: str(found.path)}, found.name

@@ -17,6 +17,7 @@ from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
 from lab.farm import suites
 from lab.judge.telling import Evidence
+from lab.provision.finding import NEWEST
 from lab.redaction import redacted
 from lab.run import options
 
@@ -123,7 +124,7 @@ class Schedule:
     """A run on a timer.
 
     Attributes:
-        env: of the board. board: as the env names it. suite: what is measured, e.g. "boot" or "boot,low_power".
+        env: of the board. board: as the env names it. release: of the software; `newest in DIR`: the option `provision`. suite: what is measured, e.g. "boot" or "boot,low_power".
         every: "day" or "week". at: time of day. day: of the week, for `every: week`.
         spread_s: starts up to so much later, so that boards of many hosts do not start at once.
         options: how, see `lab.run.options`; each is a key of its own in the file.
@@ -228,6 +229,7 @@ def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
     def structured(data: Any, _type: type) -> Schedule:
         if not isinstance(data, Mapping):
             raise ValueError(f"expected keys and values, got {data!r:.60}")  # noqa: TRY004 - cattrs tells its place
+        data = _newest(data)
         own = {key: value for key, value in data.items() if key not in options.NAMES}
         try:
             given = options.read({key: value for key, value in data.items() if key in options.NAMES}, flags=False)
@@ -240,6 +242,16 @@ def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
         return evolve(plain(own, Schedule), options=given)
 
     return structured
+
+
+def _newest(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`release: newest in DIR` is the option `provision` with no label: the file that is found says it."""
+    release = data.get("release")
+    if not (isinstance(release, str) and release.startswith(NEWEST)):
+        return data
+    if options.PROVISION in data:
+        raise ValueError(f"release: {release!r} and {options.PROVISION} say the same in two ways: leave one out")
+    return {**{key: value for key, value in data.items() if key != "release"}, options.PROVISION: release}
 
 
 def _text(value: object, _type: object) -> str:

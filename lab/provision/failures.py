@@ -77,8 +77,8 @@ class ImageDamagedError(LabStableError):
     failure = "image_damaged"
 
 
-class ReleaseMismatchError(LabStableError):
-    """The board was provisioned, and what boots is not the release."""
+class ReleaseMismatchError(LabTransientError):
+    """The board was provisioned, and what boots is not the release; a line that was damaged may look so, too."""
 
     failure = "release_mismatch"
 

@@ -22,7 +22,7 @@ from lab.drivers.timelimit import within
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
-from lab.pytest_plugin import guest, jobs, resuming
+from lab.pytest_plugin import guest, jobs, provisioning, resuming
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
 from lab.pytest_plugin.measuring import session_of
 from lab.pytest_plugin.refusing import measures, refuse
@@ -97,6 +97,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config.stash[STRATEGY_KEY] = strategy
     try:
         config.stash[STORE_KEY] = open_store(config.option.lab_db)
+        provisioning.choose(config, strategy.type.name)
         resuming.find_run(config, config.stash[STORE_KEY])
         config.stash[MEDIA_KEY] = _media(config, strategy.type)
     except BoardlabError as error:
@@ -157,6 +158,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     try:
         jobs.take_board(config)
         config.stash[STRATEGY_KEY].check_lab()
+        provisioning.provision(config)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(f"{error}{_hint(config.stash[LABGRID_ENV_KEY])}")) from error
 
@@ -200,7 +202,8 @@ def _media(config: pytest.Config, board_type: BoardType) -> list[str]:
     for name in asked:
         if name not in board_type.media:
             raise ConfigurationError(f"--medium {name}: {board_type.name} has {', '.join(board_type.media)}")
-    return asked or list(board_type.media)
+    release = config.stash.get(provisioning.RELEASE_KEY, None)
+    return asked or [name for name in board_type.media if release is None or name in release.media]
 
 
 def _asked(config: pytest.Config) -> list[str]:

@@ -49,8 +49,11 @@ def resumable(config: pytest.Config, store: Store) -> Run:
     return run
 
 
-def check(run: Run, config: pytest.Config, strategy: Any) -> None:
+def check(run: Run, config: pytest.Config, strategy: Any, *, labelled_by_env: bool = True) -> None:
     """Make sure that the session is about the run's own board, software and plan.
+
+    Args:
+        labelled_by_env: the environment's `release` counts, since boardlab has not provisioned the board.
 
     Raises:
         ConfigurationError: an option or the environment says otherwise; both values are named.
@@ -60,16 +63,16 @@ def check(run: Run, config: pytest.Config, strategy: Any) -> None:
             f"run {run.id} is of board {run.board} ({run.board_type}), the env is of {strategy.board} "
             f"({strategy.type.name}): resume it with that board's env"
         )
-    _check_release(run, config)
+    _check_release(run, config, labelled_by_env=labelled_by_env)
     differences = plan_differences(run.plan, {**run.plan, **dict(_wanted(run, config))})
     if differences:
         raise ConfigurationError(f"--resume goes on with the run's own plan: {'; '.join(differences)}; leave it out")
 
 
-def _check_release(run: Run, config: pytest.Config) -> None:
+def _check_release(run: Run, config: pytest.Config, *, labelled_by_env: bool) -> None:
     env = config.stash[LABGRID_ENV_KEY]
     given = config.option.release
-    named = given or env.config.get_option("release", "")
+    named = given or (env.config.get_option("release", "") if labelled_by_env else "")
     if named and str(named) != run.release:
         who = "--release says" if given else f"{env.config_file} says (options: release)"
         raise ConfigurationError(

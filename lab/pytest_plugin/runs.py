@@ -13,7 +13,7 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.errors import BoardlabError
 from lab.host.clock import MonotonicRaw
-from lab.pytest_plugin import guest, resuming
+from lab.pytest_plugin import guest, labelling, resuming
 from lab.results import Run, Store
 from lab.results.format import summary_lines
 from lab.run.provenance import collect
@@ -55,9 +55,11 @@ def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, ob
     store = config.stash[STORE_KEY]
     env = config.stash[LABGRID_ENV_KEY]
     if config.option.resume is not None:
-        resuming.check(resuming.resumable(config, store), config, strategy)
+        run = resuming.resumable(config, store)
+        ours = labelling.check_resumed(store, strategy, labelling.media_of(run.plan, strategy), run)
+        resuming.check(run, config, strategy, labelled_by_env=not ours)
         return store.reopen_run(config.option.resume)
-    release = config.option.release or env.config.get_option("release", "unreleased")
+    release, provisioned = labelling.label(config, store, strategy, labelling.media_of(plan, strategy))
     images = {name: Path(env.config.get_image_path(name)) for name in env.config.get_images()}
     return store.begin_run(
         kind=kind,
@@ -74,6 +76,7 @@ def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, ob
             clock=MonotonicRaw(),
             console=strategy.console.port.port,
             confirms=config.option.lab_confirms,
+            provisioned=provisioned,
         ),
         job_id=config.stash.get(JOB_KEY, None),
     )

@@ -18,6 +18,7 @@ Form: TypeAlias = Literal["flag", "number", "word", "names"]
 
 BOOT, LOW_POWER, SECTIONS = "boot", "low_power", "sections"  # kinds of runs
 JUDGE: Final = "judge"
+PROVISION: Final = "provision"
 MAX_CYCLES: Final = 100_000  # a year of boots
 MAX_SLEEP_S: Final = 24 * 3600
 MAX_RETRIES: Final = 1000
@@ -188,6 +189,15 @@ TABLE: Final = (
         minimum=0,
         maximum=MAX_RETRIES,
         default=DEFAULT_RETRIES,
+    ),
+    RunOption(
+        PROVISION,
+        (BOOT, LOW_POWER, SECTIONS),
+        "word",
+        "put this release file on the media first; or `newest in DIR`",
+        metavar="FILE",
+        pattern=r"[^\x00-\x1f\x7f\"'$%\\]+",
+        wanted="the path of a release file, or `newest in DIR`; without quotes, $, % and backslashes, as it stands in unit files",
     ),
     RunOption(
         JUDGE,

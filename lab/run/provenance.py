@@ -28,6 +28,7 @@ def collect(
     clock: Clock,
     console: str | None = None,
     confirms: int | None = None,
+    provisioned: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """The provenance of a run.
 
@@ -35,6 +36,7 @@ def collect(
         env: the labgrid environment; its hash tells whether two runs used the same.
         images: name -> file, as the environment's `images:` has them; each is hashed.
         console: its device; a board on a pseudo terminal is no real one, whatever its type.
+        provisioned: medium -> what boardlab put there (`lab.provision.labels.document`).
         confirms: the run that this one was asked for as confirmation of (`lab.judge.stored`).
 
     Raises:
@@ -57,6 +59,7 @@ def collect(
         "env_sha256": sha256_of(env),
         "images_sha256": {name: sha256_of(path) for name, path in images.items()},
         **({} if confirms is None else {"confirms": confirms}),
+        **({"provisioned": dict(provisioned)} if provisioned else {}),
     }
 
 

@@ -33,7 +33,7 @@ from lab.strategies.login import identified, log_in
 from lab.strategies.lowpower.control import LowPower
 from lab.strategies.outage import power_asked
 from lab.strategies.place import HeldPlaces
-from lab.strategies.provisioning import booted, ways_of
+from lab.strategies.provisioning import booted, check_expected, ways_of
 from lab.strategies.status import Status
 
 OFF_ATTEMPTS = 2
@@ -92,6 +92,7 @@ class BoardStrategy(Strategy):
         self.software: dict[str, str] = {}
         self.low_power = LowPower(self)
         self.putting: Putting | None = None
+        self.expected: Mapping[str, Mapping[str, str]] = {}
         self.places = HeldPlaces(self.target)
         self.medium = self.medium or next(iter(self.type.media))
         self.select_medium(self.medium)
@@ -212,6 +213,7 @@ class BoardStrategy(Strategy):
         with fairly(self.console):
             follow(self, watch, taken=0)
         self.software = dict(watch.software)
+        check_expected(self)
         return watch
 
     def timing(self) -> LineTiming:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
+from lab.provision.failures import ReleaseMismatchError
 from lab.provision.identity import answer
 from lab.provision.putting import Putting, WritableBoard
 from lab.provision.way import Way
@@ -14,9 +15,15 @@ from lab.strategies.drivenboard import DrivenBoard
 
 
 class ProvisionedBoard(WritableBoard, DrivenBoard, Protocol):
-    """A board that can be written. putting: what it is to be given; None: nobody said."""
+    """A board that can be written.
+
+    Attributes:
+        putting: what it is to be given; None: nobody said.
+        expected: medium -> "uboot" and "kernel" -> the version line of the boot after it was provisioned.
+    """
 
     putting: Putting | None
+    expected: Mapping[str, Mapping[str, str]]
 
     def off(self) -> None:
         """Switch off and verify it."""
@@ -38,6 +45,7 @@ def provision(board: ProvisionedBoard) -> None:
         raise ConfigurationError(
             "nothing says which release to put on the board: give --provision FILE, or set `strategy.putting` first"
         )
+    board.expected = {}  # of what was on it before
     board.putting.put(board)
     board.off()
 
@@ -71,3 +79,18 @@ def booted(board: ProvisionedBoard, medium: str, questions: Mapping[str, str]) -
         lines, _errors, _status = board.linux.run(f"{command} 2>/dev/null")
         said[name] = answer(name, "\n".join(lines))
     return said
+
+
+def check_expected(board: ProvisionedBoard) -> None:
+    """Make sure that a board which boardlab provisioned has booted what it booted then.
+
+    Raises:
+        ReleaseMismatchError: something else.
+    """
+    for name, line in board.expected.get(board.medium, {}).items():
+        now = board.software.get(name, line)
+        if now != line:
+            raise ReleaseMismatchError(
+                f"{board.board} booted another {name} from {board.medium} than after it was provisioned: {now!r} now, {line!r} then. "
+                f"Somebody wrote {board.medium} since: provision it again, or: lab provision --forget --env ENV --medium {board.medium}"
+            )

@@ -1,0 +1,234 @@
+"""`lab provision`: put a release on a board's media, read it back, boot it and compare; nobody is asked anything."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from lab.env.target import parts
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.host import process
+from lab.provision.finding import find
+from lab.provision.putting import Put, Putting, described
+from lab.provision.telling import Teller
+from lab.results import Store, joblist, open_store
+from lab.results.jobholder import Holder
+from lab.results.jobrecords import BY_PROVISION, Job, JobState, Order
+from lab.results.jobs import JobQueue
+from lab.results.provisions import Provision, ProvisionBook
+from lab.shown import echo, echo_json, log_to, table
+
+QUEUE_POLL_S: Final = 2.0
+
+app = typer.Typer(help="Put a release on a board's media, read it back, boot it and compare.")
+
+
+@app.command()
+def provision(
+    *,
+    env: Annotated[
+        str, typer.Option(metavar="NAME", envvar="LAB_ENV", help="The board's environment, as of pytest --lg-env.")
+    ],
+    release: Annotated[
+        str, typer.Option(metavar="FILE", help="The release file, or `newest in DIR`. docs/releases.md explains both.")
+    ] = "",
+    medium: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[,NAME]", help="Media to write, repeatable (default: all of the release)."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide everything, say it, and write nothing.")] = False,
+    verify_only: Annotated[
+        bool, typer.Option("--verify-only", help="Read the media back and compare; write nothing.")
+    ] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Somebody wrote these media by hand: forget what was provisioned.")
+    ] = False,
+    wait: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="How long to wait for a board that a job holds.")
+    ] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what became of it as JSON.")] = False,
+    db: Annotated[
+        str | None,
+        typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else ~/.local/share/boardlab)."),
+    ] = None,
+) -> None:
+    """Put a release on a board, and lock the board meanwhile. Without --release: say what is on it."""
+    log_to(sys.stderr)
+    if dry_run + verify_only + forget > 1:
+        raise ConfigurationError("--dry-run, --verify-only and --forget are different things: give one of them")
+    if (dry_run or verify_only) and not release:
+        raise ConfigurationError("which release? Give --release FILE")
+    strategy = _strategy(env)
+    asked = list(dict.fromkeys(name for given in medium or [] for name in given.split(",") if name))
+    with open_store(db) as store:
+        book = ProvisionBook(store)
+        if forget or not release:
+            _known(book, strategy.board, asked, forget=forget, as_json=as_json)
+            return
+        found = find(release, strategy.type.name, Path.cwd())
+        media = asked or list(found.media)
+        putting = Putting(found, media, Teller(_say), _say, book, person=process.person())
+        with _held(store, strategy, env, found.name, media, wait) as job, _ended_by_signals():
+            putting.job_id = job.id
+            try:
+                done = _do(strategy, putting, dry_run=dry_run, verify_only=verify_only)
+            finally:
+                _switch_off(strategy)
+        _tell(found.name, done, as_json=as_json)
+
+
+def _do(strategy: Any, putting: Putting, *, dry_run: bool, verify_only: bool) -> list[Put]:
+    strategy.check_lab()
+    if dry_run:
+        return [Put(plan) for plan in putting.plans(strategy)]
+    if verify_only:
+        return putting.verify(strategy)
+    strategy.putting = putting
+    strategy.transition("provisioned")
+    return putting.done
+
+
+def _strategy(env: str) -> Any:
+    _target, strategy, _console = parts(env, "ConsoleProtocol", "console", "console")
+    if not hasattr(strategy, "putting"):
+        raise ConfigurationError(f"{env}: it has no BoardStrategy, so nothing knows its media: add one to its drivers")
+    return strategy
+
+
+@contextmanager
+def _held(store: Store, strategy: Any, env: str, release: str, media: list[str], wait_s: float) -> Iterator[Job]:
+    """The board is ours, as a job that others see and can cancel."""
+    queue = JobQueue(store, process.identity(), process.has_died, person=process.person(), program=BY_PROVISION)
+    order = Order(strategy.type.name, strategy.board, ("provision",), env, release, None, {"medium": media})
+    job = queue.enqueue(order)
+    try:
+        taken = _started(queue, job, wait_s)
+    except BaseException:
+        queue.finish(job.id, "interrupted")
+        raise
+    if taken is None:
+        other = queue.holder_of(job.board)
+        queue.finish(job.id, "refused")
+        who = joblist.busy(queue, other) if other else "an earlier job waits for it"
+        raise LabTransientError(f"{job.board} is busy: {who}. Wait for it with --wait SECONDS", failure="board_busy")
+    holder = Holder(queue, job.id)
+    holder.start()
+    state: JobState = "failed"
+    try:
+        yield taken
+        state = "completed"
+    except KeyboardInterrupt:
+        state = "interrupted"
+        if holder.lost:
+            _say(f"ended early: {holder.lost}")
+        raise
+    finally:
+        holder.finish(state)
+
+
+def _started(queue: JobQueue, job: Job, wait_s: float) -> Job | None:
+    """The job with its board; None: another has it still."""
+    deadline, told = time.monotonic() + wait_s, False
+    while (taken := queue.start(job.id)) is None and time.monotonic() < deadline:
+        if queue.job(job.id).cancelled_by:
+            return None
+        if not told and (other := queue.holder_of(job.board)):
+            _say(f"job {job.called} waits for {job.board}: {joblist.busy(queue, other)}")
+            told = True
+        time.sleep(QUEUE_POLL_S)
+    return taken
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM ends it as Ctrl-C does: recorded, board off. Another one does not cut that short."""
+
+    def end(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _switch_off(strategy: Any) -> None:
+    try:
+        strategy.transition("off")
+    except BoardlabError as error:
+        _say(f"{strategy.board} could not be switched off: {error}")
+
+
+def _known(book: ProvisionBook, board: str, media: list[str], *, forget: bool, as_json: bool) -> None:
+    there = book.current(board)
+    if forget:
+        for medium in media or list(there):
+            _say(f"{medium}: forgotten" if book.forget(board, medium) else f"{medium}: nothing was known of it")
+        return
+    if as_json:
+        echo_json([_provision_document(each) for each in there.values()])
+    elif not there:
+        echo(f"boardlab has put nothing on {board}")
+    else:
+        rows = [[e.medium, e.release, e.state, e.method, f"{e.at:%Y-%m-%d %H:%M}", e.message] for e in there.values()]
+        echo(*table(["medium", "release", "state", "read back", "when (UTC)", "message"], rows, "<<<<<<"))
+
+
+def _tell(release: str, done: list[Put], *, as_json: bool) -> None:
+    if as_json:
+        echo_json([_put_document(release, each) for each in done])
+        return
+    for each in done:
+        medium = each.plan.target.medium
+        if each.verified is None:
+            echo(f"{medium}: would write {release} {described(each.plan)}")
+            for step in each.plan.steps:
+                echo(f"  {step.name}: {step.bytes} bytes {step.place.shown if step.place else 'as the whole medium'}")
+        else:
+            booted = ", booted and compared" if each.software else ""
+            echo(f"{medium}: {release}, read back ({each.verified.method}){booted}")
+
+
+def _put_document(release: str, put: Put) -> dict[str, object]:
+    verified = put.verified
+    return {
+        "release": release,
+        "medium": put.plan.target.medium,
+        "way": put.plan.way,
+        "device": put.plan.target.device,
+        "bytes": put.plan.total_bytes,
+        "steps": [step.name for step in put.plan.steps],
+        "verified": None
+        if verified is None
+        else {"method": verified.method, "digest": verified.digest, "bytes": verified.bytes},
+        "software": dict(put.software),
+    }
+
+
+def _provision_document(found: Provision) -> Mapping[str, object]:
+    return {
+        "board": found.board,
+        "medium": found.medium,
+        "release": found.release,
+        "state": found.state,
+        "way": found.way,
+        "digest": found.digest,
+        "method": found.method,
+        "bytes": found.bytes,
+        "software": dict(found.software),
+        "message": found.message,
+        "at": found.at.isoformat(),
+    }
+
+
+def _say(line: str) -> None:
+    echo(line, err=True)

@@ -1,0 +1,147 @@
+"""`lab release`: releases as files: draft them, check them, list them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from lab import boards
+from lab.errors import BoardlabError, ConfigurationError
+from lab.provision import checking, drafting
+from lab.provision.fetching import Hosts
+from lab.provision.release import SECURITY_STATES, SUFFIX, Release
+from lab.provision.releasefile import load
+from lab.results.provisions import ProvisionBook
+from lab.results.store import open_store
+from lab.shown import bad, echo, echo_json, table
+
+app = typer.Typer(help="Releases as files: draft them, check them, list them.", no_args_is_help=True)
+
+FOLDER = Path("releases")
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Release files.")],
+    *,
+    form: Annotated[
+        bool, typer.Option("--form", help="Look at the file only, and not at the files that it names.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check release files, and every file that they name: digest, unpacking, block map, room. URLs are fetched."""
+    found = {}
+    for path in files:
+        try:
+            found[str(path)] = list(checking.problems(load(path), Hosts.of_user(), files=not form))
+        except ConfigurationError as error:
+            found[str(path)] = [str(error)]
+    if as_json:
+        echo_json([{"file": shown, "problems": problems} for shown, problems in found.items()])
+    else:
+        for shown, problems in found.items():
+            echo(*[f"{bad('wrong')}  {problem}" for problem in problems] or [f"{shown}: good"])
+    raise typer.Exit(2 if any(found.values()) else 0)
+
+
+@app.command()
+def make(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Build outputs, e.g. Yocto's deploy/images/MACHINE.")],
+    *,
+    board: Annotated[str, typer.Option(metavar="TYPE", help="The board type.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="Of the release: the label of its runs.")],
+    security: Annotated[
+        str, typer.Option(metavar="STATE", help=f"Of the devices: {', '.join(SECURITY_STATES)}.")
+    ] = "none",
+    image: Annotated[str, typer.Option(metavar="NAME", help="The *.wic image, where there are several.")] = "",
+    kernel: Annotated[
+        str, typer.Option(metavar="PATTERN", help="The kernel's version line, where no Image is there.")
+    ] = "",
+    output: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the release file.")] = FOLDER,
+) -> None:
+    """Draft a release file from a folder of build outputs. Look through it, then: lab release check."""
+    if security not in SECURITY_STATES:
+        raise ConfigurationError(f"--security {security}: {', '.join(SECURITY_STATES)}")
+    path = output / f"{name}{SUFFIX}"
+    if path.exists():
+        raise ConfigurationError(
+            f"{path} is there already: a release does not change. Give another --name, or delete it"
+        )
+    output.mkdir(parents=True, exist_ok=True)
+    drafted = drafting.draft(folder, board, boards.load(board).media, security, output, image, kernel)
+    text = yaml.safe_dump(drafted.document, sort_keys=False, width=140, allow_unicode=True)
+    part = path.with_suffix(".part")
+    part.write_text("# Drafted by `lab release make`; docs/releases.md explains every key.\n" + text, encoding="utf-8")
+    checked = part.with_name(path.name)
+    part.rename(checked)
+    load(checked)
+    echo(f"{checked}: {', '.join(drafted.document['media'])}", *[f"look at: {remark}" for remark in drafted.remarks])
+    echo(f"then: lab release check {checked}")
+
+
+@app.command("list")
+def list_releases(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the release files.")] = FOLDER,
+    *,
+    as_json: AsJson = False,
+    db: Annotated[
+        str | None,
+        typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else ~/.local/share/boardlab)."),
+    ] = None,
+) -> None:
+    """List release files, the latest first, and the boards that have them."""
+    paths = sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    if not paths:
+        raise ConfigurationError(
+            f"{folder}: no release files there; `lab release make` drafts one, or name another folder"
+        )
+    on = _boards(db)
+    rows: list[dict[str, Any]] = []
+    for path in paths:
+        try:
+            rows.append(_row(load(path), on))
+        except BoardlabError as error:
+            rows.append({"name": path.stem, "boards": [], "security": "", "media": [], "on": [], "wrong": str(error)})
+    if as_json:
+        echo_json(rows)
+        return
+    cells = [
+        [
+            str(r["name"]),
+            ", ".join(r["boards"]),
+            str(r["security"]),
+            ", ".join(r["media"]),
+            ", ".join(r["on"]) or str(r["wrong"]),
+        ]
+        for r in rows
+    ]
+    echo(*table(["release", "board types", "security", "media", "is on"], cells, "<<<<<"))
+
+
+def _row(release: Release, on: dict[str, list[str]]) -> dict[str, Any]:
+    return {
+        "name": release.name,
+        "boards": release.boards,
+        "security": release.security,
+        "media": list(release.media),
+        "on": on.get(release.name, []),
+        "wrong": "",
+    }
+
+
+def _boards(db: str | None) -> dict[str, list[str]]:
+    """Release -> the boards and media that have it; nothing where there is no store yet."""
+    found: dict[str, list[str]] = {}
+    try:
+        with open_store(db, create=False) as store:
+            for each in ProvisionBook(store).latest():
+                if each.is_on_it:
+                    found.setdefault(each.release, []).append(f"{each.board} {each.medium}")
+    except ConfigurationError:
+        if db is not None:
+            raise
+    return found

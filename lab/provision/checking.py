@@ -1,0 +1,92 @@
+"""Whether a release file is right beyond its form: its files are there and are those, its board types and media exist, its images fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from lab import boards
+from lab.errors import BoardlabError, ConfigurationError
+from lab.provision import image
+from lab.provision.fetching import Hosts
+from lab.provision.release import Content, File, Image, Release
+from lab.provision.way import rooms
+
+_STATE: Final = re.compile(
+    r"(?<![a-z])(gp|hs-?fs|hs-?se|hs)(?![a-z])"
+)  # in a file's name, e.g. tiboot3-am62x-hs-fs-evm.bin
+_FIRST_STAGE: Final = "tiboot3"
+
+
+def problems(release: Release, hosts: Hosts, *, files: bool = True) -> Iterator[str]:
+    """What is wrong with a release, one sentence each, with its mend.
+
+    Args:
+        files: also read every file: digest, unpacking, block map, size. URLs are fetched.
+    """
+    yield from _boards(release)
+    yield from _states(release)
+    if not files:
+        return
+    sizes: dict[int, int] = {}
+    for file in release.files:
+        try:
+            sizes[id(file)] = _size(file, hosts)
+        except BoardlabError as error:
+            yield str(error)
+    for medium, content in release.media.items():
+        yield from _rooms(medium, content, sizes)
+
+
+def _boards(release: Release) -> Iterator[str]:
+    for name in release.boards:
+        try:
+            board = boards.load(name)
+        except ConfigurationError as error:
+            yield f"boards: {error}"
+            continue
+        for medium in release.media:
+            if medium not in board.media:
+                yield f"media.{medium}: {name} has {', '.join(board.media)}; a release of several board types has what all of them have"
+
+
+def _states(release: Release) -> Iterator[str]:
+    """A first stage for devices of another state is refused by the device's ROM, and nothing on the console says why."""
+    for file in release.files:
+        name = file.filename.lower()
+        found = _STATE.search(name) if name.startswith(_FIRST_STAGE) else None
+        if found is None or release.security == "none":
+            continue
+        state = found[1].replace("hsfs", "hs-fs").replace("hsse", "hs-se")
+        if state != release.security and not (state == "hs" and release.security == "hs-se"):
+            yield f"{file.filename}: it is for {state} devices, and the release for {release.security}: take the other one"
+
+
+def _size(file: File, hosts: Hosts) -> int:
+    """Bytes of a file, unpacked; all of it was read and is as the release says.
+
+    Raises:
+        BoardlabError: it is not.
+    """
+    if isinstance(file, Image) and file.bmap:
+        counted = sum(len(data) for _, data in image.open_ranges(file, hosts))
+        mapped = image.block_map(file, hosts)
+        counted = mapped.image_bytes if mapped is not None else counted
+    else:
+        counted = sum(map(len, image.open_image(file, hosts)))
+    if file.size is not None and file.size != counted:
+        raise ConfigurationError(
+            f"{file.shown}: it has {counted} bytes unpacked, the release file says {file.size}: correct `size`"
+        )
+    return counted
+
+
+def _rooms(medium: str, content: Content, sizes: dict[int, int]) -> Iterator[str]:
+    free = rooms(content)
+    for part in content.parts:
+        size, room = sizes.get(id(part)), free[part.name]
+        if size is not None and room is not None and size > room:
+            yield (
+                f"media.{medium}: {part.name} has {size} bytes and only {room} {part.to.shown}: move the next part, or make it smaller"
+            )

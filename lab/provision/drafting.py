@@ -1,0 +1,230 @@
+"""A release file drafted from a folder of build outputs, in the layout of Yocto's deploy/images/MACHINE.
+
+Where parts go on eMMC and NOR flash is what U-Boot's documents of TI's K3 boards say (doc/board/ti), e.g. SK-AM62's and AM65x'.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+
+# Part -> offset in the eMMC's boot0, offset in the NOR flash. Sectors of 512 bytes: 0, 0x400, 0x1400, 0x3600.
+_K3: Final[Mapping[str, tuple[int, int]]] = {
+    "tiboot3.bin": (0x0, 0x0),
+    "tispl.bin": (0x80000, 0x80000),
+    "u-boot.img": (0x280000, 0x280000),
+    "sysfw.itb": (0x6C0000, 0x6C0000),
+}
+_FLASHES: Final = ("ospi", "qspi")
+_EXTCSD: Final = {"partconf": [1, 1, 1], "bootbus": [2, 0, 0]}
+_IMAGES: Final = ("*.wic", "*.wic.xz", "*.wic.zst", "*.wic.gz")
+_RECOVERY: Final = "recovery"  # the folder with the stages that were built for USB DFU
+_FIRST_STAGES: Final[Mapping[str, str]] = {  # of U-Boot's and Yocto's names; HS alone is HS-SE
+    "gp": r"(?<![a-z])gp(?![a-z])",
+    "hs-fs": r"hs-?fs",
+    "hs-se": r"hs(-?se)?(?!-?fs)(?![a-z])",
+}
+_BANNERS: Final = {  # as they stand in the files
+    "uboot": re.compile(rb"U-Boot 20\d\d\.\d\d[^\s\0]* \([A-Z][a-z]{2} \d\d \d{4} - [\d:]{8} [+-]\d{4}\)"),
+    "kernel": re.compile(rb"Linux version \d+\.\d+[^\s\0%]* "),
+}
+_OVERLAP: Final = 512
+_BLOCK: Final = 1 << 20
+
+
+@frozen
+class Drafted:
+    """A draft. document: as the file has it. remarks: what a person has to look at, one sentence each."""
+
+    document: dict[str, Any]
+    remarks: list[str]
+
+
+def draft(
+    folder: Path, board: str, media: Iterable[str], security: str, base: Path, image: str = "", kernel: str = ""
+) -> Drafted:
+    """Look through a folder and say what of it goes where.
+
+    Args:
+        board: board type. media: that it has. security: of its devices.
+        base: the folder of the release file, to which the paths are relative.
+        image: the name of the medium's image, where there are several. kernel: pattern of the kernel's line, where no file says it.
+
+    Raises:
+        ConfigurationError: the folder has nothing for any medium, several images, or nothing says which kernel it is.
+    """
+    if not folder.is_dir():
+        raise ConfigurationError(
+            f"{folder}: there is no such folder; give that of the build outputs, e.g. deploy/images/MACHINE"
+        )
+    maker = _Maker(folder, base)
+    whole, boot = _image(maker, image), _boot_parts(maker, security)
+    found: dict[str, Any] = {}
+    for medium in media:
+        content = _content(maker, medium, whole, boot)
+        if content:
+            found[medium] = content
+    if not found:
+        raise ConfigurationError(
+            f"{folder}: it has no *.wic image and no tiboot3.bin, so there is nothing to put on {', '.join(media)}"
+        )
+    identity = _identity(folder, boot, kernel)
+    remarks = ["offsets of parts are those of TI's K3 boards: compare them with your SDK's guide"] if boot else []
+    if "tiboot3.bin" not in boot:
+        remarks.append(f"no tiboot3*.bin for {security} devices is there: only what an image holds is written")
+    document: dict[str, Any] = {"boards": [board], "security": security, "media": found}
+    recovery = _recovery(maker, boot)
+    if recovery:
+        document["recovery"] = recovery
+    if "usb" not in recovery:
+        remarks.append(
+            f"no folder {_RECOVERY}/ with tiboot3.bin, tispl.bin and u-boot.img for USB: a blank board comes up over UART only"
+        )
+    return Drafted({**document, "identity": identity}, remarks)
+
+
+@frozen
+class _Maker:
+    """Makes the entries of files."""
+
+    folder: Path
+    base: Path
+
+    def entry(self, path: Path) -> dict[str, Any]:
+        """Source and digest."""
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return {"source": os.path.relpath(path.resolve(), self.base.resolve()), "sha256": digest}
+
+
+def _image(maker: _Maker, wanted: str) -> dict[str, Any]:
+    """The image of a whole medium; Yocto has each under its own name and under one without the date, a link to it."""
+    there = {path.resolve(): path for pattern in _IMAGES for path in sorted(maker.folder.glob(pattern))}
+    names = {path.name: path for path in there.values()}
+    if wanted:
+        if not (maker.folder / wanted).is_file():
+            raise ConfigurationError(f"{maker.folder}: no image {wanted!r}; there are: {', '.join(names) or 'none'}")
+        path = maker.folder / wanted
+    elif len(names) > 1:
+        raise ConfigurationError(f"{maker.folder}: several images ({', '.join(names)}): say which with --image NAME")
+    elif not names:
+        return {}
+    else:
+        path = next(iter(names.values()))
+    found = maker.entry(path)
+    bare = path.name[: path.name.index(".wic") + len(".wic")]
+    blocks = path.with_name(f"{bare}.bmap")
+    if blocks.is_file():
+        entry = maker.entry(blocks)
+        found |= {"bmap": entry["source"], "bmap_sha256": entry["sha256"]}
+    return found
+
+
+def _boot_parts(maker: _Maker, security: str) -> dict[str, Path]:
+    """Name of a part -> its file, in the order in which a board starts them."""
+    found: dict[str, Path] = {}
+    first = _first_stage(maker.folder, security)
+    if first is None:
+        return {}
+    found["tiboot3.bin"] = first
+    firmware = [path for path in sorted(maker.folder.glob("sysfw*.itb")) if _fits(path.name, security)]
+    if firmware:
+        found["sysfw.itb"] = next((path for path in firmware if path.name != "sysfw.itb"), firmware[0])
+    for name in ("tispl.bin", "u-boot.img"):
+        unsigned = maker.folder / f"{name}_unsigned"
+        path = unsigned if security == "gp" and unsigned.is_file() else maker.folder / name
+        if path.is_file():
+            found[name] = path
+    return found
+
+
+def _first_stage(folder: Path, security: str) -> Path | None:
+    """The tiboot3*.bin for devices of that state; the one without a state in its name only where no other has one."""
+    there = sorted(path for path in folder.glob("tiboot3*.bin") if path.is_file())
+    stated = [path for path in there if any(re.search(p, path.name) for p in _FIRST_STAGES.values())]
+    fits = [path for path in stated if security == "none" or re.search(_FIRST_STAGES[security], path.name)]
+    if fits:
+        return fits[0]
+    return there[0] if there and not stated else None
+
+
+def _fits(name: str, security: str) -> bool:
+    states = [state for state, pattern in _FIRST_STAGES.items() if re.search(pattern, name)]
+    return not states or security in states
+
+
+def _content(maker: _Maker, medium: str, whole: Mapping[str, Any], boot: Mapping[str, Path]) -> dict[str, Any]:
+    if medium == "sd":
+        return {"image": dict(whole)} if whole else {}
+    known = {name: path for name, path in boot.items() if name in _K3}
+    if medium == "emmc" and known:
+        parts = [
+            _part(maker, name, path, {"hardware": "boot0", "offset": _K3[name][0]}) for name, path in known.items()
+        ]
+        return {**({"image": dict(whole)} if whole else {}), "extcsd": dict(_EXTCSD), "parts": parts}
+    if medium in _FLASHES and known:
+        return {"parts": [_part(maker, name, path, {"offset": _K3[name][1]}) for name, path in known.items()]}
+    return {}
+
+
+def _part(maker: _Maker, name: str, path: Path, place: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, **maker.entry(path), "to": dict(place)}
+
+
+def _recovery(maker: _Maker, boot: Mapping[str, Path]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    folder = maker.folder / _RECOVERY
+    usb = [folder / name for name in boot if (folder / name).is_file()]
+    if usb and len(usb) == len(boot):
+        found["usb"] = [{"name": path.name, **maker.entry(path)} for path in usb]
+    if {"tiboot3.bin", "tispl.bin", "u-boot.img"} <= boot.keys():
+        found["uart"] = [{"name": name, **maker.entry(path)} for name, path in boot.items()]
+    ram = list(_ram(maker.folder))
+    if ram:
+        found["ram"] = [{"name": name, **maker.entry(path)} for name, path in ram]
+    return found
+
+
+def _ram(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Kernel, device tree and initramfs of a Linux that runs in memory; nothing where one of them is missing."""
+    kernel = folder / "Image"
+    trees = [path for path in sorted(folder.glob("*.dtb")) if "-overlay" not in path.name]
+    memory = sorted([*folder.glob("*initramfs*.cpio*"), *folder.glob("*initrd*.cpio*")])
+    if kernel.is_file() and len(trees) == 1 and memory:
+        yield from (("Image", kernel), (trees[0].name, trees[0]), (memory[0].name, memory[0]))
+
+
+def _identity(folder: Path, boot: Mapping[str, Path], kernel: str) -> dict[str, str]:
+    found = {}
+    uboot = _banner(boot["u-boot.img"], "uboot") if "u-boot.img" in boot else ""
+    if uboot:
+        found["uboot"] = uboot
+    image = folder / "Image"
+    linux = kernel or (_banner(image, "kernel") if image.is_file() else "")
+    if linux:
+        found["kernel"] = linux
+    if not found:
+        raise ConfigurationError(
+            f"{folder}: no Image and no u-boot.img there says which versions they are: say what the kernel's line looks like, "
+            r"e.g. --kernel 'Linux version 6\.12\.'"
+        )
+    return found
+
+
+def _banner(path: Path, kind: str) -> str:
+    """The version line that a file holds, as a pattern; empty: none."""
+    before = b""
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            if match := _BANNERS[kind].search(before + block):
+                return re.sub(r"\\([ -])", r"\1", re.escape(match[0].decode("ascii", "replace")))
+            before = block[-_OVERLAP:]
+    return ""

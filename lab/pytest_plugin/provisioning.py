@@ -1,0 +1,90 @@
+"""`--provision`: the board gets its release before anything is measured."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from lab.errors import BoardlabError, ConfigurationError
+from lab.host import process
+from lab.provision.finding import find
+from lab.provision.putting import Putting, content_digest
+from lab.provision.release import Release
+from lab.provision.telling import Teller
+from lab.pytest_plugin.refusing import measures
+from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, MEDIA_KEY, STORE_KEY, STRATEGY_KEY, chosen, writer
+from lab.results.provisions import Provision, ProvisionBook
+from lab.shown import plain_text
+
+RELEASE_KEY = pytest.StashKey[Release]()
+_BOOT: Final = "boot"
+
+
+def choose(config: pytest.Config, board_type: str) -> None:
+    """Read the release file of `--provision`; its name is the label of the session's runs.
+
+    Raises:
+        ConfigurationError: there is no such file, it is wrong, or `--release` says something else.
+    """
+    if not config.option.provision:
+        return
+    release = find(config.option.provision, board_type, Path.cwd())
+    given = config.option.release
+    if given and given != release.name:
+        raise ConfigurationError(
+            f"--release {given}: --provision puts {release.name} on the board, and that is the label: leave --release out"
+        )
+    config.stash[RELEASE_KEY], config.option.release = release, release.name
+
+
+def provision(config: pytest.Config) -> None:
+    """Put the release on the media that the session measures, unless its job has done so already.
+
+    Raises:
+        ConfigurationError: it cannot or must not be done; nothing was written.
+        pytest.exit.Exception: it failed; the board is off.
+    """
+    release = config.stash.get(RELEASE_KEY, None)
+    if release is None:
+        return
+    store, strategy = config.stash[STORE_KEY], config.stash[STRATEGY_KEY]
+    book, job, write = ProvisionBook(store), config.stash.get(JOB_KEY, None), writer(config)
+    known = book.current(strategy.board)
+    media = [name for name in _media(config, strategy) if not _is_done(release, name, known.get(name), job)]
+    if not media:
+        return
+    write(f"provisioning {strategy.board} with {release.name}: {', '.join(media)}")
+    medium = strategy.medium
+    strategy.putting = Putting(release, media, Teller(write), write, book, job, process.person())
+    try:
+        strategy.transition("provisioned")
+        strategy.select_medium(medium)
+    except ConfigurationError:
+        raise
+    except BaseException as error:
+        with contextlib.suppress(BoardlabError):
+            strategy.transition("off")
+        if not isinstance(error, BoardlabError):
+            raise
+        pytest.exit(plain_text(f"[{error.failure}, fault: {error.fault}] {error}"), returncode=1)
+
+
+def _media(config: pytest.Config, strategy: Any) -> list[str]:
+    """What the session boots from."""
+    kinds = {kind for item in config.stash[ITEMS_KEY] if (kind := measures(item))}
+    boots = chosen(config, "boot_measurer", "boot_medium", config.stash[MEDIA_KEY]) if _BOOT in kinds else []
+    others = (
+        [config.option.medium[0].split(",")[0] if config.option.medium else strategy.medium] if kinds - {_BOOT} else []
+    )
+    return list(dict.fromkeys([*boots, *others]))
+
+
+def _is_done(release: Release, medium: str, known: Provision | None, job: int | None) -> bool:
+    """Whether this job has put the release there: its suites, and what the judge asks for, share one write."""
+    if known is None or job is None or medium not in release.media:
+        return False
+    same = (known.release, known.content) == (release.name, content_digest(release.media[medium]))
+    return same and known.job_id == job and known.state == "booted"

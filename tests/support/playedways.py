@@ -1,0 +1,78 @@
+"""A board and ways to write it that are a dictionary: what is put where, what breaks, and what then boots."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from attrs import define, evolve, field
+
+from lab.provision import image
+from lab.provision.failures import ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError
+from lab.provision.release import Content, Image, Part
+from lab.provision.way import Plan, Progress, Report, Step, Target, Verified, order
+
+
+@define
+class PlayedWay:
+    """A way whose medium is bytes by name of the step."""
+
+    name: str = "played"
+    room: int = 1 << 40
+    breaks: str = ""
+    medium: dict[str, bytes] = field(factory=dict)
+
+    def plan(self, content: Content, target: Target) -> Plan:
+        files = [*([content.image] if content.image else []), *order(content.parts)]
+        steps = [Step(file, file.to if isinstance(file, Part) else None, image.unpacked_bytes(file)) for file in files]
+        if sum(step.bytes for step in steps) > self.room:
+            raise ImageTooLargeError("too large")
+        return Plan(self.name, evolve(target, device="a dictionary"), content, tuple(steps))
+
+    def write(self, plan: Plan, report: Report) -> None:
+        for step in plan.steps:
+            if step.name == self.breaks:
+                raise MediaWriteFailedError("it broke at http://me:secret@there/")
+            assert isinstance(step.file, Image | Part)
+            self.medium[step.name] = b"".join(image.open_image(step.file))
+            report(Progress(step.name, step.bytes, plan.total_bytes, 1))
+
+    def verify(self, plan: Plan) -> Verified:
+        digest = hashlib.sha256()
+        for step in plan.steps:
+            if self.medium.get(step.name) != b"".join(image.open_image(step.file)):
+                raise MediaVerifyFailedError(f"{step.name} is not what was written")
+            digest.update(self.medium[step.name])
+        return Verified(digest.hexdigest(), "full", plan.total_bytes)
+
+
+@define
+class PlayedBoard:
+    """A board: `says` is what it says of itself after a boot, by medium."""
+
+    played: dict[str, PlayedWay]
+    says: Mapping[str, Mapping[str, str]]
+    board: str = "b-1"
+    security: str = ""
+    type: Any = field(factory=lambda: SimpleNamespace(name="some_board", media=dict.fromkeys(("sd", "emmc", "ospi"))))
+    boots: list[str] = field(factory=list)
+
+    def ways(self) -> dict[str, PlayedWay]:
+        return self.played
+
+    def select_medium(self, medium: str) -> None:
+        pass
+
+    def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
+        self.boots.append(medium)
+        said = self.says[medium]
+        return {name: said[name] for name in ("uboot", "kernel", *questions) if name in said}
+
+
+def a_file(folder: Path, name: str, data: bytes) -> dict[str, Any]:
+    """A file, and its entry in a release file."""
+    (folder / name).write_bytes(data)
+    return {"source": name, "sha256": hashlib.sha256(data).hexdigest()}

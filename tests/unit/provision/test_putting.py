@@ -1,0 +1,189 @@
+"""A release is put on a board whole, in the record, and only where it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from playedways import PlayedBoard, PlayedWay, a_file
+
+from lab.errors import BoardlabError, ConfigurationError
+from lab.provision.failures import (
+    ImageTooLargeError,
+    MediaVerifyFailedError,
+    MediaWriteFailedError,
+    ReleaseMismatchError,
+    TargetRefusedError,
+    WrongImageForBoardError,
+)
+from lab.provision.putting import Putting, content_digest
+from lab.provision.release import Release
+from lab.provision.releasefile import load
+from lab.provision.way import Progress
+from lab.results import open_store
+from lab.results.provisions import ProvisionBook
+
+KERNEL = "Linux version 6.12.34-ti (a@b) #1 SMP"
+SAYS = {"kernel": KERNEL, "uboot": "U-Boot 2025.01", "build_id": "20261122"}
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> dict[str, Any]:
+    boot = [
+        {"name": name, **a_file(tmp_path, name, name.encode() * 100), "to": {"hardware": "boot0", "offset": offset}}
+        for name, offset in (("tiboot3.bin", 0), ("tispl.bin", 0x80000), ("u-boot.img", 0x280000))
+    ]
+    root = {"name": "rootfs.ext4", **a_file(tmp_path, "rootfs.ext4", b"root" * 5000), "to": {"partition": 2}}
+    return {
+        "boards": ["some_board"],
+        "media": {"sd": {"image": a_file(tmp_path, "all.wic", b"w" * 9000)}, "emmc": {"parts": [*boot, root]}},
+        "identity": {"kernel": r"Linux version 6\.12\.34-ti ", "build_id": "^20261122$"},
+    }
+
+
+@pytest.fixture
+def release(tmp_path: Path, document: dict[str, Any]) -> Release:
+    return written(tmp_path, document)
+
+
+def written(folder: Path, document: dict[str, Any]) -> Release:
+    path = folder / "11.01.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return load(path)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[ProvisionBook]:
+    with open_store(str(tmp_path / "r.db")) as store:
+        yield ProvisionBook(store)
+
+
+def a_board(**says: str) -> PlayedBoard:
+    said = {**SAYS, **says}
+    return PlayedBoard({"sd": PlayedWay(), "emmc": PlayedWay()}, {"sd": said, "emmc": said})
+
+
+def putting(release: Release, book: ProvisionBook | None, *media: str, report: Any = lambda _p: None) -> Putting:
+    return Putting(release, media or ("sd", "emmc"), report, lambda _line: None, book, job_id=3, person="lena")
+
+
+def test_all_media_are_written_read_back_booted_and_recorded(release: Release, book: ProvisionBook) -> None:
+    board = a_board()
+    seen: list[Progress] = []
+    done = putting(release, book, report=seen.append).put(board)
+    assert list(board.played["emmc"].medium) == ["rootfs.ext4", "u-boot.img", "tispl.bin", "tiboot3.bin"]
+    assert board.boots == ["sd", "emmc"]
+    assert [each.software["kernel"] for each in done] == [KERNEL, KERNEL]
+    found = book.current("b-1")
+    assert {medium: (each.release, each.state, each.method) for medium, each in found.items()} == {
+        "sd": ("11.01", "booted", "full"),
+        "emmc": ("11.01", "booted", "full"),
+    }
+    assert found["sd"].content == content_digest(release.media["sd"])
+    assert (found["sd"].job_id, found["sd"].person, dict(found["sd"].software)["uboot"]) == (
+        3,
+        "lena",
+        "U-Boot 2025.01",
+    )
+    assert sum(each.done for each in seen) > 0
+
+
+def test_nothing_is_written_where_one_medium_may_not_be(release: Release, book: ProvisionBook) -> None:
+    board = a_board()
+    board.played["emmc"].room = 10
+    with pytest.raises(ImageTooLargeError):
+        putting(release, book).put(board)
+    assert board.played["sd"].medium == {}
+    assert book.current("b-1") == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "security", "media", "error", "says"),
+    [
+        ({"boards": ["another"]}, "", ("sd",), WrongImageForBoardError, "the board is a some_board"),
+        ({"security": "hs-fs"}, "gp", ("sd",), WrongImageForBoardError, "the env says gp"),
+        ({"security": "hs-fs"}, "", ("sd",), WrongImageForBoardError, "add `security: hs-fs`"),
+        ({}, "hs-se", ("sd",), WrongImageForBoardError, "the env says hs-se"),
+        ({}, "", ("ospi",), ConfigurationError, "has nothing for ospi"),
+    ],
+)
+def test_a_release_for_something_else_is_refused_before_the_first_byte(
+    tmp_path: Path,
+    document: dict[str, Any],
+    book: ProvisionBook,
+    change: dict[str, Any],
+    security: str,
+    media: tuple[str, ...],
+    error: type[BoardlabError],
+    says: str,
+) -> None:
+    board = a_board()
+    board.security = security
+    with pytest.raises(error, match=says):
+        putting(written(tmp_path, {**document, **change}), book, *media).put(board)
+    assert board.played["sd"].medium == {}
+    assert book.current("b-1") == {}
+
+
+def test_a_medium_that_nothing_can_write_is_refused(release: Release) -> None:
+    board = a_board()
+    del board.played["emmc"]
+    with pytest.raises(TargetRefusedError, match="nothing in the env can write emmc"):
+        putting(release, None).plans(board)
+
+
+def test_a_write_that_breaks_is_recorded_without_its_secrets(release: Release, book: ProvisionBook) -> None:
+    board = a_board()
+    board.played["emmc"].breaks = "tispl.bin"
+    with pytest.raises(MediaWriteFailedError):
+        putting(release, book).put(board)
+    found = book.current("b-1")
+    assert (found["sd"].state, found["emmc"].state) == ("written", "failed")
+    assert found["emmc"].message == "[media_write_failed] it broke at http://me:***@there/"
+    assert "tiboot3.bin" not in board.played["emmc"].medium
+    assert board.boots == []
+    board.played["emmc"].breaks = ""
+    putting(release, book).put(board)
+    assert book.current("b-1")["emmc"].state == "booted"
+
+
+@pytest.mark.parametrize(
+    ("says", "named"),
+    [
+        ({"kernel": "Linux version 6.6.1 "}, "kernel's version line is 'Linux version 6.6.1'"),
+        ({"build_id": ""}, "BUILD_ID"),
+    ],
+)
+def test_what_boots_is_compared_with_the_file(
+    release: Release, book: ProvisionBook, says: dict[str, str], named: str
+) -> None:
+    with pytest.raises(ReleaseMismatchError, match=named) as caught:
+        putting(release, book, "sd").put(a_board(**says))
+    assert caught.value.failure == "release_mismatch"
+    assert book.current("b-1")["sd"].state == "failed"
+
+
+def test_verifying_alone_writes_nothing_and_sees_what_was_changed(release: Release, book: ProvisionBook) -> None:
+    board = a_board()
+    putting(release, book).put(board)
+    before = book.current("b-1")
+    board.boots.clear()
+    assert [each.plan.target.medium for each in putting(release, book).verify(board)] == ["sd", "emmc"]
+    board.played["sd"].medium["all.wic"] = b"else"
+    with pytest.raises(MediaVerifyFailedError):
+        putting(release, book).verify(board)
+    assert (book.current("b-1"), board.boots) == (before, [])
+
+
+def test_the_digest_of_a_content_is_of_what_goes_where_and_not_of_where_it_lies(
+    tmp_path: Path, document: dict[str, Any], release: Release
+) -> None:
+    (tmp_path / "moved.wic").write_bytes(b"w" * 9000)
+    document["media"]["sd"]["image"]["source"] = "moved.wic"
+    document["media"]["emmc"]["parts"][1]["to"]["offset"] = 0x100000
+    other = written(tmp_path, document)
+    assert content_digest(other.media["sd"]) == content_digest(release.media["sd"])
+    assert content_digest(other.media["emmc"]) != content_digest(release.media["emmc"])
