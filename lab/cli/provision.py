@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from lab.env.target import parts
-from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.errors import BoardlabError, ConfigurationError
+from lab.farm.runner import BUSY
 from lab.host import process
 from lab.provision.finding import find
 from lab.provision.putting import Put, Putting, described
@@ -117,7 +118,8 @@ def _held(store: Store, strategy: Any, env: str, release: str, media: list[str],
         other = queue.holder_of(job.board)
         queue.finish(job.id, "refused")
         who = joblist.busy(queue, other) if other else "an earlier job waits for it"
-        raise LabTransientError(f"{job.board} is busy: {who}. Wait for it with --wait SECONDS", failure="board_busy")
+        _say(f"{job.board} is busy: {who}. Wait for it with --wait SECONDS")
+        raise typer.Exit(BUSY)
     holder = Holder(queue, job.id)
     holder.start()
     state: JobState = "failed"

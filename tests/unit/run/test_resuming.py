@@ -16,7 +16,7 @@ from lab.pytest_plugin.runs import STORE_KEY, open_run
 from lab.results import Run, Store, open_store
 from lab.run import plans
 
-STRATEGY = SimpleNamespace(type=SimpleNamespace(name="am62xx_sk"), board="b-1")
+STRATEGY = SimpleNamespace(medium="sd", type=SimpleNamespace(name="am62xx_sk"), board="b-1")
 PLANS: dict[str, dict[str, Any]] = {
     "boot": {"cycles": 20, "media": ["sd", "emmc"]},
     "low_power": {"cycles": 20, "modes": ["deep_sleep"], "wake": "uart", "sleep_s": 5, "medium": "sd"},

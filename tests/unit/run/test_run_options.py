@@ -29,6 +29,7 @@ EXAMPLES: dict[str, Value] = {
     "repeats": 5,
     "destructive": True,
     "retries": 0,
+    "provision": "/srv/releases/11.01.yaml",
     "judge": True,
 }
 
@@ -66,6 +67,19 @@ def test_an_option_means_the_same_in_pytest_lab_run_farm_yaml_and_a_unit(option:
     assert options.read({each.name: context.params[f"option_{each.name}"] for each in TABLE}) == scheduled
 
 
+def test_the_newest_release_of_a_folder_is_an_option_of_a_schedule(tmp_path: Path) -> None:
+    path = tmp_path / "farm.yaml"
+    schedule = {"name": "n", "env": "e", "board": "b", "release": "newest in /srv/releases"}
+    path.write_text(yaml.safe_dump({"schedules": [schedule]}))
+    farm = load(path)
+    assert (farm.schedules[0].release, farm.schedules[0].options["provision"]) == ("", "newest in /srv/releases")
+    unit = units(farm, "f")["boardlab-n.service"]
+    assert ' "--provision=newest in /srv/releases" ' in unit
+    path.write_text(yaml.safe_dump({"schedules": [{**schedule, "provision": "a.yaml"}]}))
+    with pytest.raises(ConfigurationError, match="leave one out"):
+        load(path)
+
+
 def test_a_job_keeps_options_as_json_would(tmp_path: Path) -> None:
     found = options.read(EXAMPLES)
     assert json.loads(json.dumps(found)) == found == EXAMPLES
@@ -78,13 +92,15 @@ def test_what_was_not_given_is_not_kept_and_names_are_once_each() -> None:
 
 def test_pytest_is_told_what_its_run_is_about_and_a_resumed_one_only_what_no_plan_keeps() -> None:
     def words(kind: str, *, resumed: bool = False) -> list[str]:
-        told = {name: value for name, value in EXAMPLES.items() if name != options.JUDGE}  # of every kind
+        told = {name: value for name, value in EXAMPLES.items() if name not in {options.JUDGE, options.PROVISION}}
         return options.pytest_words(told, kind, resumed=resumed)
 
     assert words("boot") == ["--medium=sd,emmc", "--init=/bin/sh", "--retries=0"]
     assert words("boot", resumed=True) == ["--retries=0"]
     assert words("sections") == ["--sections=sd-fio,uboot-sd", "--repeats=5", "--lab-destructive", "--retries=0"]
     assert words("sections", resumed=True) == ["--sections=sd-fio,uboot-sd", "--retries=0"]
+    again = options.pytest_words({options.PROVISION: "11.01.yaml"}, "boot", resumed=True)
+    assert again == ["--provision=11.01.yaml"], "what a power cut left half written is written again"
     assert "--energy" in words("low_power")
     assert "--init=/bin/sh" not in words("low_power")
 
