@@ -54,7 +54,8 @@ class Due:
     def ordered(self, job: PastJob) -> bool:
         """Whether a job is one of this schedule: a person's with the same order is as good, one that measures less is not."""
         same = (job.board, job.suites) == (self.board, ",".join(self.suites))
-        named = self.release if not self.options.get(_PROVISION) else job.release  # the release's file says it, each night anew
+        provisioned = bool(self.options.get(_PROVISION))  # then the release's file says its label, each night anew
+        named = job.release if provisioned else self.release
         return same and job.release == named and self._measured_as(job)
 
     def _measured_as(self, job: PastJob) -> bool:

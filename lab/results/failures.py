@@ -43,6 +43,7 @@ _PROVISION: Final = (  # the classes of lab.provision.failures
     *("media_write_failed", "media_verify_failed", "media_write_protected", "media_bad_block", "media_missing"),
     *("extcsd_not_set", "tftp_timeout", "write_stalled", "multiplexer_failed", "recovery_failed", "release_mismatch"),
     *("image_unreachable", "image_damaged", "image_too_large", "wrong_image_for_board", "target_refused"),
+    *("usb_refused", "irreversible"),
 )
 _UNNAMED: Final = ("board", "lab", "test", "configuration", "error")  # by whose fault, see lab.errors
 # labgrid's drivers, see lab.drivers.guarded and lab.drivers.failures.
