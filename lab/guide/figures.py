@@ -1,16 +1,16 @@
-"""The figures of a written guide: boot cycles, boot stages, rail powers, chapters over releases."""
+"""The figures of a written guide: boots by board type, boot stages, rail powers, chapters over releases."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from lab.guide import layout
+from lab.guide import layout, strips
 from lab.guide.entries import GuideEntry, GuideRelease
-from lab.metrics import by_name, summarise
+from lab.metrics import Sample, by_name, summarise
 from lab.results import plots
 from lab.results.overview import Overview
 
@@ -29,24 +29,50 @@ def of_release(release: GuideRelease, runs: Sequence[Overview]) -> dict[str, lis
         runs: what was measured here; published numbers have no cycles.
     """
     found: dict[str, list[tuple[str, str]]] = {}
+    types: dict[str, list[Overview]] = {}
     for run in runs:
-        where = f"run {run.run.id}, {run.run.board}"
-        series = [
-            plots.Series(m.params.get("medium", ""), m.samples, summarise(m.samples))
-            for m in run.measurements
-            if m.metric.name == "boot.time"
-        ]
-        if series:
-            found.setdefault(_BOOT, []).append(
-                (_named(plots.strip_plot(series, "s"), run), f"Boot time of each cycle, {where}")
-            )
-        if run.stages:
-            waterfall = plots.waterfall(run.stages, {})
-            found.setdefault(_BOOT, []).append((_named(waterfall, run), f"Stages of the boot, {where}"))
+        types.setdefault(run.run.board_type, []).append(run)
+    boots = [figure for members in types.values() for figure in _boots(members)]
+    if boots:
+        found[_BOOT] = boots
     rails = [e for e in release.entries if e.metric == "power.rail" and e.value]
     if rails:
         found.setdefault(_POWER, []).append((rail_power(rails), "Power of the supply rails by mode"))
     return found
+
+
+def _boots(runs: Sequence[Overview]) -> Iterator[tuple[str, str]]:
+    """The boots of a board type: of one run cycle by cycle, of several a strip for each board; and the stages of one of them."""
+    measured = [(run, m) for run in runs for m in run.measurements if m.metric.name == "boot.time"]
+    if len({run.run.id for run, _ in measured}) == 1:
+        run = measured[0][0]
+        series = [plots.Series(m.params.get("medium", ""), m.samples, summarise(m.samples)) for _, m in measured]
+        yield _named(plots.strip_plot(series, "s"), run), f"Boot time of each cycle, {_where(run)}"
+    elif measured:
+        media: dict[str, dict[str, list[Sample]]] = {}
+        for run, m in measured:
+            media.setdefault(m.params.get("medium", ""), {}).setdefault(run.run.board, []).extend(m.samples)
+        drawn = {
+            medium: [strips.Strip(board, samples) for board, samples in sorted(boards.items())]
+            for medium, boards in sorted(media.items())
+        }
+        count = len({run.run.board for run, _ in measured})
+        caption = f"Boot time of each cycle, {count} board{'s' * (count != 1)} of {runs[0].run.board_type}"
+        yield _named(strips.draw(drawn, "s"), measured[0][0]), caption
+    staged = [run for run in runs if run.stages]
+    if staged:
+        typical = sorted(staged, key=_length_s)[len(staged) // 2]
+        which = f", the middle one of {len(staged)} runs" if len(staged) > 1 else ""
+        yield _named(plots.waterfall(typical.stages, {}), typical), f"Stages of the boot, {_where(typical)}{which}"
+
+
+def _where(run: Overview) -> str:
+    return f"run {run.run.id}, {run.run.board}"
+
+
+def _length_s(run: Overview) -> float:
+    """How long its longest boot takes."""
+    return max(stage.start_s + stage.summary.mean for stages in run.stages.values() for stage in stages)
 
 
 def rail_power(rails: Sequence[GuideEntry]) -> str:
@@ -66,7 +92,7 @@ def rail_power(rails: Sequence[GuideEntry]) -> str:
         axes.set_yticks(range(len(bars)), [f"{board}\n{mode}" for board, mode in bars])
         axes.invert_yaxis()
         axes.set_xlabel("mW")
-        axes.legend(fontsize="small", ncols=3)
+        figure.legend(loc="outside lower center", fontsize="small", ncols=4)
         return plots.svg(figure, "rails", "Power of the supply rails by mode")
 
 
@@ -104,7 +130,7 @@ def chapters_over_releases(releases: Sequence[GuideRelease]) -> str:
         axes.axhline(1.0, color="0.6", linewidth=0.6)
         axes.set_xticks(range(len(releases)), [release.name for release in releases])
         axes.set_ylabel("median, above 1 is better")
-        axes.legend(fontsize="small", ncols=2)
+        figure.legend(loc="outside lower center", fontsize="small", ncols=3)
         return plots.svg(figure, "releases", "Each chapter over the releases")
 
 

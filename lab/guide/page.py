@@ -12,7 +12,7 @@ from attrs import field, frozen
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from lab.guide import compose, layout
+from lab.guide import compose, layout, summary
 from lab.guide.compose import ComposedTable
 from lab.guide.entries import GuideEntry, GuideRelease
 from lab.metrics import by_name
@@ -103,6 +103,7 @@ def render(release: GuideRelease, figures: Mapping[str, Sequence[tuple[str, str]
         title=f"Linux {release.name} Performance Guide",
         boards=release.boards,
         modules=release.modules,
+        summaries=[(one.board, one.text) for one in summary.boards(release)],
         count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
         chapters=chapters,
         trend=[Markup(trend)] if trend else [],  # noqa: S704 - the same

@@ -81,14 +81,17 @@ def record(
     release: str = "11.01",
     busy_from: int | None = None,
     seed: int = 16,
+    board: str = "",
 ) -> Run:
     """Record a run with a hung kernel on SD, a silent board and a wrong medium on eMMC, and two flagged cycles.
 
     Args:
         busy_from: the cycle at which the host becomes busy, and the boots from OSPI slower; None: nobody looked.
+        board: another one than the usual.
     """
     dice = random.Random(seed)
-    board_type, board = ("qemu-virt", "qemu-1") if virtual else ("am62xx_sk", "SK-AM62-0042")
+    board_type, usual = ("qemu-virt", "qemu-1") if virtual else ("am62xx_sk", "SK-AM62-0042")
+    board = board or usual
     provenance = {
         "virtual": virtual,
         "host": "lab-host-3",

@@ -36,6 +36,7 @@ from lab.guide import (
     reading,
     sheet,
     stored,
+    summary,
     write_rst,
     writing,
 )
@@ -515,6 +516,41 @@ def test_the_page_has_its_figures(written_page: str) -> None:
         "Start and length of each boot stage, by medium",
         "Power of the supply rails by mode",
     ]
+
+
+@pytest.fixture(scope="module")
+def several_boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str]]:
+    """The page of a release that four boards of one type were measured with."""
+    folder = tmp_path_factory.mktemp("boards")
+    with open_store(str(folder / "results.db")) as opened:
+        for number in range(4):
+            recorded_run.record(opened, virtual=False, cycles=3, seed=number, board=f"SK-{number}")
+        (path,) = writing.write(opened, "11.01", [], folder, ["html"])
+        yield opened, path.read_text(encoding="utf-8")
+
+
+def test_a_board_type_has_one_figure_with_its_boards_as_strips(several_boards: tuple[Store, str]) -> None:
+    _, html = several_boards
+    assert re.findall(r'<svg [^>]*aria-label="([^"]*)"', html) == [
+        "Each boot of each board, by medium, with the mean and its uncertainty",
+        "Start and length of each boot stage, by medium",
+    ]
+    figure = html[html.index("<svg") : html.index("</svg>")]
+    assert [name for name in ("SK-0", "SK-1", "SK-2", "SK-3", "emmc", "ospi", "sd") if f">{name}<" not in figure] == []
+    assert "Boot time of each cycle, 4 boards of am62xx_sk" in html
+    assert "the middle one of 4 runs" in html
+
+
+def test_contents_and_summary_come_first(written_page: str, several_boards: tuple[Store, str]) -> None:
+    for html in (written_page, several_boards[1]):
+        places = [html.index(text) for text in (">Contents<", 'id="summary"', "<figure>", "<caption>")]
+        assert places == sorted(places)
+    text = write_rst.write(stored.release(several_boards[0], "11.01", ()))
+    assert text.index(".. contents:: Contents") < text.index(".. rubric:: Summary") < text.index(".. csv-table::")
+    (summed,) = summary.boards(stored.release(several_boards[0], "11.01", ["SK-0"]))
+    assert summed.text.startswith("27 numbers (27 measured here)")
+    assert "; boots from emmc in" in summed.text
+    assert f"-  SK-0: {summed.text}" in write_rst.write(stored.release(several_boards[0], "11.01", ["SK-0"]))
 
 
 def test_texts_of_a_guide_cannot_break_the_page() -> None:
