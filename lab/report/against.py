@@ -12,7 +12,9 @@ from lab.judge.baseline import JudgedNumber, JudgedRun, earlier, judge, judge_ru
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.report.names import Names
+from lab.report.waterfall import StageKey
 from lab.results.figures import fixed, with_uncertainty
+from lab.results.overview import STAGE
 from lab.results.watch import StoreSnapshot
 
 _ORDER = list(Verdict)
@@ -82,6 +84,16 @@ def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedR
         f", on board {other.board}" if other.board != head.board else ""
     )
     return judge(snapshot, head, before, [other], name)
+
+
+def moved_stages(judged: JudgedRun) -> dict[StageKey, str]:
+    """The stages that got "worse" or "better"."""
+    words = {Verdict.REGRESSION: "worse", Verdict.IMPROVEMENT: "better"}
+    return {
+        StageKey(each.average.params.get("medium", ""), each.average.params[STAGE]): words[each.judgement.verdict]
+        for each in judged.numbers
+        if each.average.metric.name == BOOT_STAGE.name and each.judgement.verdict in words
+    }
 
 
 def last_of(judged: JudgedRun) -> int | None:

@@ -14,7 +14,9 @@ from lab.results.figures import label
 from lab.results.records import Run
 
 _MODE: Final = "mode"  # the parameter that the numbers of low power are told apart by
-_SPELLED: Final = {"cpu": "CPU", "io": "I/O", "mcu": "MCU"}
+_SECTION: Final = "section"  # the parameter of attempts at a row of a section
+_SPELLED: Final = {"cpu": "CPU", "io": "I/O", "mcu": "MCU", "openssl": "OpenSSL", "tcp": "TCP", "udp": "UDP"}
+_BY_THEMSELVES: Final = {"boot", "lpm"}  # whose metrics need not say so
 
 
 @define(slots=False)
@@ -52,11 +54,14 @@ class Names:
 
     def of(self, params: Mapping[str, str]) -> str:
         """A title for what these parameters mean."""
+        if _SECTION in params and len(params) > 1:
+            others = (f"{name}={value}" for name, value in sorted(params.items()) if name != _SECTION)
+            return ", ".join([params[_SECTION], *others])
         title = self.media.get(label(params))
         if title is not None or self.run.kind != "low_power" or _MODE not in params:
             return title or label(params)
-        others = (f"{name} {value}" for name, value in sorted(params.items()) if name != _MODE)
-        return ", ".join([_words(params[_MODE]), *others])
+        rest = (f"{name} {value}" for name, value in sorted(params.items()) if name != _MODE)
+        return ", ".join([_words(params[_MODE]), *rest])
 
     def number(self, metric: Metric, params: Mapping[str, str]) -> str:
         """A title for a number: its metric's, and what distinguishes it from others of the metric."""
@@ -72,13 +77,15 @@ class Names:
 
 def title_of(metric: Metric) -> str:
     """A metric's name for a reader: "boot.power_on_to_prompt" is "Power on to prompt", "boot.time" "Boot time",
-    "lpm.deep_sleep.resume_kernel" "Deep sleep, resume kernel"."""
+    "lpm.deep_sleep.resume_kernel" "Deep sleep, resume kernel", "ethernet.tcp.cpu_load" "Ethernet, TCP, CPU load"."""
     room, _, name = metric.name.partition(".")
-    words = f"{room} {name}" if name == "time" else name
-    return _words(words.replace(".", ", "))
+    if name == "time":
+        return _words(f"{room} {name}")
+    return _words(name if room in _BY_THEMSELVES else metric.name)
 
 
 def _words(name: str) -> str:
     """A name as the beginning of a sentence."""
-    words = " ".join(_SPELLED.get(word, word) for word in name.replace("_", " ").split(" "))
+    parts = (" ".join(_SPELLED.get(word, word) for word in part.split("_")) for part in name.split("."))
+    words = ", ".join(part for part in parts if part)
     return words[:1].upper() + words[1:]

@@ -11,7 +11,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from lab.judge.baseline import JudgedRun
 from lab.report import chart, view
-from lab.report.against import comparison
+from lab.report.against import comparison, moved_stages
 from lab.report.names import Names
 from lab.report.waterfall import waterfalls
 from lab.results import documents
@@ -64,7 +64,12 @@ def render(
         strip=chart.strip(run, names),
         panel_px=chart.PANEL_PX,
         host_px=chart.HOST_PX,
-        waterfalls=waterfalls(run.stages, names.media, None if before is None else before.stages),
+        waterfalls=waterfalls(
+            run.stages,
+            names.media,
+            None if before is None else before.stages,
+            None if judged is None else moved_stages(judged),
+        ),
         comparison=comparison(judged, names) if judged is not None and run.numbers else None,
         before=None if before is None else before.run,
         drifts=view.drifts(run, names),

@@ -26,7 +26,7 @@ _TAIL_BYTES: Final = 8192  # of the log of an attempt without numbers
 
 @frozen
 class SummaryRow:
-    """A number in a table; `group` is the anchor of its cycles, `single` says that it has only one."""
+    """A number in a table; `group` is the anchor of its cycles, or of its log where it has only one (`single`)."""
 
     title: str
     group: str
@@ -194,11 +194,12 @@ def facts(run: Overview) -> list[tuple[str, str]]:
 def _row(run: Overview, m: Measurement, names: Names) -> SummaryRow:
     s = summarise(m.samples)
     attempts = attempts_of(run.attempts, m)
+    good = [a for a in attempts if a.ok]
     values = (number(value, s.uncertainty, m.metric) for value in (s.uncertainty, s.median, s.p95, s.std))
     uncertainty, median, p95, std = values
     return SummaryRow(
         title=names.of(m.params),
-        group=anchor(attempts[0].params),
+        group=link(good[0]) if s.n == 1 and len(good) == 1 else anchor(attempts[0].params),
         average=with_uncertainty(s.mean, s.uncertainty, m.metric),
         cell=average_cell(s, m.metric) if s.n > 1 else number(s.mean, s.uncertainty, m.metric),
         n=f"{s.n}/{tried(attempts)}",

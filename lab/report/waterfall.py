@@ -13,13 +13,21 @@ from lab.results.overview import Stage
 
 
 @frozen
+class StageKey:
+    """A stage of a medium."""
+
+    medium: str
+    stage: str
+
+
+@frozen
 class StageRow:
     """A stage: where its bar is, in per cent of the time axis, and its length.
 
     Attributes:
         before: the same of the other run; None where it has no such stage.
-        difference: to the other run, ± at 95 %; empty where there is none.
-        moved: "worse" or "better" where the difference is beyond both ±, "" elsewhere. Shorter is better.
+        difference: to the other run, ± at 95 %; empty where there is none. beyond: whether it is more than both ±.
+        moved: "worse" or "better" where the judge says so, "" elsewhere.
     """
 
     name: str
@@ -28,6 +36,7 @@ class StageRow:
     length: str
     before: tuple[float, float] | None
     difference: str
+    beyond: bool
     moved: str
 
 
@@ -45,11 +54,13 @@ def waterfalls(
     stages: Mapping[str, Sequence[Stage]],
     titles: Mapping[str, str],
     before: Mapping[str, Sequence[Stage]] | None = None,
+    moved: Mapping[StageKey, str] | None = None,
 ) -> list[Waterfall]:
     """One for each medium.
 
     Args:
-        titles: medium -> what the page calls it. before: the stages of another run.
+        titles: medium -> what the page calls it. before: the stages of another run. moved: "worse" or "better", of those
+            that moved by the judge's word.
     """
     both = [*stages.values(), *((before or {}).get(medium, ()) for medium in stages)]
     ends = [stage.start_s + stage.summary.mean for found in both for stage in found]
@@ -60,21 +71,22 @@ def waterfalls(
     found = []
     for number, (medium, its) in enumerate(stages.items()):
         earlier = {stage.name: stage for stage in (before or {}).get(medium, ())}
-        rows = tuple(_row(stage, earlier.get(stage.name), scale) for stage in its)
+        words = {stage.name: (moved or {}).get(StageKey(medium, stage.name), "") for stage in its}
+        rows = tuple(_row(stage, earlier.get(stage.name), words[stage.name], scale) for stage in its)
         found.append(Waterfall(titles.get(medium, medium), number % COLOURS, rows, axis))
     return found
 
 
-def _row(stage: Stage, before: Stage | None, scale: float) -> StageRow:
+def _row(stage: Stage, before: Stage | None, moved: str, scale: float) -> StageRow:
     length = stage.summary.mean
-    difference, moved = "", ""
+    difference, beyond = "", False
     if before is not None:
         bound = uncertainty.combined((stage.summary.uncertainty, before.summary.uncertainty))
         by = length - before.summary.mean
         places = decimals(bound, 0.001)
-        sign = "+" if by > 0 else ""
-        difference = f"{sign}{fixed(by, places)} ± {fixed(bound, places)}"
-        moved = "" if abs(by) <= bound else "worse" if by > 0 else "better"
+        text = fixed(by, places)
+        difference = f"{'+' if float(text) > 0 else ''}{text} ± {fixed(bound, places)}"
+        beyond = abs(by) > bound
     return StageRow(
         name=stage.name,
         left=stage.start_s * scale,
@@ -82,5 +94,6 @@ def _row(stage: Stage, before: Stage | None, scale: float) -> StageRow:
         length=fixed(length, 3),
         before=None if before is None else (before.start_s * scale, before.summary.mean * scale),
         difference=difference,
+        beyond=beyond,
         moved=moved,
     )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lab.metrics import Summary
 from lab.report.chart import ticks
-from lab.report.waterfall import waterfalls
+from lab.report.waterfall import StageKey, waterfalls
 from lab.results.overview import Stage
 
 
@@ -45,16 +45,25 @@ def stage(name: str, start_s: float, length_s: float, bound_s: float = 0.01) -> 
     return Stage(name, start_s, Summary(5, length_s, length_s, length_s, length_s, length_s, 0.0, bound_s))
 
 
-def test_a_stage_is_worse_or_better_only_beyond_both_uncertainties() -> None:
-    before = {"sd": [stage("a", 0, 1.0), stage("b", 1, 1.0), stage("c", 2, 1.0)]}
-    after = {"sd": [stage("a", 0, 1.1), stage("b", 1.1, 1.01), stage("c", 2.11, 0.9), stage("d", 3.01, 1.0)]}
-    (found,) = waterfalls(after, {"sd": "SD card"}, before)
+def test_a_stage_is_worse_or_better_by_the_judges_word_and_bold_beyond_both_uncertainties() -> None:
+    before = {"sd": [stage("a", 0, 1.0), stage("b", 1, 1.0), stage("c", 2, 1.0), stage("e", 3, 1.0)]}
+    after = {
+        "sd": [
+            stage("a", 0, 1.1),
+            stage("b", 1.1, 1.01),
+            stage("c", 2.11, 0.9),
+            stage("d", 3, 1.0),
+            stage("e", 3, 1.0001),
+        ]
+    }
+    (found,) = waterfalls(after, {"sd": "SD card"}, before, {StageKey("sd", "a"): "worse"})
     assert found.title == "SD card"
-    assert [(row.difference, row.moved) for row in found.rows] == [
-        ("+0.100 ± 0.014", "worse"),
-        ("+0.010 ± 0.014", ""),
-        ("-0.100 ± 0.014", "better"),
-        ("", ""),
+    assert [(row.difference, row.beyond, row.moved) for row in found.rows] == [
+        ("+0.100 ± 0.014", True, "worse"),
+        ("+0.010 ± 0.014", False, ""),
+        ("-0.100 ± 0.014", True, ""),
+        ("", False, ""),
+        ("0.000 ± 0.014", False, ""),
     ]
     assert found.rows[3].before is None
 

@@ -14,9 +14,11 @@ from attrs import define, evolve, field, frozen
 from recorded_run import START, record
 
 from lab.cli import main
-from lab.metrics import Measurement
+from lab.metrics import ALL, Measurement, by_name
+from lab.metrics.catalogue import published
 from lab.report import render
 from lab.report.against import judged
+from lab.report.names import title_of
 from lab.results import AttemptRecord, Run, SampleRecord, open_store
 from lab.results.documents import export_csv
 from lab.results.overview import Overview, overview
@@ -402,8 +404,8 @@ def test_the_verdict_comes_first_and_the_stages_tell_what_moved(
     assert re.search(r"\+30 % \(\+2\d % to \+3\d %\)", row)
     assert ">regression</td>" in row
     stages = text.partition('id="stages"')[2].partition("</section>")[0]
-    assert re.search(r'>2\.60\d</td><td class="difference worse">\+0\.60\d ± 0\.\d+</td>', stages)
-    assert re.search(r'>1\.00\d</td><td class="difference ">0\.000 ± 0\.\d+</td>', stages)
+    assert re.search(r'>2\.60\d</td><td class="difference beyond worse">\+0\.60\d ± 0\.\d+</td>', stages)
+    assert re.search(r'>1\.00\d</td><td class="difference">0\.000 ± 0\.\d+</td>', stages)
     assert "are to run 1, release 11.01" in stages
 
 
@@ -471,6 +473,22 @@ def test_a_run_of_something_else_is_not_compared(
     words = ["report", "2", "--against", str(other.id), "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]
     assert main(words) == 2
     assert "name a run of the same kind and board type" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("boot.time", "Boot time"),
+        ("boot.power_on_to_prompt", "Power on to prompt"),
+        ("lpm.mcu_only.resume_kernel", "MCU only, resume kernel"),
+        ("ethernet.tcp.cpu_load", "Ethernet, TCP, CPU load"),
+        ("openssl.throughput", "OpenSSL, throughput"),
+    ],
+)
+def test_a_metric_is_called_by_a_name_that_no_other_has(name: str, title: str) -> None:
+    assert title_of(by_name(name)) == title
+    every = (*ALL, *published())
+    assert len({title_of(metric) for metric in every}) == len({metric.name for metric in every})
 
 
 @pytest.mark.parametrize(
