@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Final
 
@@ -88,14 +88,27 @@ def html(found: Comparison) -> str:
 def markdown(found: Comparison) -> str:
     """The comment: verdict, causes, and a table of the first numbers of each; short enough for a forge's comment."""
     groups = [group for group in _groups(found) if group.causes[0].cause.kind in _IN_A_COMMENT]
-    some = [row for group in groups for each in group.causes for row in each.rows[:_MOST_OF_A_CAUSE]]
-    every = sum(len(each.rows) for group in groups for each in group.causes)
-    shown = some[:_MOST_ROWS]
+    every = [list(each.rows) for group in groups for each in group.causes]
+    shown = [
+        row for rows, most in zip(every, _shares([len(rows) for rows in every]), strict=True) for row in rows[:most]
+    ]
     return (
         _environment(escapes=False)
         .get_template("compare.md.j2")
-        .render(found=found, line=grouping.verdict_line(found), groups=groups, rows=shown, more=every - len(shown))
+        .render(
+            found=found,
+            line=grouping.verdict_line(found),
+            groups=groups,
+            rows=shown,
+            more=sum(map(len, every)) - len(shown),
+        )
     )
+
+
+def _shares(sizes: Sequence[int]) -> list[int]:
+    """How many rows of each cause a comment shows: as many of each as there is room for, at most a few."""
+    most = next((n for n in range(_MOST_OF_A_CAUSE, 1, -1) if sum(min(size, n) for size in sizes) <= _MOST_ROWS), 1)
+    return [min(size, most) if place < _MOST_ROWS else 0 for place, size in enumerate(sizes)]
 
 
 def _environment(*, escapes: bool) -> Environment:

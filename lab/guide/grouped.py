@@ -10,7 +10,7 @@ from attrs import field, frozen
 from lab.guide import natures
 from lab.guide.compare import Change
 
-_MOST_NAMES = 4
+_MOST_NAMES = 5
 _MOST_BOARDS = 3
 
 
@@ -33,7 +33,7 @@ class Cause:
     Attributes:
         what: the rows, in a few words. why: what is known of the cause; may be empty.
         factors: the smallest and the largest new number over its old one, None where that says nothing.
-        boards: in order of appearance. count: numbers that it is about.
+        boards: by name. count: numbers that it is about.
         rule: id of the rule of ours that says it; empty where none does.
         changes: those of the numbers that both guides have and that are more than noise.
     """
@@ -90,5 +90,5 @@ def _named(label: str, rows: list[tuple[str, ...]]) -> str:
 
 
 def boards(named: Iterable[str | None]) -> tuple[str, ...]:
-    """The boards, in order of appearance."""
-    return tuple(dict.fromkeys(board for board in named if board))
+    """The boards, each once, by name."""
+    return tuple(sorted({board for board in named if board}))

@@ -127,7 +127,8 @@ def _clock(found: Comparison, members: Sequence[Change]) -> str:
         old, new = next(iter(changed)) or (1.0, 1.0)
         per_clock = math.exp(statistics.median(map(_per_clock, members)))
         return f"{per_clock:.2f} times per clock, which is {new:g} instead of {old:g} MHz"
-    if not _is_processor(members) or len(_benchmarks(members)) < _ENOUGH:
+    processor = [change for change in members if _is_processor([change])]
+    if len(_benchmarks(processor)) < _ENOUGH:
         return ""
     factor = math.exp(statistics.median(speed(c) or 0.0 for c in members))
     clocks = {found.clocks.get(change.board) for change in members}

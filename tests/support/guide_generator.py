@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve, field, frozen
 from guide_family import GuideText, TableText, write_rst
 from guide_forms import cells_of
 from hypothesis import strategies as st
+
+from lab.guide.text import value_of
+
+_NUMBER = re.compile(r"\d+\.\d+")
 
 DEVICES: Mapping[str, Sequence[str]] = {
     "AM62x": ("am62xx_lp_sk-fs", "am62xx_sk-fs", "am62xxsip_sk-fs"),
@@ -262,6 +268,64 @@ def _planted(guide: Generated, title: str, text: str, rule: str, column: int = 1
 
 
 FAULTS = (dead_tcp, average_outside, load_of_200)
+
+
+# --- the same boards in another release: nothing changed, or what was planted ---------------------------------------------
+
+PROCESSOR = ("LMBench", "Linpack", "OpenSSL", "CoreMark")  # how the titles of what follows the clock begin
+_RUN_TO_RUN = 0.015  # less than equal runs of any metric differ by, which is 2 % or more
+_HIGHER_IS_BETTER = {kind.title: not kind.title.startswith(("LMBench", "Linux boot")) for kind in KINDS}
+
+
+@st.composite
+def measured_again(draw: st.DrawFn, guide: Generated, release: str = "12.00") -> Generated:
+    """Another release in which nothing changed: what runs differ by, and ranges that are printed or not.
+
+    A single number is anywhere in the range that was printed before.
+    """
+
+    def again(_board: str, _title: str, text: str) -> str:
+        was = value_of(text)
+        value = was.number or 0.0
+        if was.low is not None and was.high is not None and draw(st.booleans()):
+            return f"{draw(st.integers(math.ceil(100 * was.low), math.floor(100 * was.high))) / 100:.2f}"
+        value *= 1 + draw(st.integers(-100, 100)) / 100 * _RUN_TO_RUN
+        if was.low is None or was.high is None:
+            return f"{value:.2f}"
+        return f"{value:.2f} (min {value * 0.97:.2f}, max {value * 1.03:.2f})"
+
+    return _changed(guide, release, again)
+
+
+def slowed_down(guide: Generated, titles: Sequence[str], factor: float, boards: Sequence[str]) -> Generated:
+    """The guide with the speed of some tables times a factor: rates times it, times divided by it; loads stay."""
+
+    def slower(board: str, title: str, text: str) -> str:
+        if title not in titles or board not in boards:
+            return text
+        by = factor if _HIGHER_IS_BETTER[title] else 1 / factor
+        return _NUMBER.sub(lambda number: f"{float(number[0]) * by:.2f}", text)
+
+    return _changed(guide, "", slower)
+
+
+def _changed(guide: Generated, release: str, change: Callable[[str, str, str], str]) -> Generated:
+    """The guide with other texts in the cells of results, loads left alone."""
+    tables, cells = [], {}
+    for table in guide.text.tables:
+        header, *rows = cells_of(table)
+        for row in rows:
+            name = " ".join(cell for cell, title in zip(row, header, strict=True) if ": " not in title)
+            for place, title in enumerate(header):
+                board, colon, column = title.partition(": ")
+                if not colon:
+                    continue
+                if "Load" not in column:
+                    row[place] = change(board, table.title, row[place])
+                cells[board, table.title, name, column] = row[place]
+        tables.append(evolve(table, lines=[_line(row) for row in (header, *rows)]))
+    title = guide.text.title.replace("11.01", release) if release else guide.text.title
+    return evolve(guide, text=evolve(guide.text, title=title, tables=tables), cells=cells)
 
 
 def rst(guide: Generated) -> str:

@@ -1,0 +1,305 @@
+"""Causes, not cells: what a comparison says in one line each, and what earlier releases add to it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from guide_family import GuideText, TableText, mini, table, write_rst
+
+from lab.cli import main
+from lab.guide import compare, earlier, grouping, importing, reading, rulebook, sheet
+from lab.guide.compare import Comparison
+from lab.guide.earlier import Earlier
+from lab.guide.grouped import Cause, Kind
+from lab.guide.sheet import Sheet
+from lab.judge.baseline import judge_run
+from lab.judge.verdicts import Verdict
+from lab.results.store import open_store
+from lab.results.watch import watch
+
+QUIET = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
+NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
+
+
+def text_of(release: str, *tables: TableText) -> str:
+    return write_rst(GuideText(f"Linux {release} Performance Guide", tables=list(tables)))
+
+
+def guide(release: str, *tables: TableText) -> Sheet:
+    return sheet.of_guide(reading.parse(f"a1-{release}.rst", text_of(release, *tables)))
+
+
+def causes(found: Comparison, kind: Kind) -> list[Cause]:
+    return [cause for cause in grouping.causes(found) if cause.kind is kind]
+
+
+# --- the five guides ------------------------------------------------------------------------------------------------------
+
+
+def test_every_change_that_is_no_noise_belongs_to_exactly_one_cause(comparison: Comparison) -> None:
+    told = [id(change) for cause in grouping.causes(comparison) for change in cause.changes]
+    assert len(told) == len(set(told))
+    assert set(told) == {id(change) for change in comparison.changes if change.verdict not in QUIET}
+
+
+def test_the_dead_tunnel_is_on_top_and_new_since_the_last_guide(comparison: Comparison) -> None:
+    wrong = causes(comparison, Kind.WRONG)
+    assert grouping.causes(comparison)[: len(wrong)] == wrong
+    assert {cause.rule for cause in wrong} == {"ipsec-broken", "udp-search-stuck", "udp-link-broken"}
+    (tunnel,) = [cause for cause in wrong if cause.rule == "ipsec-broken"]
+    assert tunnel.what == "IPSec: the tunnel did not carry the traffic"
+    assert tunnel.boards == ("am62xx_sk-fs", "am62xxsip_sk-fs")
+    assert grouping.heading(Kind.WRONG, comparison.names) == "wrong or broken, new since 09.02.00"
+
+
+def test_what_moved_together_is_one_cause(comparison: Comparison) -> None:
+    worse = {cause.what: cause for cause in causes(comparison, Kind.WORSE)}
+    assert len(worse) == 10, "of 73 numbers"
+    clock = worse["MultiBench, OpenSSL"]
+    assert (clock.count, clock.boards, clock.factor) == (24, ("am62xxsip_sk-fs",), "× 0.75 to 0.80")
+    assert clock.why == "0.87 times per clock, which is 1250 instead of 1400 MHz"
+    assert worse["UDP egress packets"].count == 13
+    better = {cause.what: cause for cause in causes(comparison, Kind.BETTER)}
+    assert better["LMBench bw_mem fwr"].count == 15
+    assert better["nbench fp_emulation"].factor == "× 2.09 to 2.34"
+    conditions = causes(comparison, Kind.CONDITIONS)
+    assert [cause.count for cause in conditions] == [54, 75]
+    assert conditions[1].why == "the CPU ran at 1250 instead of 1400 MHz"
+
+
+def test_known_faults_are_folded_into_one_line_each(comparison: Comparison) -> None:
+    known = {cause.rule: cause for cause in causes(comparison, Kind.KNOWN)}
+    assert known["lmbench-pairing"].count == 96
+    assert known["lmbench-pairing"].why == "in both guides"
+    assert known["raw-label"].why == "only in 11.01"
+    assert len(causes(comparison, Kind.KNOWN)) == len(known)
+
+
+def test_no_path_and_no_release_is_repeated_in_a_cause(comparison: Comparison) -> None:
+    assert not any(path in cause.text for path in comparison.paths for cause in grouping.causes(comparison))
+    assert not any("\n" in cause.text for cause in grouping.causes(comparison))
+
+
+def test_what_our_rules_suspect_is_never_called_worse_or_better(
+    comparison: Comparison, sheets: dict[str, Sheet]
+) -> None:
+    suspects = {
+        (cell.board or cell.likely_board, cell.line, cell.value.text)
+        for finding in rulebook.run(sheets["am62x-11.01.rst"])
+        if finding.severity in {"suspect", "error"} and finding.rule.effect not in {"recovered", "harmless"}
+        for cell in finding.cells
+    }
+    moved = [c for c in comparison.changes if c.verdict.moved and (c.board, c.lines[1], c.printed[1]) in suspects]
+    assert len(suspects) > 50
+    assert [(c.board, c.metric, dict(c.params)) for c in moved] == []
+
+
+# --- built guides: rules --------------------------------------------------------------------------------------------------
+
+
+def processor(factor: float, clock: float | None) -> list[TableText]:
+    """The processor's benchmarks at a factor of their speed."""
+    rows = [("aes-128-cbc,1024", 90_000.0), ("aes-128-cbc,16384", 140_000.0), ("sha256,1024", 120_000.0)]
+    tables = [
+        table("Benchmarks,a1-fs: perf", f"linpack (Kflops),{360_000 * factor:.2f}", title="Linpack Benchmarks"),
+        table(
+            "Benchmarks,a1-fs: perf",
+            *(f"{name} (iterations),{13.0 * factor:.2f}" for name in ("assignment", "fourier", "huffman")),
+            title="NBench Benchmarks",
+        ),
+        table("Benchmarks,a1-fs: perf", f"core (workloads/),{0.91 * factor:.2f}", title="CoreMarkPro Benchmarks"),
+        table("Benchmarks,a1-fs: perf", f"lat_ops-int-div (ns),{4.29 / factor:.2f}", title="LMBench Benchmarks"),
+        table("Benchmarks,a1-fs: perf", f"lat_syscall-null (us),{0.4 / factor:.2f}", title="LMBench Benchmarks"),
+        table(
+            "Algorithm,Buffer Size (in bytes),a1-fs: throughput (KBytes/Sec)",
+            *(f"{row},{value * factor:.2f}" for row, value in rows),
+            title="OpenSSL Performance",
+        ),
+        table("Benchmarks,a1-fs: perf", "copy (MB/s),1800.00", title="Stream"),
+    ]
+    if clock is not None:
+        tables.append(table("Benchmarks,a1-fs: perf", f"cpu_clock (MHz),{clock:.2f}", title="Dhrystone Benchmarks"))
+    return tables
+
+
+def test_a_slower_clock_is_one_cause_that_says_so() -> None:
+    found = compare.compare(guide("10.00", *processor(1, 1400)), guide("11.00", *processor(800 / 1400, 800)))
+    (cause,) = causes(found, Kind.CONDITIONS)
+    assert cause.why == "the CPU ran at 800 instead of 1400 MHz"
+    assert (cause.factor, cause.count) == ("× 0.57", 11)
+    assert causes(found, Kind.WORSE) == []
+
+
+def test_benchmarks_that_move_alike_although_the_clock_row_does_not_are_one_cause_too() -> None:
+    found = compare.compare(guide("10.00", *processor(1, 1400)), guide("11.00", *processor(800 / 1400, 1400)))
+    (cause,) = causes(found, Kind.WORSE)
+    assert cause.why == "as if the CPU ran at 800 MHz, though both clock rows say 1400"
+    assert cause.factors == pytest.approx((0.571, 0.571), abs=0.005)
+    assert cause.count == 10, "the system call, which follows the clock, belongs to them; STREAM did not move"
+    assert all(name in cause.what for name in ("OpenSSL", "nbench", "Linpack", "CoreMark-Pro"))
+
+
+def test_a_wrong_total_is_on_top_and_neither_worse_nor_better() -> None:
+    def power(total: str) -> TableText:
+        return table(
+            "Rail name,Rail voltage(V),Power (mW)",
+            "vdd_core,0.85,100.00",
+            "soc_dvdd_3v3,3.30,50.00",
+            f"Total,-,{total}",
+            title="Deep Sleep",
+            chapter=["Low Power Performance"],
+        )
+
+    found = compare.compare(guide("10.00", power("150.00")), guide("11.00", power("250.00")))
+    (total,) = [c for c in found.changes if c.metric == "power.total"]
+    assert total.verdict is Verdict.SUSPECT
+    assert "(rail-total)" in total.reason
+    first = grouping.causes(found)[0]
+    assert (first.kind, first.rule, first.changes) == (Kind.WRONG, "rail-total", (total,))
+    known = compare.compare(guide("10.00", power("240.00")), guide("11.00", power("250.00")))
+    assert grouping.causes(known)[0].kind is Kind.KNOWN
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "moved"),
+    [
+        ("10.00 (min 8.00, max 14.00)", "13.00", False),
+        ("13.00", "10.00 (min 8.00, max 14.00)", False),
+        ("10.00 (min 8.00, max 11.00)", "13.00", True),
+    ],
+)
+def test_a_value_inside_the_printed_range_did_not_move(old: str, new: str, moved: bool) -> None:
+    def boot(cell: str) -> TableText:
+        return table(
+            "Boot Configuration,a1-fs: Boot time in seconds",
+            f'Linux boot time from SD,"{cell}"',
+            title="Linux boot time",
+        )
+
+    (change,) = compare.compare(guide("10.00", boot(old)), guide("11.00", boot(new))).changes
+    assert change.verdict.moved is moved
+    assert ("lies inside the range of" in change.reason) is not moved
+
+
+@pytest.mark.parametrize("row", ["Glmark2-DRM", "Glmark2-Wayland"])
+def test_one_step_of_a_score_without_decimals_is_no_change(row: str) -> None:
+    def scores(score: int) -> TableText:
+        rows = [f"{row},{score}.00,9.00", "Glmark2-X11,7.00,8.00"]
+        return table("Benchmark,a1-fs: Score,b2-fs: Score", *rows, title="Glmark2")
+
+    changes = compare.compare(guide("10.00", scores(5)), guide("11.00", scores(6))).changes
+    assert {c.verdict for c in changes} == QUIET
+    assert {c.verdict for c in compare.compare(guide("10.00", scores(5)), guide("11.00", scores(7))).changes} == {
+        Verdict.NOISE,
+        Verdict.IMPROVEMENT,
+    }
+
+
+# --- more than the last release -------------------------------------------------------------------------------------------
+
+
+def pipe(value: float) -> TableText:
+    return table("Benchmarks,a1-fs: perf", f"lat_pipe (us),{value:.2f}", title="LMBench Benchmarks")
+
+
+def series(*values: float) -> list[Sheet]:
+    return [guide(f"{9 + place}.00", pipe(value)) for place, value in enumerate(values)]
+
+
+def judged(*values: float) -> tuple[Verdict, str, str]:
+    *before, old, new = series(*values)
+    (change,) = compare.compare(old, new, earlier=earlier.of_sheets(before)).changes
+    return change.verdict, change.reason, change.returns_to
+
+
+def test_a_change_that_only_returns_to_an_earlier_level_says_so() -> None:
+    verdict, reason, returns_to = judged(30, 20, 30.5)
+    assert (verdict, returns_to) == (Verdict.REGRESSION, "9.00")
+    assert reason.endswith("this only returns to the level of 9.00, 30 us")
+    assert judged(10, 20, 30)[2] == ""
+    *before, old, new = series(30, 20, 30.5)
+    (cause,) = causes(compare.compare(old, new, earlier=earlier.of_sheets(before)), Kind.WORSE)
+    assert cause.why == "only returns to the level of 9.00"
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ((20, 30, 20, 30), Verdict.NOISE),  # it does so each time
+        ((20, 20, 30), Verdict.REGRESSION),  # two releases are not enough
+        ((20, 20.2, 20.1, 30), Verdict.REGRESSION),
+        ((10, 20, 20, 30), Verdict.REGRESSION),  # one step in the history is no noise
+    ],
+)
+def test_three_earlier_releases_say_how_much_a_number_moves_by_itself(
+    values: Sequence[float], verdict: Verdict
+) -> None:
+    found, reason, _ = judged(*values)
+    assert found is verdict
+    assert ("the last 3 releases differ" in reason) is (verdict is Verdict.NOISE)
+
+
+def test_small_steps_of_one_direction_that_add_up_are_said() -> None:
+    verdict, reason, _ = judged(20, 23, 26, 29)
+    assert verdict is Verdict.NOISE
+    assert reason.endswith("1.45 times 9.00, beyond noise, in steps that are none alone")
+    assert "in steps" not in judged(20, 30, 26, 29)[1]
+
+
+def test_another_definition_is_no_history() -> None:
+    """MCU Only is entered another way from release to release."""
+
+    def power(value: float) -> TableText:
+        rows = [f"vdd_core,0.85,{value / 2:.2f}", f"soc_dvdd_3v3,3.30,{value / 2:.2f}", f"Total,-,{value:.2f}"]
+        return table(
+            "Rail name,Rail voltage(V),Power (mW)", *rows, title="MCU Only", chapter=["Low Power Performance"]
+        )
+
+    sheets = [guide(r, power(v)) for r, v in (("9.02", 300.0), ("11.00", 100.0), ("11.01", 300.0))]
+    (total,) = [
+        c
+        for c in compare.compare(*sheets[1:], earlier=earlier.of_sheets(sheets[:1])).changes
+        if c.metric == "power.total"
+    ]
+    assert (total.verdict, total.returns_to) == (Verdict.REGRESSION, "")
+
+
+def test_the_store_s_earlier_releases_are_looked_at_and_the_exporter_s_judge_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = str(tmp_path / "results.db")
+    monkeypatch.setenv("LAB_DB", url)
+    with open_store(url) as store:
+        for release, value in (("9.00", 30), ("10.00", 20), ("11.00", 30.5), ("10.00-rt", 31), ("12.00", 20)):
+            path = tmp_path / f"{release}.rst"
+            path.write_text(text_of(release, pipe(value)))
+            importing.import_guide(store, path, release, None, NOW)
+        last = store.runs(1)[0]
+    assert main(["guide", "compare", "10.00", "11.00"]) == 0
+    out = capsys.readouterr().out
+    assert "with a look at 9.00\n" in out
+    assert "only returns to the level of 9.00" in out
+    assert main(["guide", "compare", "11.00", "12.00", "--json"]) == 0
+    assert '"verdict": "0 worse, 0 better, 1 noise"' in capsys.readouterr().out
+    with watch(url).snapshot() as snapshot:
+        (number,) = judge_run(snapshot, last.id, against="11.00").numbers
+    assert number.judgement.verdict is Verdict.NOISE
+    assert "the last 3 releases differ" in number.judgement.reason
+
+
+def test_guides_before_the_two_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = []
+    for release, value in (("9.00", 30), ("10.00", 20), ("11.00", 30.5)):
+        files.append(tmp_path / f"a1-{release}.rst")
+        files[-1].write_text(mini(pipe(value), title=f"Linux {release} Performance Guide"))
+    assert main(["guide", "compare", *map(str, files)]) == 0
+    assert "only returns to the level of 9.00" in capsys.readouterr().out
+    assert main(["guide", "compare", *map(str, files[1:])]) == 0
+    assert "only returns" not in capsys.readouterr().out
+
+
+def test_without_earlier_releases_nothing_is_said_of_them() -> None:
+    assert Earlier().of(("a1-fs", "lmbench.latency", ())) == ()
