@@ -11,8 +11,10 @@ import pytest
 from test_guide_family import FINDINGS
 
 from lab.cli import guide as guide_commands
-from lab.cli import guide_compare, main
-from lab.guide import catalogue, rulebook
+from lab.cli import guide_compare, guide_store, main
+from lab.guide import catalogue, grouping, rulebook
+from lab.guide.compare import Comparison
+from lab.guide.grouped import Kind
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Rule
 from lab.judge.verdicts import Verdict
@@ -51,7 +53,7 @@ def test_the_page_shows_real_output(
     "command",
     [
         c.name or getattr(c.callback, "__name__", "")
-        for app in (guide_commands.app, guide_compare.app)
+        for app in (guide_commands.app, guide_compare.app, guide_store.app)
         for c in app.registered_commands
     ],
 )
@@ -97,6 +99,15 @@ def test_the_page_of_findings_judges_every_finding() -> None:
         rows = re.findall(r"^\| \[(\S+)\]\(guide-rules/\1\.md\) \| (\w+) \| (\d+) \| \w", table, re.MULTILINE)
         judged[name] = {(rule, severity): int(count) for rule, severity, count in rows}
     assert judged == FINDINGS
+
+
+def test_the_page_of_findings_judges_every_cause_of_the_comparison(comparison: Comparison) -> None:
+    text = (DOCS / "guide-findings.md").read_text(encoding="utf-8").partition("## Verdicts: ")[2].partition("\n## ")[0]
+    judged = re.findall(r"^\| (.+?) \| (.+?) \| (\d+) \| \w.* \|$", text, re.MULTILINE)
+    told = {Kind.WRONG, Kind.WORSE, Kind.SUSPECT, Kind.BETTER}
+    assert sorted(judged) == sorted(
+        (cause.what, str(cause.kind), str(cause.count)) for cause in grouping.causes(comparison) if cause.kind in told
+    )
 
 
 def test_every_metric_of_a_guide_has_one_unit_and_direction() -> None:
