@@ -23,11 +23,12 @@ class WritableBoard(Protocol):
     """What is needed of the board (lab.strategies.BoardStrategy).
 
     Attributes:
-        security: the state of the device, as the environment says it; empty: it does not.
+        medium: what it boots from next. security: the state of the device, as the environment says it; empty: it does not.
     """
 
     type: BoardType
     board: str
+    medium: str
     security: str
 
     def ways(self) -> Mapping[str, Way]:
@@ -79,7 +80,7 @@ class Putting:
             TargetRefusedError, ImageTooLargeError, ConfigurationError: a medium cannot or must not be written.
         """
         check_board(self.release, board.type.name, board.security)
-        ways = board.ways()
+        ways, selected = board.ways(), board.medium
         for medium in self.media:
             if medium not in self.release.media:
                 raise ConfigurationError(
@@ -97,6 +98,7 @@ class Putting:
                     + "; docs/releases.md says which driver each way needs"
                 )
             board.select_medium(medium)  # without straps it could not be booted afterwards
+        board.select_medium(selected)
         security = board.security or "none"
         return [
             ways[medium].plan(

@@ -56,6 +56,7 @@ class PlayedBoard:
     played: dict[str, PlayedWay]
     says: Mapping[str, Mapping[str, str]]
     board: str = "b-1"
+    medium: str = "sd"
     security: str = ""
     type: Any = field(factory=lambda: SimpleNamespace(name="some_board", media=dict.fromkeys(("sd", "emmc", "ospi"))))
     boots: list[str] = field(factory=list)
@@ -64,7 +65,7 @@ class PlayedBoard:
         return self.played
 
     def select_medium(self, medium: str) -> None:
-        pass
+        self.medium = medium
 
     def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
         self.boots.append(medium)

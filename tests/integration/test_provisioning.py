@@ -1,0 +1,176 @@
+"""A simulated board on a real bench is provisioned by the commands, and its runs are called what is on it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from measuring_lab import ROOT, Lab, running_lab
+
+from lab.results import open_store
+from lab.results.jobrecords import BY_PROVISION, Order
+from lab.results.jobs import JobQueue
+from lab.results.provisions import ProvisionBook
+
+DEADLINE_S = 180
+BOARD = "am62xx_sk-1"
+WRITER = ROOT / "tests" / "support" / "playedwriter.py"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("provisioning")
+    with running_lab(folder, "sim", "--type", "am62xx_sk", "--time-scale", "0.05") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def env(lab: Lab) -> Path:
+    """The board's environment, with a driver that writes its media."""
+    document = yaml.safe_load((lab.bench.folder / BOARD / "env.yaml").read_text(encoding="utf-8"))
+    written = {"PlayedWriterDriver": {"folder": str(lab.folder), "media": ["sd", "emmc"]}}
+    document["targets"]["main"]["drivers"].append(written)
+    document["imports"].append(str(WRITER))
+    path = lab.bench.folder / BOARD / "written.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def a_release(folder: Path, name: str, kernel: str = "Linux version 6", media: tuple[str, ...] = ("sd",)) -> Path:
+    data = f"image of {name}".encode()
+    (folder / f"{name}.wic").write_bytes(data)
+    entry = {"image": {"source": f"{name}.wic", "sha256": hashlib.sha256(data).hexdigest()}}
+    document: dict[str, Any] = {
+        "boards": ["am62xx_sk"],
+        "media": dict.fromkeys(media, entry),
+        "identity": {"kernel": kernel},
+    }
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def lab_command(lab: Lab, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "import sys; from lab.cli import main; sys.exit(main())", *words],
+        env=lab.environ,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
+def session(lab: Lab, env: Path, *words: str) -> tuple[int, str]:
+    """A session of pytest over one boot from the SD card: its exit code and what it printed."""
+    before = len(lab.log) if (lab.folder / "pytest.log").exists() else 0
+    process = lab.pytest("--lg-env", str(env), "--medium", "sd", "--cycles", "1", *words)
+    code = process.wait(DEADLINE_S)
+    return code, lab.log[before:]
+
+
+def labels(lab: Lab) -> list[str]:
+    with open_store(lab.environ["LAB_DB"]) as store:
+        return [run.release for run in store.runs()]
+
+
+def states(lab: Lab) -> dict[str, tuple[str, str]]:
+    with open_store(lab.environ["LAB_DB"]) as store:
+        return {m: (each.release, each.state) for m, each in ProvisionBook(store).current(BOARD).items()}
+
+
+def test_from_a_release_file_to_runs_that_are_called_like_it(lab: Lab, env: Path) -> None:
+    first, second = a_release(lab.folder, "11.00"), a_release(lab.folder, "11.01")
+    provision = ("provision", "--env", str(env))
+
+    planned = lab_command(lab, *provision, "--release", str(first), "--dry-run")
+    assert (planned.returncode, planned.stdout.splitlines()[0]) == (
+        0,
+        f"sd: would write 11.00 by file to {lab.folder}/sd, 0.0 MB in 1 step",
+    ), planned.stderr
+    assert not (lab.folder / "sd").exists()
+    assert states(lab) == {}
+
+    done = lab_command(lab, *provision, "--release", str(first), "--json")
+    assert done.returncode == 0, done.stderr
+    (document,) = json.loads(done.stdout)
+    assert document["verified"]["method"] == "full"
+    assert document["software"]["kernel"].startswith("Linux version 6")
+    assert (lab.folder / "sd").read_bytes() == b"image of 11.00"
+    assert states(lab) == {"sd": ("11.00", "booted")}
+
+    code, said = session(lab, env)
+    assert (code, labels(lab)[0]) == (pytest.ExitCode.OK, "11.00"), said
+    code, said = session(lab, env, "--release", "11.01")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "was provisioned with 11.00 on sd" in said
+    assert len(labels(lab)) == 1
+
+    words = ("run", "--env", str(env), "--medium", "sd", "--cycles", "1", "--provision")
+    ran = lab_command(lab, *words, f"newest in {lab.folder}")
+    assert ran.returncode == 0, ran.stderr
+    assert labels(lab)[0] == "11.01", "the one that was written last"
+    assert states(lab) == {"sd": ("11.01", "booted")}
+    assert (lab.folder / "sd").read_bytes() == b"image of 11.01"
+    with open_store(lab.environ["LAB_DB"]) as store:
+        run = store.runs()[0]
+        assert run.provenance["provisioned"]["sd"]["release"] == "11.01"
+    refused = lab_command(lab, *words, str(second), "--release", "mine")
+    assert refused.returncode == 2
+    assert "leave --release out" in refused.stderr
+
+    good = lab_command(lab, *provision, "--release", str(second), "--verify-only")
+    assert good.returncode == 0, good.stderr
+    other = lab_command(lab, *provision, "--release", str(first), "--verify-only")
+    assert (other.returncode, states(lab)) == (1, {"sd": ("11.01", "booted")})
+
+
+def test_what_boots_and_is_not_the_release_is_not_measured_until_somebody_looked(lab: Lab, env: Path) -> None:
+    wrong = a_release(lab.folder, "12.00", kernel="Linux version 99")
+    failed = lab_command(lab, "provision", "--env", str(env), "--release", str(wrong))
+    assert failed.returncode == 1
+    assert "what boots is something else" in failed.stderr
+    assert states(lab)["sd"] == ("12.00", "failed")
+    before = len(labels(lab))
+    code, said = session(lab, env)
+    assert code != pytest.ExitCode.OK
+    assert "nobody knows what is on sd" in said
+    code, said = session(lab, env, "--provision", str(wrong))
+    assert code == 1
+    assert "[release_mismatch, fault: lab]" in said
+    assert len(labels(lab)) == before
+    forgotten = lab_command(lab, "provision", "--env", str(env), "--forget", "--medium", "sd")
+    assert forgotten.returncode == 0, forgotten.stderr
+    code, said = session(lab, env, "--release", "by-hand")
+    assert (code, labels(lab)[0]) == (pytest.ExitCode.OK, "by-hand"), said
+
+
+def test_a_board_that_somebody_has_is_not_written(lab: Lab, env: Path) -> None:
+    release = a_release(lab.folder, "13.00")
+    with open_store(lab.environ["LAB_DB"]) as store:
+        queue = JobQueue(store, "elsewhere/1/1", lambda _holder: None, program=BY_PROVISION)
+        job = queue.enqueue(Order("am62xx_sk", BOARD, ("provision",), str(env), "", None))
+        assert queue.start(job.id) is not None
+        busy = lab_command(lab, "provision", "--env", str(env), "--release", str(release))
+        queue.finish(job.id, "completed")
+    assert (busy.returncode, "is busy" in busy.stderr) == (75, True), busy.stderr
+    assert states(lab).get("sd", ("", ""))[0] != "13.00"
+
+
+def test_a_medium_that_the_environment_cannot_write_is_refused_before_the_board_is_touched(
+    lab: Lab, env: Path
+) -> None:
+    release = a_release(lab.folder, "14.00", media=("sd", "ospi"))
+    refused = lab_command(lab, "provision", "--env", str(env), "--release", str(release))
+    assert refused.returncode == 2
+    assert "nothing in the env can write ospi" in refused.stderr
+    assert (lab.folder / "sd").read_bytes() != b"image of 14.00"

@@ -1,0 +1,56 @@
+"""A labgrid driver that writes media which are files, for environments of simulated boards: `imports: - PATH of this file`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attr
+from attrs import evolve, frozen
+from labgrid.driver import Driver
+from labgrid.factory import target_factory
+
+from lab.drivers.provisionprotocol import ProvisionProtocol
+from lab.provision import image
+from lab.provision.failures import MediaVerifyFailedError
+from lab.provision.release import Content
+from lab.provision.way import Plan, Progress, Report, Step, Target, Verified, Way
+
+
+@frozen
+class FileWay:
+    """Writes the image of a medium into a file."""
+
+    path: Path
+    name: str = "file"
+
+    def plan(self, content: Content, target: Target) -> Plan:
+        assert content.image is not None
+        step = Step(content.image, None, image.unpacked_bytes(content.image))
+        return Plan(self.name, evolve(target, device=str(self.path)), content, (step,))
+
+    def write(self, plan: Plan, report: Report) -> None:
+        self.path.write_bytes(self._data(plan))
+        report(Progress(plan.steps[0].name, plan.total_bytes, plan.total_bytes, 1))
+
+    def verify(self, plan: Plan) -> Verified:
+        if not self.path.exists() or self.path.read_bytes() != self._data(plan):
+            raise MediaVerifyFailedError("another file is there")
+        return Verified(hashlib.sha256(self.path.read_bytes()).hexdigest(), "full", plan.total_bytes)
+
+    def _data(self, plan: Plan) -> bytes:
+        return b"".join(image.open_image(plan.steps[0].file))
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class PlayedWriterDriver(Driver, ProvisionProtocol):
+    """folder: of the media. media: that it writes."""
+
+    folder: str = attr.ib()
+    media: list[str] = attr.ib()
+
+    def ways(self, strategy: Any) -> Mapping[str, Way]:  # noqa: ARG002
+        return {name: FileWay(Path(self.folder) / name) for name in self.media}
