@@ -95,6 +95,7 @@ def record(
     provenance = {
         "virtual": virtual,
         "host": "lab-host-3",
+        "host_cpus": 2,
         "clock": "CLOCK_MONOTONIC_RAW",
         "boardlab": "0.1",
         "images_sha256": {"kernel": "ab" * 32},
