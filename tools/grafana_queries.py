@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 ALL: Final = "$__all"
 _POINTS: Final = 400  # of a line; a panel is about so many pixels wide
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 _VARIABLE: Final = re.compile(r"\$([A-Za-z_]\w*)|\$\{(\w+)\}")
 _REGEX: Final = re.compile(r"[\\^$*+?.()|{}\[\]/]")
 
@@ -95,6 +96,9 @@ def drawing(
         "raw": {"from": "now-7d", "to": "now"},
         "variables": shown,
         "panels": panels,
+        "annotations": [
+            _annotated(one, view, asked) for one in dashboard["annotations"].get("list", []) if one["enable"]
+        ],
         "links": list(_links(dashboard, others)),
     }
 
@@ -179,6 +183,24 @@ def _answered(target: Mapping[str, Any], view: View, values: Mapping[str, Sequen
         "instant": instant,
         "step": view.step_s,
         "result": result,
+    }
+
+
+def _annotated(annotation: Mapping[str, Any], view: View, values: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    step_s = _SECONDS[annotation["step"][-1]] * float(annotation["step"][:-1])
+    asked = {
+        "query": filled(annotation["expr"], values),
+        "start": (view.at - view.span_s) // step_s * step_s,
+        "end": view.at,
+        "step": step_s,
+    }
+    return {
+        "name": annotation["name"],
+        "color": annotation["iconColor"],
+        "title": annotation["titleFormat"],
+        "text": annotation["textFormat"],
+        "step": step_s,
+        "result": view.get("query_range", asked)["result"],
     }
 
 

@@ -28,7 +28,7 @@ import start_pages
 from farm_history import Farm
 
 IMAGES: Final = Path(__file__).parents[1] / "docs" / "images"
-WIDTH, HEIGHT = 900, 1000  # of the window, in px
+WIDTH, HEIGHT = 900, 1080  # of the window, in px
 DASHBOARD_WIDTH: Final = 1400
 
 

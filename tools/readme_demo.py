@@ -24,7 +24,7 @@ BEGIN: Final = "<!-- python tools/readme_demo.py writes this -->\n"
 END: Final = "<!-- to here -->\n"
 CYCLES, MEDIA = 20, 3
 COLUMNS: Final = 100  # of the terminal that the README shows
-WIDTH, HEIGHT = 900, 1300  # of the report's window, in px
+WIDTH, HEIGHT = 900, 1900  # of the report's window, in px
 _LAB: Final = Path(sys.executable).with_name("lab")
 
 

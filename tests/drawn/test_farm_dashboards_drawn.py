@@ -163,6 +163,24 @@ def test_the_overview_names_the_regression_with_its_sign(drawn: Pages) -> None:
     assert all(0 < float(one["text"].rstrip("%")) < 20 for one in changes)
 
 
+def test_a_regression_is_marked_in_red_on_each_time_line(drawn: Pages) -> None:
+    wanted = {
+        f"{metric} of {LARGE.slower} got worse in 11.01 {farm_history.MEDIUM}"
+        for metric in (farm_history.REGRESSED, "boot.power_on_to_prompt")
+    }
+    for name in (f"boardlab-overview-{LARGE.name}", "board-slower"):
+        lines = [one for one in drawn[name].facts["panels"] if one["kind"] == "timeseries" and not one["nothing"]]
+        assert lines
+        for panel in lines:
+            assert {one["text"] for one in panel["annotations"]} == wanted, panel["title"]
+            assert {one["color"] for one in panel["annotations"]} == {RED}
+
+
+@pytest.mark.parametrize("name", [f"boardlab-overview-{ONE.name}", "board-failed", f"boardlab-health-{LARGE.name}"])
+def test_without_a_regression_no_time_line_has_a_mark(drawn: Pages, name: str) -> None:
+    assert [one["annotations"] for one in drawn[name].facts["panels"] if one["annotations"]] == []
+
+
 def test_what_changed_is_sorted_by_direction(drawn: Pages) -> None:
     rows = drawn["board-slower"].panel("Change from the release before")["rows"]
     changes = [float(row[rows[0].index("Change")].rstrip("%")) for row in rows[1:]]

@@ -69,6 +69,7 @@ function facts() {
       texts: texts(panel),
       rows: [...panel.querySelectorAll('[role=row]')].map((row) => [...row.querySelectorAll('[role=gridcell],[role=columnheader]')].map((cell) => cell.innerText.trim())),
       links: links(panel),
+      annotations: [...panel.querySelectorAll('[data-annotation]')].map((mark) => ({ text: mark.dataset.annotation, color: getComputedStyle(mark).color })),
     })),
   };
 }

@@ -26,7 +26,7 @@ function filled(values, step) {
   return values.flatMap((point, index) => (index && point[0] - values[index - 1][0] > 1.5 * step ? [[values[index - 1][0] + step, null], point] : [point]));
 }
 
-function legendOf(legend, metric) {
+export function legendOf(legend, metric) {
   if (legend && legend !== '__auto') {
     return legend.replace(/\{\{\s*(.+?)\s*\}\}/g, (whole, label) => metric[label] ?? '').replace(/ {2,}/g, ' ').trim();
   }

@@ -44,7 +44,7 @@ window.draw = async (dashboard, { width, mode }) => {
   const theme = createTheme({ colors: { mode } });
   const timeRange = { from: dateTime(dashboard.from * 1000), to: dateTime(dashboard.to * 1000), raw: dashboard.raw };
   const expand = expander(dashboard.variables, dashboard.raw);
-  const contents = await Promise.all(dashboard.panels.map((one) => drawn(one, { theme, timeRange, expand })));
+  const contents = await Promise.all(dashboard.panels.map((one) => drawn(one, { theme, timeRange, expand, annotations: dashboard.annotations })));
   await Promise.all(['400', '500'].map((weight) => document.fonts.load(`${weight} 14px Inter`)));
   document.documentElement.style.background = theme.colors.background.canvas;
   const column = (width - GAP) / COLUMNS;

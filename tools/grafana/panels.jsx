@@ -7,6 +7,7 @@ import {
 import { BarGauge, BigValue, DataLinksContextMenu, TimeSeries, VizRepeater } from '@grafana/ui';
 import { TableNG } from '@grafana/ui/unstable';
 import { lastValueFrom } from 'rxjs';
+import { Annotations, eventsOf } from './annotations.jsx';
 import { framesOf } from './frames.js';
 
 const STANDARD = {
@@ -41,7 +42,7 @@ function fieldConfigOf(panel) {
   return config;
 }
 
-export async function drawn({ panel, targets, scoped = {} }, { theme, timeRange, expand }) {
+export async function drawn({ panel, targets, scoped = {} }, { theme, timeRange, expand, annotations }) {
   const replaceVariables = (text, more, format) => expand(text, { ...scoped, ...more }, format);
   const fieldConfig = fieldConfigOf(panel);
   const raw = framesOf(targets);
@@ -52,7 +53,7 @@ export async function drawn({ panel, targets, scoped = {} }, { theme, timeRange,
   cacheFieldDisplayNames(frames);
   const title = replaceVariables(panel.title);
   const options = panel.options ?? {};
-  const given = { panel, frames, fieldConfig, options, theme, timeRange, replaceVariables };
+  const given = { panel, frames, fieldConfig, options, theme, timeRange, replaceVariables, events: annotations.map(eventsOf) };
   const kinds = { stat, bargauge, table, timeseries };
   const kind = kinds[panel.type] ?? notHere;
   return { title, render: (width, height) => kind({ ...given, width, height }) };
@@ -121,7 +122,7 @@ function table(given) {
 }
 
 function timeseries(given) {
-  const { frames, options, width, height, timeRange } = given;
+  const { frames, options, width, height, timeRange, theme, events } = given;
   if (!frames.some((frame) => frame.length)) {
     return <Nothing {...given} />;
   }
@@ -133,7 +134,7 @@ function timeseries(given) {
   const legend = { showLegend: true, displayMode: 'list', placement: 'bottom', calcs: [], ...options.legend };
   return (
     <TimeSeries frames={frames} structureRev={1} timeRange={timeRange} timeZone={['utc']} width={width} height={height} legend={legend} options={options}>
-      {() => null}
+      {(config) => <Annotations config={config} events={events} theme={theme} />}
     </TimeSeries>
   );
 }
