@@ -51,7 +51,7 @@ export function Annotations({ config, events, theme }) {
   const mark = (frame, index) => (
     <div
       data-annotation={`${at(frame, 'title', index)} ${at(frame, 'text', index)}`.trim()}
-      style={{ color: colorOf(frame), width: 0, height: 0, border: '5px solid transparent', borderTop: 0, borderBottomColor: 'currentColor' }}
+      style={{ color: colorOf(frame), width: 0, height: 0, margin: '0 -5px', border: '5px solid transparent', borderTop: 0, borderBottomColor: 'currentColor' }}
     />
   );
   const place = (frame, index) => plot.current && {
