@@ -3,12 +3,15 @@
 from lab.drivers.automationdrivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver
 from lab.drivers.bootmodedriver import BootModeDriver
 from lab.drivers.commandoutputdriver import CommandOutputDriver
+from lab.drivers.multiplexedcarddriver import MultiplexedCardDriver
 from lab.drivers.railsdriver import RailsDriver
 from lab.drivers.railsensors import RailSensors
 from lab.drivers.sideconsoledriver import SideConsoleDriver
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.drivers.stampedpdudaemondriver import StampedPDUDaemonDriver
 from lab.drivers.testerdriver import TesterDriver
+from lab.drivers.ubootwriterdriver import UBootWriterDriver
+from lab.drivers.virtualsdmux import VirtualSDMux, VirtualSDMuxDriver
 from lab.drivers.wakepinsdriver import WakePinsDriver
 
 __all__ = [
@@ -17,11 +20,15 @@ __all__ = [
     "AutomationPowerDriver",
     "BootModeDriver",
     "CommandOutputDriver",
+    "MultiplexedCardDriver",
     "RailSensors",
     "RailsDriver",
     "SideConsoleDriver",
     "StampedConsoleDriver",
     "StampedPDUDaemonDriver",
     "TesterDriver",
+    "UBootWriterDriver",
+    "VirtualSDMux",
+    "VirtualSDMuxDriver",
     "WakePinsDriver",
 ]

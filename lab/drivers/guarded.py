@@ -79,6 +79,9 @@ WAKE_PIN = DriverRole(
 POWER = DriverRole(
     "power", "power switch", "is the power switch powered and reachable, and its resource in the env right?"
 )
+MULTIPLEXER = DriverRole(
+    "multiplexer", "SD multiplexer", "is its USB cable in, its tool installed, and its resource in the env right?"
+)
 CONSOLE = DriverRole("console", "console", "is the adapter plugged in? `lab console status` shows what is read")
 RAILS = DriverRole("rails", "rails", "is the sensors' bus connected? `lab rails selftest` shows what answers")
 TESTER = DriverRole("tester", "tester", "is the tester on, and can this user log in there without a password?")

@@ -128,7 +128,9 @@ Report: TypeAlias = Callable[[Progress], None]
 class Way(Protocol):
     """A way to write a medium, offered by a driver (lab.drivers.provisionprotocol)."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As plans and records call it."""
 
     def plan(self, content: Content, target: Target) -> Plan:
         """Decide everything. Nothing is written. The plan's target is the given one with what was found of it: device, size.

@@ -1,0 +1,146 @@
+"""The card of an SD multiplexer, written while it is at the host: over labgrid's drivers for the real ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, Final
+
+import attr
+import pyudev
+from labgrid.binding import BindingState
+from labgrid.driver import Driver
+from labgrid.factory import target_factory
+from labgrid.step import step
+
+from lab.drivers import guarded
+from lab.drivers.guarded import MULTIPLEXER, SWITCH_LIMIT_S
+from lab.drivers.provisionprotocol import ProvisionProtocol
+from lab.errors import ConfigurationError
+from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
+from lab.provision.way import Way
+from lab.provision.ways.blockdevice import STALL_S
+from lab.provision.ways.cardway import CardWay
+from lab.provision.ways.hostdisk import Disk, Host, check_identity
+
+_GIB: Final = 1 << 30
+_MEDIUM_S: Final = 15.0  # until the host knows a card that was switched to it
+_LOOK_S: Final = 0.25
+_PLACES: Final = {
+    "ts": "host",
+    "host": "host",
+    "dut": "dut",
+    "client": "dut",
+    "off": "off",
+}  # in the words of each tool
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class MultiplexedCardDriver(Driver, ProvisionProtocol):
+    """MultiplexedCardDriver - writes the card of an SD multiplexer, while the board is off and the card at the host
+
+    Args:
+        medium (str): which medium of the board type the card is
+        id_path (str): the card reader's ID_PATH or ID_SERIAL, as `udevadm info` has it; empty: what the multiplexer's resource names
+        smallest_gib (float): a card that is smaller is not the board's
+        largest_gib (float): a disk that is larger is not the board's
+        stall_s (float): a write without progress for so long is ended
+    """
+
+    bindings = {
+        "mux": {"USBSDMuxDriver", "USBSDWireDriver", "USBSDWire3Driver", "VirtualSDMuxDriver"},
+        "storage": {"USBStorageDriver", None},
+    }
+
+    medium: str = attr.ib(default="sd", validator=attr.validators.instance_of(str))
+    id_path: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    smallest_gib: float = attr.ib(default=0.0, converter=float)
+    largest_gib: float = attr.ib(default=256.0, converter=float)
+    stall_s: float = attr.ib(default=STALL_S, converter=float)
+
+    def ways(self, strategy: Any) -> Mapping[str, Way]:
+        """See `ProvisionProtocol`."""
+        return {self.medium: CardWay("sd-mux", partial(self._card, strategy), stall_s=self.stall_s)}
+
+    def _card(self, strategy: Any) -> AbstractContextManager[Disk]:
+        return self._at_host(strategy)
+
+    @contextmanager
+    def _at_host(self, strategy: Any) -> Iterator[Disk]:
+        strategy.transition("off")
+        if self.state is not BindingState.active:
+            guarded.call(self, MULTIPLEXER, "activate", lambda: self.target.activate(self), guarded.ACTIVATE_LIMIT_S)
+        try:
+            self.switch("host")
+            yield self._disk()
+            if self.position() != "host":
+                raise MultiplexerFailedError(
+                    "the multiplexer left the host while the card was written; who else uses it?"
+                )
+        finally:
+            self.switch("dut")
+
+    @step(args=["place"])
+    def switch(self, place: str) -> None:
+        """Move the card to the host or to the board ("dut"), and verify it.
+
+        Raises:
+            MultiplexerFailedError: it is not there. LabError: the multiplexer does not answer.
+        """
+        guarded.call(self.mux, MULTIPLEXER, f"switch to {place}", lambda: self.mux.set_mode(place), SWITCH_LIMIT_S)
+        found = self.position()
+        if found != place:
+            raise MultiplexerFailedError(
+                f"SD multiplexer {guarded.described(self.mux)} was switched to {place!r} and says {found!r}: is its USB cable in, and "
+                "its number in the env right?"
+            )
+
+    def position(self) -> str:
+        """Where the card is: "host", "dut" or "off"; else the tool's own word."""
+        said = guarded.call(self.mux, MULTIPLEXER, "ask for its position", self.mux.get_mode, SWITCH_LIMIT_S)
+        word = str(said).strip().rpartition(" ")[2].strip().lower()
+        return _PLACES.get(word, word)
+
+    def _disk(self) -> Disk:
+        resource = self.storage.storage if self.storage is not None else self.mux.mux
+        if getattr(resource, "host", None):
+            raise ConfigurationError(
+                f"{type(resource).__name__}: the card is on another host; run `lab provision` there, where it can be looked at and written"
+            )
+        deadline = time.monotonic() + _MEDIUM_S
+        while True:
+            try:
+                disk = self._looked(resource)
+            except MediaMissingError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK_S)
+                self.target.update_resources()
+            else:
+                check_identity(disk, smallest=round(self.smallest_gib * _GIB), largest=round(self.largest_gib * _GIB))
+                return disk
+
+    def _looked(self, resource: Any) -> Disk:
+        if hasattr(resource, "image"):
+            found: Disk = resource.disk()
+            return found
+        path = resource.path
+        if path is None:
+            raise MediaMissingError(
+                f"{type(resource).__name__}: the host sees no card. Is it in, and the multiplexer's USB cable?"
+            )
+        disk = Host().disk(path, _identity(path))
+        if self.id_path and self.id_path not in disk.identity.split():
+            raise TargetRefusedError(
+                f"{path}: it is {disk.identity or 'nothing that udev knows'}, and the env says {self.id_path}; nothing was written. Is the "
+                "reader on another socket, or does the env name another one?"
+            )
+        return disk
+
+
+def _identity(path: str) -> str:
+    properties = pyudev.Devices.from_device_file(pyudev.Context(), path).properties
+    return " ".join(properties[name] for name in ("ID_PATH", "ID_SERIAL", "ID_SERIAL_SHORT") if name in properties)

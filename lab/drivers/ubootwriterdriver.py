@@ -1,0 +1,108 @@
+"""Writes media from U-Boot, over the network."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import attr
+from attrs import define, field
+from labgrid.driver import Driver
+from labgrid.factory import target_factory
+
+from lab.drivers.guarded import UBOOT
+from lab.drivers.prompt import Prompt as GuardedPrompt
+from lab.drivers.provisionprotocol import ProvisionProtocol
+from lab.errors import ConfigurationError
+from lab.provision.way import Way
+from lab.provision.ways import ubootmedia
+from lab.provision.ways.command import Prompt
+from lab.provision.ways.serving import LOOPBACK, TFTP_PORT, serving
+from lab.provision.ways.uboot import Network, Tftp, UbootWay
+
+_NO_ARROW: Final = "(?<!=)"  # `crc32` and `hash` print `==> DIGEST`, which a prompt `=> ` would be found in
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class UBootWriterDriver(Driver, ProvisionProtocol):
+    """UBootWriterDriver - writes media from U-Boot's prompt over TFTP, from a server of its own
+
+    Args:
+        media (dict): medium -> as U-Boot calls it: "mmc 0", "nvme 0", "sf", "mtd NAME", "cfi 0x4000000"
+        listen (str): this host's address where the board can reach it
+        server (str): the same as the board sees it; empty: `listen`
+        port (int): of the TFTP server; 0: a free one, which takes CONFIG_TFTP_PORT in U-Boot
+        board_address (str): the board's own address; empty: from DHCP
+        boot_from (str): the medium whose U-Boot writes; empty: the one that is selected
+        erase_kib (int): erase block of a flash
+    """
+
+    media: dict[str, str] = attr.ib(validator=attr.validators.instance_of(dict))
+    listen: str = attr.ib(default=LOOPBACK, validator=attr.validators.instance_of(str))
+    server: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    port: int = attr.ib(default=TFTP_PORT, validator=attr.validators.instance_of(int))
+    board_address: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    boot_from: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    erase_kib: int = attr.ib(default=128, validator=attr.validators.instance_of(int))
+
+    def ways(self, strategy: Any) -> Mapping[str, Way]:
+        """See `ProvisionProtocol`."""
+        if not self.media:
+            raise ConfigurationError("UBootWriterDriver: media: expected e.g. {emmc: mmc 0, ospi: sf}")
+        return {name: self._way(strategy, as_uboot) for name, as_uboot in self.media.items()}
+
+    def _way(self, strategy: Any, as_uboot: str) -> Way:
+        medium = ubootmedia.parse(as_uboot, erase_bytes=self.erase_kib * 1024)
+        loader = _Served(self)
+
+        def begin() -> Prompt:
+            if strategy.status.name != "bootloader" or strategy.uboot is None:
+                if self.boot_from:
+                    strategy.select_medium(self.boot_from)
+                strategy.transition("bootloader")
+            uboot = strategy.uboot
+            if not uboot.prompt.startswith(_NO_ARROW):
+                uboot.prompt = f"{_NO_ARROW}(?:{uboot.prompt})"
+            return GuardedPrompt(uboot, UBOOT)
+
+        def end() -> None:
+            loader.close()
+            strategy.status = type(strategy.status).unknown
+
+        return UbootWay("uboot-tftp", medium, loader, begin, end)
+
+
+@define
+class _Served:
+    """A loader whose server runs from the first use to `close`."""
+
+    driver: UBootWriterDriver
+    rate: float = 4 * 1024 * 1024
+    note: str = ""
+    _stack: ExitStack = field(factory=ExitStack, init=False)
+    _tftp: Tftp | None = field(default=None, init=False)
+
+    def prepare(self, prompt: Prompt) -> None:
+        """See `lab.provision.ways.uboot.Loader`."""
+        driver = self.driver
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="boardlab-tftp-")))
+        served = self._stack.enter_context(serving(folder, driver.listen, driver.port))
+        network = Network(driver.server or driver.listen, served.tftp_port, driver.board_address)
+        self._tftp = Tftp(folder, network)
+        self._tftp.prepare(prompt)
+
+    def load(self, prompt: Prompt, address: int, data: bytes, name: str) -> None:
+        """See `lab.provision.ways.uboot.Loader`."""
+        if self._tftp is None:
+            self.prepare(prompt)
+        if self._tftp is not None:
+            self._tftp.load(prompt, address, data, name)
+
+    def close(self) -> None:
+        """End the server."""
+        self._tftp = None
+        self._stack.close()

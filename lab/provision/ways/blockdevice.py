@@ -1,0 +1,189 @@
+"""The host's end of a block writer: orders go out while answers come in, and a write that makes no progress is ended."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from lab.errors import BoardlabError
+from lab.provision.failures import (
+    MediaMissingError,
+    MediaVerifyFailedError,
+    MediaWriteFailedError,
+    MediaWriteProtectedError,
+    TargetRefusedError,
+)
+from lab.provision.way import Meter
+from lab.provision.ways import blockwriter
+from lab.provision.ways.blockwriter import ORDER, READ, SYNC, WRITE
+from lab.provision.ways.planning import Compared, Piece
+
+STALL_S: Final = 60.0  # a card erases its blocks for seconds; one that is dying, for ever
+_LOOK_S: Final = 0.5
+_PIPE_BYTES: Final = 1024 * 1024
+
+
+class BlockDevice:
+    """An open block writer.
+
+    Raises (every method):
+        WriteStalledError: it made no progress for longer than the meter allows.
+        MediaMissingError, MediaWriteProtectedError, MediaWriteFailedError: what the kernel said of the medium.
+        TargetRefusedError: it is in use.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], device: str, check: Callable[[], None]) -> None:
+        self._process, self._device, self._check = process, device, check
+        if process.stdin is None or process.stdout is None:
+            raise ValueError("expected a process with pipes")
+        self._in, self._out = process.stdin.fileno(), process.stdout.fileno()
+        os.set_blocking(self._in, False)
+        self.pid = process.pid
+        self._said = b""
+        self._answers: list[list[str]] = []
+        while self._answer()[0] != "open":
+            pass
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Send an order; `written` tells of those that are done."""
+        self._send(ORDER.pack(WRITE, offset, len(data)))
+        self._send(data)
+
+    def written(self) -> Iterator[int]:
+        """How many bytes each order has written that is done by now."""
+        self._look(0)
+        while self._answers:
+            yield int(self._answers.pop(0)[1])
+
+    def finish(self) -> Iterator[int]:
+        """Wait until the medium has everything; as `written`."""
+        self._send(ORDER.pack(SYNC, 0, 0))
+        while (answer := self._answer())[0] != "synced":
+            yield int(answer[1])
+
+    def digest(self, offset: int, count: int) -> str:
+        """The SHA-256 of what the medium has there."""
+        self._send(ORDER.pack(READ, offset, count))
+        return self._answer()[2]
+
+    def _send(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            _, writable, _ = select.select([], [self._in], [], _LOOK_S)
+            if writable:
+                try:
+                    view = view[os.write(self._in, view) :]
+                except BrokenPipeError:
+                    while self._answer():
+                        pass
+            else:
+                self._look(0)
+                if not self._answers:
+                    self._check()
+
+    def _answer(self) -> list[str]:
+        while not self._answers:
+            if not self._look(_LOOK_S):
+                self._check()
+        return self._answers.pop(0)
+
+    def _look(self, wait_s: float) -> bool:
+        """Read what was answered; whether there was something."""
+        found = False
+        while select.select([self._out], [], [], wait_s)[0]:
+            got = os.read(self._out, 65536)
+            if not got:
+                raise MediaWriteFailedError(f"{self._device}: its writer ended; was it killed? Try again")
+            self._said += got
+            *lines, self._said = self._said.split(b"\n")
+            for line in lines:
+                words = line.decode().split()
+                if words[0] == "failed":
+                    raise said_by_kernel(self._device, int(words[1]), " ".join(words[2:]))
+                self._answers.append(words)
+            found, wait_s = True, 0
+        return found
+
+
+@contextmanager
+def opened(device: str, check: Callable[[], None], *, writable: bool) -> Iterator[BlockDevice]:
+    """A block writer for a device, as long as the context lasts; it is killed at the end.
+
+    Args:
+        check: called while nothing moves; raises where that takes too long.
+    """
+    words = [sys.executable, "-P", "-m", blockwriter.__name__, device, *([] if writable else ["--read-only"])]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        if process.stdin is not None:
+            with suppress(OSError):
+                fcntl.fcntl(process.stdin.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        yield BlockDevice(process, device, check)
+    finally:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel is left behind
+            process.wait(1.0)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+
+def write(device: str, pieces: Iterable[tuple[Piece, int]], meter: Meter, names: Callable[[Piece], str]) -> None:
+    """Write pieces, each with its offset on the device; returns when the medium has them all."""
+    with opened(device, meter.check, writable=True) as block:
+        for piece, offset in pieces:
+            if piece.first:
+                meter.begin(names(piece))
+            block.write(offset, piece.data)
+            for count in block.written():
+                meter.add(count)
+        for count in block.finish():
+            meter.add(count)
+
+
+def compare(device: str, pieces: Iterable[tuple[Piece, int]], meter: Meter) -> Compared:
+    """Read pieces back.
+
+    Raises:
+        MediaVerifyFailedError: the medium has other bytes.
+    """
+    compared = Compared()
+    with opened(device, meter.check, writable=False) as block:
+        for piece, offset in pieces:
+            if block.digest(offset, len(piece.data)) != hashlib.sha256(piece.data).hexdigest():
+                raise MediaVerifyFailedError(
+                    f"{device}: between {offset:#x} and {offset + len(piece.data):#x} it has not what was written. Try again; a card "
+                    "that does so again is worn out, or smaller than it says"
+                )
+            compared.add(piece.data)
+            meter.add(len(piece.data))
+    return compared
+
+
+def said_by_kernel(device: str, number: int, reason: str) -> BoardlabError:
+    """What an errno means for a medium."""
+    match number:
+        case errno.EBUSY:
+            return TargetRefusedError(f"{device}: {reason}: it is mounted or in use. Nothing was written")
+        case errno.EROFS | errno.EPERM:
+            return MediaWriteProtectedError(
+                f"{device}: {reason}: push the card's lock to its other end, or take another card"
+            )
+        case errno.ENOENT | errno.ENXIO | errno.ENODEV | errno.ENOMEDIUM:
+            return MediaMissingError(f"{device}: {reason}: is the card in, and the multiplexer at the host?")
+        case errno.EACCES:
+            return TargetRefusedError(
+                f"{device}: {reason}: this user may not write it. Add the user to the group disk, or write a udev rule"
+            )
+    return MediaWriteFailedError(
+        f"{device}: {reason}. Try again; if it stays so, change the card, the reader or the cable"
+    )

@@ -1,0 +1,122 @@
+"""Writes and reads back a block device, in a process of its own: `python -m lab.provision.ways.blockwriter DEVICE`.
+
+A write that hangs in the kernel hangs its process with it; this one can be left behind, and the caller goes on. On standard input
+come orders of 20 bytes (verb, offset, length) with the data behind a write; on standard output goes one line for each: what was
+done, for a read with the SHA-256 of what was read. The page cache is passed by (open(2), O_DIRECT), so that progress is the
+medium's, and what is read back comes from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import mmap
+import os
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Final
+
+ORDER: Final = struct.Struct(">4sQQ")
+WRITE, READ, SYNC = b"writ", b"read", b"sync"
+BUFFER_BYTES: Final = 4 * 1024 * 1024
+_ALIGN: Final = 4096  # of offsets, lengths and memory for O_DIRECT: a block of every file system and card reader
+
+
+class _Device:
+    def __init__(self, path: str, *, writable: bool) -> None:
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        is_block = Path(path).is_block_device()
+        # On a block device O_EXCL fails where it is mounted or otherwise in use; a file that is no device is not made.
+        self._fd = os.open(path, flags | (os.O_EXCL if is_block and writable else 0))
+        self._buffer = mmap.mmap(-1, BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._is_direct = False
+        self._can_direct = True
+
+    def write(self, offset: int, count: int, source: IO[bytes]) -> None:
+        """Take `count` bytes from `source` to the device."""
+        while count:
+            length = min(count, BUFFER_BYTES)
+            _fill(source, self._view[:length])
+            self._direct(offset, length)
+            done = 0
+            while done < length:
+                done += os.pwrite(self._fd, self._view[done:length], offset + done)
+            offset, count = offset + length, count - length
+
+    def read(self, offset: int, count: int) -> str:
+        """The SHA-256 of what is there."""
+        digest = hashlib.sha256()
+        while count:
+            length = min(count, BUFFER_BYTES)
+            self._direct(offset, length)
+            got = os.preadv(self._fd, [self._view[:length]], offset)
+            if got <= 0:
+                break  # the medium ends here: the digest is another one
+            digest.update(self._view[:got])
+            offset, count = offset + got, count - got
+        return digest.hexdigest()
+
+    def sync(self) -> None:
+        """Until the medium has it; what is read afterwards comes from there."""
+        os.fsync(self._fd)
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def _direct(self, offset: int, length: int) -> None:
+        wanted = self._can_direct and not (offset | length) & (_ALIGN - 1)
+        if wanted == self._is_direct:
+            return
+        flags = fcntl.fcntl(self._fd, fcntl.F_GETFL)
+        try:
+            fcntl.fcntl(self._fd, fcntl.F_SETFL, flags | os.O_DIRECT if wanted else flags & ~os.O_DIRECT)
+            self._is_direct = wanted
+        except OSError:
+            self._can_direct = False  # a file system without it
+
+
+def _fill(source: IO[bytes], view: memoryview) -> None:
+    done = 0
+    while done < len(view):
+        got = source.readinto(view[done:])  # type: ignore[attr-defined]
+        if not got:
+            raise EOFError("the orders ended within one")
+        done += got
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carry out orders until standard input is closed; returns the exit code."""
+    parser = argparse.ArgumentParser(prog=f"python -m {__name__}")
+    parser.add_argument("device")
+    parser.add_argument("--read-only", action="store_true")
+    given = parser.parse_args(arguments)
+    try:
+        device = _Device(given.device, writable=not given.read_only)
+        _say("open")
+        with open(0, "rb", buffering=0, closefd=False) as orders:
+            while head := orders.read(ORDER.size):
+                if len(head) < ORDER.size:
+                    head += orders.read(ORDER.size - len(head))
+                verb, offset, count = ORDER.unpack(head)
+                if verb == WRITE:
+                    device.write(offset, count, orders)
+                    _say("written", str(count))
+                elif verb == READ:
+                    _say("read", str(count), device.read(offset, count))
+                else:
+                    device.sync()
+                    _say("synced")
+    except OSError as error:
+        _say("failed", str(error.errno), error.strerror or "")
+        return 1
+    return 0
+
+
+def _say(*words: str) -> None:
+    os.write(1, " ".join(words).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

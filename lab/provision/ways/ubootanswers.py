@@ -1,0 +1,218 @@
+"""What U-Boot's answers mean. The texts: its sources of v2023.01 to v2025.01 (cmd/mmc.c, cmd/nvme.c, cmd/virtio.c, cmd/sf.c,
+cmd/mtd.c, cmd/ubi.c, cmd/flash.c, drivers/mtd/cfi_flash.c, net/tftp.c, cmd/mem.c, common/hash.c).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from lab.errors import BoardStableError, ConfigurationError
+from lab.provision.failures import (
+    ExtCsdNotSetError,
+    ImageTooLargeError,
+    MediaBadBlockError,
+    MediaMissingError,
+    MediaVerifyFailedError,
+    MediaWriteFailedError,
+    MediaWriteProtectedError,
+    TftpTimeoutError,
+)
+from lab.provision.ways.command import Judge, said
+
+_UNKNOWN: Final = re.compile(r"Unknown command '([^']*)'")
+_MISSING: Final = re.compile(
+    r"\*\* Bad device|unknown device|no mmc device|MMC: no card present|No (?:such )?device|MTD device \S+ not found"
+    r"|Failed to initialize SPI flash|No SPI flash selected|Volume \S+ not found|Cannot find mtd|missing or unknown FLASH type"
+    r"|blocks (?:written|read): ERROR.*-19|-19 blocks (?:written|read)",
+    re.IGNORECASE,
+)
+_PROTECTED: Final = re.compile(
+    r"write.?protected|protected sectors will not be erased|protected Flash sectors|read-only", re.IGNORECASE
+)
+_BAD_BLOCK: Final = re.compile(r"Skipping bad block|bad block at|marked as bad|Bad eraseblock", re.IGNORECASE)
+_TOO_LARGE: Final = re.compile(
+    r"past flash size|exceeds? (?:the )?(?:device|partition|chip) size|exit not enough size|Size exceeds",
+    re.IGNORECASE,
+)
+_FAILED: Final = re.compile(
+    r"\bERROR\b|Failure while|failed with error|failed in (?:erase|write|read) step|timeout at address|Timeout writing"
+    r"|not aligned|Failed\b|Not Erased|General Flash|mmc (?:write|read) failed|Card did not respond|Transfer data timeout",
+)
+_DIGEST: Final = re.compile(r"\b(?:crc32|sha256) for [0-9a-f]+ \.\.\. [0-9a-f]+ ==> ([0-9a-f]{8,64})\b")
+_TRANSFERRED: Final = re.compile(r"Bytes transferred = (\d+) \(")
+_BLOCKS: Final = re.compile(r"(-?\d+) blocks (?:written|read): (OK|ERROR)")
+_CAPACITY: Final = re.compile(r"Capacity: .*\((\d+) x (\d+)\)")
+_CAPACITY_MMC: Final = re.compile(r"^Capacity: ([\d.]+) (MiB|GiB|TiB)", re.MULTILINE)
+_UNITS: Final = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def refuse(lines: Sequence[str], status: int, what: str) -> None:
+    """Raise what an answer complains of, whatever command it answers; return where it does not complain."""
+    text = "\n".join(lines)
+    if unknown := _UNKNOWN.search(text):
+        raise ConfigurationError(
+            f"{what}: this U-Boot has no command `{unknown[1]}`. Choose another way for the medium in the env, or build U-Boot with it"
+        )
+    if _MISSING.search(text):
+        raise MediaMissingError(
+            f"{what}: U-Boot does not see the medium: {said(lines)}. Is it there, and its number in the env right?"
+        )
+    if _PROTECTED.search(text):
+        raise MediaWriteProtectedError(
+            f"{what}: the medium is write-protected: {said(lines)}. Take the protection away; nothing else helps"
+        )
+    if _TOO_LARGE.search(text):
+        raise ImageTooLargeError(f"{what}: {said(lines)}. The release's part is too large for its place")
+    if _BAD_BLOCK.search(text):
+        raise MediaBadBlockError(
+            f"{what}: a bad block where the release needs a good one: {said(lines)}. Let the part lie in UBI, or change the board"
+        )
+    if _FAILED.search(text) or status != 0:
+        _failed(lines, what)
+
+
+def done(what: str) -> Judge:
+    """The judge of a command that must only not complain."""
+    return lambda lines, status: refuse(lines, status, what)
+
+
+def says(pattern: str, what: str) -> Judge:
+    """The judge of a command whose answer must have a line with `pattern` (a regular expression), and no complaint."""
+    good = re.compile(pattern)
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        refuse(lines, status, what)
+        if not any(good.search(line) for line in lines):
+            _failed(lines, what)
+
+    return judge
+
+
+def blocks(count: int, what: str) -> Judge:
+    """The judge of `mmc|nvme|virtio write|read`: all blocks, and OK."""
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        refuse(lines, status, what)
+        found = _BLOCKS.search("\n".join(lines))
+        if found is None or (int(found[1]), found[2]) != (count, "OK"):
+            _failed(lines, what)
+
+    return judge
+
+
+def loaded(count: int, name: str) -> Judge:
+    """The judge of `tftpboot`: all bytes came."""
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        text = "\n".join(lines)
+        if unknown := _UNKNOWN.search(text):
+            raise ConfigurationError(
+                f"{name}: this U-Boot has no command `{unknown[1]}`: it has no network. Use the console, or USB"
+            )
+        found = _TRANSFERRED.search(text)
+        if found and int(found[1]) == count and status == 0:
+            return
+        if "TFTP error" in text:
+            raise TftpTimeoutError(
+                f"{name}: the TFTP server refused it: {said(lines)}. Was its folder emptied by somebody else? Try again"
+            )
+        if "No ethernet found" in text or "address not set" in text:
+            raise MediaMissingError(
+                f"{name}: the board has no network in U-Boot: {said(lines)}. Is its cable plugged in?"
+            )
+        got = f"{found[1]} of {count} bytes came" if found else "it did not come"
+        raise TftpTimeoutError(
+            f"{name}: {got} over TFTP: {said(lines)}. Is the board's cable plugged in, and does a firewall let UDP pass to the lab host?"
+        )
+
+    return judge
+
+
+def digest_is(expected: str, what: str) -> Judge:
+    """The judge of `crc32` and `hash sha256`: this digest (hexadecimal)."""
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        found = _DIGEST.search("\n".join(lines))
+        if found is None:
+            refuse(lines, status, what)
+            _failed(lines, what)
+        if found[1] != expected:
+            raise MediaVerifyFailedError(
+                f"{what}: the board computes {found[1]}, and {expected} was sent. Try again; then look at the medium"
+            )
+
+    return judge
+
+
+def same(count: int, what: str) -> Judge:
+    """The judge of `cmp.b`."""
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        if f"Total of {count} byte(s) were the same" not in "\n".join(lines) or status != 0:
+            raise MediaVerifyFailedError(
+                f"{what}: what was read back is not what was written: {said(lines)}. Try again; then look at the medium"
+            )
+
+    return judge
+
+
+def partition_config(ack: int, boot: int, what: str) -> Judge:
+    """The judge of `mmc partconf DEV`: the eMMC boots as it was told (JEDEC JESD84-B51, EXT_CSD[179])."""
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        text = "\n".join(lines)
+        values = {
+            name: int(value, 16)
+            for name, value in re.findall(r"(BOOT_ACK|BOOT_PARTITION_ENABLE): (0x[0-9a-f]+)", text)
+        }
+        if values != {"BOOT_ACK": ack, "BOOT_PARTITION_ENABLE": boot} or status != 0:
+            raise ExtCsdNotSetError(
+                f"{what}: expected BOOT_ACK {ack} and BOOT_PARTITION_ENABLE {boot}: {said(lines)}. The eMMC keeps its old way to boot"
+            )
+
+    return judge
+
+
+def capacity(lines: Sequence[str], status: int) -> int | None:
+    """The size of a medium in bytes, of `nvme info`, `virtio info` or `mmc info`; None: it does not say. `mmc info` rounds.
+
+    Raises:
+        MediaMissingError: there is no such medium.
+    """
+    refuse(lines, status, "size of the medium")
+    text = "\n".join(lines)
+    if exact := _CAPACITY.search(text):
+        return int(exact[1]) * int(exact[2])
+    rounded = _CAPACITY_MMC.search(text)
+    return round(float(rounded[1]) * _UNITS[rounded[2]]) if rounded else None
+
+
+def has_command(lines: Sequence[str]) -> bool:
+    """Whether U-Boot has a command, from what `help COMMAND` said."""
+    return not _UNKNOWN.search("\n".join(lines))
+
+
+def ram(lines: Sequence[str]) -> tuple[int, int]:
+    """From where to where the memory is free for loads: behind U-Boot's `loadaddr` everything below its own stack. Of `bdinfo`.
+
+    Raises:
+        BoardStableError: the answer has no memory bank.
+    """
+    text = "\n".join(lines)
+    start = re.search(r"-> start\s+= (0x[0-9a-f]+)", text)
+    size = re.search(r"-> size\s+= (0x[0-9a-f]+)", text)
+    if start is None or size is None:
+        raise BoardStableError(f"`bdinfo` told of no memory: {said(lines)}", failure="media_write_failed")
+    begin = int(start[1], 16)
+    end = begin + int(size[1], 16)
+    kept = [int(each, 16) for each in re.findall(r"(?:\[|= )(?:0x)?([0-9a-f]{8,16})(?:-0x[0-9a-f]+\])?", text)]
+    inside = [each for each in kept if begin + (end - begin) // 2 < each < end]
+    return begin, min([end, *inside])
+
+
+def _failed(lines: Sequence[str], what: str) -> NoReturn:
+    raise MediaWriteFailedError(
+        f"{what}: U-Boot did not do it: {said(lines)}. Try again; if it stays so, look at the medium"
+    )

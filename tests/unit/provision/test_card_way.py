@@ -1,0 +1,298 @@
+"""A card that is at the host for a while: written in a process of its own, read back, refused where it is not the card."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab.errors import ConfigurationError
+from lab.provision.failures import (
+    ImageTooLargeError,
+    MediaMissingError,
+    MediaVerifyFailedError,
+    MediaWriteFailedError,
+    MediaWriteProtectedError,
+    TargetRefusedError,
+    WriteStalledError,
+)
+from lab.provision.release import Content, ExtCsd, Image, Part, Place
+from lab.provision.way import Meter, Progress, Target
+from lab.provision.ways import blockdevice, planning
+from lab.provision.ways.cardway import CardWay
+from lab.provision.ways.hostdisk import Disk, Host, check_identity
+
+TARGET = Target("b1", "any", "sd")
+BMAP = """<?xml version="1.0" ?>
+<bmap version="2.0">
+    <ImageSize> {size} </ImageSize>
+    <BlockSize> 4096 </BlockSize>
+    <BlocksCount> {blocks} </BlocksCount>
+    <MappedBlocksCount> 2 </MappedBlocksCount>
+    <ChecksumType> sha256 </ChecksumType>
+    <BlockMap>
+        <Range chksum="{first}"> 0 </Range>
+        <Range chksum="{last}"> 700 </Range>
+    </BlockMap>
+</bmap>
+"""
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def card(folder: Path, size: int) -> Path:
+    path = folder / "card.img"
+    path.write_bytes(b"\xa5" * size)
+    return path
+
+
+def way(path: Path, places: list[str] | None = None) -> CardWay:
+    @contextmanager
+    def at_host() -> Iterator[Disk]:
+        if places is not None:
+            places.append("host")
+        yield Disk(str(path), path.stat().st_size, "card")
+        if places is not None:
+            places.append("dut")
+
+    return CardWay("sd-mux", at_host)
+
+
+def packed(folder: Path, data: bytes, **more: str) -> Content:
+    path = folder / "sdk.wic.gz"
+    path.write_bytes(gzip.compress(data, compresslevel=1))
+    return Content(Image(source=str(path), sha256=sha256(path.read_bytes()), size=len(data), **more))
+
+
+def test_a_packed_image_is_unpacked_on_the_way_and_read_back(tmp_path: Path) -> None:
+    data, seen, places = os.urandom((9 << 20) + 1000), list[Progress](), list[str]()
+    path = card(tmp_path, 10 << 20)
+    chosen = way(path, places)
+    plan = chosen.plan(packed(tmp_path, data), TARGET)
+    assert (plan.target.device, plan.target.size_bytes) == (str(path), 10 << 20)
+    chosen.write(plan, seen.append)
+    verified = chosen.verify(plan)
+    on_card = path.read_bytes()
+    assert on_card[: len(data)] == data
+    assert on_card[len(data) :] == b"\xa5" * (len(on_card) - len(data))
+    assert (verified.digest, verified.bytes) == (sha256(data), len(data))
+    assert seen[-1].done == len(data)
+    assert places == ["host", "dut"] * 3
+
+
+def test_only_mapped_blocks_are_written(tmp_path: Path) -> None:
+    size = 701 * 4096
+    data = os.urandom(4096) + bytes(699 * 4096) + os.urandom(4096)
+    bmap = tmp_path / "sdk.wic.bmap"
+    bmap.write_text(BMAP.format(size=size, blocks=701, first=sha256(data[:4096]), last=sha256(data[-4096:])))
+    path = card(tmp_path, size)
+    chosen = way(path)
+    plan = chosen.plan(packed(tmp_path, data, bmap=str(bmap)), TARGET)
+    assert plan.total_bytes == 8192
+    chosen.write(plan, lambda _progress: None)
+    assert chosen.verify(plan).bytes == 8192
+    on_card = path.read_bytes()
+    assert (on_card[:4096], on_card[-4096:]) == (data[:4096], data[-4096:])
+    assert set(on_card[4096:-4096]) == {0xA5}
+
+
+def test_one_byte_that_is_not_as_written_is_seen(tmp_path: Path) -> None:
+    path, data = card(tmp_path, 5 << 20), os.urandom(5 << 20)
+    chosen = way(path)
+    plan = chosen.plan(packed(tmp_path, data), TARGET)
+    chosen.write(plan, lambda _progress: None)
+    with path.open("r+b") as file:
+        file.seek(4_500_000)
+        file.write(bytes([data[4_500_000] ^ 1]))
+    with pytest.raises(MediaVerifyFailedError, match="0x400000"):
+        chosen.verify(plan)
+
+
+def test_parts_go_to_their_offsets_the_first_stage_last(tmp_path: Path) -> None:
+    path = card(tmp_path, 1 << 20)
+    parts = []
+    for name, data, offset in (
+        ("tiboot3.bin", b"1" * 700, 0),
+        ("u-boot.img", b"3" * 5000, 0x20000),
+        ("tispl.bin", b"2" * 900, 0x10000),
+    ):
+        (tmp_path / name).write_bytes(data)
+        parts.append(Part(source=str(tmp_path / name), sha256=sha256(data), name=name, to=Place(offset=offset)))
+    chosen = way(path)
+    plan = chosen.plan(Content(None, parts), TARGET)
+    assert [step.name for step in plan.steps] == ["u-boot.img", "tispl.bin", "tiboot3.bin"]
+    chosen.write(plan, lambda _progress: None)
+    assert chosen.verify(plan).digest == sha256(b"3" * 5000 + b"2" * 900 + b"1" * 700)
+    assert path.read_bytes()[0x10000 : 0x10000 + 901] == b"2" * 900 + b"\xa5"
+
+
+def test_what_does_not_fit_or_belong_is_refused_before_the_first_byte(tmp_path: Path) -> None:
+    path = card(tmp_path, 1 << 20)
+    before = path.read_bytes()
+    with pytest.raises(ImageTooLargeError):
+        way(path).plan(packed(tmp_path, bytes(2 << 20)), TARGET)
+    content = packed(tmp_path, bytes(4096))
+    with pytest.raises(ConfigurationError, match="extcsd"):
+        way(path).plan(Content(content.image, [], ExtCsd([1, 1, 1])), TARGET)
+    assert path.read_bytes() == before
+
+
+def test_a_card_that_is_gone_is_told(tmp_path: Path) -> None:
+    path = card(tmp_path, 1 << 20)
+    chosen = way(path)
+    plan = chosen.plan(packed(tmp_path, bytes(4096)), TARGET)
+    gone = CardWay("sd-mux", lambda: _there(Disk(str(tmp_path / "gone"), 1 << 20)))
+    with pytest.raises(MediaMissingError, match="multiplexer"):
+        gone.write(plan, lambda _progress: None)
+
+
+@contextmanager
+def _there(disk: Disk) -> Iterator[Disk]:
+    yield disk
+
+
+class Clock:
+    """A clock that goes on by a minute at each look."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def now_ns(self) -> int:
+        self.now += 60 * 10**9
+        return self.now
+
+
+def test_a_write_that_makes_no_progress_is_ended_and_its_writer_with_it(tmp_path: Path) -> None:
+    path, pids = card(tmp_path, 64 << 20), list[int]()
+    meter = Meter(64 << 20, lambda _progress: None, Clock().now_ns, 30.0)
+
+    def write() -> None:
+        with blockdevice.opened(str(path), meter.check, writable=True) as block:
+            pids.append(block.pid)
+            os.kill(block.pid, signal.SIGSTOP)  # as one that hangs in the kernel
+            while True:
+                block.write(0, bytes(1 << 20))
+
+    with pytest.raises(WriteStalledError):
+        write()
+    assert not Path(f"/proc/{pids[0]}").exists()
+
+
+def test_a_writer_that_is_killed_is_a_failed_write(tmp_path: Path) -> None:
+    path = card(tmp_path, 4 << 20)
+
+    def write() -> None:
+        with blockdevice.opened(str(path), lambda: None, writable=True) as block:
+            os.kill(block.pid, signal.SIGKILL)
+            for offset in range(0, 4 << 20, 1 << 20):
+                block.write(offset, bytes(1 << 20))
+            list(block.finish())
+
+    with pytest.raises(MediaWriteFailedError):
+        write()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (16, TargetRefusedError),
+        (30, MediaWriteProtectedError),
+        (123, MediaMissingError),
+        (13, TargetRefusedError),
+        (5, MediaWriteFailedError),
+    ],
+)
+def test_what_the_kernel_says_of_a_card_has_its_class(number: int, kind: type[Exception]) -> None:
+    assert type(blockdevice.said_by_kernel("/dev/sdz", number, os.strerror(number))) is kind
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> tuple[Host, Callable[..., None]]:
+    """A host with a disk sdz of 8 GiB and its partition sdz1; and how to change it."""
+    sys, proc = tmp_path / "sys", tmp_path / "proc"
+    disk = sys / "class" / "block" / "sdz"
+    for folder, number in ((disk, "8:16"), (disk / "sdz1", "8:17")):
+        (folder / "holders").mkdir(parents=True)
+        (folder / "dev").write_text(f"{number}\n")
+    (disk / "sdz1" / "partition").write_text("1\n")
+    (disk / "size").write_text(f"{8 << 21}\n")
+    (proc / "self").mkdir(parents=True)
+
+    def change(mounted: str = "0:1", swap: str = "", held: bool = False, sectors: int = 8 << 21) -> None:
+        (proc / "self" / "mountinfo").write_text(f"21 1 {mounted} / /media/x rw - ext4 /dev/x rw\n")
+        (proc / "swaps").write_text(f"Filename Type Size Used Priority\n{swap}\n")
+        (disk / "size").write_text(f"{sectors}\n")
+        if held:
+            (disk / "sdz1" / "holders" / "dm-0").mkdir()
+
+    change()
+    return Host(sys, proc), change
+
+
+def test_a_free_disk_is_taken(host: tuple[Host, Callable[..., None]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "exists", _exists(Path.exists))
+    monkeypatch.setattr(Path, "is_block_device", lambda _path: True)
+    found = host[0].disk("/dev/sdz", "pci-0:usb-1")
+    assert found == Disk("/dev/sdz", 8 << 30, "pci-0:usb-1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "reason"),
+    [
+        ({"mounted": "8:16"}, TargetRefusedError, "sdz is mounted on /media/x"),
+        ({"mounted": "8:17"}, TargetRefusedError, "sdz1 is mounted on /media/x"),
+        ({"swap": "/dev/sdz1 partition 1 0 -2"}, TargetRefusedError, "sdz1 is swap"),
+        ({"held": True}, TargetRefusedError, "sdz1 is part of dm-0"),
+        ({"sectors": 0}, MediaMissingError, "no card"),
+    ],
+)
+def test_a_disk_that_the_host_uses_is_refused(
+    host: tuple[Host, Callable[..., None]],
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, object],
+    kind: type[Exception],
+    reason: str,
+) -> None:
+    monkeypatch.setattr(Path, "exists", _exists(Path.exists))
+    monkeypatch.setattr(Path, "is_block_device", lambda _path: True)
+    host[1](**changes)
+    with pytest.raises(kind, match=reason):
+        host[0].disk("/dev/sdz")
+
+
+def _exists(real: Callable[[Path], bool]) -> Callable[[Path], bool]:
+    return lambda path: str(path) == "/dev/sdz" or real(path)
+
+
+def test_a_file_is_no_disk_and_a_partition_no_card(
+    tmp_path: Path, host: tuple[Host, Callable[..., None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = card(tmp_path, 512)
+    with pytest.raises(TargetRefusedError, match="not a disk"):
+        Host().disk(str(path))
+    monkeypatch.setattr(Path, "is_block_device", lambda _path: True)
+    (host[0].sys / "class" / "block" / "card.img").mkdir()
+    (host[0].sys / "class" / "block" / "card.img" / "partition").write_text("1\n")
+    with pytest.raises(TargetRefusedError, match="partition"):
+        host[0].disk(str(path))
+
+
+def test_a_disk_of_another_size_is_somebody_elses() -> None:
+    disk = Disk("/dev/sdz", 2 << 40)
+    with pytest.raises(TargetRefusedError, match="somebody"):
+        check_identity(disk, smallest=0, largest=256 << 30)
+
+
+def test_pieces_hold_no_more_than_two_of_them(tmp_path: Path) -> None:
+    content = packed(tmp_path, bytes(8 << 20))
+    steps = planning.steps(content)
+    sizes = [(piece.offset, len(piece.data), piece.first, piece.last) for piece in planning.pieces(steps, 3 << 20)]
+    assert sizes == [(0, 3 << 20, True, False), (3 << 20, 3 << 20, False, False), (6 << 20, 2 << 20, False, True)]

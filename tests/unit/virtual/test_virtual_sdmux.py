@@ -1,0 +1,60 @@
+"""The SD multiplexer of a virtual board: the card is in one place, and is not moved while somebody uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import ConfigurationError, LabStableError
+from virtual import sdmux
+from virtual.board import BoardFolder
+from virtual.qemu import machine
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> BoardFolder:
+    found = BoardFolder(tmp_path / "b1")
+    found.media.mkdir(parents=True)
+    found.medium("sd").write_bytes(b"card")
+    return found
+
+
+def test_the_card_is_in_one_place(folder: BoardFolder) -> None:
+    assert sdmux.position(folder) == "dut"
+    sdmux.switch(folder, "host", is_on=False)
+    assert sdmux.position(folder) == "host"
+    assert sdmux.host_image(folder).read_bytes() == b"card"
+    assert not folder.medium("sd").exists()
+    sdmux.switch(folder, "dut", is_on=False)
+    assert not sdmux.host_image(folder).exists()
+    sdmux.switch(folder, "off", is_on=False)
+    assert not folder.medium("sd").exists()
+    assert not sdmux.host_image(folder).exists()
+
+
+def test_the_card_of_a_board_that_is_on_stays(folder: BoardFolder) -> None:
+    with pytest.raises(LabStableError, match="is on"):
+        sdmux.switch(folder, "host", is_on=True)
+    assert sdmux.position(folder) == "dut"
+
+
+def test_a_card_that_somebody_writes_stays(folder: BoardFolder) -> None:
+    sdmux.switch(folder, "host", is_on=False)
+    with sdmux.host_image(folder).open("r+b"), pytest.raises(LabStableError, match="open"):
+        sdmux.switch(folder, "dut", is_on=False)
+    sdmux.switch(folder, "dut", is_on=False)
+
+
+def test_no_place_and_no_card_are_told(folder: BoardFolder) -> None:
+    with pytest.raises(ConfigurationError, match="dut, host, off"):
+        sdmux.switch(folder, "pc", is_on=False)
+    folder.medium("sd").unlink()
+    with pytest.raises(ConfigurationError, match="0 cards"):
+        sdmux.position(folder)
+
+
+def test_a_board_starts_without_the_card_that_is_at_the_host(folder: BoardFolder) -> None:
+    assert any("id=sd" in word for word in machine.command(folder, folder.path / "fw", 1, 3, 4))
+    sdmux.switch(folder, "host", is_on=False)
+    assert not any("=sd" in word for word in machine.command(folder, folder.path / "fw", 1, 3, 4))
