@@ -88,6 +88,11 @@ class BoardFolder:
         """The folder of the media."""
         return self.path / "media"
 
+    @property
+    def sdmux(self) -> Path:
+        """The folder of the card while its multiplexer has it away from the board (`virtual.sdmux`)."""
+        return self.path / "sdmux"
+
     def medium(self, name: str) -> Path:
         """The image of a medium."""
         return self.media / f"{name}.img"

@@ -35,18 +35,20 @@ def load(board_type: str) -> BoardKind:
     raise _unknown(board_type)
 
 
-def qemu(board_type: str, *, with_tools: bool = False, stock: bool = False) -> QemuKind:
+def qemu(board_type: str, *, with_tools: bool = False, with_network: bool = False, stock: bool = False) -> QemuKind:
     """The kind of a board type that runs in QEMU.
 
     Args:
-        with_tools, stock: see `virtual.qemu.kind.of_type`.
+        with_tools, with_network, stock: see `virtual.qemu.kind.of_type`.
 
     Raises:
         ConfigurationError: there is none, or not such a one.
     """
     if board_type not in QEMU:
         raise _unknown(board_type)
-    kind: QemuKind = import_module(_MODULE).of_type(board_type, with_tools=with_tools, stock=stock)
+    kind: QemuKind = import_module(_MODULE).of_type(
+        board_type, with_tools=with_tools, with_network=with_network, stock=stock
+    )
     return kind
 
 

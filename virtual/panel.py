@@ -1,6 +1,7 @@
 """The bench's panel: boot-mode straps as relays behind HTTP, and the faults of boards that can have some.
 
 GET|PUT /boards/NAME/straps/bitN     {"state": "on"} or "off"; a PUT's body is on or off (or 1 or 0)
+GET|PUT /boards/NAME/sdmux           {"state": "dut"}: where its SD card is; a PUT's body is host, dut or off
 PUT     /boards/NAME/pins/PIN        on: activity on a pin that wakes the board; off: none
 GET     /boards/NAME/faults          what is wrong with the board now, and what is planned
 PUT     /boards/NAME/faults?fault=F&cycles=2-3&seed=7&...
@@ -9,12 +10,13 @@ PUT     /boards/NAME/faults          clears them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from typing import Final
 
 from lab.errors import ConfigurationError, LabError
-from virtual import straps
-from virtual.board import Misbehaving, Wakeable
+from virtual import sdmux, straps
+from virtual.board import BoardPower, Misbehaving, Wakeable
 from virtual.http import JsonResponse, Request
 from virtual.outlet import Outlet
 
@@ -27,12 +29,12 @@ def answer(request: Request, outlets: Mapping[str, Outlet]) -> JsonResponse:
     name, _, rest = request.path.removeprefix(PREFIX).partition("/")
     outlet = outlets.get(name)
     try:
+        if outlet is not None and rest in _WHOLE:
+            return _WHOLE[rest](request, outlet)
         if outlet is not None and rest.startswith("straps/bit"):
             return _strap(request, outlet, rest.removeprefix("straps/bit"))
         if outlet is not None and rest.startswith("pins/"):
             return _pin(request, outlet, rest.removeprefix("pins/"))
-        if outlet is not None and rest == "faults":
-            return _faults(request, outlet)
     except ConfigurationError as error:
         return JsonResponse(HTTPStatus.BAD_REQUEST, {"error": str(error)})
     except LabError as error:
@@ -56,6 +58,13 @@ def _strap(request: Request, outlet: Outlet, bit: str) -> JsonResponse:
     return JsonResponse(HTTPStatus.OK, {"state": "on" if high else "off"})
 
 
+def _sdmux(request: Request, outlet: Outlet) -> JsonResponse:
+    if request.body is not None:
+        place = request.body.decode("ascii", errors="replace").strip().lower()
+        sdmux.switch(outlet.folder, place, is_on=outlet.power is BoardPower.ON)
+    return JsonResponse(HTTPStatus.OK, {"state": sdmux.position(outlet.folder)})
+
+
 def _pin(request: Request, outlet: Outlet, pin: str) -> JsonResponse:
     name, backend = outlet.folder.name, outlet.backend
     if not isinstance(backend, Wakeable) or pin not in backend.pins:
@@ -76,3 +85,6 @@ def _faults(request: Request, outlet: Outlet) -> JsonResponse:
     elif request.body is not None:
         outlet.backend.clear()
     return JsonResponse(HTTPStatus.OK, outlet.backend.faults())
+
+
+_WHOLE: Final[Mapping[str, Callable[[Request, Outlet], JsonResponse]]] = {"sdmux": _sdmux, "faults": _faults}

@@ -77,6 +77,12 @@ def up(
     bench_tools: Annotated[
         bool, typer.Option("--tools", help="qemu: an image with benchmark programs of Debian; boots more slowly.")
     ] = False,
+    network: Annotated[
+        bool,
+        typer.Option(
+            "--network", help="qemu: a board on a network, with a U-Boot that loads: releases can be put on it."
+        ),
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start from new media and straps.")] = False,
     count: Annotated[int, typer.Option(min=1, max=1000, help="sim: how many boards of each type.")] = 1,
     release: Annotated[str, typer.Option(help="sim: the release that they run (default: the newest).")] = "",
@@ -102,8 +108,10 @@ def up(
     where = _folder(folder)
     types = board_type or []
     if kind == "sim":
-        if bench_tools:
-            raise ConfigurationError("--tools is for `lab virtual up qemu`; simulated boards play their benchmarks")
+        if bench_tools or network:
+            raise ConfigurationError(
+                "--tools and --network are for `lab virtual up qemu`; simulated boards play their benchmarks and their network"
+            )
         boards = board_specs(SimOptions(types, count, release, seed, time_scale, scenario, flow, stock))
         defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0, FTDI_BYTES)
     elif kind == "qemu":
@@ -116,7 +124,7 @@ def up(
         chosen = types[0] if types else QEMU_TYPE
         if chosen in simulated():
             raise ConfigurationError(f"{chosen!r} is a simulated board: `lab virtual up sim --type {chosen}`")
-        kind_of_board = kinds.qemu(chosen, with_tools=bench_tools, stock=stock)
+        kind_of_board = kinds.qemu(chosen, with_tools=bench_tools, with_network=network, stock=stock)
         boards = (control.BoardSpec(name, chosen, kind_of_board),)
         defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS, DEFAULT_FIFO_BYTES)
     else:

@@ -9,30 +9,58 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from attrs import frozen
+
 from lab.errors import LabStableError
 from virtual.images import tools
 
 _COMPILER = "aarch64-linux-gnu-"
 _UNPACKED = "--strip-components=1"
+PROGRAMS = (f"{_COMPILER}gcc", "bison", "flex")
 _SERIES = Path("debian/patches/series")
 
 
-def build(source: Path, defconfig: str, settings: Sequence[str]) -> bytes:
+@frozen
+class Edit:
+    """A change of the sources: in a file, a text that is there once, and what takes its place."""
+
+    file: str
+    old: str
+    new: str
+
+    def apply(self, root: Path) -> None:
+        """Make it.
+
+        Raises:
+            LabStableError: the text is not there once.
+        """
+        path = root / self.file
+        text = path.read_text()
+        if text.count(self.old) != 1:
+            raise LabStableError(
+                f"{self.file} of U-Boot has {self.old.strip()!r} {text.count(self.old)} times", failure="image_build"
+            )
+        path.write_text(text.replace(self.old, self.new))
+
+
+def build(source: Path, defconfig: str, settings: Sequence[str], edits: Sequence[Edit] = ()) -> bytes:
     """u-boot.bin of a 64-bit Arm board, without the distribution's own patches.
 
     Args:
         source: the archive of the sources. defconfig: of the board, e.g. "qemu_arm64_defconfig".
-        settings: lines of Kconfig that are added to it.
+        settings: lines of Kconfig that are added to it. edits: of the sources.
 
     Raises:
         ConfigurationError: the cross compiler, make, bison or flex is not installed.
         LabStableError: it cannot be built, or the sources do not know a setting.
     """
-    for program in (f"{_COMPILER}gcc", "bison", "flex"):
+    for program in PROGRAMS:
         tools.find(program)
     with tempfile.TemporaryDirectory(prefix="boardlab-u-boot-") as folder:
         root = Path(folder)
         tools.run(["tar", "--extract", f"--file={source}", f"--directory={root}", _UNPACKED])
+        for edit in edits:
+            edit.apply(root)
         make: list[str | Path] = ["make", "-s", "-C", root, f"CROSS_COMPILE={_COMPILER}", f"-j{os.cpu_count() or 1}"]
         tools.run([*make, defconfig])
         config = root / ".config"
@@ -73,7 +101,7 @@ def configure(root: Path, build: Path, defconfig: str) -> None:
         ConfigurationError: the cross compiler, make, bison or flex is not installed.
         LabStableError: it cannot be made.
     """
-    for program in (f"{_COMPILER}gcc", "bison", "flex"):
+    for program in PROGRAMS:
         tools.find(program)
     make: list[str | Path] = ["make", "-s", "-C", root, f"O={build}", f"CROSS_COMPILE={_COMPILER}"]
     tools.run([*make, defconfig])

@@ -12,7 +12,7 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import Clock
 from virtual import environment
 from virtual.board import Backend, BoardAccess, BoardFolder
-from virtual.images import cache, tools
+from virtual.images import cache, tools, uboot
 from virtual.qemu import cable, recipe
 from virtual.qemu.bpim2u import BananaPi
 from virtual.qemu.machine import Model, QemuBoard
@@ -59,7 +59,8 @@ class QemuKind:
             return
         report(f"Copying the media of {folder.name}")
         try:
-            shutil.rmtree(media, ignore_errors=True)
+            for old in (media, folder.sdmux):
+                shutil.rmtree(old, ignore_errors=True)
             media.mkdir(parents=True)
             for image in sorted(images.iterdir()):
                 tools.run(["cp", "--reflink=auto", "--sparse=always", image, media / image.name])
@@ -78,18 +79,27 @@ class QemuKind:
 
     def environment(self, place: BoardAccess) -> str:
         """See `BoardKind`."""
-        return environment.of_board(place, self._model.board_type, with_tools=recipe.has_tools(place.folder.media))
+        media, kind = place.folder.media, self._model.board_type
+        return environment.of_board(
+            place, kind, with_tools=recipe.has_tools(media), with_network=recipe.has_network(media)
+        )
 
 
-def of_type(board_type: str, *, with_tools: bool = False, stock: bool = False) -> QemuKind:
+def of_type(board_type: str, *, with_tools: bool = False, with_network: bool = False, stock: bool = False) -> QemuKind:
     """A kind of board, with the user's image cache.
 
     Args:
-        with_tools: its images hold benchmark programs too. stock: it has the distribution's device tree as it is.
+        with_tools: its images hold benchmark programs too. with_network: releases can be put on it.
+        stock: it has the distribution's device tree as it is.
 
     Raises:
         ConfigurationError: there is no such one of this board type.
     """
+    if with_network:
+        if with_tools or stock or board_type != Virt.board_type:
+            raise ConfigurationError(f"--network is for {Virt.board_type}, without --tools and --stock")
+        tools.require(uboot.PROGRAMS)
+        return QemuKind(Virt(with_network=True), cache.default_root())
     model = _model(board_type, with_tools=with_tools, stock=stock)
     return QemuKind(model, cache.default_root(), with_tools=with_tools)
 

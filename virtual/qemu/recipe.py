@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from virtual.images import cache, debian, disk, flash, initramfs, module, tools
 from virtual.images.tree import File, Folder, Link, Tree
-from virtual.qemu import benchtools, rootfs
+from virtual.qemu import benchtools, loadinguboot, rootfs
 from virtual.qemu.busybox import quiet
 
 SUITE = "bookworm"
@@ -22,10 +22,12 @@ FLASH_BYTES = 64 << 20  # the machine's second flash bank (QEMU hw/arm/virt.c)
 ENV_BYTES = 256 << 10  # CONFIG_ENV_SIZE of Debian's qemu_arm64
 _FLASH_BASE = 0x0400_0000  # the second bank
 _KERNEL_OFFSET = 0x0008_0000
-_ALIGN = 0x1_0000
+_ALIGN = 0x4_0000  # a sector of the flash
 _DISK_MIB = 48
 _SCRATCH_MIB = 1536  # for fio's file of 1 GiB; the file of the image has no more blocks than were written
 _WITH_TOOLS = "qemu-virt-tools"
+_WITH_NETWORK = "qemu-virt-network"
+OTHER_KERNEL_META = "linux-image-cloud-arm64"  # for a second release; of the same version
 ORIGIN = "origin"  # beside a board's media: the name of the images that they are copies of
 FLASH_MODULE = "boardlab_flash"  # lets Linux read the flash (virtual/qemu/data)
 # What a board with benchmark programs loads, in this order: drivers of its disks and its network, file systems, and MTD.
@@ -41,32 +43,46 @@ FIRMWARE = "u-boot.bin"
 _MADE_BY = (__name__, "virtual.qemu.benchtools", "virtual.qemu.busybox", "virtual.qemu.rootfs", "virtual.qemu.data")
 
 
-def obtain(root: Path, report: cache.Report, *, with_tools: bool = False) -> Path:
+def obtain(
+    root: Path,
+    report: cache.Report,
+    *,
+    with_tools: bool = False,
+    with_network: bool = False,
+    kernel_meta: str = KERNEL_META,
+) -> Path:
     """The folder with u-boot.bin and one image per medium (sd.img, emmc.img, ospi.img), built when missing.
 
     Args:
         with_tools: SD and eMMC have a second partition with the benchmark programs of `virtual.qemu.benchtools`, a
             third one for benchmarks that overwrite it and a fourth one with FAT; the board loads the drivers that these
             need, and its U-Boot has the command `time`.
+        with_network: its U-Boot loads over TFTP and writes the flash (`virtual.qemu.loadinguboot`). kernel_meta: Debian's
+            package of its kernel.
 
     Raises:
         LabTransientError: the packages cannot be downloaded.
         LabStableError: a tool failed or the disk is full.
         ConfigurationError: a tool is not installed.
     """
-    packages = sources(root, report)
+    packages = sources(root, report, kernel_meta)
+    loading = loadinguboot.obtain(root, SUITE, ARCHITECTURE, report) if with_network else None
     facts = json.loads((packages / cache.MANIFEST).read_text())
     programs = benchtools.obtain(root, SUITE, ARCHITECTURE, report) if with_tools else None
     more = json.loads((programs / cache.MANIFEST).read_text()) if programs else {"packages": {}, "files": {}}
 
     def fill(folder: Path) -> Mapping[str, object]:
         report("Building the board's media")
-        build(folder, packages, programs)
-        return {"packages": {**facts["packages"], **more["packages"]}, "mirror": facts["mirror"]}
+        parts = build(folder, packages, programs)
+        if loading is not None:
+            (folder / FIRMWARE).write_bytes((loading / FIRMWARE).read_bytes())
+        return {"packages": {**facts["packages"], **more["packages"]}, "mirror": facts["mirror"], "flash": parts}
 
     inputs = {"sources": facts["files"]} | ({"tools": more["files"]} if programs else {})
+    inputs |= {"loading": json.loads((loading / cache.MANIFEST).read_text())["files"]} if loading else {}
     recipe = cache.recipe_hash("virtual.images", *_MADE_BY, **inputs)
-    return cache.obtain(_WITH_TOOLS if programs else "qemu-virt", recipe, fill, root=root, report=report)
+    name = _WITH_TOOLS if programs else _WITH_NETWORK if loading else "qemu-virt"
+    return cache.obtain(name, recipe, fill, root=root, report=report)
 
 
 def has_tools(media: Path) -> bool:
@@ -75,22 +91,29 @@ def has_tools(media: Path) -> bool:
     return origin.exists() and origin.read_text().startswith(_WITH_TOOLS)
 
 
-def sources(root: Path, report: cache.Report) -> Path:
+def has_network(media: Path) -> bool:
+    """Whether a board with these media is on a network of its own, for loads."""
+    origin = media / ORIGIN
+    return origin.exists() and origin.read_text().startswith(_WITH_NETWORK)
+
+
+def sources(root: Path, report: cache.Report, kernel_meta: str = KERNEL_META) -> Path:
     """The folder with U-Boot, the kernel and busybox out of Debian's packages, downloaded when missing; raises as
     `obtain`.
     """
+    modules = _MODULES if kernel_meta == KERNEL_META else ()
     return cache.obtain(
         f"debian-{SUITE}-{ARCHITECTURE}",
         cache.recipe_hash(
-            suite=SUITE, architecture=ARCHITECTURE, kernel=KERNEL_META, headers=_HEADERS, modules=_MODULES
+            suite=SUITE, architecture=ARCHITECTURE, kernel=kernel_meta, headers=_HEADERS, modules=modules
         ),
-        lambda folder: _fetch(folder, report),
+        lambda folder: _fetch(folder, report, kernel_meta, modules),
         root=root,
         report=report,
     )
 
 
-def _fetch(folder: Path, report: cache.Report) -> Mapping[str, object]:
+def _fetch(folder: Path, report: cache.Report, kernel_meta: str, modules: Sequence[str]) -> Mapping[str, object]:
     """Download the packages; keep what boards need of them, and what modules are built against."""
     work = folder / "apt"
     apt = debian.AptRoot(work, SUITE, ARCHITECTURE)
@@ -98,13 +121,13 @@ def _fetch(folder: Path, report: cache.Report) -> Mapping[str, object]:
         f"Downloading U-Boot, a kernel and busybox of Debian {SUITE} ({ARCHITECTURE}, about 90 MB) from {apt.mirror}"
     )
     apt.update()
-    kernel = apt.resolve(KERNEL_META)
+    kernel = apt.resolve(kernel_meta)
     headers = kernel.replace("linux-image-", "linux-headers-")
-    common = headers.removesuffix(ARCHITECTURE) + "common"
+    common = headers.removesuffix(ARCHITECTURE).removesuffix("cloud-") + "common"
     packages = apt.download("u-boot-qemu", kernel, "busybox-static", headers, common)
     packages |= _kbuild(work / "host", kernel)
     debian.extract(packages["u-boot-qemu"], {"usr/lib/u-boot/qemu_arm64/u-boot.bin": folder / FIRMWARE})
-    drivers = {rf"lib/modules/.*/{name}\.ko": folder / f"{name}.ko" for name in _MODULES}
+    drivers = {rf"lib/modules/.*/{name}\.ko": folder / f"{name}.ko" for name in modules}
     debian.extract(packages[kernel], {"boot/vmlinuz-.*": folder / "Image", **drivers})
     debian.extract(packages["busybox-static"], {"(usr/)?bin/busybox": folder / "busybox"})
     for package in packages.values():
@@ -122,8 +145,11 @@ def _kbuild(work: Path, kernel: str) -> dict[str, debian.Package]:
     return apt.download(f"linux-kbuild-{version}")
 
 
-def build(folder: Path, sources: Path, programs: Path | None = None) -> None:
+def build(folder: Path, sources: Path, programs: Path | None = None) -> dict[str, list[int]]:
     """Write U-Boot and one image per medium into `folder`, from the files of the packages in `sources`.
+
+    Returns:
+        what is where on the flash, by name: offset and bytes.
 
     Args:
         programs: the folder of `virtual.qemu.benchtools`.
@@ -149,6 +175,11 @@ def build(folder: Path, sources: Path, programs: Path | None = None) -> None:
     )
     parts = {0: flash.environment_image(variables, ENV_BYTES), _KERNEL_OFFSET: kernel, initrd_offset: initrd}
     flash.build(folder / f"{FLASH}.img", parts, size_bytes=FLASH_BYTES)
+    return {
+        "kernel": [_KERNEL_OFFSET, len(kernel)],
+        "initrd": [initrd_offset, len(initrd)],
+        "u-boot.env": [0, ENV_BYTES],  # last: with it the board finds the others
+    }
 
 
 def environment(*, kernel_offset: int, kernel_bytes: int, initrd_offset: int, initrd_bytes: int) -> dict[str, str]:

@@ -23,32 +23,38 @@ class Virt:
     environment; the strap word is latched into RAM at reset.
 
     Args:
-        with_tools: its images hold benchmark programs too.
+        with_tools: its images hold benchmark programs too. with_network: releases can be put on it (`recipe.obtain`).
     """
 
     program = PROGRAM
     drops = False
     board_type = "qemu-virt"
 
-    def __init__(self, *, with_tools: bool = False) -> None:
+    def __init__(self, *, with_tools: bool = False, with_network: bool = False) -> None:
         self._with_tools = with_tools
+        self._with_network = with_network
 
     def images(self, root: Path, report: cache.Report) -> Path:
         """See `Model`."""
-        return recipe.obtain(root, report, with_tools=self._with_tools)
+        return recipe.obtain(root, report, with_tools=self._with_tools, with_network=self._with_network)
 
     def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
         """See `Model`."""
-        network = () if tap_fd is None else ("-netdev", f"tap,id=link,fd={tap_fd}", "-device", _NETWORK)
+        network: tuple[str, ...] = (
+            () if tap_fd is None else ("-netdev", f"tap,id=link,fd={tap_fd}", "-device", _NETWORK)
+        )
+        if recipe.has_network(folder.media):
+            network = ("-netdev", "user,id=lab", "-device", "virtio-net-device,netdev=lab")
+        has_card = folder.medium("sd").exists()  # else it is at the host (virtual.sdmux)
         memory_mib = _MEMORY_WITH_TOOLS_MIB if recipe.has_tools(folder.media) else _MEMORY_MIB
         return [
             # Without random seeds in the device tree every boot does, and prints, the same.
             *("-machine", "virt,dtb-randomness=off", "-cpu", "cortex-a53", "-m", str(memory_mib)),
             *("-bios", str(folder.media / recipe.FIRMWARE)),
             *drive(folder, recipe.FLASH, "if=pflash,unit=1"),
-            *drive(folder, "sd", "if=none,id=sd"),
+            *(drive(folder, "sd", "if=none,id=sd") if has_card else ()),
             *drive(folder, "emmc", "if=none,id=emmc"),
-            *("-device", "virtio-blk-device,drive=sd"),
+            *(("-device", "virtio-blk-device,drive=sd") if has_card else ()),
             *("-device", "nvme,drive=emmc,serial=emmc"),
             *("-device", f"loader,addr={recipe.STRAP_WORD:#x},data={straps:#x},data-len=4"),
             *network,

@@ -9,7 +9,7 @@ import pytest
 from lab.errors import ConfigurationError, LabStableError
 from virtual import sdmux
 from virtual.board import BoardFolder
-from virtual.qemu import machine
+from virtual.qemu.virt import Virt
 
 
 @pytest.fixture
@@ -55,6 +55,6 @@ def test_no_place_and_no_card_are_told(folder: BoardFolder) -> None:
 
 
 def test_a_board_starts_without_the_card_that_is_at_the_host(folder: BoardFolder) -> None:
-    assert any("id=sd" in word for word in machine.command(folder, folder.path / "fw", 1, 3, 4))
+    assert any("id=sd" in word for word in Virt().words(folder, 1, None))
     sdmux.switch(folder, "host", is_on=False)
-    assert not any("=sd" in word for word in machine.command(folder, folder.path / "fw", 1, 3, 4))
+    assert not any("=sd" in word for word in Virt().words(folder, 1, None))
