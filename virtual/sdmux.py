@@ -37,6 +37,11 @@ def position(folder: BoardFolder) -> str:
     return found[0]
 
 
+def is_away(folder: BoardFolder) -> bool:
+    """Whether the card is not at the board."""
+    return any(path.exists() for place, path in _places(folder).items() if place != BOARD)
+
+
 def switch(folder: BoardFolder, place: str, *, is_on: bool) -> None:
     """Move the card.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from virtual import sdmux
 from virtual.board import BoardFolder
 from virtual.images import cache
 from virtual.qemu import recipe
@@ -45,7 +46,7 @@ class Virt:
         )
         if recipe.has_network(folder.media):
             network = ("-netdev", "user,id=lab", "-device", "virtio-net-device,netdev=lab")
-        has_card = folder.medium("sd").exists()  # else it is at the host (virtual.sdmux)
+        has_card = not sdmux.is_away(folder)
         memory_mib = _MEMORY_WITH_TOOLS_MIB if recipe.has_tools(folder.media) else _MEMORY_MIB
         return [
             # Without random seeds in the device tree every boot does, and prints, the same.

@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         threading.Thread(target=http.serve_forever, daemon=True).start()
         _tftp(given.folder, given.address, given.tftp_port, http.server_address[1])
     except OSError as error:
-        print(f"failed {type(error).__name__}: {error}", flush=True)  # noqa: T201 - the parent reads it
+        _say(f"failed {type(error).__name__}: {error}")
 
 
 def _tftp(folder: Path, address: str, port: int, http_port: int) -> None:
@@ -123,12 +123,17 @@ def _tftp(folder: Path, address: str, port: int, http_port: int) -> None:
 
     def tell() -> None:
         server.is_running.wait()
-        print(_READY, server.listenport, http_port, flush=True)  # noqa: T201 - the parent reads it
+        _say(f"{_READY} {server.listenport} {http_port}")
         sys.stdin.read()
         os._exit(0)
 
     threading.Thread(target=tell, daemon=True).start()
     server.listen(address, port)
+
+
+def _say(line: str) -> None:
+    """To the parent, which waits for it."""
+    os.write(1, f"{line}\n".encode())
 
 
 def _no_uploads(_path: object, _context: object) -> None:
