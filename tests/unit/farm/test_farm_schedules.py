@@ -19,7 +19,7 @@ from lab.farm.config import Schedule
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.jobs import LEASE_S, JobQueue, JobState, Order
 from lab.results.models import RunRow
-from lab.results.watch import watch
+from lab.results.watch import PastJob, watch
 
 START = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)
 MEDIA = ("sd", "emmc", "ospi")
@@ -301,3 +301,21 @@ def test_a_job_that_was_not_judged_measured_as_much(farm: Farm) -> None:
         farm.schedules.due = [evolve(due, options=options) for due in farm.schedules.due]
         farm.night(GOOD)
         assert (SUCCESS in farm.seen()) is counts
+
+
+ORDERED = PastJob(1, "b1", "boot", "", "completed", START, START, START, 20, {}, "lab run")
+
+
+def test_a_schedule_that_provisions_the_newest_release_knows_its_jobs_whatever_their_label_is() -> None:
+    options = {"provision": "newest in /srv/releases", "judge": True}
+    due = Due("nightly", "b1", ("boot",), ("boot",), "", DAY_S, lambda now: now, 20, options)
+
+    def job(label: str, **given: object) -> PastJob:
+        return evolve(ORDERED, release=label, options=given)
+
+    assert due.ordered(job("11.01", provision="/srv/releases/11.01.yaml"))
+    assert due.ordered(job("11.02", provision="/srv/releases/11.02.yaml"))
+    assert not due.ordered(job("11.02"))
+    by_label = evolve(due, release="11.01", options={"judge": True})
+    assert by_label.ordered(job("11.01"))
+    assert not by_label.ordered(job("11.01", provision="/srv/releases/11.01.yaml"))

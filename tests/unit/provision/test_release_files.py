@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError
+from lab.provision.checking import problems
+from lab.provision.fetching import Hosts
 from lab.provision.release import Part, Place
 from lab.provision.releasefile import load
 from lab.provision.way import order, rooms
@@ -119,3 +121,12 @@ def test_a_place_is_shown_as_a_person_reads_it() -> None:
         "partition 1, file Image",
     ]
     assert Part(name="x", source="x", sha256=DIGEST, to=places[0]).is_boot
+
+
+def test_the_example_has_the_form_of_a_release_and_no_file_is_made_up() -> None:
+    folder = Path(__file__).resolve().parents[3] / "releases"
+    found = [load(path) for path in folder.glob("*.yaml")]
+    assert [release.name for release in found] == ["11.01-am62x"]
+    for release in found:
+        assert list(problems(release, Hosts(frozenset(), folder), files=False)) == []
+        assert {file.sha256 for file in release.files} == {"0" * 64}
