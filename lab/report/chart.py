@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from attrs import frozen
@@ -71,7 +71,7 @@ class Panel:
     """The cycles of one series.
 
     Attributes:
-        mean, band: pixels of the average, and of the upper and lower end of its ±.
+        mean, band: pixels of the average, and of the upper and lower end of its ±. before: the other run's average; None: none.
         changed: per cent across of where the series moved; None where it did not.
         busy: per cent across and pixels down of how busy the host was in each cycle, in the host's own panel.
     """
@@ -81,6 +81,7 @@ class Panel:
     ticks: tuple[Tick, ...]
     mean: float
     band: tuple[float, float]
+    before: float | None
     dots: tuple[Dot, ...]
     crosses: tuple[Cross, ...]
     bins: tuple[Bin, ...]
@@ -103,31 +104,69 @@ class Strip:
     shared: bool
 
     @property
+    def before(self) -> bool:
+        """Whether the other run's average is there."""
+        return any(panel.before is not None for panel in self.panels)
+
+    @property
     def busy(self) -> bool:
         """Whether anybody looked how busy the host was."""
         return any(panel.busy for panel in self.panels)
 
 
-def strip(run: Overview, names: Names) -> Strip | None:
+@frozen
+class _Series:
+    """A number's samples with all that its panel shows; `before`: the other run's average."""
+
+    m: Measurement
+    summary: Summary
+    tries: Sequence[Attempt]
+    before: float | None
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """From the lowest to the highest value, with their ± and that of the average, and the average before."""
+        ends = [self.summary.mean - self.summary.uncertainty, self.summary.mean + self.summary.uncertainty]
+        ends += [end for s in self.m.samples for end in (s.value - s.uncertainty, s.value + s.uncertainty)]
+        ends += [] if self.before is None else [self.before]
+        return min(ends), max(ends)
+
+
+def strip(run: Overview, names: Names, before: Overview | None = None) -> Strip | None:
     """The run's first numbers, cycle by cycle; None where no series has two of them.
 
     All panels of a boot have the same scale, so that the media's spreads can be compared.
+
+    Args:
+        before: another run, whose averages are shown, too.
     """
-    found = [(m, summarise(m.samples), attempts_of(run.attempts, m)) for m in first_numbers(run)]
-    if all(summary.n < 2 for _, summary, _ in found):
+    averages = {
+        (m.metric, frozenset(m.params.items())): summarise(m.samples).mean
+        for m in (before.measurements if before else ())
+    }
+    found = [
+        _Series(
+            m,
+            summarise(m.samples),
+            attempts_of(run.attempts, m),
+            averages.get((m.metric, frozenset(m.params.items()))),
+        )
+        for m in first_numbers(run)
+    ]
+    if all(one.summary.n < 2 for one in found):
         return None
-    last = max(attempt.cycle for _, _, tries in found for attempt in tries)
-    heights = [high - low for low, high in (_bounds(m.samples, summary) for m, summary, _ in found)]
+    last = max(attempt.cycle for one in found for attempt in one.tries)
+    heights = [high - low for low, high in (one.bounds for one in found)]
     shared = run.run.kind == "boot"
-    counts = [_counts(m.samples) for m, _, _ in found]
+    counts = [_counts(one.m.samples) for one in found]
     most = max(max(count) for count in counts)
     panels = (
-        _panel(m, summary, tries, names, (max(heights) if shared else height, last), (count, most), number)
-        for number, ((m, summary, tries), height, count) in enumerate(zip(found, heights, counts, strict=True))
+        _panel(one, names, (max(heights) if shared else height, last), (count, most), number)
+        for number, (one, height, count) in enumerate(zip(found, heights, counts, strict=True))
     )
     step = max(1, round(last / 10))
     cycles = tuple(Tick(_across(cycle, last), str(cycle)) for cycle in range(step, last + 1, step))
-    return Strip(found[0][0].metric.unit, tuple(panels), cycles, most, shared)
+    return Strip(found[0].m.metric.unit, tuple(panels), cycles, most, shared)
 
 
 def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
@@ -141,16 +180,15 @@ def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
 
 
 def _panel(
-    m: Measurement,
-    summary: Summary,
-    tries: Sequence[Attempt],
+    one: _Series,
     names: Names,
     scale: tuple[float, int],
     spread: tuple[Sequence[int], int],
     number: int,
 ) -> Panel:
+    m, summary, tries = one.m, one.summary, one.tries
     (height, last), (counts, most) = scale, spread
-    low, high = _bounds(m.samples, summary)
+    low, high = one.bounds
     span = _ROOM * height or abs(high) / 100 or 1.0
     top = (low + high + span) / 2
 
@@ -169,6 +207,7 @@ def _panel(
         ticks=tuple(Tick(down(value), text) for value, text in ticks(top - span, top, 5)),
         mean=down(summary.mean),
         band=(down(summary.mean + summary.uncertainty), down(summary.mean - summary.uncertainty)),
+        before=None if one.before is None else down(one.before),
         dots=tuple(
             Dot(
                 x=_across(s.cycle, last),
@@ -201,13 +240,6 @@ def _panel(
 def _across(cycle: float, last: int) -> float:
     """Per cent of a panel's width."""
     return 100 * (cycle - 0.3) / (last + 0.4)
-
-
-def _bounds(samples: Iterable[Sample], summary: Summary) -> tuple[float, float]:
-    """From the lowest to the highest value, with their ± and that of the average."""
-    ends = [summary.mean - summary.uncertainty, summary.mean + summary.uncertainty]
-    ends += [end for s in samples for end in (s.value - s.uncertainty, s.value + s.uncertainty)]
-    return min(ends), max(ends)
 
 
 def _counts(samples: Sequence[Sample]) -> list[int]:

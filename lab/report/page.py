@@ -61,7 +61,7 @@ def render(
         attempts=len(run.attempts),
         tables=tables,
         tiles=view.tiles(run, names),
-        strip=chart.strip(run, names),
+        strip=chart.strip(run, names, before),
         panel_px=chart.PANEL_PX,
         host_px=chart.HOST_PX,
         waterfalls=waterfalls(

@@ -35,7 +35,7 @@ TARGET = f"""(() => {{ {COVERED}
   const target = document.querySelector('p:target');
   if (!target) {{ return {{ open: false, title: location.hash }}; }}
   const fold = target.closest('details');
-  return {{ open: fold.open, title: fold.querySelector('summary').innerText, log: fold.querySelector('pre').innerText, covered: covered(target) }};
+  return {{ open: fold.open, title: fold.querySelector('summary').innerText, log: fold.querySelector('pre').innerText, covered: covered(target) || covered(fold.querySelector('summary')) }};
 }})()"""
 CONTENTS = f"""(() => {{ {COVERED}
   const contents = document.querySelector('nav');

@@ -403,6 +403,11 @@ def test_the_verdict_comes_first_and_the_stages_tell_what_moved(
     assert "3.9039 ± " in row
     assert re.search(r"\+30 % \(\+2\d % to \+3\d %\)", row)
     assert ">regression</td>" in row
+    cycles = text.partition('id="cycles"')[2].partition("</section>")[0]
+    (then,) = re.findall(r'<line class="before" .*?y1="([\d.]+)"', cycles)
+    (now,) = re.findall(r'<line class="mean" .*?y1="([\d.]+)"', cycles)
+    assert 0 < float(now) < float(then) < 112, "slower is higher"
+    assert "the dotted line the average of run 1." in cycles
     stages = text.partition('id="stages"')[2].partition("</section>")[0]
     assert re.search(r'>2\.60\d</td><td class="difference beyond worse">\+0\.60\d ± 0\.\d+</td>', stages)
     assert re.search(r'>1\.00\d</td><td class="difference">0\.000 ± 0\.\d+</td>', stages)
@@ -415,6 +420,7 @@ def test_a_first_run_has_nothing_to_be_compared_with(two_runs: Path, tmp_path: P
     assert '<p class="mark plain"><strong>3 with nothing to compare</strong>' in text
     assert "<tbody>" not in text.partition('id="verdict"')[2].partition("</section>")[0]
     assert "± at 95 %, are to run" not in text
+    assert 'class="before"' not in text
 
 
 def test_new_numbers_among_others_are_named(two_runs: Path, tmp_path: Path) -> None:
