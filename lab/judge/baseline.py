@@ -107,7 +107,7 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
     Raises:
         ConfigurationError: no such run, or nothing of that release on its board.
     """
-    heads, decisions = snapshot.heads(), snapshot.decisions()
+    heads, decisions = snapshot.heads(like=run_id), snapshot.decisions()
     head = next((each for each in heads if each.id == run_id), None)
     if head is None:
         raise ConfigurationError(f"no run {run_id}; `lab results list` shows the runs")

@@ -74,7 +74,7 @@ def remarks(snapshot: StoreSnapshot, run_id: int) -> list[str]:
 
     Runs of the same board type before it are looked at, the latest first.
     """
-    heads = snapshot.heads()
+    heads = snapshot.heads(like=run_id)
     head = next((each for each in heads if each.id == run_id), None)
     if head is None or head.kind == PUBLISHED:
         return []

@@ -109,12 +109,23 @@ class StoreSnapshot:
 
     _session: Session
     _location: Location
+    _heads: dict[int | None, list[RunHead]] = field(factory=dict, init=False)
 
-    def heads(self) -> list[RunHead]:
-        """All runs, the oldest first."""
-        columns = (RunRow.id, RunRow.kind, RunRow.board_type, RunRow.board, RunRow.release, RunRow.status)
-        wanted = select(*columns, RunRow.started_at, RunRow.finished_at, RunRow.job_id).order_by(RunRow.id)
-        return [RunHead(*row) for row in self._rows(wanted)]
+    def heads(self, like: int | None = None) -> list[RunHead]:
+        """All runs, the oldest first; read once.
+
+        Args:
+            like: a run; others than those of its board type are not needed, and may be missing.
+        """
+        known = self._heads.get(None, self._heads.get(like))
+        if known is None:
+            columns = (RunRow.id, RunRow.kind, RunRow.board_type, RunRow.board, RunRow.release, RunRow.status)
+            wanted = select(*columns, RunRow.started_at, RunRow.finished_at, RunRow.job_id).order_by(RunRow.id)
+            if like is not None:
+                its = select(RunRow.board_type).where(RunRow.id == like).scalar_subquery()
+                wanted = wanted.where(RunRow.board_type == its)
+            known = self._heads[like] = [RunHead(*row) for row in self._rows(wanted)]
+        return known
 
     def params(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Params]]:
         """Run and parameters of everything that was measured in these runs."""
