@@ -45,7 +45,7 @@ def main() -> None:
             releases=given.runs,
         )
         size_mb = (Path(folder) / "results.db").stat().st_size / 1e6
-        print(f"{given.boards * given.runs} runs, {size_mb:.0f} MB, filled in {time.monotonic() - began:.0f} s")  # noqa: T201
+        print(f"{given.boards * given.runs} runs, {size_mb:.0f} MB, filled in {time.monotonic() - began:.0f} s")
         measure(url, Path(folder), given.boards * given.runs, given.runs, given.requests)
 
 
@@ -81,8 +81,10 @@ def measure(url: str, folder: Path, last: int, releases: int, count: int) -> Non
                     assert answer.status_code == 200, (page, answer.text[-500:])
                 first, rest = times[0], times[1:]
                 p50, p99 = np.percentile(rest, (50, 99))
-                print(f"{name:14} first {first:7.0f} ms, p50 {p50:6.1f} ms, p99 {p99:6.1f} ms, {len(answer.content)} bytes")  # noqa: T201
-        print(f"memory: {psutil.Process(server.pid).memory_info().rss / 1e6:.0f} MB")  # noqa: T201
+                print(
+                    f"{name:14} first {first:7.0f} ms, p50 {p50:6.1f} ms, p99 {p99:6.1f} ms, {len(answer.content)} bytes"
+                )
+        print(f"memory: {psutil.Process(server.pid).memory_info().rss / 1e6:.0f} MB")
     finally:
         server.send_signal(signal.SIGINT)
         server.wait(30)

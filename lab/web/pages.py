@@ -20,6 +20,7 @@ from lab.results.figures import number
 from lab.results.listing import ListedRun, RunFilter
 from lab.results.overview import overview
 from lab.results.records import OK
+from lab.results.store import Store
 from lab.web import history, releases, wall
 from lab.web.rendering import Renderer, unless_known
 from lab.web.site import Site
@@ -86,13 +87,8 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     def run_page(
         request: Request, run_id: Annotated[int, Path(ge=1, le=LAST_ID)], against: Asked | None = None
     ) -> Response:
-        with site.store() as store:
-            run = overview(store, run_id)
-            with site.snapshot() as snapshot:
-                verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
-            last = last_of(verdicts)
-            before = None if last is None else overview(store, last)
-            return unless_known(request, render(run, store.artifacts, verdicts, before, notes, home="/runs"))
+        page = site.page(("run", str(run_id), against or ""), lambda store: _report(site, store, run_id, against))
+        return unless_known(request, page)
 
     @routes.get("/releases")
     def releases_page() -> Response:
@@ -100,18 +96,12 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             return renderer.page("releases.html.j2", names=releases.names(snapshot.heads()))
 
     @routes.get("/releases/{release:path}")
-    def release_page(release: Name, against: Asked | None = None) -> Response:
-        with site.store() as store, site.snapshot() as snapshot:
-            found = releases.judged(snapshot, store, release, against or None)
-            names = releases.names(snapshot.heads())
-        return renderer.page(
-            "release.html.j2",
-            release=release,
-            against=against or "",
-            runs=found,
-            line=releases.line(found),
-            names=names,
+    def release_page(request: Request, release: Name, against: Asked | None = None) -> Response:
+        page = site.page(
+            ("release", release, against or ""),
+            lambda store: _release(site, renderer, store, release, against or None),
         )
+        return unless_known(request, page)
 
     @routes.get("/metrics")
     def metrics_page() -> Response:
@@ -137,6 +127,24 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         return renderer.page("search.html.j2", q=q, found=_search(site, q.strip()) if q.strip() else {})
 
     return routes
+
+
+def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
+    run = overview(store, run_id)
+    with site.snapshot() as snapshot:
+        verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
+    last = last_of(verdicts)
+    before = None if last is None else overview(store, last)
+    return render(run, store.artifacts, verdicts, before, notes, home="/runs")
+
+
+def _release(site: Site, renderer: Renderer, store: Store, release: str, against: str | None) -> str:
+    with site.snapshot() as snapshot:
+        found = releases.judged(snapshot, store, release, against)
+        names = releases.names(snapshot.heads())
+    return renderer.text(
+        "release.html.j2", release=release, against=against or "", runs=found, line=releases.line(found), names=names
+    )
 
 
 def _only(found: LabNow, board: BoardNow) -> LabNow:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -15,9 +16,11 @@ from lab.console.status import PortStatus
 from lab.farm import now, services
 from lab.farm.now import LabNow
 from lab.host.runtime import runtime_dir
+from lab.results.revision import Revision, revision
 from lab.results.store import Store, open_store
 from lab.results.watch import StoreSnapshot, Watcher, watch
 
+KEPT_PAGES: Final = 64
 LOOK_S: Final = 1.0  # however many look at the wall, the lab is looked at once in this time
 
 
@@ -36,6 +39,7 @@ class Site:
     folder: Path | None = None
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _seen: tuple[float, LabNow] | None = field(default=None, init=False)
+    _pages: OrderedDict[tuple[str, ...], tuple[Revision, str]] = field(factory=OrderedDict, init=False)
     _watcher: Watcher | None = field(default=None, init=False)
 
     def look(self) -> LabNow:
@@ -64,6 +68,29 @@ class Site:
         """
         with open_store(self._database(), create=False) as opened:
             yield opened
+
+    def page(self, key: tuple[str, ...], render: Callable[[Store], str]) -> str:
+        """A page that takes a while to make, as it was made last if nothing in the store has changed since.
+
+        Args:
+            key: what distinguishes it from other pages.
+
+        Raises:
+            BoardlabError: the results cannot be read, or what `render` raises.
+        """
+        with self.store() as store:
+            now = revision(store)
+            with self._lock:
+                kept = self._pages.get(key)
+            if kept is not None and kept[0] == now:
+                return kept[1]
+            made = render(store)
+            with self._lock:
+                self._pages[key] = (now, made)
+                self._pages.move_to_end(key)
+                if len(self._pages) > KEPT_PAGES:
+                    self._pages.popitem(last=False)
+            return made
 
     @contextmanager
     def snapshot(self) -> Iterator[StoreSnapshot]:

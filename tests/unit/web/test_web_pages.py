@@ -15,6 +15,7 @@ from web_serving import serving
 
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, SampleRecord, open_store
+from lab.results.verdicts import review
 from lab.web.site import Site
 
 HOSTILE = "<script>alert('b')</script>\u202e\x1b]0;x\x07"
@@ -169,3 +170,21 @@ def test_results_that_cannot_be_read_are_said_on_every_page(tmp_path: Path) -> N
             (503, True, False),
             (404, True, False),
         }
+
+
+def test_a_page_is_made_again_when_a_person_decides_or_another_attempt_came(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "results.db")) as store:
+        run = recorded_run.record(store, virtual=False, cycles=1)
+        site, made = Site(str(tmp_path / "results.db")), []
+
+        def page() -> int:
+            site.page(("run", "1"), lambda _store: made.append(1) or "page")  # type: ignore[func-returns-value]
+            return len(made)
+
+        assert [page(), page()] == [1, 1]
+        review(store, run.id, "accepted", "lena", "")
+        assert [page(), page()] == [2, 2]
+        begun = store.begin_run("boot", "am62xx_sk", "b", "11.01", plan={}, provenance={})
+        assert [page(), page()] == [3, 3]
+        store.finish_run(begun.id, "completed")
+        assert [page(), page()] == [4, 4]
