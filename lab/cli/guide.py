@@ -74,10 +74,17 @@ def check(
     show_all: All = False,
     define: Define = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if there is an error.")] = False,
+    history: Annotated[
+        bool,
+        typer.Option("--history", help="Also hold each number against the releases before and after in the store."),
+    ] = False,
+    db: Database = None,
 ) -> None:
     """Find what is wrong in guides, with the right number where it is known."""
     older = sheets.of_guide(reading.read(against, defines_of(define))) if against else None
     read_sheets, errors = read_all(files, define)
+    if history:
+        read_sheets = _with_neighbours(read_sheets, db)
     found = [finding for sheet in read_sheets for finding in rulebook.run(sheet, older)]
     if as_json:
         print_json(export.findings(found))
@@ -86,6 +93,13 @@ def check(
     finish([], errors)  # what was not read is among the findings
     if exit_code and any(finding.severity is Severity.ERROR for finding in found):
         raise typer.Exit(1)
+
+
+def _with_neighbours(read_sheets: Sequence[Sheet], db: str | None) -> list[Sheet]:
+    from lab.guide import history, stored  # noqa: PLC0415 - the database takes a while to import
+
+    with stored.open_existing(db) as store:
+        return [history.with_neighbours(store, sheet) for sheet in read_sheets]
 
 
 def parameter_of(text: str, option: str = "--param", example: str = "size=1mb") -> tuple[str, str]:

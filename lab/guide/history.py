@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from attrs import evolve
+
 from lab.errors import ConfigurationError
 from lab.guide import boards, stored, trend
 from lab.guide.importing import GUIDE_CELLS
 from lab.guide.measured import guide_name
-from lab.guide.model import release_key
+from lab.guide.model import is_real_time, release_key
+from lab.guide.sheet import Neighbour, Neighbours, Sheet
 from lab.guide.text import value_of
 from lab.guide.trend import Point, Published, Trend
 from lab.metrics import summarise
@@ -50,6 +53,48 @@ def trends(store: Store, metric: str, board: str, wanted: Mapping[str, str]) -> 
             f"no release has {metric!r} of board {board!r}; it has: {', '.join(sorted(metrics)) or 'no numbers'}"
         )
     return trend.series(found, metric)
+
+
+def with_neighbours(store: Store, one: Sheet) -> Sheet:
+    """A guide with what the store has of its boards in the nearest releases before and after, of the same kernel.
+
+    Raises:
+        ConfigurationError: the guide does not tell its release.
+    """
+    name = one.guide.release
+    if name is None:
+        raise ConfigurationError(
+            f"{one.guide.path}: neither its title nor its name tells the release; rename it, e.g. am62x-11.01.rst"
+        )
+    is_rt = is_real_time(name) or is_real_time(one.guide.title)
+    here = release_key(f"{name}-rt" if is_rt and not is_real_time(name) else name)
+    published = [run for run in store.runs() if run.kind == PUBLISHED and is_real_time(run.release) == is_rt]
+    found: dict[tuple[str | None, object], Neighbours] = {}
+    for board in one.guide.boards:
+        of_board = [run for run in published if run.board == board]
+        earlier = max((run for run in of_board if release_key(run.release) < here), key=_order, default=None)
+        later = min((run for run in of_board if release_key(run.release) > here), key=_order, default=None)
+        if earlier is None or later is None:
+            continue
+        before, after = _neighbours(store, earlier), _neighbours(store, later)
+        found |= {(board, key): Neighbours(before[key], after[key]) for key in before.keys() & after.keys()}
+    return evolve(one, neighbours=found)
+
+
+def _order(run: Run) -> tuple[tuple[int, ...], int]:
+    return release_key(run.release), run.id
+
+
+def _neighbours(store: Store, run: Run) -> dict[object, Neighbour]:
+    """Each number of a published run, as printed; those of broken runs are left out."""
+    found: dict[object, Neighbour] = {}
+    for ref in store.artifacts_of([run.id], GUIDE_CELLS).get(run.id, ()):
+        for cell in json.loads(store.artifacts.read(ref.sha256)):
+            printed = value_of(cell["text"]).number
+            if cell["metric"] and printed is not None and not cell["is_broken"]:
+                key = (cell["metric"], tuple(sorted(cell["params"].items())))
+                found.setdefault(key, Neighbour(run.release, printed, frozenset(cell.get("conditions", ()))))
+    return found
 
 
 def _boards(kept: Sequence[Run], board: str) -> dict[str, list[Run]]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
 from lab.guide import catalogue
 from lab.guide.catalogue import CellReading
@@ -16,17 +16,36 @@ _K = TypeVar("_K")
 
 
 @frozen
+class Neighbour:
+    """The same measurement in another release, as printed, with the conditions that it states."""
+
+    release: str
+    value: float
+    conditions: frozenset[str] = frozenset()
+
+
+@frozen
+class Neighbours:
+    """The nearest releases of a board before and after."""
+
+    before: Neighbour
+    after: Neighbour
+
+
+@frozen
 class Sheet:
     """A guide and what each of its cells measures.
 
     Attributes:
         readings: one for every cell, in reading order.
         by_metric: metric name -> its readings that hold a number; aliases are left out.
+        neighbours: board and key -> the same in the releases before and after, where a history was given and has both.
     """
 
     guide: Guide
     readings: tuple[CellReading, ...]
     by_metric: Mapping[str, tuple[CellReading, ...]]
+    neighbours: Mapping[tuple[str | None, object], Neighbours] = field(factory=dict)
 
     def of(self, *metrics: str) -> tuple[CellReading, ...]:
         """The numbers of some metrics; a name that ends in a dot stands for all that begin with it."""

@@ -264,3 +264,45 @@ def test_several_guides_are_imported_at_once(capsys: Captured, boots: list[Path]
     assert len(trend["points"]) == count
     assert lab("import", files[0]) == 0
     assert "imported already" in capsys.readouterr().out
+
+
+def history_of(folder: Path, values: dict[str, tuple[str, str]]) -> dict[str, Path]:
+    """Releases with one row of two boards."""
+    paths = {}
+    for release, row in values.items():
+        one = table(
+            "Benchmarks,am62xx_sk-fs: perf,am62xx_lp_sk-fs: perf", f"lat_sem (us),{','.join(row)}", title="LMBench"
+        )
+        paths[release] = folder / f"{release}.rst"
+        paths[release].write_text(mini(one, title=f"Linux {release} Performance Guide"))
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("values", "spikes"),
+    [
+        ({"10.00": ("2.0", "2.0"), "10.01": ("6.0", "2.1"), "11.00": ("2.1", "2.0")}, ["am62xx_sk-fs"]),
+        ({"10.00": ("2.0", "2.0"), "10.01": ("6.0", "6.1"), "11.00": ("2.1", "2.0")}, ["am62xx_sk-fs", "am62xx_lp_sk-fs"]),
+        ({"10.00": ("2.0", "2.0"), "10.01": ("6.0", "2.1"), "11.00": ("6.1", "2.0")}, []),
+        ({"10.00": ("2.0", "2.0"), "10.01": ("6.0", "2.1"), "11.00-rt": ("2.1", "2.0")}, []),
+        ({"10.00": ("2.0", "2.0"), "10.01": ("6.0", "2.1")}, []),
+    ],
+)  # fmt: skip
+def test_a_number_that_neither_neighbour_has_is_noted(
+    capsys: Captured, boots: list[Path], tmp_path: Path, values: dict[str, tuple[str, str]], spikes: list[str]
+) -> None:
+    assert boots  # the store is this test's own
+    paths = history_of(tmp_path, values)
+    for release, path in paths.items():
+        assert lab("import", path, "--release", release) == 0
+    capsys.readouterr()
+    findings = document(capsys, "check", paths["10.01"], "--history")["findings"]
+    said = [f for f in findings if f["rule"] == "spike"]
+    assert [(f["cell"]["board"], f["severity"]) for f in said] == [(board, "note") for board in spikes]
+    assert all(("and so is that of" in f["message"]) == (len(spikes) > 1) for f in said)
+    assert [f for f in document(capsys, "check", paths["10.01"])["findings"] if f["rule"] == "spike"] == []
+
+
+def test_a_history_needs_a_store(capsys: Captured, boots: list[Path]) -> None:
+    assert lab("check", boots[0], "--history") == 2
+    assert "results.db" in capsys.readouterr().err
