@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from section_bench import section_bench
 from simlab import S
+from simprovision import provisioning
 from simruns import RETRIES, SimBench, Told, bench, planned
 from simtarget import PDU_TIMEOUT_S
 
@@ -33,8 +34,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
 WRITE = "BOARDLAB_WRITE_DOCS"
 BY_CHANCE_SEEDS = range(6)
 BOARD = {
-    name: kind for name, kind in FAULTS.items() if kind.outcome.trial not in {"rails", "section"}
+    name: kind for name, kind in FAULTS.items() if kind.outcome.trial not in {"rails", "section", "provision"}
 }  # of the rails: test_rail_faults.py
+PROVISION = [name for name, kind in FAULTS.items() if kind.outcome.trial == "provision"]
 SECTION = [name for name, kind in FAULTS.items() if kind.outcome.trial == "section"]
 SURE = [name for name, kind in BOARD.items() if not kind.outcome.may_succeed]
 BY_CHANCE = [name for name, kind in BOARD.items() if kind.outcome.may_succeed]
@@ -184,6 +186,22 @@ def test_a_fault_of_a_row_costs_that_row_until_it_is_mended(tmp_path: Path, obse
         assert made.run.pending("alsa") == []
 
 
+@pytest.mark.parametrize("name", PROVISION)
+def test_a_fault_while_a_release_is_put_on_a_board_ends_as_documented_and_the_next_try_does_it(
+    tmp_path: Path, observed: Observed, name: str
+) -> None:
+    kind = FAULTS[name]
+    with provisioning(tmp_path, kind.outcome.medium, fault=planned(name)) as made:
+        before = made.elsewhere()
+        attempts = made.told()
+        observed.told[name] = list(attempts)
+        assert [attempt.outcome for attempt in attempts] == [*(kind.outcome.failures or ("ok",)), "ok"]
+        if kind.outcome.failures:
+            assert (attempts[0].fault, attempts[0].transient) == (kind.outcome.fault, kind.outcome.transient)
+            assert len(attempts[0].message) > 40
+        assert made.elsewhere() == before, "something was written beside the target"
+
+
 GARBLED_VERSION = [
     *((12, "suspend_refused", 22), (3, "prompt_split", 0), (14, "wrong_baud", 0)),
     *((10, "login_refused", 80), (13, "no_power", 0), (1, "garbled", 80)),
@@ -198,7 +216,7 @@ GARBLED_VERSION = [
     st.lists(
         st.tuples(
             st.integers(1, 14),
-            st.sampled_from([name for name in FAULTS if name not in LASTING]),
+            st.sampled_from([name for name in FAULTS if name not in {*LASTING, *PROVISION}]),
             st.integers(0, 99),
         ),
         max_size=8,
@@ -227,7 +245,9 @@ def row(kind: type[Fault], told: Sequence[Attempt | Told]) -> str:
     outcome = kind.outcome
     failed = [attempt for attempt in told if attempt.outcome != "ok"]
     classes = outcome.failures if outcome.may_succeed else dict.fromkeys(attempt.outcome for attempt in failed)
-    recorded = ", ".join(f"`{each}`" for each in classes) or "a sample: the number holds"
+    recorded = ", ".join(f"`{each}`" for each in classes) or (
+        "it goes well" if outcome.trial == "provision" else "a sample: the number holds"
+    )
     flags = ", ".join(f"`{each}`" for each in outcome.flags)
     if flags and outcome.from_power_on:
         recorded += f"; the next boot's numbers from power on carry {flags}"
@@ -255,16 +275,19 @@ def settled(message: str) -> str:
 def page(observed: Observed) -> str:
     rows = [row(BOARD[name], observed.told[name]) for name in BOARD]
     sections = [row(FAULTS[name], observed.told[name]) for name in SECTION]
+    provision = [row(FAULTS[name], observed.told[name]) for name in PROVISION]
     rails = [kind for kind in FAULTS.values() if kind.outcome.trial == "rails"]
     flagged = [
         f"| `{kind.name}` | {kind.does()} | {', '.join(f'`{flag}`' for flag in kind.outcome.flags)} |"
         for kind in rails
     ]
-    return "\n".join([*_HEAD, *rows, *_SECTIONS, *sections, *_RAILS, *flagged, *_LAB, ""])
+    return "\n".join([*_HEAD, *rows, *_SECTIONS, *sections, *_PROVISION, *provision, *_RAILS, *flagged, *_LAB, ""])
 
 
 def test_the_page_on_failures_says_what_was_observed(observed: Observed) -> None:
-    assert set(observed.told) == {*BOARD, *SECTION}, "run this module as a whole: the page comes from all of its tests"
+    assert set(observed.told) == {*BOARD, *SECTION, *PROVISION}, (
+        "run this module as a whole: the page comes from all of its tests"
+    )
     text = page(observed)
     if os.environ.get(WRITE):
         PAGE.write_text(text, encoding="utf-8")
@@ -295,6 +318,17 @@ _SECTIONS = (
     "",
     "A row of a section that fails, e.g. one sampling rate, costs that row: it is tried again as often as `--retries` says,",
     "then the other rows are measured, and the test fails at its end ([Benchmarks](benchmarks.md#repetitions-and-rows)).",
+    "",
+    "| Fault | What goes wrong | Recorded as | Whose | Then | Message |",
+    "|---|---|---|---|---|---|",
+)
+
+_PROVISION = (
+    "",
+    "## Releases",
+    "",
+    "A release is put on a board from its U-Boot, over TFTP ([Releases](releases.md)). After each of these faults the next try does it, and",
+    "nothing beside the target was written.",
     "",
     "| Fault | What goes wrong | Recorded as | Whose | Then | Message |",
     "|---|---|---|---|---|---|",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attrs import define, field
 
 from virtual.line import UartChannel
@@ -54,6 +56,7 @@ class SimLab:
     Attributes:
         outlet: what it was told last, "on" or "off".
         cut_after: once the console has said this, somebody else switches the outlet off.
+        strike_ns, strike: when something happens once from outside, and what; it may raise, as a kill does.
     """
 
     board_type: str = "am62xx_sk"
@@ -65,6 +68,8 @@ class SimLab:
     now_ns: int = 1_000 * S
     outlet: str = "off"
     cut_after: str = ""
+    strike_ns: int | None = None
+    strike: Callable[[], None] = lambda: None
     noted: list[Note] = field(factory=list)
     ports: dict[str, VirtualPort] = field(init=False)
     straps: int = 0
@@ -165,6 +170,9 @@ class SimLab:
                 port.sent.append((sent.end_ns, sent.data))
                 port.chunks.append((self.now_ns, sent.data))
         self.board.run(self.now_ns)
+        if self.strike_ns is not None and self.now_ns >= self.strike_ns:
+            self.strike_ns = None
+            self.strike()
         if self.cut_after and self.cut_after.encode() in self.ports[self.console].said:
             self.cut_after = ""
             self.switch("off")

@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, Protocol
 
 from attrs import define, frozen
@@ -62,6 +63,18 @@ class FileTree:
         """See `Network`."""
         data = self.files.get(path.lstrip("/"))
         return Fetch(error="File not found") if data is None else Fetch(data)
+
+
+@frozen
+class Folder:
+    """Files in a folder of this host, for boards in virtual time."""
+
+    path: Path
+
+    def fetch(self, _server: str, _port: int, path: str) -> Fetch:
+        """See `Network`."""
+        file = self.path / path.lstrip("/")
+        return Fetch(file.read_bytes()) if file.is_file() else Fetch(error="File not found")
 
 
 @define(eq=False)

@@ -83,6 +83,11 @@ class StorageMedium:
         """Bytes of a hardware partition."""
         return BOOT_BYTES if partition else self.size
 
+    @property
+    def partitions(self) -> range:
+        """Its hardware partitions."""
+        return range(3) if self.name == "emmc" else range(1)
+
     def wipe(self) -> None:
         """It is as from its factory, without any software."""
         self.blank, self.environment = True, None
@@ -97,7 +102,7 @@ class StorageMedium:
             f"{self.name}.{number}": self.space(number).digest(
                 [(at, size) for part, at, size in apart if part == number]
             )
-            for number in sorted({USER, *self.spaces})
+            for number in sorted({*self.partitions, *self.spaces})
         }
         return found | {f"{self.name}/{name}": each.bytes_space.digest() for name, each in sorted(self.files.items())}
 

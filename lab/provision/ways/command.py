@@ -7,6 +7,10 @@ from typing import Protocol, TypeAlias
 
 from attrs import frozen
 
+from lab.errors import BoardTransientError
+from lab.provision.failures import WriteStalledError
+from lab.provision.irreversible import refused_if_irreversible
+
 SHORT_S = 30.0
 _SHOWN_CHARACTERS = 160
 _SLOWEST = 64 * 1024  # bytes a second: a NOR flash that erases and writes (Snagfactory: 64 MB in 426 s is 150 kB/s)
@@ -36,9 +40,18 @@ def carry_out(prompt: Prompt, command: Command) -> list[str]:
     """Type a command, judge its answer, and return its lines.
 
     Raises:
+        WriteStalledError: it did not end in time.
         BoardlabError: as the prompt raised it, or as the answer was judged.
     """
-    out, err, status = prompt.run(command.text, timeout=command.limit_s)
+    try:
+        out, err, status = prompt.run(refused_if_irreversible(command.text), timeout=command.limit_s)
+    except BoardTransientError as error:
+        if not error.failure.endswith("_timeout"):
+            raise
+        raise WriteStalledError(
+            f"`{command.text}` did not end within {command.limit_s:.0f} s, or the board started anew meanwhile; the console's log shows what it "
+            "said. The next try switches it off and on, and writes anew; if it stalls again there, look at the medium and at the supply"
+        ) from error
     lines = [*out, *err]
     command.judge(lines, status)
     return lines

@@ -15,6 +15,7 @@ from virtual.sim.faults import (
     line,
     lookalike,
     manners,
+    media,
     rails,
     restarting,
     session,
@@ -40,6 +41,7 @@ _MODULES: Final = (
     session,
     sleeping,
     rails,
+    media,
 )
 # Every public fault of these modules, in their order; a fault needs no entry here.
 FAULTS: Final[Mapping[str, type[Fault]]] = {

@@ -78,8 +78,7 @@ def present(uboot: UBoot, device: int, streams: Streams) -> Program[bool]:
 def _dev(uboot: UBoot, device: str, partition: str, streams: Streams) -> Program[int]:
     if not is_number(device) or not (yield from present(uboot, number(device), streams)):
         return FAILED
-    partitions = range(3) if media_of(uboot)[number(device)] == "emmc" else range(1)
-    if number(partition) not in partitions:
+    if number(partition) not in uboot.computer.storage.medium(media_of(uboot)[number(device)]).partitions:
         yield from line(streams, f"switch to partitions #{number(partition)}, FAILED")
         return FAILED
     uboot.mmc_device, uboot.mmc_partition = number(device), number(partition)

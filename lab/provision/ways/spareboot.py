@@ -1,0 +1,90 @@
+"""An eMMC has two boot partitions: the one that the board does not boot from is written, and the eMMC is switched to it last.
+
+So a write that ends early, whenever it does, leaves a board that boots as before. A flash has no second place: its first stage is written
+last, and a board whose write was cut short is recovered from another medium, over UART or over USB.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from attrs import evolve, frozen
+
+from lab.provision.release import Content, ExtCsd
+from lab.provision.way import Plan, Report, Step, Target, Verified
+from lab.provision.ways import ubootanswers as answers
+from lab.provision.ways.command import Command, carry_out
+from lab.provision.ways.uboot import UbootWay
+
+_NUMBERS: Final = {"boot0": 1, "boot1": 2}
+_NAMES: Final = {number: name for name, number in _NUMBERS.items()}
+_ENABLED: Final = re.compile(r"BOOT_PARTITION_ENABLE: (0x[0-9a-fA-F]+)")
+
+
+def boot_partition(content: Content) -> str:
+    """The boot partition that all of a content's parts for one go to, where the content also switches to it; else empty."""
+    used = {part.to.hardware for part in content.parts} & set(_NUMBERS)
+    switched = content.extcsd.partconf[1:2]
+    return used.pop() if len(used) == 1 and [_NUMBERS[next(iter(used))]] == switched else ""
+
+
+def moved(content: Content, partition: str) -> Content:
+    """The same content for the other boot partition, and the switch to that."""
+    ack, _, access = content.extcsd.partconf
+    parts = [
+        evolve(part, to=evolve(part.to, hardware=partition)) if part.to.hardware in _NUMBERS else part
+        for part in content.parts
+    ]
+    return evolve(content, parts=parts, extcsd=ExtCsd([ack, _NUMBERS[partition], access], content.extcsd.bootbus))
+
+
+@frozen
+class SpareBootWay:
+    """A way to an eMMC from U-Boot that keeps the boot partition that the board boots from. number: U-Boot's, of the eMMC."""
+
+    way: UbootWay
+    number: int
+
+    @property
+    def name(self) -> str:
+        """See `lab.provision.way.Way`."""
+        return self.way.name
+
+    def plan(self, content: Content, target: Target) -> Plan:
+        """See `lab.provision.way.Way`; the plan's content is that which is written."""
+        used = boot_partition(content)
+        if not used:
+            return self.way.plan(content, target)
+        spare = "boot1" if self._boots_from() == "boot0" else "boot0"
+        made = self.way.plan(moved(content, spare), target)
+        kept = "boot0" if spare == "boot1" else "boot1"
+        return evolve(made, notes=(*made.notes, f"the boot parts go to {spare}, and {kept} keeps what it has"))
+
+    def write(self, plan: Plan, report: Report) -> None:
+        """See `lab.provision.way.Way`."""
+        self.way.write(plan, report)
+
+    def verify(self, plan: Plan) -> Verified:
+        """See `lab.provision.way.Way`; what the board boots from is read back."""
+        if not boot_partition(plan.content):
+            return self.way.verify(plan)
+        now = self._boots_from()
+        content = moved(plan.content, now) if now else plan.content
+        return self.way.verify(evolve(plan, content=content, steps=tuple(_at(step, now) for step in plan.steps)))
+
+    def _boots_from(self) -> str:
+        """The boot partition that the eMMC boots from; empty: from none."""
+        text = f"mmc partconf {self.number}"
+        lines = carry_out(self.way.begin(), Command(text, answers.says(_ENABLED.pattern, text)))
+        found = _ENABLED.search("\n".join(lines))
+        return _NAMES.get(int(found[1], 16), "") if found else ""
+
+
+def _at(step: Step, partition: str) -> Step:
+    place = step.place
+    return (
+        evolve(step, place=evolve(place, hardware=partition))
+        if partition and place and place.hardware in _NUMBERS
+        else step
+    )
