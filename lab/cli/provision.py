@@ -25,6 +25,7 @@ from lab.results.jobrecords import BY_PROVISION, Job, JobState, Order
 from lab.results.jobs import JobQueue
 from lab.results.provisions import Provision, ProvisionBook
 from lab.shown import echo, echo_json, log_to, table
+from lab.strategies.recovering import recover_by
 
 QUEUE_POLL_S: Final = 2.0
 
@@ -51,6 +52,13 @@ def provision(
     forget: Annotated[
         bool, typer.Option("--forget", help="Somebody wrote these media by hand: forget what was provisioned.")
     ] = False,
+    from_nothing: Annotated[
+        str,
+        typer.Option(
+            metavar="WAY",
+            help="Nothing on the board boots: start it over `uart`, `usb` or `usb:PORT` by the release's recovery set.",
+        ),
+    ] = "",
     wait: Annotated[
         float, typer.Option(min=0.0, metavar="S", help="How long to wait for a board that a job holds.")
     ] = 0.0,
@@ -76,6 +84,8 @@ def provision(
         found = find(release, strategy.type.name, Path.cwd())
         media = asked or list(found.media)
         putting = Putting(found, media, Teller(_say), _say, book, person=process.person())
+        if from_nothing:
+            recover_by(strategy, found, from_nothing, Teller(_say))
         with _held(store, strategy, env, found.name, media, wait) as job, _ended_by_signals():
             putting.job_id = job.id
             try:

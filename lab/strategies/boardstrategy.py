@@ -60,6 +60,7 @@ class BoardStrategy(Strategy):
     Attributes:
         lives: it was seen to live, and nothing has been done to it since; so silence after power off means that it is off.
         on_at: when it was switched on last, seconds since 1970.
+        from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see lab.strategies.recovering.
     """
 
     bindings = {
@@ -92,6 +93,7 @@ class BoardStrategy(Strategy):
         self.software: dict[str, str] = {}
         self.low_power = LowPower(self)
         self.putting: Putting | None = None
+        self.from_nothing: Callable[[Any], None] | None = None
         self.expected: Mapping[str, Mapping[str, str]] = {}
         self.places = HeldPlaces(self.target)
         self.medium = self.medium or next(iter(self.type.media))

@@ -23,9 +23,7 @@ def bring(board: Any, status: Status) -> None:
         case Status.off:
             board.off()
         case Status.bootloader:
-            board.off()
-            board.switch_on()
-            board.interrupt()
+            _bootloader(board)
         case Status.linux:
             _linux(board)
         case Status.provisioned:
@@ -48,3 +46,12 @@ def _linux(board: Any) -> None:
     log_in(board)
     if board.identity:
         identified(board)
+
+
+def _bootloader(board: Any) -> None:
+    if board.from_nothing is not None:
+        board.from_nothing(board)
+        return
+    board.off()
+    board.switch_on()
+    board.interrupt()

@@ -15,11 +15,37 @@ from lab.console.blame import fairly
 from lab.errors import ConfigurationError
 from lab.provision import romuart, snagboot
 from lab.provision.image import open_image
-from lab.provision.release import Recovery
+from lab.provision.release import Recovery, Release
 from lab.provision.way import Progress, Report
 
 UART: Final = "uart"
 USB: Final = "usb"
+
+
+def recover_by(strategy: Any, release: Release, way: str, report: Report) -> None:
+    """From now on this board comes to U-Boot's prompt from nothing, by a release's recovery set.
+
+    Args:
+        way: "uart", or "usb"; with the board's USB port where several are connected, e.g. "usb:3-1.2".
+
+    Raises:
+        ConfigurationError: no such way, or the release has no set for it.
+    """
+    name, _, port = way.partition(":")
+    if name not in {UART, USB} or (port and name == UART):
+        raise ConfigurationError(f"{way!r:.60}: expected uart, usb, or usb:PORT, e.g. usb:3-1.2")
+    if not getattr(release.recovery, name):
+        raise ConfigurationError(
+            f"release {release.name} has no `recovery: {name}:`: add the stages of a build that boots over {name.upper()} (docs/releases.md)"
+        )
+
+    def bring(board: Any) -> None:
+        if name == UART:
+            by_uart(board, release.recovery, report)
+        else:
+            by_usb(board, release.recovery, report, port=port)
+
+    strategy.from_nothing = bring
 
 
 @frozen

@@ -18,7 +18,7 @@ from lab.drivers.guarded import UBOOT
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
 from lab.provision.failures import MediaVerifyFailedError
-from lab.provision.release import Content, ExtCsd, Part, Place
+from lab.provision.release import Content, Expected, ExtCsd, Part, Place, Recovery, Release
 from lab.provision.way import Plan, Progress, Target, Verified
 from lab.provision.ways.overconsole import OverConsole
 from lab.provision.ways.uboot import Network, Tftp, UbootWay
@@ -130,6 +130,16 @@ class Provisioning:
                 found.append(Told(1, number, error.failure, error.fault, error.transient, str(error)))
         return found
 
+    def release(self, recovery: Recovery) -> Release:
+        """A release file with this recovery set."""
+        return Release(
+            NEW,
+            [BOARD_TYPE],
+            {self.medium: content(self.folder, self.medium)},
+            Expected(uboot=UBOOT_OF[NEW]),
+            recovery=recovery,
+        )
+
     def target(self) -> Target:
         """The medium, as an env names it."""
         return Target("sim-1", BOARD_TYPE, self.medium, MEDIA[self.medium])
@@ -145,6 +155,8 @@ class Provisioning:
     def boots(self, release: str) -> bool:
         """Whether the medium boots that release's U-Boot."""
         self.strategy.select_medium(self.medium)
+        self.strategy.from_nothing = None
+        self.strategy.status = Status.unknown
         self.strategy.transition("bootloader")
         said = bytes(self.strategy.console.captured())
         return f"U-Boot {UBOOT_OF[release]}".encode() in said

@@ -16,6 +16,7 @@ from virtual.sim.faults import plan
 from virtual.sim.faults.base import Fault
 from virtual.sim.linux.sleep import CAN_PIN, GPIO_PIN
 from virtual.sim.model import model
+from virtual.sim.network import LoopbackTftp
 from virtual.sim.setup import check
 from virtual.uart import UartAdapter
 
@@ -61,6 +62,7 @@ class SimBackend:
         self.board = SimBoard(
             made, adapters, config.seed, config.time_scale, config.setup, troubles_for=self._faults_for
         )
+        self.board.network = LoopbackTftp()
         self._plans = [plan.read(words, config.seed) for words in config.faults]
         self.release, self.seed = made.release_name, config.seed
         self._cleared = asyncio.Event()

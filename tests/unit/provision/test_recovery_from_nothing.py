@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from attrs import evolve
 from simlab import SimLab
+from simprovision import NEW, provisioning
 from simrecovery import STAGE_BYTES, PlayedSnagrecover, images, recovery
 from simtarget import strategy_on
 
 from lab.errors import ConfigurationError
+from lab.provision import snagboot
 from lab.provision.failures import RecoveryFailedError, WriteStalledError
 from lab.provision.release import Recovery
 from lab.provision.way import Progress
@@ -157,3 +159,28 @@ def test_without_stages_or_straps_nothing_is_switched(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="set the switches to 0x3b by hand"):
             recovering.by_uart(strategy, recovery(tmp_path), nothing)
     assert lab.board.cycle == 0
+
+
+@pytest.mark.parametrize(("way", "medium"), [("uart", "ospi"), ("uart", "emmc"), ("usb", "ospi")])
+def test_a_blank_board_is_provisioned_from_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, medium: str
+) -> None:
+    with provisioning(tmp_path, medium) as made:
+        for name in made.lab.board.model.board.media:
+            made.lab.board.storage.medium(name).wipe()
+        monkeypatch.setattr(recovering, "run_here", PlayedSnagrecover(made.lab))
+        monkeypatch.setattr(snagboot, "installed", lambda: "snagrecover")
+        recovering.recover_by(made.strategy, made.release(recovery(tmp_path, way=way)), way, nothing)
+        before = made.elsewhere()
+        made.provision()
+        assert made.boots(NEW)
+        assert made.elsewhere() == before
+
+
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [("jtag", "expected uart, usb, or usb:PORT"), ("uart:3", "expected uart"), ("usb", "has no `recovery: usb:`")],
+)
+def test_a_way_that_cannot_be_is_refused_at_once(tmp_path: Path, way: str, says: str) -> None:
+    with provisioning(tmp_path) as made, pytest.raises(ConfigurationError, match=says):
+        recovering.recover_by(made.strategy, made.release(recovery(tmp_path)), way, nothing)
