@@ -1,4 +1,4 @@
-"""Writes media from U-Boot, over the network."""
+"""Writes media from U-Boot, over the network or over the console."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from attrs import define, field
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 
+from lab.drivers.consoleline import ConsoleLine
 from lab.drivers.guarded import UBOOT
 from lab.drivers.prompt import Prompt as GuardedPrompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
@@ -20,16 +21,22 @@ from lab.errors import ConfigurationError
 from lab.provision.way import Way
 from lab.provision.ways import ubootmedia
 from lab.provision.ways.command import Prompt
+from lab.provision.ways.overconsole import OverConsole
 from lab.provision.ways.serving import LOOPBACK, TFTP_PORT, serving
-from lab.provision.ways.uboot import Network, Tftp, UbootWay
+from lab.provision.ways.spareboot import SpareBootWay
+from lab.provision.ways.uboot import Loader, Network, Tftp, UbootWay
 
+_TFTP: Final = "tftp"
+_CONSOLE: Final = "console"
 _NO_ARROW: Final = "(?<!=)"  # `crc32` and `hash` print `==> DIGEST`, which a prompt `=> ` would be found in
 
 
 @target_factory.reg_driver
 @attr.s(eq=False)
 class UBootWriterDriver(Driver, ProvisionProtocol):
-    """UBootWriterDriver - writes media from U-Boot's prompt over TFTP, from a server of its own
+    """UBootWriterDriver - writes media from U-Boot's prompt over TFTP, from a server of its own; or over the console, where there is no network
+
+    An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.spareboot`).
 
     Args:
         media (dict): medium -> as U-Boot calls it: "mmc 0", "nvme 0", "sf", "mtd NAME", "cfi 0x4000000"
@@ -39,6 +46,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
         board_address (str): the board's own address; empty: from DHCP
         boot_from (str): the medium whose U-Boot writes; empty: the one that is selected
         erase_kib (int): erase block of a flash
+        over (str): "tftp"; or "console": by `loady`, slowly
     """
 
     media: dict[str, str] = attr.ib(validator=attr.validators.instance_of(dict))
@@ -48,6 +56,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
     board_address: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     boot_from: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     erase_kib: int = attr.ib(default=128, validator=attr.validators.instance_of(int))
+    over: str = attr.ib(default=_TFTP, validator=attr.validators.in_((_TFTP, _CONSOLE)))
 
     def ways(self, strategy: Any) -> Mapping[str, Way]:
         """See `ProvisionProtocol`."""
@@ -57,7 +66,10 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
 
     def _way(self, strategy: Any, as_uboot: str) -> Way:
         medium = ubootmedia.parse(as_uboot, erase_bytes=self.erase_kib * 1024)
-        loader = _Served(self)
+        served = _Served(self)
+        loader: Loader = served
+        if self.over == _CONSOLE:
+            loader = OverConsole(ConsoleLine(strategy.console, strategy.power.clock), strategy.type.console.speed_bd)
 
         def begin() -> Prompt:
             if strategy.status.name != "bootloader" or strategy.uboot is None:
@@ -70,10 +82,13 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
             return GuardedPrompt(uboot, UBOOT)
 
         def end() -> None:
-            loader.close()
+            served.close()
             strategy.status = type(strategy.status).unknown
 
-        return UbootWay("uboot-tftp", medium, loader, begin, end)
+        way = UbootWay(f"uboot-{self.over}", medium, loader, begin, end)
+        if isinstance(medium, ubootmedia.Blocks) and medium.interface == "mmc":
+            return SpareBootWay(way, medium.number)
+        return way
 
 
 @define

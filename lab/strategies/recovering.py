@@ -9,9 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from attrs import frozen
-
 from lab.console.blame import fairly
+from lab.drivers.consoleline import ConsoleLine
 from lab.errors import ConfigurationError
 from lab.provision import romuart, snagboot
 from lab.provision.image import open_image
@@ -46,26 +45,6 @@ def recover_by(strategy: Any, release: Release, way: str, report: Report) -> Non
             by_usb(board, release.recovery, report, port=port)
 
     strategy.from_nothing = bring
-
-
-@frozen
-class ConsoleLine:
-    """A `lab.provision.ymodem.SerialLine`: the strategy's console, which the console server owns and records."""
-
-    console: Any
-    clock: Any
-
-    def read(self, timeout_s: float) -> bytes:
-        """See `SerialLine`."""
-        return bytes(self.console.receive(timeout_s))
-
-    def write(self, data: bytes) -> None:
-        """See `SerialLine`."""
-        self.console.send(data)
-
-    def now_ns(self) -> int:
-        """See `SerialLine`."""
-        return int(self.clock.now_ns())
 
 
 def by_uart(strategy: Any, recovery: Recovery, report: Report) -> None:

@@ -14,6 +14,7 @@ from simrecovery import images
 from simruns import Told
 from simtarget import SimClock, strategy_on
 
+from lab.drivers.consoleline import ConsoleLine
 from lab.drivers.guarded import UBOOT
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
@@ -24,7 +25,6 @@ from lab.provision.ways.overconsole import OverConsole
 from lab.provision.ways.uboot import Network, Tftp, UbootWay
 from lab.provision.ways.ubootmedia import parse
 from lab.strategies import BoardStrategy
-from lab.strategies.recovering import ConsoleLine
 from lab.strategies.status import Status
 from virtual.sim.faults.plan import Planned
 from virtual.sim.network import Folder

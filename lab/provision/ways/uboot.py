@@ -31,8 +31,11 @@ _STALL_S: Final = 600.0
 class Loader(Protocol):
     """Gets bytes into the board's memory. rate: bytes a second, usually. note: what a person should know of it; may be empty."""
 
-    rate: float
-    note: str
+    @property
+    def rate(self) -> float: ...
+
+    @property
+    def note(self) -> str: ...
 
     def prepare(self, prompt: Prompt) -> None:
         """Before the first load, at U-Boot's prompt."""
