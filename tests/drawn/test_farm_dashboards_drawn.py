@@ -94,6 +94,7 @@ def test_no_raw_column_and_no_cut_title(drawn: Pages, name: str, farm: str) -> N
         if panel["rows"]:
             assert not raw & set(panel["rows"][0]), panel["title"]
             assert not any(one.startswith("Value #") for one in panel["rows"][0]), panel["title"]
+            assert [one["text"] for one in panel["texts"] if one["text"] in panel["rows"][0] and one["cut"]] == []
         (title, *_) = [one for one in panel["texts"] if one["text"] == panel["title"].strip()]
         assert not title["cut"], panel["title"]
 

@@ -121,7 +121,7 @@ def build() -> builders.Dashboard:
                 Column("medium", "Medium", 90),
                 Column("release", "Release", 90),
                 Column("fault", "Fault", 120),
-                Column("Value", "Attempts", 90, "none"),
+                Column("Value", "Attempts", 100, "none"),
             ),
             f"sum by (outcome, medium, release, fault) (boardlab_attempts_total{{{NUMBER},{FAILED}}}) > 0",
             by=[("Attempts", True)],

@@ -35,7 +35,7 @@ def regressed(span: int = 24) -> table.Panel:
             Column("medium", "Medium", 65),
             Column("release", "Release", 70),
             Column("against", "Against", 70),
-            Column("Value", "Change", 75, "percentunit", thresholds(RED), decimals=1),
+            Column("Value", "Change", 90, "percentunit", thresholds(RED), decimals=1),
         ),
         f"max by (board, metric, medium, release, against) (boardlab_release_change_ratio{{{MINE}}} and ignoring (against) ({worse}))",
         by=[("Change", True)],

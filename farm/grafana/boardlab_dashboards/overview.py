@@ -144,7 +144,7 @@ def build() -> builders.Dashboard:
             (
                 Column("board", "Board", 215, link=_BOARD),
                 Column("outcome", "Class", look=thresholds(RED), link=FAILURE),
-                Column("Value", "Attempts", 80, "none", look=ANY_IS_BAD),
+                Column("Value", "Attempts", 100, "none", look=ANY_IS_BAD),
             ),
             f"topk(20, {since('7d', FAILED, 'by (board, outcome) ')} > 0)",
             by=[("Attempts", True)],
