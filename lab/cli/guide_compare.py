@@ -51,7 +51,7 @@ def compare(
     known = sorted({b for sheet in (old, new) for b in sheet.guide.boards})
     if board is not None and board not in known:
         raise ConfigurationError(f"no table is of board {board!r}; the guides have: {', '.join(known)}")
-    earlier = _earlier(before, guides[-2], old, known, db)
+    earlier = _earlier(before, guides[-2], old, [board] if board else known, db)
     found = comparing.compare(old, new, board, earlier)
     if as_json:
         echo_json(export_changes.document(found), indent=1)

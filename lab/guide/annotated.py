@@ -29,6 +29,7 @@ class AnnotatedGuide:
         findings: cell -> what the rules say about it.
         udp_rows: cell of a UDP result -> its row.
         readings: board and key -> reading.
+        said: all that the rules say of it alone.
         digits: metric -> decimals that its numbers have, where a few numbers show it: 61.00, 38.00 and 54.00 have none.
     """
 
@@ -38,6 +39,7 @@ class AnnotatedGuide:
     udp_rows: Mapping[_CellKey, udp.UdpRow]
     readings: Mapping[_ReadingKey, CellReading]
     digits: Mapping[str, int]
+    said: tuple[Finding, ...] = ()
 
     @property
     def name(self) -> str:
@@ -82,12 +84,13 @@ def cell_key(cell: Cell) -> _CellKey:
 def annotate(sheet: Sheet) -> AnnotatedGuide:
     """Run the rules over a guide."""
     findings: dict[_CellKey, list[Finding]] = {}
-    for finding in run(sheet):
+    said = tuple(run(sheet))
+    for finding in said:
         for cell in finding.cells:
             findings.setdefault(cell_key(cell), []).append(finding)
     rows = {cell_key(r.cell): row for table in udp.tables(sheet).values() for row in table for r in row.readings}
     readings = {(r.board, r.key): r for r in sheet.of(*sheet.by_metric)}
-    return AnnotatedGuide(sheet, conditions.of_sheet(sheet), findings, rows, readings, _digits(sheet))
+    return AnnotatedGuide(sheet, conditions.of_sheet(sheet), findings, rows, readings, _digits(sheet), said)
 
 
 def _digits(sheet: Sheet) -> dict[str, int]:

@@ -22,6 +22,8 @@ from lab.judge import noise
 from lab.judge.releases import judge_release
 from lab.judge.verdicts import Judgement, Verdict
 
+_MOST_NAMES = 3
+
 
 @frozen
 class Change:
@@ -85,6 +87,13 @@ class Comparison:
     clocks: Mapping[str | None, float] = field(factory=dict)
     earlier: tuple[str, ...] = ()
 
+    @property
+    def looked_at(self) -> str:
+        """The earlier releases for a sentence; empty without any."""
+        if len(self.earlier) <= _MOST_NAMES:
+            return ", ".join(self.earlier)
+        return f"{len(self.earlier)} releases, {self.earlier[0]} to {self.earlier[-1]}"
+
 
 @frozen
 class _Key:
@@ -120,7 +129,7 @@ def compare(old: Sheet, new: Sheet, board: str | None = None, earlier: Earlier |
         tuple(news[key] for key, partner in partners.items() if partner is None and _concerns(board, key.board)),
         names=_names(before, after),
         paths=(old.guide.path, new.guide.path),
-        faults=tuple(fault for fault in faults.of(new, old) if _concerns(board, fault.board)),
+        faults=tuple(fault for fault in faults.of(after, before) if _concerns(board, fault.board)),
         clocks=after.conditions.clocks_mhz,
         earlier=earlier.names,
     )

@@ -11,7 +11,6 @@ from lab.guide.annotated import AnnotatedGuide, Pair
 from lab.guide.catalogue import CellReading
 from lab.guide.rulebook import Effect, Finding, Rule, Severity
 from lab.guide.rules import outlier_older
-from lab.guide.sheet import Sheet
 
 # A rule that holds a number against the older guide's does what a comparison does: that a number moved is no evidence
 # against it.
@@ -56,10 +55,10 @@ class Blame:
     is_known: bool
 
 
-def of(new: Sheet, old: Sheet) -> Iterator[Fault]:
+def of(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[Fault]:
     """The findings that matter to a comparison, one for each cell, in the guide's order."""
-    known = {place for finding in rulebook.run(old) for place, _ in _places(finding)}
-    for finding in rulebook.run(new, old):
+    known = {place for finding in old.said for place, _ in _places(finding)}
+    for finding in rulebook.run(new.sheet, old.sheet):
         if finding.severity not in _TOLD or finding.rule.id in _COMPARISONS:
             continue
         for place, reading in _places(finding):

@@ -101,7 +101,7 @@ def comparison(found: Comparison, *, show_all: bool) -> Iterator[str]:
     """
     yield f"{' -> '.join(_source(name, path) for name, path in zip(found.names, found.paths, strict=True))}"
     if found.earlier:
-        yield f"with a look at {', '.join(found.earlier)}"
+        yield f"with a look at {found.looked_at}"
     yield grouping.verdict_line(found)
     for kind, group in itertools.groupby(grouping.causes(found), key=lambda cause: cause.kind):
         yield ""

@@ -6,17 +6,19 @@ from collections.abc import Iterable, Set
 
 from lab.guide.earlier import Earlier, Key
 from lab.guide.model import release_key
+from lab.judge import noise
 from lab.judge.number import Number
 from lab.judge.published import PublishedNumbers
 from lab.results.averages import Average
 from lab.results.records import PUBLISHED
-from lab.results.watch import StoreSnapshot, watch
+from lab.results.watch import RunHead, StoreSnapshot, watch
 
 
 def of_store(url: str | None, boards: Iterable[str], before: str) -> Earlier:
     """What the store has of published guides of some boards, of the releases before one; of the same kernel only.
 
-    Where a guide of a release was imported more than once, the last one counts.
+    Of each board the last releases, as many as a run is judged against (lab/judge/noise.toml). Where a guide of a release was
+    imported more than once, the last one counts.
 
     Args:
         before: a release.
@@ -31,8 +33,11 @@ def _of_snapshot(snapshot: StoreSnapshot, wanted: Set[str], last: tuple[int, ...
         for head in snapshot.heads()
         if head.kind == PUBLISHED and head.board in wanted and _precedes(release_key(head.release), last)
     ]
-    by_place = {(release_key(head.release), head.board): head for head in heads}
-    kept = {head.id: head for _, head in sorted(by_place.items())}
+    by_place: dict[str, dict[tuple[int, ...], RunHead]] = {}
+    for head in heads:
+        by_place.setdefault(head.board, {})[release_key(head.release)] = head
+    last_ones = [of_board[key] for of_board in by_place.values() for key in sorted(of_board)[-_window() :]]
+    kept = {head.id: head for head in sorted(last_ones, key=lambda head: release_key(head.release))}
     published = PublishedNumbers.of_runs(snapshot, kept.values())
     averages: dict[int, list[Average]] = {id_: [] for id_ in kept}
     for average in snapshot.averages(sorted(kept)):
@@ -43,6 +48,11 @@ def _of_snapshot(snapshot: StoreSnapshot, wanted: Set[str], last: tuple[int, ...
             key = (head.board, average.metric.name, tuple(sorted(average.params.items())))
             found.setdefault(key, []).append(published.number(average))
     return Earlier(found, tuple(dict.fromkeys(head.release for head in kept.values())))
+
+
+def _window() -> int:
+    """So many releases of a board: what was long ago says little, and a store may hold hundreds."""
+    return noise.load().history.window
 
 
 def _precedes(key: tuple[int, ...], last: tuple[int, ...]) -> bool:

@@ -13,6 +13,7 @@ from lab.judge.verdicts import Verdict
 from lab.metrics import by_name
 
 _ONE_CLOCK = 0.05  # of the logarithm of a factor: rows that one clock slows down differ by less
+_SAME_CLOCK = 0.02  # of the logarithm of two printed clocks: a board's own differ by less
 _ENOUGH = 2  # benchmarks of the processor that show its clock
 
 
@@ -120,7 +121,7 @@ def _clock(found: Comparison, members: Sequence[Change]) -> str:
     """What the clock has to do with it: it changed too, or the factor looks like one of another clock."""
     if not all(change.follows_clock for change in members):
         return ""
-    changed = {change.clocks for change in members}
+    changed = {change.clocks if _is_another(change.clocks) else None for change in members}
     if changed != {None}:
         if None in changed or len(changed) > 1:
             return ""
@@ -136,6 +137,10 @@ def _clock(found: Comparison, members: Sequence[Change]) -> str:
     if len(clocks) == 1 and clock:
         return f"as if the CPU ran at {factor * clock:.0f} MHz, though both clock rows say {clock:g}"
     return f"as if the CPU ran at {factor:.3f} times its clock, which no row states"
+
+
+def _is_another(clocks: tuple[float, float] | None) -> bool:
+    return clocks is not None and abs(math.log(clocks[1] / clocks[0])) > _SAME_CLOCK
 
 
 def _returns(members: Sequence[Change]) -> str:

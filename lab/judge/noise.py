@@ -61,10 +61,8 @@ class _Entry:
     params: Mapping[str, re.Pattern[str]]
     noise: Noise
 
-    def fits(self, metric: str, params: Mapping[str, str]) -> bool:
-        return bool(self.metric.fullmatch(metric)) and all(
-            pattern.fullmatch(params.get(name, "")) for name, pattern in self.params.items()
-        )
+    def fits(self, params: Mapping[str, str]) -> bool:
+        return all(pattern.fullmatch(params.get(name, "")) for name, pattern in self.params.items())
 
 
 @frozen
@@ -74,10 +72,13 @@ class NoiseModel:
     default: Noise
     history: HistoryRules
     entries: tuple[_Entry, ...] = field(repr=False)
+    _by_metric: dict[str, tuple[_Entry, ...]] = field(factory=dict, init=False, repr=False, eq=False)
 
     def of(self, metric: str, params: Mapping[str, str]) -> Noise:
         """What the catalogue says of a metric; its default for one that has no entry."""
-        return next((entry.noise for entry in self.entries if entry.fits(metric, params)), self.default)
+        if metric not in self._by_metric:
+            self._by_metric[metric] = tuple(entry for entry in self.entries if entry.metric.fullmatch(metric))
+        return next((entry.noise for entry in self._by_metric[metric] if entry.fits(params)), self.default)
 
     def knows(self, metric: str) -> bool:
         """Whether the metric has an entry of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, Final, Self
@@ -67,11 +68,16 @@ class Evidence:
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
         """Of such JSON; what a newer boardlab wrote beside it is left alone."""
-        known = {name: value for name, value in document.items() if name in fields_dict(cls)}
+        known = {name: value for name, value in document.items() if name in _names()}
         known |= {name: tuple(known[name]) for name in _TUPLES if name in known}
         if known.get("work") is not None:
             known["work"] = Work(**known["work"])
         return cls(**known)
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    return frozenset(fields_dict(Evidence))
 
 
 @frozen

@@ -301,5 +301,17 @@ def test_guides_before_the_two_are_looked_at(tmp_path: Path, capsys: pytest.Capt
     assert "only returns" not in capsys.readouterr().out
 
 
+def test_many_earlier_releases_are_named_by_the_first_and_the_last() -> None:
+    found = compare.compare(*series(20, 20), earlier=Earlier(names=("7.0", "8.0", "8.1", "8.2")))
+    assert found.looked_at == "4 releases, 7.0 to 8.2"
+    assert compare.compare(*series(20, 20), earlier=Earlier(names=("7.0", "8.0"))).looked_at == "7.0, 8.0"
+
+
+def test_two_clocks_that_are_one_explain_nothing() -> None:
+    found = compare.compare(guide("10.00", *processor(1, 1400.2)), guide("11.00", *processor(0.5, 1399.8)))
+    (cause,) = causes(found, Kind.WORSE)
+    assert cause.why.startswith("as if the CPU ran at 700 MHz")
+
+
 def test_without_earlier_releases_nothing_is_said_of_them() -> None:
     assert Earlier().of(("a1-fs", "lmbench.latency", ())) == ()

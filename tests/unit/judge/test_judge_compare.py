@@ -270,3 +270,34 @@ def test_the_unit_does_not_change_the_noise(values: list[float], factor: float) 
 def test_what_the_uncertainties_explain_is_not_counted_twice() -> None:
     values = [2.5 + 0.05 * (-1) ** i for i in range(20)]
     assert learned(values, errors=0.2).relative == noise.load().history.least < learned(values).relative
+
+
+def test_a_tick_of_the_accounting_clock_says_nothing_in_any_load() -> None:
+    """Loads of tests of a second or more: a tick of 10 ms is 1 %."""
+    loads = [metric for metric in (*ALL, *catalogue.load().metrics()) if metric.name.endswith("cpu_load")]
+    assert len(loads) > 5
+    for metric in loads:
+        old, new = (number(value, None, metric=metric) for value in (0.5, 1.5))
+        assert compare(old, new, noise.load().of(metric.name, {})).verdict is Verdict.NOISE, metric.name
+
+
+def test_one_step_of_the_printed_digits_says_nothing_however_it_rounds() -> None:
+    for old, new in ((0.13, 0.14), (4.40, 4.41), (0.01, 0.02), (1.15, 1.16)):
+        found = compare(number(old, None, resolution=0.01), number(new, None, resolution=0.01), Noise(0.0))
+        assert found.verdict is Verdict.BELOW_RESOLUTION
+
+
+@given(st.lists(positive, max_size=12), st.floats(0.001, 2))
+def test_earlier_releases_widen_the_noise_and_never_narrow_it(values: list[float], usual: float) -> None:
+    found = noise.load().of_releases(Noise(usual), values)
+    assert found.relative >= usual
+    assert len(values) >= 3 or found == Noise(usual)
+
+
+@given(st.floats(0.01, 0.5), st.integers(1, 4))
+def test_one_step_in_the_releases_is_no_noise_and_steps_each_time_are(step: float, place: int) -> None:
+    flat = [1.0] * 5
+    stepped = [*flat[:place], *(value * (1 + step) for value in flat[place:])]
+    assert noise.load().of_releases(Noise(0.001), stepped) == Noise(0.001)
+    each_time = [1.0, 1 + step, 1.0, 1 + step]
+    assert noise.load().of_releases(Noise(0.001), each_time).relative > step
