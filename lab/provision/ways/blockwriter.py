@@ -13,8 +13,10 @@ import fcntl
 import hashlib
 import mmap
 import os
+import queue
 import struct
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -22,6 +24,7 @@ from typing import IO, Final
 ORDER: Final = struct.Struct(">4sQQ")
 WRITE, READ, SYNC = b"writ", b"read", b"sync"
 BUFFER_BYTES: Final = 4 * 1024 * 1024
+_BUFFERS: Final = 3
 _ALIGN: Final = 4096  # of offsets, lengths and memory for O_DIRECT: a block of every file system and card reader
 
 
@@ -36,16 +39,12 @@ class _Device:
         self._is_direct = False
         self._can_direct = True
 
-    def write(self, offset: int, count: int, source: IO[bytes]) -> None:
-        """Take `count` bytes from `source` to the device."""
-        while count:
-            length = min(count, BUFFER_BYTES)
-            _fill(source, self._view[:length])
-            self._direct(offset, length)
-            done = 0
-            while done < length:
-                done += os.pwrite(self._fd, self._view[done:length], offset + done)
-            offset, count = offset + length, count - length
+    def write(self, offset: int, view: memoryview) -> None:
+        """Take what is in the buffer to the device."""
+        self._direct(offset, len(view))
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._fd, view[done:], offset + done)
 
     def read(self, offset: int, count: int) -> str:
         """The SHA-256 of what is there."""
@@ -77,13 +76,49 @@ class _Device:
             self._can_direct = False  # a file system without it
 
 
-def _fill(source: IO[bytes], view: memoryview) -> None:
+class _Orders(threading.Thread):
+    """Takes orders from a stream into buffers, while the device is busy with those before them."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._source = source
+        self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
+        self.taken: queue.SimpleQueue[tuple[bytes, int, int, memoryview | None]] = queue.SimpleQueue()
+        for _ in range(_BUFFERS):
+            self._free.put(memoryview(mmap.mmap(-1, BUFFER_BYTES)))
+
+    def run(self) -> None:
+        """Until the stream ends."""
+        head = bytearray(ORDER.size)
+        while _fill(self._source, memoryview(head)):
+            verb, offset, count = ORDER.unpack(head)
+            if verb != WRITE:
+                self.taken.put((verb, offset, count, None))
+                continue
+            while count:
+                view = self._free.get()
+                length = min(count, BUFFER_BYTES)
+                if not _fill(self._source, view[:length]):
+                    break
+                self.taken.put((verb, offset, length, view))
+                offset, count = offset + length, count - length
+            if count:
+                break
+        self.taken.put((b"", 0, 0, None))
+
+    def give_back(self, view: memoryview) -> None:
+        """A buffer that may be used again."""
+        self._free.put(view)
+
+
+def _fill(source: IO[bytes], view: memoryview) -> bool:
     done = 0
     while done < len(view):
         got = source.readinto(view[done:])  # type: ignore[attr-defined]
         if not got:
-            raise EOFError("the orders ended within one")
+            return False
         done += got
+    return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,23 +130,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         device = _Device(given.device, writable=not given.read_only)
         _say("open")
-        with open(0, "rb", buffering=0, closefd=False) as orders:
-            while head := orders.read(ORDER.size):
-                if len(head) < ORDER.size:
-                    head += orders.read(ORDER.size - len(head))
-                verb, offset, count = ORDER.unpack(head)
-                if verb == WRITE:
-                    device.write(offset, count, orders)
-                    _say("written", str(count))
-                elif verb == READ:
-                    _say("read", str(count), device.read(offset, count))
-                else:
-                    device.sync()
-                    _say("synced")
+        with open(0, "rb", buffering=0, closefd=False) as stream:
+            orders = _Orders(stream)
+            orders.start()
+            while (order := orders.taken.get())[0]:
+                _carry_out(device, orders, *order)
     except OSError as error:
         _say("failed", str(error.errno), error.strerror or "")
         return 1
     return 0
+
+
+def _carry_out(
+    device: _Device, orders: _Orders, verb: bytes, offset: int, count: int, view: memoryview | None
+) -> None:
+    if view is not None:
+        device.write(offset, view[:count])
+        orders.give_back(view)
+        _say("written", str(count))
+    elif verb == READ:
+        _say("read", str(count), device.read(offset, count))
+    else:
+        device.sync()
+        _say("synced")
 
 
 def _say(*words: str) -> None:

@@ -1,0 +1,174 @@
+"""How fast a card and an eMMC are provisioned, against `dd` (and bmaptool, where it is installed) alone on the same target.
+
+    uv run python bench/provision.py [--folder DIR] [--mib 512] [--times 3] [--rate 90]
+    uv run python bench/provision.py --sparse
+
+The target is a file in DIR (default: the temporary folder), which stands for a card: written past the page cache and synced, as dd does
+with oflag=direct conv=fsync, and no faster than RATE MB/s for all of them (bench/shim/slowcard.c; a UHS-I card reaches 90, 0: as fast as
+the disk is). The ways take turns, so that all meet the same machine; compared are the fastest writes of each.
+Aim: at least 90 % of dd's rate. `--sparse` provisions an image of 8 GiB with 64 MiB of data by its block map: the writer and the
+provisioning process together stay below 100 MiB. Exit status 1 when an aim is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from lab.provision.release import Content, Image
+from lab.provision.way import Plan, Target
+from lab.provision.ways.cardway import CardWay
+from lab.provision.ways.hostdisk import Disk
+from lab.shown import bad, echo, table
+
+MIB: Final = 1 << 20
+AIM: Final = 0.9
+MEMORY_MIB: Final = 100
+SPARSE_BYTES: Final = 8 << 30
+BLOCK: Final = 4096
+RUN_BLOCKS: Final = 256  # 1 MiB of data, then a gap
+
+
+def slowed(folder: Path, rate_mb: float) -> None:
+    """Every program that is started from now on writes no faster than a card."""
+    if rate_mb:
+        library = folder / "slowcard.so"
+        source = Path(__file__).parent / "shim" / "slowcard.c"
+        subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        os.environ |= {"LD_PRELOAD": str(library), "SLOWCARD_BYTES_S": str(rate_mb * 1e6)}
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def there(disk: Disk) -> Iterator[Disk]:
+    yield disk
+
+
+def planned(content: Content, target: Path, size: int) -> tuple[CardWay, Plan]:
+    disk = Disk(str(target), size)
+    way = CardWay("sd-mux", lambda: there(disk))
+    return way, way.plan(content, Target("bench", "any", "sd"))
+
+
+def dd(image: Path, target: Path) -> None:
+    words = ["dd", f"if={image}", f"of={target}", "bs=4M", "oflag=direct", "conv=fsync,notrunc", "status=none"]
+    subprocess.run(words, check=True)
+
+
+def bmaptool(image: Path, target: Path) -> None:
+    subprocess.run(["bmaptool", "-q", "copy", "--nobmap", str(image), str(target)], check=True)
+
+
+def fastest(works: dict[str, Callable[[], None]], times: int) -> dict[str, float]:
+    """Seconds of the fastest of so many turns, by name."""
+    found = dict.fromkeys(works, float("inf"))
+    for _ in range(times):
+        for name, work in works.items():
+            began = time.monotonic()
+            work()
+            found[name] = min(found[name], time.monotonic() - began)
+    return found
+
+
+def rates(folder: Path, mib: int, times: int) -> bool:
+    image, target = folder / "image.wic", folder / "target.img"
+    with image.open("wb") as file:
+        for _ in range(mib):
+            file.write(os.urandom(MIB))
+    target.write_bytes(b"")
+    os.truncate(target, mib * MIB)
+    content = Content(Image(source=str(image), sha256=sha256(image), size=mib * MIB))
+    way, plan = planned(content, target, mib * MIB)
+    works: dict[str, Callable[[], None]] = {
+        "dd": lambda: dd(image, target),
+        "lab provision": lambda: way.write(plan, lambda _progress: None),
+    }
+    if shutil.which("bmaptool"):
+        works["bmaptool"] = lambda: bmaptool(image, target)
+    seconds = fastest(works, times)
+    verified = way.verify(plan)
+    share = seconds["dd"] / seconds["lab provision"]
+    rows = [[name, f"{each:.2f}", f"{mib / each:.0f}"] for name, each in seconds.items()]
+    echo(*table(["way", "s", "MiB/s"], rows, "<>>"))
+    echo(
+        f"{share:.0%} of dd's rate (aim: {AIM:.0%}); read back: {verified.bytes == mib * MIB and verified.digest == content.files[0].sha256}"
+    )
+    return share >= AIM
+
+
+def block_map(image: Path, runs: Sequence[int]) -> str:
+    ranges = []
+    with image.open("rb") as file:
+        for first in runs:
+            file.seek(first * BLOCK)
+            ranges.append(
+                f'<Range chksum="{hashlib.sha256(file.read(RUN_BLOCKS * BLOCK)).hexdigest()}"> {first}-{first + RUN_BLOCKS - 1} </Range>'
+            )
+    return (
+        f'<?xml version="1.0" ?>\n<bmap version="2.0">\n<ImageSize> {SPARSE_BYTES} </ImageSize>\n<BlockSize> {BLOCK} </BlockSize>\n'
+        f"<BlocksCount> {SPARSE_BYTES // BLOCK} </BlocksCount>\n<MappedBlocksCount> {len(runs) * RUN_BLOCKS} </MappedBlocksCount>\n"
+        f"<ChecksumType> sha256 </ChecksumType>\n<BlockMap>\n{chr(10).join(ranges)}\n</BlockMap>\n</bmap>\n"
+    )
+
+
+def sparse(folder: Path) -> bool:
+    image, target = folder / "sparse.wic", folder / "target.img"
+    runs = [number * (SPARSE_BYTES // BLOCK // 64) for number in range(64)]
+    with image.open("wb") as file:
+        file.truncate(SPARSE_BYTES)
+        for first in runs:
+            file.seek(first * BLOCK)
+            file.write(os.urandom(RUN_BLOCKS * BLOCK))
+    bmap = folder / "sparse.wic.bmap"
+    bmap.write_text(block_map(image, runs), encoding="utf-8")
+    target.write_bytes(b"")
+    os.truncate(target, SPARSE_BYTES)
+    content = Content(Image(source=str(image), sha256=sha256(image), size=SPARSE_BYTES, bmap=str(bmap)))
+    way, plan = planned(content, target, SPARSE_BYTES)
+    began = time.monotonic()
+    way.write(plan, lambda _progress: None)
+    verified = way.verify(plan)
+    taken_s = time.monotonic() - began
+    used_kib = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    echo(
+        f"{SPARSE_BYTES >> 30} GiB with {verified.bytes // MIB} MiB of data: {taken_s:.1f} s, at most {used_kib / 1024:.0f} MiB of memory "
+        f"(aim: {MEMORY_MIB} MiB); the target has {target.stat().st_blocks * 512 // MIB} MiB"
+    )
+    return used_kib / 1024 <= MEMORY_MIB
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="How fast a medium is provisioned, and with how much memory.")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--rate", type=float, default=90.0)
+    parser.add_argument("--sparse", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder, prefix="boardlab-provision-") as name:
+        folder = Path(name)
+        if not given.sparse:
+            slowed(folder, given.rate)
+        is_met = sparse(folder) if given.sparse else rates(folder, given.mib, given.times)
+    if not is_met:
+        echo(bad("the aim is missed"))
+    return 0 if is_met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

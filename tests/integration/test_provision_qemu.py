@@ -1,0 +1,113 @@
+"""Two releases with other kernels on three media of a QEMU board: written by real ways, proved by what boots, labelled by their files.
+
+Short form: each release is put on all media and measured once. `tox -e provision` boots three cycles from each medium and judges them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from measuring_lab import ROOT, Lab, running_lab
+
+from lab.results import open_store
+from virtual.images import cache
+from virtual.qemu import releases
+
+LAB = Path(sys.executable).with_name("lab")
+CYCLES = int(os.environ.get("BOARDLAB_PROVISION_CYCLES", "1"))
+LONG = CYCLES > 1
+MEDIA = ("sd", "emmc", "ospi")
+DEADLINE_S = 900  # a busy machine; a quiet one takes a tenth of it
+
+pytestmark = pytest.mark.timeout(2400)  # the images are built when they are not there
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the release files 1.0 (Debian's kernel) and 1.1 (its cloud kernel)."""
+    folder = tmp_path_factory.mktemp("releases")
+    for name, kernel in (("1.0", releases.FIRST), ("1.1", releases.OTHER)):
+        releases.write(folder, name, cache.default_root(), print, kernel=kernel)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with running_lab(tmp_path_factory.mktemp("provision"), "--network") as lab:
+        yield lab
+
+
+def command(lab: Lab, *words: str | Path) -> subprocess.Popen[str]:
+    environ = {**lab.environ, "LAB_ENV": str(lab.folder / "bench" / "env.yaml")}
+    return subprocess.Popen(
+        [LAB, *map(str, words)], env=environ, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def done(lab: Lab, *words: str | Path) -> str:
+    child = command(lab, *words)
+    said, _ = child.communicate(timeout=DEADLINE_S)
+    assert child.returncode == 0, said
+    return said
+
+
+def multiplexer(lab: Lab, place: str) -> dict[str, Any]:
+    with requests.Session() as session:
+        session.trust_env = False
+        said: dict[str, Any] = session.put(
+            f"http://{lab.bench.state.http}/boards/{lab.bench.board.name}/sdmux", data=place, timeout=30
+        ).json()
+    return said
+
+
+def test_two_releases_are_put_on_three_media_and_each_run_has_the_label_and_the_kernel_of_its_own(
+    lab: Lab, files: Path
+) -> None:
+    kernels = {}
+    for name in ("1.1", "1.0"):
+        said = done(lab, "provision", "--release", files / f"{name}.yaml")
+        for medium in MEDIA:
+            assert f"{medium}: {name}, read back (full), booted and compared" in said, said
+        done(lab, "run", "--cycles", str(CYCLES))
+        with open_store(lab.environ["LAB_DB"]) as store:
+            run = store.runs(1)[0]
+            assert run.release == name
+            assert {sample.params["medium"] for sample in store.samples(run.id, "boot.time")} == set(MEDIA)
+            kernels[name] = json.dumps([attempt.details.get("software") for attempt in store.attempts(run.id)])
+    assert "cloud" in kernels["1.1"]
+    assert "cloud" not in kernels["1.0"]
+    if LONG:
+        assert "boot.time" in done(lab, "judge", "compare", "latest", "--against", "1.1", "--all")
+
+
+def test_the_card_of_a_board_that_is_on_is_not_taken_away(lab: Lab) -> None:
+    assert lab.bench.power("on") == 200
+    try:
+        assert "is on" in multiplexer(lab, "host")["error"]
+    finally:
+        assert lab.bench.power("off") == 200
+    assert multiplexer(lab, "dut") == {"state": "dut"}
+
+
+@pytest.mark.skipif(not LONG, reason="the long form: tox -e provision")
+@pytest.mark.parametrize("medium", MEDIA)
+def test_a_write_that_is_killed_leaves_a_board_that_the_next_one_recovers(lab: Lab, files: Path, medium: str) -> None:
+    words = ("provision", "--release", files / "1.1.yaml", "--medium", medium)
+    child = command(lab, *words)
+    assert child.stdout is not None
+    for line in child.stdout:
+        if " 0 %" in line:
+            break
+    child.send_signal(signal.SIGKILL)
+    child.wait(DEADLINE_S)
+    child.stdout.close()
+    assert f"{medium}: 1.1, read back (full), booted and compared" in done(lab, *words)
