@@ -3,6 +3,7 @@
 from lab.drivers.automationdrivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver
 from lab.drivers.bootmodedriver import BootModeDriver
 from lab.drivers.commandoutputdriver import CommandOutputDriver
+from lab.drivers.linuxwriterdriver import LinuxWriterDriver
 from lab.drivers.multiplexedcarddriver import MultiplexedCardDriver
 from lab.drivers.railsdriver import RailsDriver
 from lab.drivers.railsensors import RailSensors
@@ -20,6 +21,7 @@ __all__ = [
     "AutomationPowerDriver",
     "BootModeDriver",
     "CommandOutputDriver",
+    "LinuxWriterDriver",
     "MultiplexedCardDriver",
     "RailSensors",
     "RailsDriver",

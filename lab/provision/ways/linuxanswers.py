@@ -1,0 +1,195 @@
+"""What a Linux on the board is told to write, and what its answers mean: busybox's or coreutils' wget, dd and sha256sum; mtd-utils."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from lab.errors import BoardStableError, ConfigurationError
+from lab.provision.failures import (
+    ImageTooLargeError,
+    MediaBadBlockError,
+    MediaMissingError,
+    MediaVerifyFailedError,
+    MediaWriteFailedError,
+    MediaWriteProtectedError,
+    TargetRefusedError,
+    TftpTimeoutError,
+)
+from lab.provision.ways.command import Command, Judge, limit_s, said
+
+SPOOL: Final = "/tmp/boardlab-piece"  # noqa: S108 - on the board, in its memory
+DEVICE: Final = re.compile(r"/dev/[\w-]+")
+_RUNNING_LIMIT_S: Final = 60.0
+_SIZES: Final = (1 << 20, 4096, 512)
+_COMPLAINTS: Final = (
+    (re.compile(r"[Rr]ead-only|[Oo]peration not permitted|write.protect"), MediaWriteProtectedError, "take the protection away"),
+    (re.compile(r"No space left|does not fit|too large", re.IGNORECASE), ImageTooLargeError, "take a larger medium or a smaller image"),
+    (re.compile(r"bad (?:erase)?block", re.IGNORECASE), MediaBadBlockError, "let the part lie in UBI, or change the board"),
+    (re.compile(r"No such (?:file|device)|can't open '/dev"), MediaMissingError, "is its name in the env right?"),
+    (re.compile(r"verif\w+ data.*(?:fail|differ|mismatch)|does not match", re.IGNORECASE), MediaVerifyFailedError, "try again"),
+)  # fmt: skip
+
+
+def refuse(lines: Sequence[str], status: int, what: str) -> None:
+    """Raise what an answer complains of; return where it does not complain."""
+    text = "\n".join(lines)
+    if re.search(r"(?:not found|applet not found)$", text, re.MULTILINE) and status == 127:
+        raise ConfigurationError(
+            f"{what}: the board's Linux has no such program. Choose another way for the medium in the env"
+        )
+    for pattern, kind, mend in _COMPLAINTS:
+        if pattern.search(text):
+            raise kind(f"{what}: {said(lines)}; {mend}")
+    if status != 0:
+        raise MediaWriteFailedError(f"{what}: exit status {status}, {said(lines)}. Try again; then look at the medium")
+
+
+def fetch(url: str, count: int, sha256: str) -> list[Command]:
+    """Load a piece into the board's memory and have it compute the digest."""
+    limit = _RUNNING_LIMIT_S + limit_s(count)
+    return [
+        Command(f"wget -q -O {SPOOL} {url}", _fetched(url), limit),
+        Command(f"sha256sum {SPOOL}", digest_is(sha256, "what was loaded"), limit),
+    ]
+
+
+def write(device: str, offset: int, count: int) -> Command:
+    """Write the piece in memory to a block device, until the device has it."""
+    size = _unit(offset)
+    text = f"dd if={SPOOL} of={_device(device)} bs={size} seek={offset // size} conv=notrunc,fsync"
+    return Command(text, _written(count, size, text), limit_s(count))
+
+
+def forget_cache() -> Command:
+    """What is read afterwards comes from the medium (proc_sys_vm(5))."""
+    text = "sync; echo 3 > /proc/sys/vm/drop_caches"
+    return Command(text, lambda lines, status: refuse(lines, status, text), limit_s(0))
+
+
+def compare(device: str, offset: int, count: int, sha256: str, what: str) -> Command:
+    """Read back and compute the digest."""
+    size = _unit(offset)
+    blocks = -(-count // size)
+    text = f"dd if={_device(device)} bs={size} skip={offset // size} count={blocks} 2>/dev/null | head -c {count} | sha256sum"
+    return Command(text, digest_is(sha256, what), limit_s(count))
+
+
+def flash(mtd: str, count: int) -> list[Command]:
+    """Write the piece in memory to the start of an MTD device, which reads it back itself (mtd-utils, flashcp)."""
+    text = f"flashcp -v {SPOOL} {_device(mtd)}"
+    return [Command(text, _flashed(text), limit_s(3 * count))]
+
+
+def format_ubi(mtd: str, count: int) -> list[Command]:
+    """Write the UBI image in memory to a NAND, keeping its erase counters (mtd-utils, ubiformat)."""
+    text = f"ubiformat {_device(mtd)} -y -q -f {SPOOL} -S {count}"
+    return [Command(text, lambda lines, status: refuse(lines, status, text), limit_s(2 * count))]
+
+
+def size_of(device: str) -> Command:
+    """What asks for the sectors of a block device."""
+    name = _device(device).rpartition("/")[2]
+    return Command(f"cat /sys/class/block/{name}/size", lambda lines, status: refuse(lines, status, device))
+
+
+def sectors(lines: Sequence[str], device: str) -> int:
+    """Bytes of a device, of `size_of`.
+
+    Raises:
+        MediaMissingError: it has none.
+    """
+    found = next((line.strip() for line in lines if line.strip().isdigit()), "0")
+    if int(found) == 0:
+        raise MediaMissingError(f"{device}: the board's Linux sees no medium there: {said(lines)}")
+    return int(found) * 512
+
+
+MOUNTS: Final = Command(
+    "cat /proc/mounts /proc/swaps", lambda lines, status: None if lines and not status else _silent(lines)
+)
+
+
+def expect_unused(lines: Sequence[str], device: str) -> None:
+    """Whether nothing of a device is mounted or swapped to, of `MOUNTS`.
+
+    Raises:
+        TargetRefusedError: something is, e.g. since Linux runs from it.
+    """
+    part = r"(?:p\d+)?" if device[-1].isdigit() else r"\d*"  # as the kernel names partitions
+    used = re.compile(re.escape(device) + part)
+    for line in lines:
+        words = line.split()
+        if words and used.fullmatch(words[0]):
+            raise TargetRefusedError(
+                f"{device}: the board's Linux uses {words[0]} ({words[1] if len(words) > 1 else ''}); nothing was written. Let it run from "
+                "another medium (`boot_from`), or from memory"
+            )
+
+
+def digest_is(sha256: str, what: str) -> Judge:
+    """The judge of `sha256sum`."""
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        found = next((match[0] for line in lines if (match := re.match("[0-9a-f]{64}", line.strip()))), None)
+        if found is None or status != 0:
+            refuse(lines, status or 1, what)
+        if found != sha256:
+            raise MediaVerifyFailedError(
+                f"{what}: the board computes {found}, and {sha256} was sent. Try again; then look at the medium"
+            )
+
+    return judge
+
+
+def _device(device: str) -> str:
+    if not DEVICE.fullmatch(device):
+        raise ConfigurationError(f"{device!r:.60}: expected a device such as /dev/mmcblk0")
+    return device
+
+
+def _unit(offset: int) -> int:
+    for size in _SIZES:
+        if offset % size == 0:
+            return size
+    raise ConfigurationError(f"offset {offset:#x}: a part must begin at a multiple of 512 bytes there")
+
+
+def _fetched(url: str) -> Judge:
+    def judge(lines: Sequence[str], status: int) -> None:
+        if status == 127:
+            refuse(lines, status, "wget")
+        if status != 0:
+            raise TftpTimeoutError(
+                f"{url}: the board could not load it: {said(lines)}. Is its cable plugged in, and does a firewall let it reach the lab host?"
+            )
+
+    return judge
+
+
+def _written(count: int, size: int, what: str) -> Judge:
+    def judge(lines: Sequence[str], status: int) -> None:
+        refuse(lines, status, what)
+        out = re.search(r"(\d+)\+(\d+) records out", "\n".join(lines))
+        if out is None or (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
+            raise MediaWriteFailedError(
+                f"{what}: not all of {count} bytes were written: {said(lines)}. Try again; then look at the medium"
+            )
+
+    return judge
+
+
+def _flashed(what: str) -> Judge:
+    def judge(lines: Sequence[str], status: int) -> None:
+        refuse(lines, status, what)
+        if not re.search(r"Verifying (?:data|kb): .*100%", "\n".join(lines)):
+            raise MediaVerifyFailedError(f"{what}: it did not read back what it wrote: {said(lines)}")
+
+    return judge
+
+
+def _silent(lines: Sequence[str]) -> None:
+    raise BoardStableError(
+        f"the board's Linux does not say what is mounted: {said(lines)}", failure="media_write_failed"
+    )

@@ -1,0 +1,155 @@
+"""From a Linux on the board, which is played by this host's own shell, dd, wget's likeness and sha256sum on a file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.errors import BoardlabError, ConfigurationError
+from lab.provision.failures import (
+    ImageTooLargeError,
+    MediaBadBlockError,
+    MediaMissingError,
+    MediaVerifyFailedError,
+    MediaWriteFailedError,
+    MediaWriteProtectedError,
+    TargetRefusedError,
+    TftpTimeoutError,
+)
+from lab.provision.release import Content, Image
+from lab.provision.way import Target
+from lab.provision.ways import linuxanswers as answers
+from lab.provision.ways.linux import FolderServer, LinuxWay
+
+DEVICE = "/dev/mmcblk0"
+TARGET = Target("b1", "any", "emmc")
+
+
+class PlayedLinux:
+    """Runs the commands of a way here, with the device and the piece's file in a folder."""
+
+    def __init__(self, folder: Path, size: int = 8 << 20) -> None:
+        self.card, self.spool, self.mounts = folder / "card", folder / "piece", "rootfs / rootfs rw 0 0"
+        self.card.write_bytes(b"\xa5" * size)
+        self.typed: list[str] = []
+        self.breaks: dict[str, tuple[list[str], int]] = {}
+
+    def run(self, cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
+        """As labgrid's ShellDriver."""
+        del timeout
+        self.typed.append(cmd)
+        for begin, (lines, status) in self.breaks.items():
+            if cmd.startswith(begin):
+                return lines, [], status
+        if cmd.startswith("cat /proc/mounts"):
+            return [self.mounts], [], 0
+        if cmd.startswith("cat /sys/class/block/mmcblk0/size"):
+            return [str(self.card.stat().st_size // 512)], [], 0
+        if "drop_caches" in cmd:
+            return [], [], 0
+        here = (
+            cmd.replace(DEVICE, str(self.card))
+            .replace(answers.SPOOL, str(self.spool))
+            .replace("wget -q -O", "cp -T --")
+        )
+        if here.startswith("cp"):
+            _, _, _, to, source = here.split()
+            here = f"cp {source} {to}"
+        done = subprocess.run(
+            ["sh", "-c", here], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+        )
+        return (done.stdout + done.stderr).splitlines(), [], done.returncode
+
+
+def way(board: PlayedLinux, folder: Path) -> LinuxWay:
+    return LinuxWay("linux-http", DEVICE, FolderServer(folder, str(folder)), lambda: board, lambda: None)
+
+
+def image(folder: Path, data: bytes) -> Content:
+    (folder / "sdk.wic").write_bytes(data)
+    return Content(Image(source=str(folder / "sdk.wic"), sha256=hashlib.sha256(data).hexdigest(), size=len(data)))
+
+
+def test_an_image_is_fetched_written_and_read_back(tmp_path: Path) -> None:
+    board, data = PlayedLinux(tmp_path, 20 << 20), os.urandom((17 << 20) + 512)
+    chosen = way(board, tmp_path)
+    plan = chosen.plan(image(tmp_path, data), TARGET)
+    assert plan.target.size_bytes == 20 << 20
+    chosen.write(plan, lambda _progress: None)
+    assert chosen.verify(plan).digest == hashlib.sha256(data).hexdigest()
+    assert board.card.read_bytes() == data + b"\xa5" * ((20 << 20) - len(data))
+    with board.card.open("r+b") as file:
+        file.seek(17 << 20)
+        file.write(bytes([data[17 << 20] ^ 1]))
+    with pytest.raises(MediaVerifyFailedError, match="0x1000000"):
+        chosen.verify(plan)
+
+
+@pytest.mark.parametrize(
+    "mounts", ["/dev/mmcblk0p2 / ext4 rw 0 0", "/dev/mmcblk0 /mnt ext4 rw 0 0", "/dev/mmcblk0p3 partition 1 0 -2"]
+)
+def test_the_medium_that_linux_runs_from_is_refused(tmp_path: Path, mounts: str) -> None:
+    board = PlayedLinux(tmp_path)
+    board.mounts = mounts
+    with pytest.raises(TargetRefusedError, match="boot_from"):
+        way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+    assert not any(command.startswith("dd") for command in board.typed)
+
+
+def test_another_disk_with_a_like_name_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    board = PlayedLinux(tmp_path)
+    board.mounts = "/dev/mmcblk01 /mnt ext4 rw 0 0\n/dev/mmcblk1p1 / ext4 rw 0 0"
+    way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+
+
+def test_an_image_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ImageTooLargeError):
+        way(PlayedLinux(tmp_path, 4096), tmp_path).plan(image(tmp_path, bytes(8192)), TARGET)
+
+
+@pytest.mark.parametrize(
+    ("begin", "lines", "status", "kind"),
+    [
+        ("wget", ["wget: can't connect to remote host (10.0.2.2): Connection refused"], 1, TftpTimeoutError),
+        ("wget", ["sh: wget: not found"], 127, ConfigurationError),
+        ("sha256sum", ["0" * 64 + "  /tmp/boardlab-piece"], 0, MediaVerifyFailedError),
+        ("dd", ["dd: can't open '/dev/mmcblk0': Read-only file system"], 1, MediaWriteProtectedError),
+        (
+            "dd",
+            ["dd: error writing '/dev/mmcblk0': No space left on device", "0+0 records out"],
+            1,
+            ImageTooLargeError,
+        ),
+        ("dd", ["dd: can't open '/dev/mmcblk0': No such file or directory"], 1, MediaMissingError),
+        ("dd", ["0+1 records in", "0+0 records out"], 0, MediaWriteFailedError),
+        ("dd", [], 0, MediaWriteFailedError),
+        ("dd", ["dd: error writing '/dev/mmcblk0': Input/output error"], 1, MediaWriteFailedError),
+    ],
+)
+def test_what_linux_says_has_its_class(
+    tmp_path: Path, begin: str, lines: list[str], status: int, kind: type[BoardlabError]
+) -> None:
+    board = PlayedLinux(tmp_path)
+    chosen = way(board, tmp_path)
+    plan = chosen.plan(image(tmp_path, bytes(4096)), TARGET)
+    board.breaks[begin] = (lines, status)
+    with pytest.raises(kind):
+        chosen.write(plan, lambda _progress: None)
+
+
+def test_a_flash_is_written_only_by_what_reads_it_back() -> None:
+    (command,) = answers.flash("/dev/mtd3", 4096)
+    command.judge(["Erasing blocks: 1/1 (100%)", "Writing data: 4k/4k (100%)", "Verifying data: 4k/4k (100%)"], 0)
+    with pytest.raises(MediaVerifyFailedError):
+        command.judge(["Erasing blocks: 1/1 (100%)", "Writing data: 4k/4k (100%)"], 0)
+    with pytest.raises(ImageTooLargeError):
+        command.judge(["it does not fit into /dev/mtd3!"], 1)
+    (formatted,) = answers.format_ubi("/dev/mtd3", 4096)
+    with pytest.raises(MediaBadBlockError):
+        formatted.judge(["ubiformat: error!: bad eraseblock 7"], 1)
+    with pytest.raises(ConfigurationError):
+        answers.flash("/dev/mtd3; reboot", 1)
