@@ -53,7 +53,8 @@ def _hash(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[i
     if len(arguments) == 5:
         uboot.shell.variables[arguments[4].removeprefix("*")] = found
     else:
-        yield from line(streams, f"{arguments[1]} for {address:08x} ... {address + size - 1:08x} ==> {found}")
+        said = f"{arguments[1]} for {address:08x} ... {address + size - 1:08x} ==> {found}"
+        yield from streams.out(said.encode())  # common/hash.c ends it without a line's end
     return 0
 
 

@@ -1,0 +1,92 @@
+"""`lab provision` on a simulated board of a real bench, over a real TFTP server, and its process killed."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+from attrs import define, field
+from measuring_lab import ROOT, Lab
+from simprovision import NEW, OLD, PLACES, UBOOT_OF
+from simrecovery import images
+
+BOARD, BOARD_TYPE = "am62xx_sk-1", "am62xx_sk"
+DEADLINE_S = 240
+_COMMAND = (sys.executable, "-c", "import sys; from lab.cli import main; sys.exit(main())", "provision")
+
+
+@define
+class KilledLab:
+    """A bench with an environment whose U-Boot writes the media.
+
+    Attributes:
+        env: the environment file. releases: name -> release file.
+    """
+
+    lab: Lab
+    env: Path = field(init=False)
+    releases: dict[str, Path] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        document = yaml.safe_load((self.lab.bench.folder / BOARD / "env.yaml").read_text(encoding="utf-8"))
+        writer = {"media": {"ospi": "sf", "emmc": "mmc 0"}, "port": 0, "board_address": "127.0.0.1", "boot_from": "sd"}
+        document["targets"]["main"]["drivers"].append({"UBootWriterDriver": writer})
+        self.env = self.lab.bench.folder / BOARD / "written.yaml"
+        self.env.write_text(yaml.safe_dump(document), encoding="utf-8")
+        self.releases = {name: self._release(name) for name in (OLD, NEW)}
+
+    def provision(self, release: str, medium: str) -> subprocess.Popen[str]:
+        """Begin to put a release on a medium."""
+        words = ("--env", str(self.env), "--release", str(self.releases[release]), "--medium", medium)
+        return subprocess.Popen(
+            [*_COMMAND, *words],
+            env=self.lab.environ,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def provisioned(self, release: str, medium: str) -> float:
+        """Put it there; how long it took, in seconds. It fails where the command does."""
+        began_s = time.monotonic()
+        process = self.provision(release, medium)
+        said, _ = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 0, said
+        assert f"{medium}: booted, and it is {release}" in said
+        return time.monotonic() - began_s
+
+    def killed(self, release: str, medium: str, after_s: float) -> bool:
+        """Begin to put it there, and kill -9 the process after so many seconds; whether it ran still."""
+        process = self.provision(release, medium)
+        try:
+            process.communicate(timeout=after_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return True
+        return False
+
+    def _release(self, name: str) -> Path:
+        media: dict[str, Any] = {}
+        for medium, places in PLACES.items():
+            parts = []
+            for part, data in images(BOARD_TYPE, name).items():
+                (self.lab.folder / f"{name}-{part}").write_bytes(data)
+                place = places[part]
+                to: dict[str, object] = {"offset": place.offset}
+                if place.hardware != "user":
+                    to["hardware"] = place.hardware
+                digest = hashlib.sha256(data).hexdigest()
+                parts.append({"name": part, "to": to, "source": f"{name}-{part}", "sha256": digest})
+            media[medium] = {"parts": parts}
+        media["emmc"]["extcsd"] = {"partconf": [1, 1, 0], "bootbus": [2, 0, 0]}
+        document = {"boards": [BOARD_TYPE], "media": media, "identity": {"uboot": f"U-Boot {UBOOT_OF[name]}"}}
+        path = self.lab.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
+        return path
