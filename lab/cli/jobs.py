@@ -12,9 +12,10 @@ from lab.host import process
 from lab.host.clock import utc_now
 from lab.results import joblist, open_store
 from lab.results.joblist import JobView, moment
-from lab.results.jobrecords import BY_LAB_RUN, LAST_ID, Job, number
+from lab.results.jobrecords import BY_LAB_RUN, BY_PROVISION, LAST_ID, Job, number
 from lab.results.jobs import LEASE_S, JobQueue
 from lab.run import options
+from lab.run.options import PROVISION
 from lab.shown import echo, echo_json, table
 
 _HEADER: Final = ("job", "state", "board", "what", "who", "begun (UTC)", "end")
@@ -175,6 +176,10 @@ def _next(job: Job, state: str) -> list[str]:
     if state in {"queued", "running"}:
         return [f"end it with: lab jobs cancel {job.called}"]
     if state in {"interrupted", "failed", "died", "cancelled"}:
+        if job.program == BY_PROVISION:
+            release, media = str(job.options.get(PROVISION, "FILE")), ",".join(job.options.get("medium", []))
+            words = ["lab", "provision", "--env", job.env, "--release", release, "--medium", media]
+            return [f"write it again with: {shlex.join(words)}"]
         again = "lab run" if job.program == BY_LAB_RUN else f"pytest {shlex.quote(f'--lg-env={job.env}')}"
         return [f"go on with: {again} --resume {job.called}"]
     return []

@@ -18,12 +18,14 @@ from lab.farm.runner import BUSY
 from lab.host import process
 from lab.provision.finding import find
 from lab.provision.putting import Put, Putting, described
+from lab.provision.release import Release
 from lab.provision.telling import Teller
 from lab.results import Store, joblist, open_store
 from lab.results.jobholder import Holder
 from lab.results.jobrecords import BY_PROVISION, Job, JobState, Order
 from lab.results.jobs import JobQueue
 from lab.results.provisions import Provision, ProvisionBook
+from lab.run.options import PROVISION
 from lab.shown import echo, echo_json, log_to, table
 from lab.strategies.recovering import recover_by
 
@@ -86,7 +88,7 @@ def provision(
         putting = Putting(found, media, Teller(_say), _say, book, person=process.person())
         if from_nothing:
             recover_by(strategy, found, from_nothing, Teller(_say))
-        with _held(store, strategy, env, found.name, media, wait) as job, _ended_by_signals():
+        with _held(store, strategy, env, found, media, wait) as job, _ended_by_signals():
             putting.job_id = job.id
             try:
                 done = _do(strategy, putting, dry_run=dry_run, verify_only=verify_only)
@@ -114,10 +116,18 @@ def _strategy(env: str) -> Any:
 
 
 @contextmanager
-def _held(store: Store, strategy: Any, env: str, release: str, media: list[str], wait_s: float) -> Iterator[Job]:
+def _held(store: Store, strategy: Any, env: str, release: Release, media: list[str], wait_s: float) -> Iterator[Job]:
     """The board is ours, as a job that others see and can cancel."""
     queue = JobQueue(store, process.identity(), process.has_died, person=process.person(), program=BY_PROVISION)
-    order = Order(strategy.type.name, strategy.board, ("provision",), env, release, None, {"medium": media})
+    order = Order(
+        strategy.type.name,
+        strategy.board,
+        ("provision",),
+        env,
+        release.name,
+        None,
+        {"medium": media, PROVISION: str(release.path)},
+    )
     job = queue.enqueue(order)
     try:
         taken = _started(queue, job, wait_s)

@@ -20,7 +20,7 @@ from lab.provision.fetching import Hosts, fetched
 from lab.provision.release import File, Image
 
 CHUNK_BYTES: Final = 1024 * 1024
-_PACKED_BYTES: Final = 1024  # of a zst at once: 4 of them can become 128 KiB
+_PACKED_BYTES: Final = 256  # of a zst at once: 4 of them can become 128 KiB, and these 8 MiB
 _WINDOW: Final = 64 * 1024 * 1024  # `zstd --ultra -22` has 128 MiB, `zstd -19` 8
 _ENDINGS: Final = {".xz": "xz", ".zst": "zst", ".gz": "gz"}
 _BROKEN: Final = (lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError, zstandard.ZstdError)

@@ -14,7 +14,8 @@ import pytest
 import yaml
 from measuring_lab import ROOT, Lab, running_lab
 
-from lab.results import open_store
+from lab.host.clock import utc_now
+from lab.results import joblist, open_store
 from lab.results.jobrecords import BY_PROVISION, Order
 from lab.results.jobs import JobQueue
 from lab.results.provisions import ProvisionBook
@@ -139,6 +140,10 @@ def test_what_boots_and_is_not_the_release_is_not_measured_until_somebody_looked
     failed = lab_command(lab, "provision", "--env", str(env), "--release", str(wrong))
     assert failed.returncode == 1
     assert "what boots is something else" in failed.stderr
+    with open_store(lab.environ["LAB_DB"]) as store:
+        job = joblist.jobs(store, 1, utc_now())[0].job
+    shown = lab_command(lab, "jobs", "show", job.called)
+    assert f"lab provision --env {env} --release {wrong} --medium sd" in " ".join(shown.stdout.split())
     assert states(lab)["sd"] == ("12.00", "failed")
     before = len(labels(lab))
     code, said = session(lab, env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import http.server
@@ -159,7 +160,8 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.send_response(200 if self.path == "/image" else 404)
             self.send_header("Content-Length", str(len(CONTENT)))
             self.end_headers()
-            self.wfile.write(CONTENT)
+            with contextlib.suppress(ConnectionError):  # who has seen enough hangs up
+                self.wfile.write(CONTENT)
 
     def log_message(self, *_args: object) -> None:
         """Nothing."""
