@@ -47,7 +47,7 @@ _PROVISION: Final = (  # the classes of lab.provision.failures
 )
 _UNNAMED: Final = ("board", "lab", "test", "configuration", "error")  # by whose fault, see lab.errors
 # labgrid's drivers, see lab.drivers.guarded and lab.drivers.failures.
-DRIVERS: Final = ("strap", "wake_pin", "power", "console", "rails", "tester", "shell", "uboot")
+DRIVERS: Final = ("strap", "wake_pin", "power", "console", "rails", "tester", "shell", "uboot", "multiplexer")
 ENDS: Final = ("timeout", "unreachable", "failed", "missing", "refused", "broken")
 
 CATALOGUE: Final = frozenset(
