@@ -258,10 +258,12 @@ def test_another_definition_is_no_history() -> None:
             "Rail name,Rail voltage(V),Power (mW)", *rows, title="MCU Only", chapter=["Low Power Performance"]
         )
 
-    sheets = [guide(r, power(v)) for r, v in (("9.02", 300.0), ("11.00", 100.0), ("11.01", 300.0))]
+    sheets = [
+        guide(r, power(v)) for r, v in (("9.00", 300), ("9.01", 100), ("9.02", 300), ("11.00", 100), ("11.01", 300))
+    ]
     (total,) = [
         c
-        for c in compare.compare(*sheets[1:], earlier=earlier.of_sheets(sheets[:1])).changes
+        for c in compare.compare(*sheets[3:], earlier=earlier.of_sheets(sheets[:3])).changes
         if c.metric == "power.total"
     ]
     assert (total.verdict, total.returns_to) == (Verdict.REGRESSION, "")
