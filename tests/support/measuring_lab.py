@@ -83,11 +83,13 @@ class Lab:
 @contextlib.contextmanager
 def running_lab(folder: Path, *words: str) -> Iterator[Lab]:
     """A lab; at the end nothing of it may be left running. `words` go to `lab virtual up`."""
-    with running_bench(folder / "bench", *words) as bench:
-        lab = Lab(folder, bench)
-        yield lab
-    with contextlib.suppress(LabTransientError), ConsoleClient(socket_path(folder / "runtime")) as client:
-        client.stop()
+    try:
+        with running_bench(folder / "bench", *words) as bench:
+            lab = Lab(folder, bench)
+            yield lab
+    finally:  # the console server outlives a session that failed, and would read the next pty of that number
+        with contextlib.suppress(LabTransientError), ConsoleClient(socket_path(folder / "runtime")) as client:
+            client.stop()
     _, left = psutil.wait_procs(lab.processes(""), timeout=END_S)
     left = [process for process in left if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     assert left == [], "something was left running"
