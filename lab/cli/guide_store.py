@@ -29,7 +29,7 @@ def trend_command(
     ] = None,
     *,
     board: Annotated[
-        str, typer.Option(help="The board, as the headers spell it; or a product, e.g. AM62x, for all its boards.")
+        str, typer.Option(help="The board, as the headers spell it; or the name of a product, for all its boards.")
     ],
     only: Annotated[
         list[str] | None, typer.Option("--param", help="Only series with this parameter, NAME=VALUE.")
