@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +26,7 @@ from lab.provision.failures import (
 )
 from lab.provision.release import Content, ExtCsd, Image, Part, Place
 from lab.provision.way import Meter, Progress, Target
-from lab.provision.ways import blockdevice, planning
+from lab.provision.ways import blockdevice, blockwriter, planning
 from lab.provision.ways.cardway import CardWay
 from lab.provision.ways.hostdisk import Disk, Host, check_identity
 
@@ -198,6 +200,20 @@ def test_a_writer_that_is_killed_is_a_failed_write(tmp_path: Path) -> None:
 
     with pytest.raises(MediaWriteFailedError):
         write()
+
+
+def test_a_writer_whose_orders_end_within_one_ends_too(tmp_path: Path) -> None:
+    path = card(tmp_path, 4096)
+    order = blockwriter.ORDER.pack(blockwriter.WRITE, 0, 4096) + b"half"
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", blockwriter.__name__, str(path)],
+        input=order,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.stdout == b"open\n"
+    assert path.read_bytes() == b"\xa5" * 4096
 
 
 @pytest.mark.parametrize(
