@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import lzma
+import os
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -23,6 +27,7 @@ CHUNK_BYTES: Final = 1024 * 1024
 _PACKED_BYTES: Final = 256  # of a zst at once: 4 of them can become 128 KiB, and these 8 MiB
 _WINDOW: Final = 64 * 1024 * 1024  # `zstd --ultra -22` has 128 MiB, `zstd -19` 8
 _ENDINGS: Final = {".xz": "xz", ".zst": "zst", ".gz": "gz"}
+_SETTLED_NS: Final = 2_000_000_000  # two writes within a tick of the kernel have one time
 _BROKEN: Final = (lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError, zstandard.ZstdError)
 
 
@@ -120,7 +125,7 @@ def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
             f"{path}: cannot be read: {error.strerror}; put it there, or mend the release file (`lab release check`)"
         ) from error
     with stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = _sha256(path, stream)
         if digest != file.sha256:
             raise ImageDamagedError(
                 f"{file.shown}: its SHA-256 is {digest}, the release file says {file.sha256}. It was changed or not copied whole: "
@@ -128,6 +133,27 @@ def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
             )
         stream.seek(0)
         yield stream
+
+
+def _sha256(path: Path, stream: BufferedReader) -> str:
+    """Of an open file; a large one is read for it once in a process, as long as the kernel says that nobody has changed it."""
+    state = _state(stream)
+    if time.time_ns() - state[-1] < _SETTLED_NS:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return _sha256_at(path, state)
+
+
+@functools.lru_cache(maxsize=64)
+def _sha256_at(path: Path, state: tuple[int, ...]) -> str:
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return digest if _state(stream) == state else "another file by now"
+
+
+def _state(stream: BufferedReader) -> tuple[int, ...]:
+    """What changes with every write to a file, or when another takes its name; the time of the last change is the last."""
+    found = os.fstat(stream.fileno())
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _digest_of(path: Path) -> str:

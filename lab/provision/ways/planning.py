@@ -54,6 +54,8 @@ def steps(content: Content, hosts: Hosts | None = None, *, without: frozenset[st
                 f"{file.filename}: {place.shown if place else 'an image of the whole medium'}: this way cannot write a place by "
                 f"{' and '.join(sorted(wrong))}. Give it an offset in the release file, or choose another way in the env"
             )
+        with images.checked(file, hosts):
+            pass  # one that is damaged is refused before the board is touched
         mapped = images.block_map(file, hosts) if isinstance(file, Image) else None
         count = mapped.mapped_bytes if mapped else images.unpacked_bytes(file, hosts)
         found.append(Step(file, place, count))

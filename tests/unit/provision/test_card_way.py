@@ -16,6 +16,7 @@ import pytest
 
 from lab.errors import ConfigurationError
 from lab.provision.failures import (
+    ImageDamagedError,
     ImageTooLargeError,
     MediaMissingError,
     MediaVerifyFailedError,
@@ -145,6 +146,26 @@ def test_what_does_not_fit_or_belong_is_refused_before_the_first_byte(tmp_path: 
     with pytest.raises(ConfigurationError, match="extcsd"):
         way(path).plan(Content(content.image, [], ExtCsd([1, 1, 1])), TARGET)
     assert path.read_bytes() == before
+
+
+def test_a_file_that_was_changed_is_refused_before_the_board_is_touched_and_after_it_was_planned(
+    tmp_path: Path,
+) -> None:
+    path, places = card(tmp_path, 1 << 20), list[str]()
+    content = packed(tmp_path, bytes(4096))
+    chosen = way(path, places)
+    plan = chosen.plan(content, TARGET)
+    source = tmp_path / "sdk.wic.gz"
+    good = source.read_bytes()
+    os.utime(source, (1, 1))
+    source.write_bytes(bytes([good[0] ^ 1]) + good[1:])
+    with pytest.raises(ImageDamagedError):
+        chosen.write(plan, lambda _progress: None)
+    places.clear()
+    with pytest.raises(ImageDamagedError):
+        chosen.plan(content, TARGET)
+    assert places == []
+    assert set(path.read_bytes()) == {0xA5}
 
 
 def test_a_card_that_is_gone_is_told(tmp_path: Path) -> None:
