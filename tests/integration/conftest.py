@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-LONGEST = ("test_sim_faults.py", "test_chaos.py", "test_frozen_lab.py", "test_sections_qemu.py", "test_full_guide.py")
+LONGEST = (
+    "test_sim_faults.py",
+    "test_chaos.py",
+    "test_frozen_lab.py",
+    "test_sections_qemu.py",
+    "test_qemu_boards.py",
+    "test_full_guide.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
