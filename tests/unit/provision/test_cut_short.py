@@ -5,6 +5,7 @@ Each way, cut by each end at each tenth, and fifty random ends: tests/recovery.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,10 @@ def test_a_flash_whose_first_stage_was_cut_boots_nothing_and_the_next_try_does_i
         assert made.told(tries=1)[0].outcome == "ok"
         assert made.boots(NEW)
         assert not made.boots(OLD)
+
+
+def test_the_first_stage_is_written_last(tmp_path: Path) -> None:
+    with provisioning(tmp_path, "ospi") as made:
+        made.provision()
+        written = re.findall(r"; sf update 0x[0-9a-f]+ (0x[0-9a-f]+) ", made.lab.said())
+    assert written == ["0x280000", "0x80000", "0x0"]
