@@ -19,7 +19,7 @@ from lab.provision.failures import (
 )
 from lab.provision.ways.command import Command, Judge, limit_s, said
 
-SPOOL: Final = "/tmp/boardlab-piece"  # noqa: S108 - on the board, in its memory
+SPOOL: Final = "/run/boardlab-piece"  # in the memory of the board, where nobody but root writes
 DEVICE: Final = re.compile(r"/dev/[\w-]+")
 _RUNNING_LIMIT_S: Final = 60.0
 _SIZES: Final = (1 << 20, 4096, 512)

@@ -116,7 +116,7 @@ def test_an_image_that_is_too_large_is_refused(tmp_path: Path) -> None:
     [
         ("wget", ["wget: can't connect to remote host (10.0.2.2): Connection refused"], 1, TftpTimeoutError),
         ("wget", ["sh: wget: not found"], 127, ConfigurationError),
-        ("sha256sum", ["0" * 64 + "  /tmp/boardlab-piece"], 0, MediaVerifyFailedError),
+        ("sha256sum", ["0" * 64 + "  /run/boardlab-piece"], 0, MediaVerifyFailedError),
         ("dd", ["dd: can't open '/dev/mmcblk0': Read-only file system"], 1, MediaWriteProtectedError),
         (
             "dd",
