@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -37,7 +38,8 @@ def create(site: Site, names: Sequence[str] = LOCAL_NAMES, protection: WebConfig
     renderer, consoles = Renderer(), Consoles(site.runtime)
     app.include_router(pages.router(site, renderer))
     app.include_router(api.router(site))
-    app.include_router(streams.router(consoles, lambda request: pages.wall_part(site, renderer, request)))
+    wall = functools.partial(pages.wall_part, site, renderer)
+    app.include_router(streams.router(consoles, wall, lambda board: pages.type_of(site, board)))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     @app.exception_handler(BoardlabError)

@@ -1,4 +1,7 @@
-"""Live consoles for any number of viewers: each port is read once, by a thread of its own, while somebody looks."""
+"""Live consoles for any number of viewers: each port is read once, by a thread of its own, while somebody looks.
+
+The moments of a boot are found as a measurement finds them, with their ±.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
+from lab import boards
 from lab.console.client import ConsoleClient
 from lab.console.livetext import LiveText
 from lab.console.lookup import attached, last_lines
+from lab.console.model import Chunk, Moment
+from lab.console.moments import MomentFinder
 from lab.console.status import PortInfo
 from lab.errors import BoardlabError
 
@@ -25,12 +31,13 @@ class Piece:
     """Text of a console.
 
     Attributes:
-        t_ns: when it arrived, on the console server's clock; None: it came before the viewer. lost: pieces left out before it.
-        error: why no more comes; empty: it goes on.
+        t_ns: when it arrived, on the console server's clock; None: it came before the viewer. moments: that end in it.
+        lost: pieces left out before it. error: why no more comes; empty: it goes on.
     """
 
     text: str
     t_ns: int | None = None
+    moments: tuple[Moment, ...] = ()
     lost: int = 0
     error: str = ""
 
@@ -54,7 +61,7 @@ class Viewer:
         if self.queue.full():
             self.lost += 1
             return
-        self.queue.put_nowait(Piece(piece.text, piece.t_ns, self.lost, piece.error))
+        self.queue.put_nowait(evolve(piece, lost=self.lost))
         self.lost = 0
 
 
@@ -64,6 +71,7 @@ class _Feed:
 
     client: ConsoleClient
     info: PortInfo
+    finder: MomentFinder
     viewers: list[Viewer] = field(factory=list)
     over: bool = False
     lock: threading.Lock = field(factory=threading.Lock)
@@ -86,12 +94,13 @@ class _Feed:
         with self.client:
             while self._wanted():
                 try:
-                    chunk = self.client.read(_READ_S)
+                    event = self.client.read_event(_READ_S)
                 except BoardlabError as problem:
                     self._end(str(problem))
                     return
-                if chunk is not None and (shown := text.feed(chunk.data)):
-                    self._give(Piece(shown, chunk.t_ns))
+                moments = tuple(self.finder.feed(event)) if event is not None else ()
+                if isinstance(event, Chunk):
+                    self._give(Piece(text.feed(event.data), event.t_ns, moments))
 
     def _give(self, piece: Piece) -> None:
         with self.lock:
@@ -121,8 +130,11 @@ class Consoles:
     _feeds: dict[str, _Feed] = field(factory=dict, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def look(self, board: str, viewer: Viewer) -> str:
+    def look(self, board: str, viewer: Viewer, board_type: str = "") -> str:
         """Show a console to a viewer from now on; returns what came before.
+
+        Args:
+            board_type: whose moments are looked for; one that this boardlab does not know has none.
 
         Raises:
             BoardlabError: no port of that board is open, or the server does not answer.
@@ -131,7 +143,9 @@ class Consoles:
             feed = self._feeds.get(board)
             if feed is None or not feed.join(viewer):
                 client, info = attached(board, self.runtime)
-                feed = self._feeds[board] = _Feed(client, info, [viewer])
+                patterns = boards.load(board_type).markers if board_type in boards.names() else []
+                finder = MomentFinder(patterns, info.meta.timing)
+                feed = self._feeds[board] = _Feed(client, info, finder, [viewer])
                 threading.Thread(target=feed.run, name=f"console of {board}", daemon=True).start()
         return LiveText().feed(last_lines(feed.info, BACKLOG_LINES))
 

@@ -47,6 +47,11 @@ def wall_part(site: Site, renderer: Renderer, request: Request) -> str:
     return renderer.text("tiles.html.j2", tiles=shown, counts=wall.counted(shown), lab=found)
 
 
+def type_of(site: Site, board: str) -> str:
+    """The board type of a board; empty: nobody knows."""
+    return next((each.board_type for each in site.look().boards if each.board == board), "")
+
+
 def router(site: Site, renderer: Renderer) -> APIRouter:
     """The pages' addresses."""
     routes = APIRouter(include_in_schema=False)

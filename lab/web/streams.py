@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from lab.console.model import Moment
 from lab.host.clock import MonotonicRaw, utc_now
 from lab.web.consoles import Consoles, Piece, Viewer
 
@@ -59,9 +60,17 @@ async def console(request: Request, consoles: Consoles, board: str, viewer: View
             if piece.error:
                 yield event("gone", json.dumps({"error": piece.error}))
                 return
-            yield event("text", json.dumps({"text": piece.text, "at_ms": _at_ms(piece), "lost": piece.lost}))
+            if piece.text or piece.lost:
+                yield event("text", json.dumps({"text": piece.text, "at_ms": _at_ms(piece), "lost": piece.lost}))
+            for moment in piece.moments:
+                yield event("moment", json.dumps(_moment(moment)))
     finally:
         consoles.leave(board, viewer)
+
+
+def _moment(moment: Moment) -> dict[str, object]:
+    """A moment; `t_us` is on the host's clock, so that differences are what is measured."""
+    return {"name": moment.name, "t_us": moment.t_ns / 1000, "uncertainty_us": moment.uncertainty_ns / 1000}
 
 
 def _at_ms(piece: Piece) -> int | None:
@@ -71,8 +80,14 @@ def _at_ms(piece: Piece) -> int | None:
     return round(utc_now().timestamp() * 1000) - (MonotonicRaw().now_ns() - piece.t_ns) // _MS
 
 
-def router(consoles: Consoles, render_wall: Callable[[Request], str]) -> APIRouter:
-    """The streams' addresses."""
+def router(
+    consoles: Consoles, render_wall: Callable[[Request], str], type_of: Callable[[str], str] = lambda _board: ""
+) -> APIRouter:
+    """The streams' addresses.
+
+    Args:
+        type_of: the board type of a board; empty: nobody knows.
+    """
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/events/wall")
@@ -82,7 +97,7 @@ def router(consoles: Consoles, render_wall: Callable[[Request], str]) -> APIRout
     @routes.get("/events/consoles/{board:path}")
     async def console_events(request: Request, board: str) -> StreamingResponse:
         viewer = Viewer(asyncio.get_running_loop())
-        before = await run_in_threadpool(consoles.look, board, viewer)
+        before = await run_in_threadpool(consoles.look, board, viewer, await run_in_threadpool(type_of, board))
         return events(console(request, consoles, board, viewer, before))
 
     return routes

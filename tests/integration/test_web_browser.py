@@ -39,14 +39,16 @@ STATES = (
   };
 """
 )
-# Another boot on its console; whether what came is text and nothing else.
+# Another boot on its console, and when its kernel started; whether what came is text and nothing else.
 ANOTHER_BOOT = (
     WAITING
     % """
   const live = document.getElementById('live');
   const boots = () => live.textContent.split('Starting kernel').length;
   const before = boots();
-  const look = () => boots() > before && done(live.childElementCount === 0);
+  const moments = document.getElementById('moments');
+  const kernel = /starting_kernel (\\d+\\.\\d+) s ± \\d+\\.\\d+ ms/;
+  const look = () => boots() > before && kernel.test(moments.textContent) && done(live.childElementCount === 0);
 """
 )
 

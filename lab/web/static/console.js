@@ -15,6 +15,20 @@ source.addEventListener("text", (event) => {
   if (follows) live.scrollTop = live.scrollHeight;
   if (piece.at_ms !== null) live.dataset.lateMs = Date.now() - piece.at_ms;
 });
+// The moments of a boot, from its first one on; one that came already begins the next boot.
+const moments = document.getElementById("moments");
+let boot = [];
+source.addEventListener("moment", (event) => {
+  const moment = JSON.parse(event.data);
+  if (boot.some((each) => each.name === moment.name) || !boot.length) {
+    boot = [];
+    moments.replaceChildren();
+  }
+  boot.push(moment);
+  const after = (moment.t_us - boot[0].t_us) / 1e6;
+  const item = moments.appendChild(document.createElement("li"));
+  item.textContent = `${moment.name} ${after.toFixed(4)} s ± ${(moment.uncertainty_us / 1000).toFixed(2)} ms`;
+});
 source.addEventListener("gone", (event) => {
   source.close();
   state.textContent = `The console ended: ${JSON.parse(event.data).error}`;
