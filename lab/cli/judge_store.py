@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.judgearguments import LAST_ID, Database, Everything, Json, instant, number_of
+from lab.cli.judgearguments import Database, Everything, Json, instant, number_of
 from lab.errors import ConfigurationError
 from lab.judge import builds, words
 from lab.judge.telling import Evidence, size
+from lab.results.records import LAST_ID
 from lab.results.store import open_store
 from lab.results.verdictrecords import CALLED, UNSURE, Verdict
 from lab.results.verdicts import read_verdicts

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 import typer
 
 from lab.errors import ConfigurationError
+from lab.results.records import LAST_ID
 from lab.results.store import Store
 
-LAST_ID: Final = 2**31 - 1  # of the databases' integers
 LATEST: Final = "latest"
 
 Database = Annotated[

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.results import LAST_ID, Database
+from lab.cli.results import Database
 from lab.errors import LabStableError
 from lab.judge.builds import remarks
 from lab.report.against import judged, last_of
 from lab.report.page import render
 from lab.results.overview import overview
+from lab.results.records import LAST_ID
 from lab.results.store import open_store
 from lab.results.watch import watch
 from lab.shown import echo

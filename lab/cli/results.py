@@ -10,22 +10,19 @@ import typer
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.judge.builds import remarks
-from lab.metrics import Measurement, summarise
 from lab.results import documents, listing
 from lab.results.evidence import evidence_lines
-from lab.results.figures import label, number, readable
+from lab.results.figures import headline
 from lab.results.format import head_lines, numbers_and_failures
 from lab.results.format import status as status_of
 from lab.results.overview import overview
 from lab.results.recordings import write_recordings
-from lab.results.records import OK, RunStatus
+from lab.results.records import LAST_ID, RunStatus
 from lab.results.store import Store, open_store
 from lab.results.watch import watch
 from lab.shown import doubtful, echo, echo_json, echo_text, json_text, table
 
-LAST_ID: Final = 2**31 - 1  # of the databases' integers
 STATUSES: Final = get_args(RunStatus)
-_MOST_AVERAGES: Final = 4  # in a line of the list; a run of sections has hundreds
 
 app = typer.Typer(help="What was measured, and the evidence behind each number.", no_args_is_help=True)
 
@@ -81,10 +78,10 @@ def list_runs(
             return
     rows = []
     for each in runs:
-        run, good, tried = each.run, each.outcomes.get(OK, 0), sum(each.outcomes.values())
+        run, good, tried = each.run, each.good, each.tried
         about = [f"{run.started_at:%Y-%m-%d %H:%M}", run.board_type, run.board, run.release, run.kind]
         share = f"{good}/{tried}" if good == tried else doubtful(f"{good}/{tried}")
-        rows.append([str(run.id), *about, status_of(run), share, _headline(each.averaged)])
+        rows.append([str(run.id), *about, status_of(run), share, headline(each.averaged)])
     header = ["run", "begun (UTC)", "board type", "board", "release", "kind", "status", "good", "averages"]
     echo(*table(header, rows, "><<<<<<><"))
 
@@ -189,17 +186,3 @@ def _none(store: Store, wanted: listing.RunFilter) -> str:
         if names
     ]
     return "; ".join([f"no such runs in {store.url}", *there])
-
-
-def _headline(own: list[Measurement]) -> str:
-    """The averages of a metric."""
-    if not own:
-        return "-"
-    metric = own[0].metric
-    shown, summaries = readable(metric, [summarise(m.samples) for m in own])
-    averages = [
-        f"{label(m.params)} {number(s.mean, s.uncertainty, shown)}".strip()
-        for m, s in zip(own[:_MOST_AVERAGES], summaries, strict=False)
-    ]
-    more = f" and {len(own) - len(averages)} more" if len(own) > len(averages) else ""
-    return f"{metric.name} [{shown.unit}] {', '.join(averages)}{more}"

@@ -46,7 +46,7 @@ def web(
     protection = load(web_config) if web_config else None
     check_address(host, protection)
     site = Site(db, farm, runtime)
-    site.look()  # a wrong farm.yaml is said now
+    site.seen()  # a wrong farm.yaml is said now
     log_to(sys.stderr)
     listening = _socket(host, port)
     own = f"[{host}]" if ":" in host else host

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 from typing import Any, Final
 
 from attrs import asdict
@@ -12,7 +11,6 @@ from lab.farm.now import BoardNow, JobNow, LabNow
 from lab.results.format import status
 from lab.results.jobrecords import call
 from lab.results.listing import ListedRun
-from lab.results.records import OK
 from lab.shown import Marked, bad, doubtful, table
 
 _MOST_FAILURES: Final = 8
@@ -67,7 +65,7 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
     elif board.console:
         said.append(f"{board.current.run.kind + ': ' if board.current else ''}console held by {board.console}")
     if board.current is not None:
-        good, failed = _counts(board.current.outcomes)
+        good, failed = board.current.good, board.current.failed
         run_id = board.current.run.id
         planned = board.job.planned.get(run_id, 0) if board.job is not None else 0
         progress = f"run {run_id}: {good}{f' of {planned}' if planned else ''} good"
@@ -85,7 +83,7 @@ def _last(board: BoardNow, at: dt.datetime) -> str:
     if board.last is None:
         return "-"
     run = board.last.run
-    good, failed = _counts(board.last.outcomes)
+    good, failed = board.last.good, board.last.failed
     end = run.finished_at or run.started_at
     state = doubtful("killed") if run.status == "running" else status(run)
     share = f" {good}/{good + failed}"
@@ -113,11 +111,6 @@ def _failures(now: LabNow, room: int | None) -> list[str]:
 def _service(service: Any) -> list[str]:
     state = bad("bad") if service.state == "bad" else {"ok": "ok", "absent": "-"}[service.state]
     return [service.name, state, f"{service.said}{'; ' + service.mend if service.mend else ''}"]
-
-
-def _counts(outcomes: Mapping[str, int]) -> tuple[int, int]:
-    good = outcomes.get(OK, 0)
-    return good, sum(outcomes.values()) - good
 
 
 def _since(job: JobNow, at: dt.datetime) -> str:
@@ -155,7 +148,7 @@ def _job(job: JobNow) -> dict[str, Any]:
 def _run(listed: ListedRun | None) -> dict[str, Any] | None:
     if listed is None:
         return None
-    run, (good, failed) = listed.run, _counts(listed.outcomes)
+    run, good, failed = listed.run, listed.good, listed.failed
     return {
         "id": run.id,
         "kind": run.kind,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Final
 
 from attrs import frozen
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from lab.guide import grouping, show
 from lab.guide.catalogue import CellReading
@@ -17,15 +15,13 @@ from lab.guide.compare import Change, Comparison
 from lab.guide.grouped import Cause, Kind
 from lab.judge.verdicts import Verdict
 from lab.results.figures import decimals, fixed
-from lab.shown import plain, plain_text
+from lab.shown.templates import environment
 
 _BAD: Final = {Kind.WRONG, Kind.WORSE}
 _IN_A_COMMENT: Final = (Kind.WRONG, Kind.WORSE, Kind.SUSPECT, Kind.CONDITIONS, Kind.BETTER)
 _MOST_ROWS: Final = 60  # of a comment's table: GitHub takes 65,536 characters
 _MOST_OF_A_CAUSE: Final = 5
 _LEAST, _MOST = 0.5, 2.0  # ratios between which a percentage says more than a factor
-_MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&$!(){}])")
-_MENTION: Final = re.compile(r"@(?=\w)")
 
 
 @frozen
@@ -70,7 +66,7 @@ def html(found: Comparison) -> str:
     """The page: verdict, causes, and each number with its reason and evidence."""
     groups = _groups(found)
     return (
-        _environment(escapes=True)
+        environment("lab.guide", "lab.results")
         .get_template("compare.html.j2")
         .render(
             found=found,
@@ -93,7 +89,7 @@ def markdown(found: Comparison) -> str:
         row for rows, most in zip(every, _shares([len(rows) for rows in every]), strict=True) for row in rows[:most]
     ]
     return (
-        _environment(escapes=False)
+        environment("lab.guide", "lab.results", escapes=False)
         .get_template("compare.md.j2")
         .render(
             found=found,
@@ -109,26 +105,6 @@ def _shares(sizes: Sequence[int]) -> list[int]:
     """How many rows of each cause a comment shows: as many of each as there is room for, at most a few."""
     most = next((n for n in range(_MOST_OF_A_CAUSE, 1, -1) if sum(min(size, n) for size in sizes) <= _MOST_ROWS), 1)
     return [min(size, most) if place < _MOST_ROWS else 0 for place, size in enumerate(sizes)]
-
-
-def _environment(*, escapes: bool) -> Environment:
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader("lab.guide"), PackageLoader("lab.results")]),
-        autoescape=escapes,  # noqa: S701 - Markdown is no HTML, and has its own filter
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=lambda value: plain_text(value) if type(value) is str else value,
-    )
-    environment.filters["md"] = _escaped
-    return environment
-
-
-def _escaped(text: str) -> str:
-    """One line of Markdown that shows the text as it is, in a table, too, and calls nobody."""
-    one_line = " ".join(plain(part) for part in text.split())
-    return _MENTION.sub("@<!-- -->", _MARKDOWN.sub(r"\\\1", one_line))
 
 
 def _groups(found: Comparison) -> list[GroupView]:

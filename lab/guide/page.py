@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 
 from attrs import field, frozen
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lab.guide import compose, layout, summary
@@ -17,6 +16,7 @@ from lab.guide.compose import ComposedTable
 from lab.guide.entries import GuideEntry, GuideRelease
 from lab.metrics import by_name
 from lab.results.figures import number
+from lab.shown.templates import environment
 
 _MOST_VALUES = 50
 _SCRIPT = """
@@ -92,25 +92,22 @@ def render(release: GuideRelease, figures: Mapping[str, Sequence[tuple[str, str]
         anchor = "c-" + re.sub(r"\W+", "-", title.lower()).strip("-")
         about = layout.load().about.get(title, "")
         chapters.append(ChapterView(anchor, title, about, views, tuple(release.conditions.get(title, ())), found))
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader("lab.guide"), PackageLoader("lab.results")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("guide.html.j2").render(
-        title=f"Linux {release.name} Performance Guide",
-        boards=release.boards,
-        modules=release.modules,
-        summaries=[(one.board, one.text) for one in summary.boards(release)],
-        count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
-        chapters=chapters,
-        trend=[Markup(trend)] if trend else [],  # noqa: S704 - the same
-        left_out=release.left_out,
-        script=Markup(_SCRIPT),  # noqa: S704 - ours
-        script_hash=base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode(),
-        program=f"boardlab {version('boardlab')}",
+    return (
+        environment("lab.guide", "lab.results")
+        .get_template("guide.html.j2")
+        .render(
+            title=f"Linux {release.name} Performance Guide",
+            boards=release.boards,
+            modules=release.modules,
+            summaries=[(one.board, one.text) for one in summary.boards(release)],
+            count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
+            chapters=chapters,
+            trend=[Markup(trend)] if trend else [],  # noqa: S704 - the same
+            left_out=release.left_out,
+            script=Markup(_SCRIPT),  # noqa: S704 - ours
+            script_hash=base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode(),
+            program=f"boardlab {version('boardlab')}",
+        )
     )
 
 

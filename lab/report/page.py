@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
 from lab.judge.baseline import JudgedRun
 from lab.report import chart, view
 from lab.report.against import comparison, moved_stages
@@ -18,7 +16,8 @@ from lab.results import documents
 from lab.results.artifacts import ArtifactStore
 from lab.results.figures import duration
 from lab.results.overview import Overview
-from lab.shown import json_text, plain_text
+from lab.shown import json_text
+from lab.shown.templates import environment
 
 UNCERTAINTY: Final = (
     "± bounds the error of the average at 95 % confidence: Student's t times the standard error over the cycles, and the "
@@ -45,57 +44,48 @@ def render(
     names = Names(run.run)
     groups = view.groups(run, artifacts, names)
     tables = view.tables(run, names)
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader("lab.report"), PackageLoader("lab.results")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_plain,
-    )
-    return environment.get_template("report.html.j2").render(
-        run=run.run,
-        virtual=run.virtual,
-        names=names,
-        took=duration((run.run.finished_at - run.run.started_at).total_seconds()) if run.run.finished_at else "",
-        attempts=len(run.attempts),
-        tables=tables,
-        tiles=view.tiles(run, names),
-        strip=chart.strip(run, names, before),
-        panel_px=chart.PANEL_PX,
-        host_px=chart.HOST_PX,
-        waterfalls=waterfalls(
-            run.stages,
-            names.media,
-            None if before is None else before.stages,
-            None if judged is None else moved_stages(judged),
-        ),
-        comparison=comparison(judged, names) if judged is not None and run.numbers else None,
-        before=None if before is None else before.run,
-        drifts=view.drifts(run, names),
-        notes=notes,
-        home=home,
-        data=[
-            (f"run-{run.run.id}.csv", "CSV, one line a sample", _inside("text/csv", documents.export_csv([run]))),
-            (
-                f"run-{run.run.id}.json",
-                "JSON, with every attempt",
-                _inside("application/json", json_text(documents.export_document([run]))),
+    return (
+        environment("lab.report", "lab.results")
+        .get_template("report.html.j2")
+        .render(
+            run=run.run,
+            virtual=run.virtual,
+            names=names,
+            took=duration((run.run.finished_at - run.run.started_at).total_seconds()) if run.run.finished_at else "",
+            attempts=len(run.attempts),
+            tables=tables,
+            tiles=view.tiles(run, names),
+            strip=chart.strip(run, names, before),
+            panel_px=chart.PANEL_PX,
+            host_px=chart.HOST_PX,
+            waterfalls=waterfalls(
+                run.stages,
+                names.media,
+                None if before is None else before.stages,
+                None if judged is None else moved_stages(judged),
             ),
-        ],
-        failed=[entry for group in groups for entry in group.entries if not entry.ok],
-        groups=groups,
-        facts=view.facts(run),
-        uncertainty=UNCERTAINTY,
-        program=f"boardlab {version('boardlab')}",
+            comparison=comparison(judged, names) if judged is not None and run.numbers else None,
+            before=None if before is None else before.run,
+            drifts=view.drifts(run, names),
+            notes=notes,
+            home=home,
+            data=[
+                (f"run-{run.run.id}.csv", "CSV, one line a sample", _inside("text/csv", documents.export_csv([run]))),
+                (
+                    f"run-{run.run.id}.json",
+                    "JSON, with every attempt",
+                    _inside("application/json", json_text(documents.export_document([run]))),
+                ),
+            ],
+            failed=[entry for group in groups for entry in group.entries if not entry.ok],
+            groups=groups,
+            facts=view.facts(run),
+            uncertainty=UNCERTAINTY,
+            program=f"boardlab {version('boardlab')}",
+        )
     )
 
 
 def _inside(kind: str, text: str) -> str:
     """A file as an address that has it inside (RFC 2397)."""
     return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
-
-
-def _plain(value: object) -> object:
-    """What a template is given: texts of boards and stores turn no reading direction in a page either."""
-    return plain_text(value) if type(value) is str else value

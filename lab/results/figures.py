@@ -9,10 +9,11 @@ from typing import Final
 
 from attrs import evolve
 
-from lab.metrics import Metric, Summary
+from lab.metrics import Measurement, Metric, Summary, summarise
 
 _GUIDE_DECIMALS: Final = 2
 _MOST_DECIMALS: Final = 9
+_MOST_AVERAGES: Final = 4  # in a line of the list; a run of sections has hundreds
 _THOUSANDTHS: Final = {"J": "mJ", "W": "mW"}
 
 
@@ -83,6 +84,20 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def headline(own: Sequence[Measurement]) -> str:
+    """The averages of one metric in a line, e.g. `boot.time [s] sd 5.829, emmc 5.9`."""
+    if not own:
+        return "-"
+    metric = own[0].metric
+    shown, summaries = readable(metric, [summarise(m.samples) for m in own])
+    averages = [
+        f"{label(m.params)} {number(s.mean, s.uncertainty, shown)}".strip()
+        for m, s in zip(own[:_MOST_AVERAGES], summaries, strict=False)
+    ]
+    more = f" and {len(own) - len(averages)} more" if len(own) > len(averages) else ""
+    return f"{metric.name} [{shown.unit}] {', '.join(averages)}{more}"
 
 
 def _places(value: float, digits: int) -> int:

@@ -10,6 +10,7 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError
 from lab.results.models import JobRow
+from lab.results.records import LAST_ID
 
 JobState = Literal["queued", "running", "completed", "failed", "interrupted", "cancelled", "refused"]
 BY_LAB_RUN: Final = "lab run"
@@ -17,7 +18,6 @@ BY_PYTEST: Final = "pytest"
 BY_PROVISION: Final = "lab provision"
 JOB_VARIABLE: Final = "BOARDLAB_JOB"  # how `lab run` tells its pytest whose runs it begins
 LETTER: Final = "j"
-LAST_ID: Final = 2**31 - 1  # of the databases' integers
 
 
 @frozen

@@ -16,7 +16,7 @@ from lab.metrics import Measurement, Sample
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results import readout
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
-from lab.results.records import Run
+from lab.results.records import OK, Run
 from lab.results.store import Store
 
 _RUNNING: Final = "running"
@@ -64,6 +64,21 @@ class ListedRun:
     run: Run
     outcomes: dict[str, int]
     averaged: list[Measurement]
+
+    @property
+    def good(self) -> int:
+        """How many attempts succeeded."""
+        return self.outcomes.get(OK, 0)
+
+    @property
+    def tried(self) -> int:
+        """How many attempts there were."""
+        return sum(self.outcomes.values())
+
+    @property
+    def failed(self) -> int:
+        """How many attempts failed."""
+        return self.tried - self.good
 
 
 def listed(store: Store, wanted: RunFilter = RunFilter(), limit: int | None = None) -> list[ListedRun]:

@@ -17,6 +17,7 @@ Json: TypeAlias = Mapping[str, Any]  # anything that json.dumps writes
 RunStatus = Literal["running", "completed", "interrupted", "failed"]
 
 OK: Final = "ok"
+LAST_ID: Final = 2**31 - 1  # of the databases' integers: runs, attempts, jobs, verdicts
 CONSOLE_LOG: Final = "console-log"
 CONSOLE_INDEX: Final = "console-index"
 PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide: nobody measured it here

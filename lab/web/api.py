@@ -14,11 +14,11 @@ from lab.judge.document import document
 from lab.results import documents, listing, series
 from lab.results.listing import RunFilter
 from lab.results.overview import overview
+from lab.results.records import LAST_ID
 from lab.results.series import Point
 from lab.web import releases
 from lab.web.site import Site
 
-LAST_ID: Final = 2**31 - 1
 MOST_RUNS: Final = 500
 _NOT_FOUND: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "Nothing is called so; `detail` says what there is."},
@@ -37,7 +37,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/lab")
     def lab() -> dict[str, Any]:
         """The lab at this moment, as `lab status --json` has it."""
-        return nowlines.document(site.look())
+        return nowlines.document(site.seen().lab)
 
     @routes.get("/runs")
     def runs(

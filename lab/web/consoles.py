@@ -31,12 +31,10 @@ class Piece:
     """Text of a console.
 
     Attributes:
-        t_ns: when it arrived, on the console server's clock; None: it came before the viewer. moments: that end in it.
-        lost: pieces left out before it. error: why no more comes; empty: it goes on.
+        moments: that end in it. lost: pieces left out before it. error: why no more comes; empty: it goes on.
     """
 
     text: str
-    t_ns: int | None = None
     moments: tuple[Moment, ...] = ()
     lost: int = 0
     error: str = ""
@@ -60,7 +58,9 @@ class Viewer:
     def _put(self, piece: Piece) -> None:
         if self.queue.full():
             self.lost += 1
-            return
+            if not piece.error:
+                return
+            self.queue.get_nowait()  # that it has ended is said in any case
         self.queue.put_nowait(evolve(piece, lost=self.lost))
         self.lost = 0
 
@@ -70,18 +70,19 @@ class _Feed:
     """A port, its viewers and the thread that reads it; `over` once nobody looked: then it takes no more viewers."""
 
     client: ConsoleClient
-    info: PortInfo
+    info: PortInfo  # its position is that of the byte after the last one that was given
     finder: MomentFinder
     viewers: list[Viewer] = field(factory=list)
     over: bool = False
     lock: threading.Lock = field(factory=threading.Lock)
 
-    def join(self, viewer: Viewer) -> bool:
-        """Take a viewer; whether that was in time."""
+    def join(self, viewer: Viewer) -> PortInfo | None:
+        """Take a viewer; the port as it is before what the viewer will be given. None: it is too late."""
         with self.lock:
-            if not self.over:
-                self.viewers.append(viewer)
-            return not self.over
+            if self.over:
+                return None
+            self.viewers.append(viewer)
+            return self.info
 
     def leave(self, viewer: Viewer) -> None:
         """Let a viewer go."""
@@ -100,10 +101,11 @@ class _Feed:
                     return
                 moments = tuple(self.finder.feed(event)) if event is not None else ()
                 if isinstance(event, Chunk):
-                    self._give(Piece(text.feed(event.data), event.t_ns, moments))
+                    self._give(Piece(text.feed(event.data), moments), event.end)
 
-    def _give(self, piece: Piece) -> None:
+    def _give(self, piece: Piece, end: int | None = None) -> None:
         with self.lock:
+            self.info = self.info if end is None else evolve(self.info, position=end)
             for viewer in self.viewers:
                 viewer.give(piece)
 
@@ -141,13 +143,14 @@ class Consoles:
         """
         with self._lock:
             feed = self._feeds.get(board)
-            if feed is None or not feed.join(viewer):
+            info = feed.join(viewer) if feed is not None else None
+            if info is None:
                 client, info = attached(board, self.runtime)
                 patterns = boards.load(board_type).markers if board_type in boards.names() else []
                 finder = MomentFinder(patterns, info.meta.timing)
                 feed = self._feeds[board] = _Feed(client, info, finder, [viewer])
                 threading.Thread(target=feed.run, name=f"console of {board}", daemon=True).start()
-        return LiveText().feed(last_lines(feed.info, BACKLOG_LINES))
+        return LiveText().feed(last_lines(info, BACKLOG_LINES))
 
     def leave(self, board: str, viewer: Viewer) -> None:
         """Show nothing more to a viewer."""

@@ -12,21 +12,19 @@ from markupsafe import Markup
 from lab.errors import ConfigurationError
 from lab.farm.now import BoardNow, LabNow
 from lab.judge.builds import remarks
-from lab.metrics import summarise
 from lab.report.against import judged, last_of
 from lab.report.page import render
 from lab.results import listing, series
-from lab.results.figures import number
+from lab.results.figures import headline
 from lab.results.listing import ListedRun, RunFilter
 from lab.results.overview import overview
-from lab.results.records import OK
+from lab.results.records import LAST_ID
 from lab.results.store import Store
 from lab.web import history, releases, wall
 from lab.web.rendering import Renderer, unless_known
 from lab.web.site import Site
 
 PAGE: Final = 50  # runs of a list
-LAST_ID: Final = 2**31 - 1  # of what PostgreSQL numbers runs with
 Name = Annotated[str, Path(max_length=200)]
 Asked = Annotated[str, Query(max_length=200)]
 Type = Annotated[str, Query(max_length=200, alias="type")]
@@ -42,14 +40,14 @@ def wall_part(site: Site, renderer: Renderer, request: Request) -> str:
         asked.get("who", ""),
         "failed" in asked,
     )
-    found = site.look()
-    shown = wall.tiles(found, wall.console_lines(site.ports()), wanted)
-    return renderer.text("tiles.html.j2", tiles=shown, counts=wall.counted(shown), lab=found)
+    seen = site.seen()
+    shown = wall.tiles(seen.lab, seen.lines, wanted)
+    return renderer.text("tiles.html.j2", tiles=shown, counts=wall.counted(shown), lab=seen.lab)
 
 
 def type_of(site: Site, board: str) -> str:
     """The board type of a board; empty: nobody knows."""
-    return next((each.board_type for each in site.look().boards if each.board == board), "")
+    return next((each.board_type for each in site.seen().lab.boards if each.board == board), "")
 
 
 def router(site: Site, renderer: Renderer) -> APIRouter:
@@ -63,14 +61,15 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
 
     @routes.get("/boards/{board:path}")
     def board_page(board: Name) -> Response:
-        found = site.look()
+        seen = site.seen()
+        found = seen.lab
         now = next((each for each in found.boards if each.board == board), None)
         with site.store() as store:
             runs = listing.listed(store, RunFilter(boards=(board,)), PAGE)
         if now is None and not runs:
             raise ConfigurationError(f"no board {board!r}; the wall shows the boards that there are")
         (tile,) = wall.tiles(_only(found, now or BoardNow(board)))
-        port = next((each for each in site.ports() if each.board == board), None)
+        port = next((each for each in seen.ports if each.board == board), None)
         return renderer.page("board.html.j2", board=now or BoardNow(board), tile=tile, rows=_rows(runs), port=port)
 
     @routes.get("/runs")
@@ -163,31 +162,15 @@ def _names(text: str) -> tuple[str, ...]:
 def _rows(runs: list[ListedRun]) -> list[dict[str, Any]]:
     """The runs as a list shows them."""
     return [
-        {
-            "run": each.run,
-            "good": each.outcomes.get(OK, 0),
-            "tried": sum(each.outcomes.values()),
-            "averages": _averages(each),
-        }
-        for each in runs
+        {"run": each.run, "good": each.good, "tried": each.tried, "averages": headline(each.averaged)} for each in runs
     ]
-
-
-def _averages(listed: ListedRun) -> list[str]:
-    found = []
-    for measurement in listed.averaged[:3]:
-        summary = summarise(measurement.samples)
-        what = ", ".join(measurement.params.values())
-        mean = number(summary.mean, summary.uncertainty, measurement.metric)
-        found.append(f"{what}: {mean} {measurement.metric.unit}" if what else f"{mean} {measurement.metric.unit}")
-    return found
 
 
 def _search(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
     """Title -> (name, address) of what has the words in its name; a number is a run's, too."""
     text = wanted.casefold()
     with site.store() as store:
-        boards = {*listing.known(store, "board"), *(each.board for each in site.look().boards)}
+        boards = {*listing.known(store, "board"), *(each.board for each in site.seen().lab.boards)}
         named = {
             "Boards": [(name, f"/boards/{name}") for name in sorted(boards)],
             "Board types": [(name, f"/runs?type={name}") for name in listing.known(store, "board_type")],

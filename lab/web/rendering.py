@@ -9,34 +9,18 @@ from typing import Any, Final
 from attrs import define, field
 from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
-from lab.shown import plain_text
+from lab.shown.templates import environment
 
 _PROGRAM: Final = f"boardlab {version('boardlab')}"
-
-
-def _plain(value: object) -> object:
-    """What a template is given: texts of boards and stores turn no reading direction in a page either."""
-    return plain_text(value) if type(value) is str else value
-
-
-def _environment() -> Environment:
-    return Environment(
-        loader=ChoiceLoader([PackageLoader("lab.web"), PackageLoader("lab.results")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_plain,
-    )
 
 
 @define
 class Renderer:
     """The templates of the site, and those that it shares with the report."""
 
-    _environment: Environment = field(factory=_environment)
+    _environment: Environment = field(factory=lambda: environment("lab.web", "lab.results"))
 
     def text(self, template: str, **shown: Any) -> str:
         """A part of a page."""

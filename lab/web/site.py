@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from lab.console.status import PortStatus
 from lab.farm import now, services
@@ -19,9 +19,25 @@ from lab.host.runtime import runtime_dir
 from lab.results.revision import Revision, revision
 from lab.results.store import Store, open_store
 from lab.results.watch import StoreSnapshot, Watcher, watch
+from lab.web import wall
 
 KEPT_PAGES: Final = 64
 LOOK_S: Final = 1.0  # however many look at the wall, the lab is looked at once in this time
+
+
+@frozen
+class Seen:
+    """A look at the lab.
+
+    Attributes:
+        at_s: when, on the monotonic clock. ports: of the console server; none where it does not run.
+        lines: board -> the last line of its console.
+    """
+
+    at_s: float
+    lab: LabNow
+    ports: tuple[PortStatus, ...]
+    lines: Mapping[str, str]
 
 
 @define
@@ -38,26 +54,24 @@ class Site:
     runtime: Path | None = None
     folder: Path | None = None
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
-    _seen: tuple[float, LabNow] | None = field(default=None, init=False)
+    _looking: threading.Lock = field(factory=threading.Lock, init=False)
+    _seen: Seen | None = field(default=None, init=False)
     _pages: OrderedDict[tuple[str, ...], tuple[Revision, str]] = field(factory=OrderedDict, init=False)
     _watcher: Watcher | None = field(default=None, init=False)
 
-    def look(self) -> LabNow:
-        """The lab at this moment, at most a second old.
+    def seen(self) -> Seen:
+        """The lab and its consoles, at most a second old.
 
         Raises:
             ConfigurationError: the farm.yaml is wrong.
         """
-        with self._lock:
-            if self._seen is None or time.monotonic() - self._seen[0] >= LOOK_S:
+        with self._looking:
+            if self._seen is None or time.monotonic() - self._seen.at_s >= LOOK_S:
                 found = now.look(self.db, self.farm, self.runtime, self.folder)
-                self._seen = (time.monotonic(), found)
-            return self._seen[1]
-
-    def ports(self) -> list[PortStatus]:
-        """The ports of the console server; none where it does not run."""
-        status = services.console_server(self.runtime or runtime_dir())[1]
-        return status.ports if status else []
+                status = services.console_server(self.runtime or runtime_dir())[1]
+                ports = tuple(status.ports) if status else ()
+                self._seen = Seen(time.monotonic(), found, ports, wall.console_lines(ports))
+            return self._seen
 
     @contextmanager
     def store(self) -> Iterator[Store]:

@@ -12,12 +12,10 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from lab.console.model import Moment
-from lab.host.clock import MonotonicRaw, utc_now
-from lab.web.consoles import Consoles, Piece, Viewer
+from lab.web.consoles import Consoles, Viewer
 
 WALL_S: Final = 2.0
 _ALIVE_S: Final = 15.0  # a comment so often keeps proxies from ending a quiet stream
-_MS: Final = 1_000_000  # nanoseconds
 
 
 def events(body: AsyncIterator[str]) -> StreamingResponse:
@@ -50,7 +48,7 @@ async def wall(request: Request, render: Callable[[], str], every_s: float = WAL
 async def console(request: Request, consoles: Consoles, board: str, viewer: Viewer, before: str) -> AsyncIterator[str]:
     """What a console says; `before` first."""
     try:
-        yield event("text", json.dumps({"text": before, "at_ms": None, "lost": 0}))
+        yield event("text", json.dumps({"text": before, "lost": 0}))
         while not await request.is_disconnected():
             try:
                 piece = await asyncio.wait_for(viewer.queue.get(), _ALIVE_S)
@@ -61,7 +59,7 @@ async def console(request: Request, consoles: Consoles, board: str, viewer: View
                 yield event("gone", json.dumps({"error": piece.error}))
                 return
             if piece.text or piece.lost:
-                yield event("text", json.dumps({"text": piece.text, "at_ms": _at_ms(piece), "lost": piece.lost}))
+                yield event("text", json.dumps({"text": piece.text, "lost": piece.lost}))
             for moment in piece.moments:
                 yield event("moment", json.dumps(_moment(moment)))
     finally:
@@ -71,13 +69,6 @@ async def console(request: Request, consoles: Consoles, board: str, viewer: View
 def _moment(moment: Moment) -> dict[str, object]:
     """A moment; `t_us` is on the host's clock, so that differences are what is measured."""
     return {"name": moment.name, "t_us": moment.t_ns / 1000, "uncertainty_us": moment.uncertainty_ns / 1000}
-
-
-def _at_ms(piece: Piece) -> int | None:
-    """When it arrived: milliseconds since 1970, UTC."""
-    if piece.t_ns is None:
-        return None
-    return round(utc_now().timestamp() * 1000) - (MonotonicRaw().now_ns() - piece.t_ns) // _MS
 
 
 def router(

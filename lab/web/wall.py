@@ -16,7 +16,6 @@ from lab.farm.now import BoardNow, LabNow
 from lab.farm.nowlines import ago
 from lab.results.jobrecords import call
 from lab.results.listing import ListedRun
-from lab.results.records import OK
 
 State = Literal["needs a person", "measures", "held", "waiting", "free"]
 STATES: Final[tuple[State, ...]] = ("needs a person", "measures", "held", "waiting", "free")
@@ -115,7 +114,7 @@ def console_lines(ports: Sequence[PortStatus]) -> dict[str, str]:
 
 def _tile(board: BoardNow, at: dt.datetime, line: str) -> Tile:
     job, run = board.job, board.current or board.last
-    good, _ = _counts(board.current)
+    good = board.current.good if board.current else 0
     troubles = [board.port] if board.port else []
     troubles += [f"job {call(job.id)}: its process is gone"] if job is not None and job.died else []
     troubles += [f"run {board.last.run.id} {board.last.run.status}"] if _ended_badly(board) and board.last else []
@@ -155,11 +154,6 @@ def _ended_badly(board: BoardNow) -> bool:
     return board.last is not None and board.current is None and board.last.run.status in {"failed", "running"}
 
 
-def _counts(run: ListedRun | None) -> tuple[int, int]:
-    outcomes = run.outcomes if run else {}
-    return outcomes.get(OK, 0), sum(outcomes.values()) - outcomes.get(OK, 0)
-
-
 def _medium(run: ListedRun | None) -> str:
     last = run.averaged[-1].params if run and run.averaged else {}
     return last.get("medium", "")
@@ -168,7 +162,9 @@ def _medium(run: ListedRun | None) -> str:
 def _last(listed: ListedRun | None, at: dt.datetime) -> str:
     if listed is None:
         return ""
-    run, (good, failed) = listed.run, _counts(listed)
+    run = listed.run
     end = run.finished_at or run.started_at
     status = "killed" if run.status == "running" else run.status
-    return f"run {run.id}, {run.kind}: {status}, {good} of {good + failed}, {ago((at - end).total_seconds())} ago"
+    return (
+        f"run {run.id}, {run.kind}: {status}, {listed.good} of {listed.tried}, {ago((at - end).total_seconds())} ago"
+    )

@@ -13,7 +13,6 @@ source.addEventListener("text", (event) => {
   text.appendData(lost + piece.text.replaceAll("\r\n", "\n"));
   if (text.length > MOST) text.deleteData(0, text.length - MOST);
   if (follows) live.scrollTop = live.scrollHeight;
-  if (piece.at_ms !== null) live.dataset.lateMs = Date.now() - piece.at_ms;
 });
 // The moments of a boot, from its first one on; one that came already begins the next boot.
 const moments = document.getElementById("moments");
