@@ -73,8 +73,9 @@ class Folder:
 
     def fetch(self, _server: str, _port: int, path: str) -> Fetch:
         """See `Network`."""
-        file = self.path / path.lstrip("/")
-        return Fetch(file.read_bytes()) if file.is_file() else Fetch(error="File not found")
+        file = (self.path / path.lstrip("/")).resolve()
+        inside = file.is_relative_to(self.path.resolve()) and file.is_file()
+        return Fetch(file.read_bytes()) if inside else Fetch(error="File not found")
 
 
 @define(eq=False)

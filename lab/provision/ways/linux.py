@@ -74,7 +74,7 @@ class LinuxWay:
                 f"{target.medium}: Linux does not set extcsd here; write this medium from U-Boot, by the env"
             )
         prompt = self.begin()
-        answers.expect_unused(carry_out(prompt, answers.MOUNTS), self.device)
+        answers.expect_unused(carry_out(prompt, answers.used_by(self.device)), self.device)
         size = answers.sectors(carry_out(prompt, answers.size_of(self.device)), self.device)
         planning.check_fits(content, planned, size, self.hosts)
         total = sum(step.bytes for step in planned)
@@ -90,7 +90,7 @@ class LinuxWay:
         """See `lab.provision.way.Way`."""
         try:
             prompt = self.begin()
-            answers.expect_unused(carry_out(prompt, answers.MOUNTS), self.device)
+            answers.expect_unused(carry_out(prompt, answers.used_by(self.device)), self.device)
             meter = Meter(plan.total_bytes, report, self.now_ns, _STALL_S)
             for piece, offset in self._pieces(plan):
                 if piece.first:

@@ -20,6 +20,8 @@ from lab.provision.failures import (
 from lab.provision.ways.command import Command, Judge, limit_s, said
 
 SPOOL: Final = "/run/boardlab-piece"  # in the memory of the board, where nobody but root writes
+_SYSFS: Final = "/sys/class/block/"
+_ROOT: Final = "/dev/root"
 DEVICE: Final = re.compile(r"/dev/[\w-]+")
 _RUNNING_LIMIT_S: Final = 60.0
 _SIZES: Final = (1 << 20, 4096, 512)
@@ -106,25 +108,33 @@ def sectors(lines: Sequence[str], device: str) -> int:
     return int(found) * 512
 
 
-MOUNTS: Final = Command(
-    "cat /proc/mounts /proc/swaps", lambda lines, status: None if lines and not status else _silent(lines)
-)
+def used_by(device: str) -> Command:
+    """What asks for all that is mounted or swapped to, and for the numbers of a device and of its partitions."""
+    folder = f"{_SYSFS}{_device(device).rpartition('/')[2]}"
+    text = (
+        f"cat /proc/mounts /proc/swaps /proc/self/mountinfo; grep -H : {folder}/dev {folder}/*/dev 2>/dev/null; true"
+    )
+    return Command(text, lambda lines, status: None if lines and not status else _silent(lines))
 
 
 def expect_unused(lines: Sequence[str], device: str) -> None:
-    """Whether nothing of a device is mounted or swapped to, of `MOUNTS`.
+    """Whether nothing of a device is mounted or swapped to, of `used_by`.
+
+    A root that the kernel mounted itself is called `/dev/root`; only its number tells what it is (proc_pid_mountinfo(5)).
 
     Raises:
-        TargetRefusedError: something is, e.g. since Linux runs from it.
+        TargetRefusedError: something is, e.g. since Linux runs from it; or it cannot be told.
     """
     part = r"(?:p\d+)?" if device[-1].isdigit() else r"\d*"  # as the kernel names partitions
     used = re.compile(re.escape(device) + part)
-    for line in lines:
-        words = line.split()
-        if words and used.fullmatch(words[0]):
+    numbers = {line.partition(":")[2].strip() for line in lines if line.startswith(_SYSFS)}
+    for words in map(str.split, lines):
+        name, number = (words[0] if words else ""), (words[2] if len(words) > 4 else "")
+        if used.fullmatch(name) or number in numbers or (name == _ROOT and not numbers):
+            what = f"{name} ({words[1] if len(words) > 1 else ''})" if name.startswith("/") else f"it for {words[4]}"
             raise TargetRefusedError(
-                f"{device}: the board's Linux uses {words[0]} ({words[1] if len(words) > 1 else ''}); nothing was written. Let it run from "
-                "another medium (`boot_from`), or from memory"
+                f"{device}: the board's Linux uses {what}; nothing was written. Let it run from another medium (`boot_from`), or "
+                "from memory"
             )
 
 

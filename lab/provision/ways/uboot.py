@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -25,6 +26,7 @@ PIECE_BYTES: Final = 16 * 1024 * 1024
 _ALIGN: Final = 1024 * 1024
 _SLOWEST_LOAD: Final = 200 * 1024  # bytes a second of a TFTP transfer that loses packets
 _USUAL_RATE: Final = 4 * 1024 * 1024
+_UNSAFE: Final = re.compile(r"[^\w.+-]", re.ASCII)
 _STALL_S: Final = 600.0
 
 
@@ -241,7 +243,7 @@ class UbootWay:
         return medium.number if isinstance(medium, Blocks) and medium.interface == "mmc" else None
 
     def _write(self, session: Session, medium: Medium, offset: int, piece: planning.Piece, step: Step) -> None:
-        name = f"{step.name}-{piece.offset:x}"
+        name = _UNSAFE.sub("_", f"{step.name}-{piece.offset:x}")  # it becomes a word of a command on the board
         self.loader.load(session.prompt, session.address, piece.data, name)
         session.compare(piece.data, f"{step.name}: what was loaded")
         before = medium.before(offset + (0 if isinstance(medium, UbiVolume) else piece.offset), len(piece.data))

@@ -46,7 +46,7 @@ class PlayedLinux:
             if cmd.startswith(begin):
                 return lines, [], status
         if cmd.startswith("cat /proc/mounts"):
-            return [self.mounts], [], 0
+            return self.mounts.split("\n"), [], 0
         if cmd.startswith("cat /sys/class/block/mmcblk0/size"):
             return [str(self.card.stat().st_size // 512)], [], 0
         if "drop_caches" in cmd:
@@ -98,6 +98,29 @@ def test_the_medium_that_linux_runs_from_is_refused(tmp_path: Path, mounts: str)
     with pytest.raises(TargetRefusedError, match="boot_from"):
         way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
     assert not any(command.startswith("dd") for command in board.typed)
+
+
+NUMBERS = "/sys/class/block/mmcblk0/dev:179:0\n/sys/class/block/mmcblk0/mmcblk0p2/dev:179:2"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "refused"),
+    [
+        (f"/dev/root / ext4 rw 0 0\n22 1 179:2 / / rw - ext4 /dev/root rw\n{NUMBERS}", True),
+        (f"/dev/root / ext4 rw 0 0\n22 1 179:98 / / rw - ext4 /dev/root rw\n{NUMBERS}", False),
+        ("/dev/root / ext4 rw 0 0", True),
+    ],
+)
+def test_a_root_that_the_kernel_mounted_itself_is_known_by_its_number(
+    tmp_path: Path, mounts: str, refused: bool
+) -> None:
+    board = PlayedLinux(tmp_path)
+    board.mounts = mounts
+    if not refused:
+        way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+        return
+    with pytest.raises(TargetRefusedError, match="boot_from"):
+        way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
 
 
 def test_another_disk_with_a_like_name_is_no_reason_to_refuse(tmp_path: Path) -> None:
