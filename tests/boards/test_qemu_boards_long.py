@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import qemu_boards
-from killed_lab import assert_run_survives
+from killing import assert_run_survives
 from labgrid.environment import Environment
 from measuring_lab import Lab, running_lab
 

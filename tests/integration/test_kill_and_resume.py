@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from killed_lab import DEADLINE_S, assert_run_survives
+from killing import DEADLINE_S, assert_run_survives
 from measuring_lab import Lab, assert_true, running_lab
 
 from lab.results import open_store

@@ -109,6 +109,6 @@ def test_a_write_that_is_killed_leaves_a_board_that_the_next_one_recovers(lab: L
         if " 0 %" in line:
             break
     child.send_signal(signal.SIGKILL)
-    child.wait(DEADLINE_S)
+    assert child.wait(DEADLINE_S) == -signal.SIGKILL, "it had ended by itself"
     child.stdout.close()
     assert f"{medium}: 1.1, read back (full), booted and compared" in done(lab, *words)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from killedlab import KilledLab
 from measuring_lab import running_lab
+from provisioned_lab import ProvisionedLab
 from simprovision import NEW, OLD
 
 
 def test_a_killed_provisioning_is_done_by_the_next_one(tmp_path: Path) -> None:
     with running_lab(tmp_path, "sim", "--type", "am62xx_sk", "--time-scale", "0.05") as lab:
-        made = KilledLab(lab)
-        whole_s = made.provisioned(OLD, "emmc")
-        made.killed(NEW, "emmc", whole_s / 2)
+        made = ProvisionedLab(lab)
+        said = made.provisioned(OLD, "emmc")
+        made.killed(NEW, "emmc", len(said) // 2)
         made.provisioned(NEW, "emmc")

@@ -46,4 +46,5 @@ def follow(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
     finally:
         for words in (["virtual", "down"], ["console", "stop"]):
             command = [_PROGRAMS / "lab", *words]
-            subprocess.run(command, check=False, capture_output=True, cwd=folder / LAB, env=environ, timeout=60)
+            there = folder / LAB if (folder / LAB).is_dir() else folder
+            subprocess.run(command, check=False, capture_output=True, cwd=there, env=environ, timeout=60)

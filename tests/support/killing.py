@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import signal
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Final
 
 import psutil
@@ -18,28 +21,42 @@ _NAMES: Final = {"console": "lab.console.server", "pdudaemon": "pdudaemon", "qem
 
 def wait_for_sample(lab: Lab, process: subprocess.Popen[bytes], count: int) -> subprocess.Popen[bytes]:
     """Wait until there are so many samples; a session that ended meanwhile is resumed, once per wait."""
-    deadline = time.monotonic() + DEADLINE_S
-    resumed = False
-    while len(lab.samples()) < count:
-        if process.poll() is not None:
-            assert not resumed, lab.log
-            process, resumed = lab.pytest("--resume", "1"), True
-        assert time.monotonic() < deadline, f"no {count}. sample in time:\n" + lab.log
-        time.sleep(0.2)
+    return _wait(lab, process, lambda: len(lab.samples()) >= count, f"no {count}. sample in time")
+
+
+def kill(lab: Lab, victim: str, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    """Kill one of VICTIMS, as often as there is one of it; wait for it where it is not there at the moment."""
+    if victim != "pytest":
+        return _wait(lab, process, lambda: _killed(lab, _NAMES[victim]), f"no {victim} was there to be killed")
+    process.kill()
+    if process.wait() != -signal.SIGKILL:  # it had ended by itself: an earlier kill was too much for its retries
+        process = lab.pytest("--resume", "1")
+        process.kill()
+        assert process.wait() == -signal.SIGKILL, lab.log
     return process
 
 
-def kill(lab: Lab, victim: str, process: subprocess.Popen[bytes]) -> None:
-    """Kill one of VICTIMS, as often as there is one of it."""
-    if victim == "pytest":
-        process.kill()
-        process.wait()
-        return
-    for found in lab.processes(_NAMES[victim]):
-        try:
+def _killed(lab: Lab, name: str) -> bool:
+    killed = 0
+    for found in lab.processes(name):
+        with contextlib.suppress(psutil.NoSuchProcess):
             found.kill()
-        except psutil.NoSuchProcess:
-            continue
+            killed += 1
+    return killed > 0
+
+
+def _wait(
+    lab: Lab, process: subprocess.Popen[bytes], reached: Callable[[], bool], late: str
+) -> subprocess.Popen[bytes]:
+    deadline = time.monotonic() + DEADLINE_S
+    resumed = False
+    while not reached():
+        if process.poll() is not None:
+            assert not resumed, lab.log
+            process, resumed = lab.pytest("--resume", "1"), True
+        assert time.monotonic() < deadline, f"{late}:\n{lab.log}"
+        time.sleep(0.2)
+    return process
 
 
 def assert_run_survives(lab: Lab, medium: str, cycles: int, longest_s: float) -> None:
@@ -50,6 +67,6 @@ def assert_run_survives(lab: Lab, medium: str, cycles: int, longest_s: float) ->
     for number, victim in enumerate(VICTIMS * rounds, start=1):
         process = wait_for_sample(lab, process, 2 * number)
         time.sleep(chance.uniform(0.0, longest_s))  # anywhere in the next cycle: the moment is what is being tried
-        kill(lab, victim, process)
+        process = kill(lab, victim, process)
     process = wait_for_sample(lab, process, cycles)
     assert process.wait(DEADLINE_S) == 0, lab.log

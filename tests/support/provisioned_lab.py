@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ _COMMAND = (sys.executable, "-c", "import sys; from lab.cli import main; sys.exi
 
 
 @define
-class KilledLab:
+class ProvisionedLab:
     """A bench with an environment whose U-Boot writes the media.
 
     Attributes:
@@ -52,25 +52,24 @@ class KilledLab:
             text=True,
         )
 
-    def provisioned(self, release: str, medium: str) -> float:
-        """Put it there; how long it took, in seconds. It fails where the command does."""
-        began_s = time.monotonic()
+    def provisioned(self, release: str, medium: str) -> list[str]:
+        """Put it there; the lines that were said. It fails where the command does."""
         process = self.provision(release, medium)
         said, _ = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0, said
         assert f"{medium}: booted, and it is {release}" in said
-        return time.monotonic() - began_s
+        return said.splitlines()
 
-    def killed(self, release: str, medium: str, after_s: float) -> bool:
-        """Begin to put it there, and kill -9 the process after so many seconds; whether it ran still."""
+    def killed(self, release: str, medium: str, lines: int) -> None:
+        """Begin to put it there, and kill -9 the process once it has said so many lines."""
         process = self.provision(release, medium)
+        assert process.stdout is not None
         try:
-            process.communicate(timeout=after_s)
-        except subprocess.TimeoutExpired:
+            said = [process.stdout.readline() for _ in range(lines)]
+        finally:
             process.kill()
-            process.communicate()
-            return True
-        return False
+            process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == -signal.SIGKILL, f"ended by itself before the kill:\n{''.join(said)}"
 
     def _release(self, name: str) -> Path:
         media: dict[str, Any] = {}
