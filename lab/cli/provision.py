@@ -25,6 +25,7 @@ from lab.results.jobholder import Holder
 from lab.results.jobrecords import BY_PROVISION, Job, JobState, Order
 from lab.results.jobs import JobQueue
 from lab.results.provisions import Provision, ProvisionBook
+from lab.results.reservations import IGNORE
 from lab.run.options import PROVISION
 from lab.shown import echo, echo_json, log_to, table
 from lab.strategies.recovering import recover_by
@@ -64,6 +65,9 @@ def provision(
     wait: Annotated[
         float, typer.Option(min=0.0, metavar="S", help="How long to wait for a board that a job holds.")
     ] = 0.0,
+    ignore: Annotated[
+        bool, typer.Option(IGNORE, help="Write although the board is reserved; only for whom it is reserved.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what became of it as JSON.")] = False,
     db: Annotated[
         str | None,
@@ -88,7 +92,7 @@ def provision(
         putting = Putting(found, media, Teller(_say), _say, book, person=process.person())
         if from_nothing:
             recover_by(strategy, found, from_nothing, Teller(_say))
-        with _held(store, strategy, env, found, media, wait) as job, _ended_by_signals():
+        with _held(store, strategy, env, found, media, wait, ignore) as job, _ended_by_signals():
             putting.job_id = job.id
             try:
                 done = _do(strategy, putting, dry_run=dry_run, verify_only=verify_only)
@@ -116,9 +120,12 @@ def _strategy(env: str) -> Any:
 
 
 @contextmanager
-def _held(store: Store, strategy: Any, env: str, release: Release, media: list[str], wait_s: float) -> Iterator[Job]:
+def _held(
+    store: Store, strategy: Any, env: str, release: Release, media: list[str], wait_s: float, ignore: bool
+) -> Iterator[Job]:
     """The board is ours, as a job that others see and can cancel."""
-    queue = JobQueue(store, process.identity(), process.has_died, person=process.person(), program=BY_PROVISION)
+    person = process.person()
+    queue = JobQueue(store, process.identity(), process.has_died, person=person, program=BY_PROVISION, ignores=ignore)
     order = Order(
         strategy.type.name,
         strategy.board,
@@ -135,10 +142,9 @@ def _held(store: Store, strategy: Any, env: str, release: Release, media: list[s
         queue.finish(job.id, "interrupted")
         raise
     if taken is None:
-        other = queue.holder_of(job.board)
+        why = joblist.obstacle(queue, job.board)
         queue.finish(job.id, "refused")
-        who = joblist.busy(queue, other) if other else "an earlier job waits for it"
-        _say(f"{job.board} is busy: {who}. Wait for it with --wait SECONDS")
+        _say(f"{why}. Wait for it with --wait SECONDS")
         raise typer.Exit(BUSY)
     holder = Holder(queue, job.id)
     holder.start()
@@ -161,8 +167,8 @@ def _started(queue: JobQueue, job: Job, wait_s: float) -> Job | None:
     while (taken := queue.start(job.id)) is None and time.monotonic() < deadline:
         if queue.job(job.id).cancelled_by:
             return None
-        if not told and (other := queue.holder_of(job.board)):
-            _say(f"job {job.called} waits for {job.board}: {joblist.busy(queue, other)}")
+        if not told:
+            _say(f"job {job.called} waits: {joblist.obstacle(queue, job.board)}")
             told = True
         time.sleep(QUEUE_POLL_S)
     return taken

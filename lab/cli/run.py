@@ -20,6 +20,7 @@ from lab.provision.finding import find
 from lab.results import Store, joblist, open_store
 from lab.results.jobrecords import Job, Order, call, number
 from lab.results.jobs import JobQueue
+from lab.results.reservations import IGNORE
 from lab.run.options import MAX_CYCLES, PROVISION, SECTIONS, Value
 from lab.shown import echo, log_to
 
@@ -64,6 +65,9 @@ def run(
             min=0.0, max=LONGEST_WAIT_S, metavar="S", help="How long to wait for a board that another job holds."
         ),
     ] = 0.0,
+    ignore: Annotated[
+        bool, typer.Option(IGNORE, help="Measure although the board is reserved; only for whom it is reserved.")
+    ] = False,
     tests: Annotated[
         Path | None,
         typer.Option(
@@ -83,7 +87,7 @@ def run(
     if resume is not None and go_on:
         raise ConfigurationError("--resume names the job, --continue looks for it: give one of them")
     with open_store(db) as store:
-        book = JobQueue(store, process.identity(), process.has_died, person=process.person())
+        book = JobQueue(store, process.identity(), process.has_died, person=process.person(), ignores=ignore)
         if resume is None:
             wanted = suite or (SECTIONS if SECTIONS in options else DEFAULT_SUITE)
             order = _order(place, wanted, env, release, cycles, options)

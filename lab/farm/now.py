@@ -23,6 +23,7 @@ from lab.results import joblist, listing
 from lab.results.joblist import JobView
 from lab.results.jobs import LEASE_S
 from lab.results.listing import ListedRun
+from lab.results.reservations import Hold, ReservationBook
 from lab.results.store import Store, open_store
 
 FAILURES_OF: Final = dt.timedelta(hours=24)
@@ -58,7 +59,7 @@ class BoardNow:
     Attributes:
         job: that has it. waiting: how many wait. console: who types at it; empty: nobody. port: what is wrong with its port.
         current: the run that is being measured. last: the last one before.
-        failures: of its attempts in the last 24 h, by class.
+        failures: of its attempts in the last 24 h, by class. holds: whose it is, reserved or in maintenance.
     """
 
     board: str
@@ -71,6 +72,7 @@ class BoardNow:
     current: ListedRun | None = None
     last: ListedRun | None = None
     failures: Mapping[str, int] = field(factory=dict)
+    holds: tuple[Hold, ...] = ()
 
 
 @frozen
@@ -167,7 +169,10 @@ def _measured(store: Store, boards: dict[str, BoardNow], now: dt.datetime) -> di
         if now - run.started_at < SEEN_LATELY
     }
     found = {**{name: BoardNow(name, board_type) for name, board_type in lately.items()}, **boards}
-    for name in jobs:
+    holds: dict[str, tuple[Hold, ...]] = {}
+    for hold in ReservationBook(store).standing():
+        holds[hold.board] = (*holds.get(hold.board, ()), hold)
+    for name in (*jobs, *holds):
         found.setdefault(name, BoardNow(name))
     for name, board in found.items():
         its = jobs.get(name, [])
@@ -186,6 +191,7 @@ def _measured(store: Store, boards: dict[str, BoardNow], now: dt.datetime) -> di
             current=current,
             last=last,
             failures=failed.get(name, {}),
+            holds=holds.get(name, ()),
         )
     return found
 

@@ -11,6 +11,7 @@ from lab.farm.now import BoardNow, JobNow, LabNow
 from lab.results.format import status
 from lab.results.jobrecords import call
 from lab.results.listing import ListedRun
+from lab.results.reservations import Hold
 from lab.shown import Marked, bad, doubtful, table
 
 _MOST_FAILURES: Final = 8
@@ -74,6 +75,7 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
         said.append(f"ends about {board.job.expected_end:%H:%M} UTC")
     if board.waiting:
         said.append(f"{board.waiting} waiting")
+    said += [doubtful(hold.described) for hold in board.holds]
     if board.port:
         said.append(bad(board.port))
     return _joined(said or ["free"])
@@ -131,6 +133,7 @@ def _board(board: BoardNow) -> dict[str, Any]:
         "env": board.env,
         "job": None if board.job is None else _job(board.job),
         "waiting": board.waiting,
+        "holds": [_hold(hold) for hold in board.holds],
         "console": board.console,
         "port": board.port,
         "current": _run(board.current),
@@ -143,6 +146,10 @@ def _job(job: JobNow) -> dict[str, Any]:
     end = job.expected_end
     times = {"since": job.since.isoformat(), "expected_end": end.isoformat() if end else None}
     return {**asdict(job), "job": call(job.id), "planned": {str(run): n for run, n in job.planned.items()}, **times}
+
+
+def _hold(hold: Hold) -> dict[str, Any]:
+    return {**asdict(hold), "at": hold.at.isoformat(), "until": hold.until.isoformat() if hold.until else None}
 
 
 def _run(listed: ListedRun | None) -> dict[str, Any] | None:

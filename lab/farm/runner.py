@@ -22,7 +22,7 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, LabStableError
 from lab.farm import suites
-from lab.results.joblist import busy, latest_run
+from lab.results.joblist import latest_run, obstacle
 from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
 from lab.results.jobs import HEARTBEAT_S, JobQueue
 from lab.results.location import DATABASE_VARIABLE
@@ -102,13 +102,12 @@ class Runner:
         while (started := self.book.start(job.id)) is None:
             if self._stopping or self.book.job(job.id).cancelled_by:
                 return None
-            other = self.book.holder_of(job.board)
-            who = busy(self.book, other) if other else "an earlier job waits for it"
+            why = obstacle(self.book, job.board)
             if time.monotonic() >= deadline:
-                self.say(f"{job.board} is busy: {who}. Wait for it with --wait SECONDS")
+                self.say(f"{why}. Wait for it with --wait SECONDS")
                 return None
             if not announced:
-                self.say(f"job {job.called} waits for {job.board}: {who}")
+                self.say(f"job {job.called} waits: {why}")
                 announced = True
             time.sleep(QUEUE_POLL_S)
         return started

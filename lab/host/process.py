@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 PROC: Final = Path("/proc")
+PERSON_VARIABLE: Final = "BOARDLAB_PERSON"  # how `lab web` tells a program whose it is
 _START: Final = 19  # of starttime among the fields after the command's name, proc(5)
 _PARTS: Final = 4  # of an identity
 
@@ -20,7 +21,9 @@ def identity(proc: Path = PROC) -> str:
 
 
 def person() -> str:
-    """Whose process this is: the user's name, or number where it has no name."""
+    """For whom this process works: who asked `lab web` for it, else its user's name, or number where that has no name."""
+    if asked := os.environ.get(PERSON_VARIABLE):
+        return asked
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -49,6 +49,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--lab-confirms", type=int, metavar="RUN", help="measure again what the judge asked for of a run of tonight"
     )
+    group.addoption(
+        "--ignore-reservation",
+        action="store_true",
+        help="measure although the board is reserved; only for whom it is reserved",
+    )
     group.addoption("--leave-on", action="store_true", help="do not switch the board off at the end")
 
 

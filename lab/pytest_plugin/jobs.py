@@ -36,7 +36,8 @@ def take_board(config: pytest.Config) -> None:
     if (ours := _of_lab_run(config)) is not None:
         config.stash[JOB_KEY] = ours
         return
-    book = JobQueue(store, process.identity(), process.has_died, person=process.person(), program=BY_PYTEST)
+    person, ignores = process.person(), config.option.ignore_reservation
+    book = JobQueue(store, process.identity(), process.has_died, person=person, program=BY_PYTEST, ignores=ignores)
     given = {option.name: getattr(config.option, option.dest) for option in options.TABLE if option.default is None}
     job = book.enqueue(
         Order(
@@ -51,13 +52,11 @@ def take_board(config: pytest.Config) -> None:
     )
     if book.start(job.id) is None:
         holder = book.holder_of(job.board)
+        why = joblist.obstacle(book, job.board)
         book.finish(job.id, "refused")
-        who = joblist.busy(book, holder) if holder else "an earlier job waits for it"
         end = f"; `lab jobs cancel {holder.called}` ends it" if holder else ""
         raise pytest.UsageError(
-            plain_text(
-                f"{job.board} is busy: {who}. Wait for it with `lab run --wait SECONDS`, or try again then{end}"
-            )
+            plain_text(f"{why}. Wait for it with `lab run --wait SECONDS`, or try again then{end}")
         )
     config.stash[JOB_KEY] = job.id
     config.stash[HOLDER_KEY] = Holder(book, job.id)

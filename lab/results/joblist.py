@@ -16,6 +16,7 @@ from lab.results.jobrecords import BY_LAB_RUN, Job, job_of
 from lab.results.jobs import JobQueue, find
 from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.records import OK
+from lab.results.reservations import IGNORE
 from lab.results.store import Store
 
 _HISTORY: Final = 5  # jobs whose length tells that of the next one
@@ -121,6 +122,18 @@ def described(found: JobView) -> str:
 def busy(book: JobQueue, holder: Job) -> str:
     """Who has a board, for whoever is refused."""
     return described(view(book.store, holder, book.now()))
+
+
+def obstacle(book: JobQueue, board: str) -> str:
+    """Why a job does not get its board: who has it, whose it is and until when, or that another one waits longer."""
+    holder = book.holder_of(board)
+    if holder is not None:
+        return f"{board} is busy: {busy(book, holder)}"
+    holds = book.refusing(board)
+    if holds:
+        own = all(hold.person == book.person for hold in holds)
+        return f"{board} is {', and '.join(hold.described for hold in holds)}" + (f"; it is yours: add {IGNORE}" * own)
+    return f"{board} is busy: an earlier job waits for it"
 
 
 def moment(at: dt.datetime) -> str:

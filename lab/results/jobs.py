@@ -17,7 +17,9 @@ from sqlalchemy.orm import Session
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.results.jobrecords import BY_LAB_RUN, Job, JobState, Order, call, job_of
+from lab.results.jobruns import last_run, measured
 from lab.results.models import JobRow, RunRow
+from lab.results.reservations import Hold, standing
 from lab.results.rows import json_of
 from lab.results.store import Store
 
@@ -34,6 +36,7 @@ class JobQueue:
         holder: who asks; its own jobs are those that it may change.
         has_died: tells whether another holder has died.
         person, program: who begins a job, and with what.
+        ignores: takes a board that this person has reserved.
     """
 
     store: Store
@@ -42,6 +45,7 @@ class JobQueue:
     now: Callable[[], dt.datetime] = field(default=utc_now)
     person: str = ""
     program: str = BY_LAB_RUN
+    ignores: bool = False
 
     def enqueue(self, order: Order) -> Job:
         """A new job, that waits for its board."""
@@ -58,7 +62,7 @@ class JobQueue:
                 cycles=order.cycles,
                 state="queued",
                 holder=self.holder,
-                after_run=_last_run(session, order.board),
+                after_run=last_run(session, order.board),
                 queued_at=now,
                 started_at=None,
                 heartbeat_at=now,
@@ -127,13 +131,13 @@ class JobQueue:
                     continue
                 died = row.state in {"queued", "running"} and not row.cancelled_by and self._dead(row)
                 resumable = died or row.state == "interrupted"
-                if _measured(session, row):
+                if measured(session, row, LEASE_S):
                     return job_of(row) if resumable else begun
                 begun = begun or (job_of(row) if resumable else None)
         return begun
 
     def start(self, job_id: int) -> Job | None:
-        """Take the board for a job that waits; None while another has it, waits longer, or somebody cancelled the job.
+        """Take the board for a job that waits; None while another has it, waits longer, it is reserved, or the job was cancelled.
 
         Raises:
             LabStableError: the job was taken from us meanwhile.
@@ -153,9 +157,12 @@ class JobQueue:
                 elif row.state == "running" or (row.queued_at, row.id) < (mine.queued_at, mine.id):
                     mine.heartbeat_at = self.now()
                     return None
+            if self._refusing(session, mine.board):
+                mine.heartbeat_at = self.now()
+                return None
             session.flush()  # who died gives the board back before we take it
             if mine.started_at is None:  # runs that others had while it waited are none of its own
-                mine.after_run = _last_run(session, mine.board)
+                mine.after_run = last_run(session, mine.board)
             mine.state, mine.started_at = "running", self.now()
             mine.heartbeat_at = self.now()
             return job_of(mine)
@@ -200,7 +207,7 @@ class JobQueue:
         def note(session: Session) -> Job:
             row = self._own(session, job_id, "running")
             row.done += 1
-            row.after_run, row.heartbeat_at = _last_run(session, row.board), self.now()
+            row.after_run, row.heartbeat_at = last_run(session, row.board), self.now()
             return job_of(row)
 
         return self.store._write(note)
@@ -222,6 +229,11 @@ class JobQueue:
             row = session.scalars(wanted).one_or_none()
             return None if row is None else job_of(row)
 
+    def refusing(self, board: str) -> list[Hold]:
+        """The reservations because of which this person's job may not have a board now."""
+        with self.store._read() as session:
+            return self._refusing(session, board)
+
     def unfinished_run(self, job: Job, kind: str) -> int | None:
         """The run that the job's current suite, whose runs are of that kind, has begun and not completed.
 
@@ -239,6 +251,11 @@ class JobQueue:
             wanted = wanted.where(RunRow.release == job.release)
         with self.store._read() as session:
             return session.scalars(wanted.order_by(RunRow.id).limit(1)).one_or_none()
+
+    def _refusing(self, session: Session, board: str) -> list[Hold]:
+        return [
+            hold for hold in standing(session, board, self.now()) if hold.refuses(self.person, ignored=self.ignores)
+        ]
 
     def _dead(self, row: JobRow) -> bool:
         gone = self.has_died(row.holder)
@@ -275,21 +292,3 @@ def find(session: Session, job_id: int) -> JobRow:
 def _ended(row: JobRow, state: JobState) -> JobState:
     """How a job ended: interrupted, since somebody cancelled it?"""
     return "cancelled" if row.cancelled_by and state in {"interrupted", "refused"} else state
-
-
-def _measured(session: Session, row: JobRow) -> bool:
-    """Whether a job has had a run."""
-    if row.started_at is None:
-        return False
-    ended_at = row.finished_at or row.heartbeat_at + dt.timedelta(seconds=LEASE_S)
-    its = select(RunRow.id).where(
-        RunRow.board == row.board,
-        RunRow.id > row.after_run,
-        RunRow.started_at >= row.started_at,
-        RunRow.started_at <= ended_at,
-    )
-    return row.done > 0 or session.scalars(its.limit(1)).one_or_none() is not None
-
-
-def _last_run(session: Session, board: str) -> int:
-    return session.scalar(select(func.max(RunRow.id)).where(RunRow.board == board)) or 0

@@ -65,6 +65,7 @@ def test_the_store_keeps_all_its_promises_here_too(server: Cluster) -> None:
         str(UNIT_TESTS / "test_results_verdicts.py"),
         str(UNIT_TESTS / "test_results_standing.py"),
         str(UNIT_TESTS / "test_results_jobs.py"),
+        str(UNIT_TESTS / "test_results_reservations.py"),
     ]
     answer = subprocess.run(
         command, check=False, capture_output=True, text=True, env={**os.environ, "LAB_TEST_SERVER": server.url}

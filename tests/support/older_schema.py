@@ -23,7 +23,8 @@ def raw(database: str) -> Iterator[Connection]:
 def back_to_verdicts(database: str) -> None:
     """Make a store what it was before jobs had options, and runs knew their jobs."""
     with raw(database) as connection:
-        connection.execute(text("DROP TABLE provisions"))
+        for table in ("audit", "comments", "reservations", "provisions"):
+            connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("DROP INDEX ix_runs_job_id"))
         connection.execute(text("ALTER TABLE runs DROP COLUMN job_id"))
         for column in JOB_COLUMNS:

@@ -26,6 +26,7 @@ from lab.results import (
     open_store,
     plan_differences,
 )
+from lab.results.actionmodels import AuditRow
 from lab.results.models import Base
 from lab.results.provisionmodels import ProvisionRow
 from lab.results.records import GoodAttempt
@@ -280,7 +281,7 @@ def test_the_migrations_make_what_the_models_say(store: Store, database: str) ->
     engine = create_engine(url if url.get_backend_name() == "sqlite" else url.set(drivername="postgresql+psycopg"))
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
-        for table in (VerdictRow, ProvisionRow):
+        for table in (VerdictRow, ProvisionRow, AuditRow):
             assert table.metadata is Base.metadata  # whose tables are there once all modules are
         assert compare_metadata(context, Base.metadata) == []
     engine.dispose()

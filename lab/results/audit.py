@@ -1,0 +1,139 @@
+"""Who did what when: the audit of actions, which is only appended, and what people wrote about boards."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from attrs import asdict, field, fields, frozen
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from lab.errors import ConfigurationError
+from lab.host.clock import utc_now
+from lab.results.actionmodels import AuditRow, CommentRow
+from lab.results.store import Store
+
+DONE: Final = "done"
+LONGEST_COMMENT: Final = 4000  # characters
+_LONGEST: Final = 1000  # of a field of an entry; a name or a message that is longer is cut
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for a formula at the beginning of a cell
+
+
+@frozen
+class Entry:
+    """An action.
+
+    Attributes:
+        person: who; empty: nobody is known. address: where the request came from. action: e.g. "reserve", "power", "login".
+        about: more of it, e.g. "j12". outcome: DONE, or why not.
+    """
+
+    id: int
+    at: dt.datetime
+    person: str
+    address: str
+    action: str
+    board: str
+    about: str
+    outcome: str
+
+
+@frozen
+class Comment:
+    """What a person wrote about a board."""
+
+    id: int
+    board: str
+    person: str
+    text: str
+    at: dt.datetime
+
+
+@frozen
+class Audit:
+    """The audit of a store, and its comments."""
+
+    store: Store
+    now: Callable[[], dt.datetime] = field(default=utc_now)
+
+    def note(
+        self, action: str, *, person: str, address: str = "", board: str = "", about: str = "", outcome: str = DONE
+    ) -> None:
+        """Append an entry."""
+        given = (person, address, action, board, about, outcome)
+        names = ("person", "address", "action", "board", "about", "outcome")
+        cut = {name: text[:_LONGEST] for name, text in zip(names, given, strict=True)}
+
+        def insert(session: Session) -> None:
+            session.add(AuditRow(at=self.now(), **cut))
+
+        self.store._write(insert)
+
+    def entries(
+        self,
+        *,
+        board: str = "",
+        person: str = "",
+        action: str = "",
+        before: int | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Entries, the newest first; `before`: with a smaller id."""
+        conditions = ((AuditRow.board, board), (AuditRow.person, person), (AuditRow.action, action))
+        wanted = select(AuditRow).where(*(column == value for column, value in conditions if value))
+        if before is not None:
+            wanted = wanted.where(AuditRow.id < before)
+        with self.store._read() as session:
+            found = session.scalars(wanted.order_by(AuditRow.id.desc()).limit(limit))
+            return [Entry(r.id, r.at, r.person, r.address, r.action, r.board, r.about, r.outcome) for r in found]
+
+    def comment(self, board: str, person: str, text: str) -> Comment:
+        """Keep what a person writes about a board.
+
+        Raises:
+            ConfigurationError: it is empty or too long.
+        """
+        text = text.strip()
+        if not text or len(text) > LONGEST_COMMENT:
+            raise ConfigurationError(f"a comment has between 1 and {LONGEST_COMMENT} characters; this has {len(text)}")
+
+        def insert(session: Session) -> Comment:
+            row = CommentRow(board=board, person=person, text=text, at=self.now())
+            session.add(row)
+            session.flush()
+            return _comment(row)
+
+        return self.store._write(insert)
+
+    def comments(self, board: str, limit: int = 50) -> list[Comment]:
+        """The latest comments on a board, the newest first."""
+        wanted = select(CommentRow).where(CommentRow.board == board).order_by(CommentRow.id.desc()).limit(limit)
+        with self.store._read() as session:
+            return [_comment(row) for row in session.scalars(wanted)]
+
+
+def document(entry: Entry) -> dict[str, Any]:
+    """An entry for JSON."""
+    return {**asdict(entry), "at": entry.at.isoformat()}
+
+
+def as_csv(entries: Iterable[Entry]) -> str:
+    """Entries as CSV (RFC 4180), with a header; no cell of it is a formula to a spreadsheet."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([each.name for each in fields(Entry)])
+    for entry in entries:
+        writer.writerow([_cell(value) for value in document(entry).values()])
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def _comment(row: CommentRow) -> Comment:
+    return Comment(row.id, row.board, row.person, row.text, row.at)

@@ -1,0 +1,159 @@
+"""Whose a board is: reservations end by themselves, jobs keep to them, and what was done stands in an audit that only grows."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from older_schema import raw
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from lab.errors import BoardlabError, ConfigurationError
+from lab.results import Store, joblist
+from lab.results.audit import Audit, as_csv, document
+from lab.results.jobrecords import Order
+from lab.results.jobs import JobQueue
+from lab.results.reservations import IGNORE, ReservationBook
+
+START = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
+BOOTS = Order("am62xx_sk", "b1", ("boot",), "am62x.yaml", "11.01", 20)
+
+
+class Wall:
+    """A wall clock that a test turns."""
+
+    at = START
+
+    def __call__(self) -> dt.datetime:
+        return self.at
+
+    def later(self, hours: float) -> None:
+        self.at += dt.timedelta(hours=hours)
+
+
+def queue(store: Store, wall: Wall, person: str, *, ignores: bool = False) -> JobQueue:
+    return JobQueue(store, f"lab-2/boot/{person}/1", lambda _who: None, wall, person=person, ignores=ignores)
+
+
+def test_a_reserved_board_is_refused_to_others_with_who_why_and_until_when(store: Store) -> None:
+    wall = Wall()
+    ReservationBook(store, wall).reserve("b1", "lena", "a new PMIC", 4)
+    timer = queue(store, wall, "timer", ignores=True)
+    job = timer.enqueue(BOOTS)
+    assert timer.start(job.id) is None, "who ignores a reservation of another person ignores nothing"
+    assert joblist.obstacle(timer, "b1") == "b1 is reserved by lena until 2026-03-02 18:00 UTC (a new PMIC)"
+    assert timer.start(timer.enqueue(Order("am62xx_sk", "b2", ("boot",), "e", "", 1)).id) is not None
+
+
+def test_a_reservation_ends_by_itself_and_the_job_that_waited_has_the_board(store: Store) -> None:
+    wall = Wall()
+    book = ReservationBook(store, wall)
+    book.reserve("b1", "lena", "a new PMIC", 4)
+    timer = queue(store, wall, "timer")
+    job = timer.enqueue(BOOTS)
+    wall.later(3.99)
+    assert timer.start(job.id) is None
+    wall.later(0.01)
+    assert book.standing() == []
+    assert timer.start(job.id) is not None
+
+
+def test_its_own_person_measures_on_it_when_asking_for_that(store: Store) -> None:
+    wall = Wall()
+    ReservationBook(store, wall).reserve("b1", "lena", "a new PMIC", 4)
+    forgetful, knowing = queue(store, wall, "lena"), queue(store, wall, "lena", ignores=True)
+    job = forgetful.enqueue(BOOTS)
+    assert forgetful.start(job.id) is None
+    assert joblist.obstacle(forgetful, "b1").endswith(f"(a new PMIC); it is yours: add {IGNORE}")
+    assert knowing.start(job.id) is not None
+
+
+def test_maintenance_stands_until_somebody_ends_it(store: Store) -> None:
+    wall = Wall()
+    book = ReservationBook(store, wall)
+    book.maintain("b1", "ann", "fuse")
+    book.reserve("b1", "lena", "when it is back", 1)
+    wall.later(1000)
+    timer = queue(store, wall, "timer")
+    job = timer.enqueue(BOOTS)
+    assert timer.start(job.id) is None
+    assert joblist.obstacle(timer, "b1") == "b1 is in maintenance, set by ann since 2026-03-02 14:00 UTC (fuse)"
+    assert book.end("b1", "maintenance", "lena").person == "ann"
+    assert timer.start(job.id) is not None
+    with pytest.raises(ConfigurationError, match="b1 is not in maintenance"):
+        book.end("b1", "maintenance", "lena")
+
+
+def test_a_board_is_reserved_once_and_longer_by_the_same_person_only(store: Store) -> None:
+    wall = Wall()
+    book = ReservationBook(store, wall)
+    book.reserve("b1", "lena", "a new PMIC", 4)
+    with pytest.raises(ConfigurationError, match="b1 is reserved by lena until 2026-03-02 18:00 UTC"):
+        book.reserve("b1", "ann", "mine", 1)
+    wall.later(1)
+    book.reserve("b1", "lena", "longer", 8)
+    assert [(hold.reason, hold.until) for hold in book.standing("b1")] == [("longer", wall() + dt.timedelta(hours=8))]
+    wall.later(8)
+    assert book.reserve("b1", "ann", "mine", 1).person == "ann"
+
+
+@pytest.mark.parametrize(
+    ("hours", "reason"), [(0, "x"), (-1, "x"), (1e9, "x"), (float("nan"), "x"), (1, " "), (1, "x" * 501)]
+)
+def test_a_reservation_has_a_reason_and_an_end(store: Store, hours: float, reason: str) -> None:
+    book = ReservationBook(store)
+    with pytest.raises(ConfigurationError):
+        book.reserve("b1", "lena", reason, hours)
+    assert book.standing() == []
+
+
+def test_of_many_who_reserve_a_board_at_once_one_has_it(store: Store) -> None:
+    book = ReservationBook(store)
+
+    def reserve(person: str) -> str:
+        try:
+            return book.reserve("b1", person, "mine", 1).person
+        except BoardlabError:
+            return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        got = [person for person in pool.map(reserve, "abcdefgh") if person]
+    assert got == [hold.person for hold in book.standing("b1")]
+    assert len(got) == 1
+
+
+def test_the_audit_is_paged_filtered_and_the_database_refuses_to_change_it(store: Store, database: str) -> None:
+    audit = Audit(store, Wall())
+    for number in range(3):
+        audit.note("reserve", person="lena", address="192.0.2.7", board=f"b{number}", about="4 h", outcome="done")
+    audit.note("login", person="ann", outcome="wrong password")
+    assert [entry.action for entry in audit.entries(limit=2)] == ["login", "reserve"]
+    assert [entry.board for entry in audit.entries(person="lena", before=3)] == ["b1", "b0"]
+    assert [entry.person for entry in audit.entries(board="b2")] == ["lena"]
+    for statement in ("UPDATE audit SET person = 'nobody'", "DELETE FROM audit"):
+        with pytest.raises(DBAPIError, match="only appended"), raw(database) as connection:
+            connection.execute(text(statement))
+    assert len(audit.entries()) == 4
+
+
+def test_the_audit_as_csv_and_json_is_what_was_noted_and_no_formula(store: Store) -> None:
+    audit = Audit(store, Wall())
+    audit.note("comment", person="=cmd()", board='b"1,\n', about="x" * 5000, outcome="-1")
+    (entry,) = audit.entries()
+    (row,) = csv.DictReader(io.StringIO(as_csv([entry])))
+    assert (row["person"], row["board"], row["outcome"], len(row["about"])) == ("'=cmd()", 'b"1,\n', "'-1", 1000)
+    assert document(entry) == {**document(entry), "person": "=cmd()", "at": "2026-03-02T14:00:00+00:00"}
+
+
+def test_comments_are_of_their_board_the_newest_first(store: Store) -> None:
+    audit = Audit(store)
+    for board, words in (("b1", "first"), ("b2", "another"), ("b1", " second ")):
+        audit.comment(board, "lena", words)
+    assert [comment.text for comment in audit.comments("b1")] == ["second", "first"]
+    for wrong in ("  ", "x" * 4001):
+        with pytest.raises(ConfigurationError, match="a comment has between 1 and 4000 characters"):
+            audit.comment("b1", "lena", wrong)
