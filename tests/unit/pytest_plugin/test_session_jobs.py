@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lab import boards
+from lab.host.process import PERSON_VARIABLE
 from lab.pytest_plugin import choosing, jobs
 from lab.pytest_plugin.choosing import Choice
 from lab.pytest_plugin.jobs import HOLDER_KEY, Holder
@@ -20,6 +21,7 @@ from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, STORE_KEY, STRATEGY_KEY
 from lab.results import Store, joblist, open_store
 from lab.results.jobrecords import BY_PYTEST, JOB_VARIABLE, Order
 from lab.results.jobs import LEASE_S, JobQueue
+from lab.results.reservations import IGNORE, ReservationBook
 from lab.run import options
 
 BOARD = boards.load("am62xx_sk")
@@ -30,6 +32,27 @@ ORDER = Order(BOARD.name, "b1", ("boot",), "e", "", None)
 def store(tmp_path: Path) -> Iterator[Store]:
     with open_store(str(tmp_path / "results.db")) as store:
         yield store
+
+
+def test_a_session_on_a_reserved_board_is_refused_with_who_why_and_until_when(store: Store) -> None:
+    ReservationBook(store).reserve("b1", "lena", "a new PMIC", 4)
+    with pytest.raises(pytest.UsageError, match=r"b1 is reserved by lena until .* UTC \(a new PMIC\)") as caught:
+        jobs.take_board(config(store, [item("boot_measurer")], ignore_reservation=True))
+    assert "it is yours" not in str(caught.value)
+    assert joblist.job(store, 1).state == "refused"
+
+
+def test_a_session_of_whom_the_board_is_reserved_for_goes_on_when_it_says_so(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PERSON_VARIABLE, "lena")
+    ReservationBook(store).reserve("b1", "lena", "a new PMIC", 4)
+    with pytest.raises(pytest.UsageError, match=f"it is yours: add {IGNORE}"):
+        jobs.take_board(config(store, [item("boot_measurer")]))
+    session = config(store, [item("boot_measurer")], ignore_reservation=True)
+    jobs.take_board(session)
+    session.stash[HOLDER_KEY].finish("completed")
+    assert joblist.job(store, 2).person == "lena"
 
 
 class Item:
@@ -48,7 +71,11 @@ def config(store: Store, items: list[Any], **given: Any) -> Any:
     stash[STORE_KEY] = store
     stash[STRATEGY_KEY] = SimpleNamespace(type=BOARD, board="b1")
     stash[ITEMS_KEY] = items
-    said = {option.dest: option.default for option in options.TABLE} | {"lab_destructive": False, "resume": None}
+    said = {option.dest: option.default for option in options.TABLE} | {
+        "lab_destructive": False,
+        "resume": None,
+        "ignore_reservation": False,
+    }
     option = SimpleNamespace(**said | {"cycles": None, "release": None, "lg_env": "am62x.yaml"} | given)
     hook = SimpleNamespace(pytest_deselected=lambda **_items: None)
     return SimpleNamespace(stash=stash, option=option, hook=hook)
