@@ -1,10 +1,11 @@
-"""`lab provision` killed (SIGKILL) at random moments, on a simulated board of a real bench: the next one does it.
+"""`lab provision` killed (SIGKILL) at random places of what the console says, on a simulated board of a real bench: the next one does it.
 
 BOARDLAB_KILLS says how often; one takes about half a minute.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from provisioned_lab import ProvisionedLab
 from simprovision import NEW, OLD
 
 MEDIA = ("ospi", "emmc")
-LAST = 2  # lines of the end: a process that said them may be gone before the kill
+LAST = 0.9  # of what the console says: behind it a process may be gone before the kill
 KILLS = int(os.environ.get("BOARDLAB_KILLS", "50"))
 
 
@@ -26,16 +27,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProvisionedLab]:
 
 
 @pytest.fixture(scope="module")
-def lines(made: ProvisionedLab) -> dict[str, int]:
-    """Medium -> how many lines a provisioning says that nobody kills."""
-    return {medium: len(made.provisioned(NEW, medium)) for medium in MEDIA}
+def heard(made: ProvisionedLab) -> int:
+    """How many bytes the console says in a provisioning that nobody kills; of all kinds that are killed here the fewest."""
+    found = []
+    for release, medium in itertools.product((OLD, NEW), MEDIA):
+        before = made.heard
+        made.provisioned(release, medium)
+        found.append(made.heard - before)
+    return min(found)
 
 
 @pytest.mark.parametrize("number", range(KILLS))
-def test_the_next_provisioning_does_what_a_killed_one_began(
-    made: ProvisionedLab, lines: dict[str, int], number: int
-) -> None:
+def test_the_next_provisioning_does_what_a_killed_one_began(made: ProvisionedLab, heard: int, number: int) -> None:
     dice = random.Random(number)
     release, medium = dice.choice([OLD, NEW]), dice.choice(MEDIA)
-    made.killed(release, medium, dice.randrange(lines[medium] - LAST))
+    made.killed_at(release, medium, round(dice.uniform(0, LAST * heard)))
     made.provisioned(release, medium)

@@ -6,6 +6,7 @@ import hashlib
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ from measuring_lab import ROOT, Lab
 from simprovision import NEW, OLD, PLACES, UBOOT_OF
 from simrecovery import images
 
+from lab.host.runtime import recordings_dir
+
 BOARD, BOARD_TYPE = "am62xx_sk-1", "am62xx_sk"
 DEADLINE_S = 240
+_LOOK_S = 0.01
 _COMMAND = (sys.executable, "-c", "import sys; from lab.cli import main; sys.exit(main())", "provision")
 
 
@@ -70,6 +74,25 @@ class ProvisionedLab:
             process.kill()
             process.communicate(timeout=DEADLINE_S)
         assert process.returncode == -signal.SIGKILL, f"ended by itself before the kill:\n{''.join(said)}"
+
+    def killed_at(self, release: str, medium: str, heard: int) -> None:
+        """The same once the console has said so many bytes more."""
+        wanted = self.heard + heard
+        process = self.provision(release, medium)
+        try:
+            deadline_s = time.monotonic() + DEADLINE_S
+            while self.heard < wanted and process.poll() is None and time.monotonic() < deadline_s:
+                time.sleep(_LOOK_S)
+        finally:
+            process.kill()
+            said, _ = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == -signal.SIGKILL, f"ended by itself before the kill:\n{said}"
+        assert self.heard >= wanted
+
+    @property
+    def heard(self) -> int:
+        """Bytes that the console has said."""
+        return sum(path.stat().st_size for path in recordings_dir(self.lab.folder / "runtime").glob("*.log"))
 
     def _release(self, name: str) -> Path:
         media: dict[str, Any] = {}

@@ -46,7 +46,13 @@ def cut(folder: Path, medium: str, over: str, at_ns: int, end: str) -> tuple[str
     """
     with provisioning(folder, medium, over) as made:
         before = made.elsewhere()
-        made.lab.strike_ns, made.lab.strike = at_ns, lambda: ENDS[end](made)
+        struck = list[str]()
+
+        def strike() -> None:
+            struck.append(end)
+            ENDS[end](made)
+
+        made.lab.strike_ns, made.lab.strike = at_ns, strike
         try:
             made.provision()
             first = "ok"
@@ -55,7 +61,8 @@ def cut(folder: Path, medium: str, over: str, at_ns: int, end: str) -> tuple[str
             made.end()  # another process knows nothing of the board's state
         except BoardlabError as error:
             first = error.failure
-        made.lab.strike_ns = None
+        assert struck == [end], f"it ended at {made.lab.now_ns}, before the strike at {at_ns}"
+        assert first != "ok" or end == "power"  # a board that is off when its power goes misses nothing
         assert made.elsewhere() == before
         second = made.told(tries=1)[0]
         assert made.elsewhere() == before
