@@ -10,8 +10,8 @@ from lab import boards
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import image
 from lab.provision.fetching import Hosts
-from lab.provision.release import Content, File, Image, Release
-from lab.provision.way import rooms
+from lab.provision.release import FLASHES, Content, File, Image, Release
+from lab.provision.way import inside, rooms, said_inside
 
 _STATE: Final = re.compile(
     r"(?<![a-z])(gp|hs-?fs|hs-?se|hs)(?![a-z])"
@@ -83,6 +83,10 @@ def _size(file: File, hosts: Hosts) -> int:
 
 
 def _rooms(medium: str, content: Content, sizes: dict[int, int]) -> Iterator[str]:
+    if medium in FLASHES and content.image is not None:
+        yield from (
+            f"media.{medium}: {said_inside(part)}" for part in inside(content, sizes.get(id(content.image), 0))
+        )
     free = rooms(content)
     for part in content.parts:
         size, room = sizes.get(id(part)), free[part.name]

@@ -19,6 +19,7 @@ SECURITY_STATES: Final[tuple[str, ...]] = get_args(Security)
 SUFFIX: Final = ".yaml"
 # What a board starts from, the later stage first: the first stage is written last.
 BOOT_STAGES: Final = ("u-boot", "tispl", "sysfw", "tiboot3")
+FLASHES: Final = frozenset({"ospi", "qspi", "nand", "spi_nor"})  # media that are flash memories on all board types
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _PART: Final = re.compile(r"[\w][\w.+-]*")

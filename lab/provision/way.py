@@ -1,7 +1,7 @@
 """What every way of writing a medium is: planned before the first byte, written, and read back.
 
     plan(content, target) ──> Plan ──> write(plan, progress) ──> verify(plan) ──> Verified
-    refuses                            the first byte            digest, full or sampled
+    refuses                            the first byte            digest
 
 A way decides everything in `plan`: nobody is asked later. What it writes is in the plan, and it writes nothing else.
 """
@@ -239,3 +239,22 @@ def rooms(content: Content, size_bytes: int | None = None) -> dict[str, int | No
             after.append(size_bytes - to.offset)
         found[part.name] = min([*after, *([to.room] if to.room is not None else [])], default=None)
     return found
+
+
+def inside(content: Content, image_bytes: int) -> list[Part]:
+    """The parts that overwrite some of the content's image: by their offset, or since nobody knows where an MTD part lies."""
+    if content.image is None:
+        return []
+    return [
+        part
+        for part in content.parts
+        if part.to.mtd or (part.to.hardware == "user" and part.to.offset is not None and part.to.offset < image_bytes)
+    ]
+
+
+def said_inside(part: Part) -> str:
+    """Why such a part is refused on a flash memory."""
+    return (
+        f"{part.name} ({part.to.shown}) lies inside the image: a flash memory is erased in blocks, so the part would take some of the image "
+        "with it, and neither could be read back. Put it behind the image, or leave one of them out"
+    )

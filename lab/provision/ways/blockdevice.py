@@ -34,14 +34,20 @@ _PIPE_BYTES: Final = 1024 * 1024
 class BlockDevice:
     """An open block writer.
 
+    Args:
+        check: called while nothing moves; raises where that takes too long. wrote: told how many bytes each order has written, as soon as
+            its answer comes.
+
     Raises (every method):
         WriteStalledError: it made no progress for longer than the meter allows.
         MediaMissingError, MediaWriteProtectedError, MediaWriteFailedError: what the kernel said of the medium.
         TargetRefusedError: it is in use.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], device: str, check: Callable[[], None]) -> None:
-        self._process, self._device, self._check = process, device, check
+    def __init__(
+        self, process: subprocess.Popen[bytes], device: str, check: Callable[[], None], wrote: Callable[[int], None]
+    ) -> None:
+        self._process, self._device, self._check, self._wrote = process, device, check, wrote
         if process.stdin is None or process.stdout is None:
             raise ValueError("expected a process with pipes")
         self._in, self._out = process.stdin.fileno(), process.stdout.fileno()
@@ -53,21 +59,14 @@ class BlockDevice:
             pass
 
     def write(self, offset: int, data: bytes) -> None:
-        """Send an order; `written` tells of those that are done."""
+        """Send an order; it is done later."""
         self._send(ORDER.pack(WRITE, offset, len(data)))
         self._send(data)
 
-    def written(self) -> Iterator[int]:
-        """How many bytes each order has written that is done by now."""
-        self._look(0)
-        while self._answers:
-            yield int(self._answers.pop(0)[1])
-
-    def finish(self) -> Iterator[int]:
-        """Wait until the medium has everything; as `written`."""
+    def finish(self) -> None:
+        """Wait until the medium has everything."""
         self._send(ORDER.pack(SYNC, 0, 0))
-        while (answer := self._answer())[0] != "synced":
-            yield int(answer[1])
+        self._answer()
 
     def digest(self, offset: int, count: int) -> str:
         """The SHA-256 of what the medium has there."""
@@ -84,10 +83,8 @@ class BlockDevice:
                 except BrokenPipeError:
                     while self._answer():
                         pass
-            else:
-                self._look(0)
-                if not self._answers:
-                    self._check()
+            elif not self._look(0):
+                self._check()
 
     def _answer(self) -> list[str]:
         while not self._answers:
@@ -108,17 +105,20 @@ class BlockDevice:
                 words = line.decode().split()
                 if words[0] == "failed":
                     raise said_by_kernel(self._device, int(words[1]), " ".join(words[2:]))
-                self._answers.append(words)
+                if words[0] == "written":
+                    self._wrote(int(words[1]))
+                else:
+                    self._answers.append(words)
             found, wait_s = True, 0
         return found
 
 
 @contextmanager
-def opened(device: str, check: Callable[[], None], *, writable: bool) -> Iterator[BlockDevice]:
+def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
     """A block writer for a device, as long as the context lasts; it is killed at the end.
 
     Args:
-        check: called while nothing moves; raises where that takes too long.
+        meter: counts what is written, and ends what stalls.
     """
     words = [sys.executable, "-P", "-m", blockwriter.__name__, device, *([] if writable else ["--read-only"])]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -126,7 +126,7 @@ def opened(device: str, check: Callable[[], None], *, writable: bool) -> Iterato
         if process.stdin is not None:
             with suppress(OSError):
                 fcntl.fcntl(process.stdin.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        yield BlockDevice(process, device, check)
+        yield BlockDevice(process, device, meter.check, meter.add)
     finally:
         process.kill()
         with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel is left behind
@@ -139,15 +139,12 @@ def opened(device: str, check: Callable[[], None], *, writable: bool) -> Iterato
 
 def write(device: str, pieces: Iterable[tuple[Piece, int]], meter: Meter, names: Callable[[Piece], str]) -> None:
     """Write pieces, each with its offset on the device; returns when the medium has them all."""
-    with opened(device, meter.check, writable=True) as block:
+    with opened(device, meter, writable=True) as block:
         for piece, offset in pieces:
             if piece.first:
                 meter.begin(names(piece))
             block.write(offset, piece.data)
-            for count in block.written():
-                meter.add(count)
-        for count in block.finish():
-            meter.add(count)
+        block.finish()
 
 
 def compare(device: str, pieces: Iterable[tuple[Piece, int]], meter: Meter) -> Compared:
@@ -157,7 +154,7 @@ def compare(device: str, pieces: Iterable[tuple[Piece, int]], meter: Meter) -> C
         MediaVerifyFailedError: the medium has other bytes.
     """
     compared = Compared()
-    with opened(device, meter.check, writable=False) as block:
+    with opened(device, meter, writable=False) as block:
         for piece, offset in pieces:
             if block.digest(offset, len(piece.data)) != hashlib.sha256(piece.data).hexdigest():
                 raise MediaVerifyFailedError(

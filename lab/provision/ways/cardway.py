@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -15,7 +15,6 @@ from lab.provision.release import Content
 from lab.provision.way import Meter, Plan, Report, Target, Verified
 from lab.provision.ways import blockdevice, planning
 from lab.provision.ways.hostdisk import Disk
-from lab.provision.ways.planning import Piece
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
 _USUAL_RATE: Final = 20e6
@@ -53,16 +52,20 @@ class CardWay:
         meter = Meter(plan.total_bytes, report, self.now_ns, self.stall_s)
         with self.at_host() as disk:
             planning.check_fits(plan.content, plan.steps, disk.size_bytes, self.hosts)
-            blockdevice.write(disk.path, self._pieces(plan), meter, lambda piece: plan.steps[piece.step].name)
+            blockdevice.write(
+                disk.path,
+                planning.placed(planning.pieces(plan.steps, PIECE_BYTES, self.hosts)),
+                meter,
+                lambda piece: plan.steps[piece.step].name,
+            )
 
     def verify(self, plan: Plan) -> Verified:
-        """See `lab.provision.way.Way`; every byte that was written is read from the card."""
+        """See `lab.provision.way.Way`; every byte that was written, and not overwritten by a later part, is read from the card."""
         meter = Meter(plan.total_bytes, lambda _progress: None, self.now_ns, self.stall_s)
         with self.at_host() as disk:
-            compared = blockdevice.compare(disk.path, self._pieces(plan), meter)
+            compared = blockdevice.compare(
+                disk.path,
+                planning.placed(planning.kept(plan.steps, planning.pieces(plan.steps, PIECE_BYTES, self.hosts), 1)),
+                meter,
+            )
         return Verified(compared.digest, "full", compared.count)
-
-    def _pieces(self, plan: Plan) -> Iterator[tuple[Piece, int]]:
-        for piece in planning.pieces(plan.steps, PIECE_BYTES, self.hosts):
-            begin = piece.place.offset or 0 if piece.place else 0
-            yield piece, begin + piece.offset

@@ -73,6 +73,9 @@ class LinuxWay:
             raise ConfigurationError(
                 f"{target.medium}: Linux does not set extcsd here; write this medium from U-Boot, by the env"
             )
+        for step in planned:
+            answers.check_offset(step.place.offset or 0 if step.place else 0)
+        planning.check_ranges(content, answers.SECTOR_BYTES, self.hosts)
         prompt = self.begin()
         answers.expect_unused(carry_out(prompt, answers.used_by(self.device)), self.device)
         size = answers.sectors(carry_out(prompt, answers.size_of(self.device)), self.device)
@@ -92,7 +95,7 @@ class LinuxWay:
             prompt = self.begin()
             answers.expect_unused(carry_out(prompt, answers.used_by(self.device)), self.device)
             meter = Meter(plan.total_bytes, report, self.now_ns, _STALL_S)
-            for piece, offset in self._pieces(plan):
+            for piece, offset in planning.placed(planning.pieces(plan.steps, PIECE_BYTES, self.hosts)):
                 if piece.first:
                     meter.begin(plan.steps[piece.step].name)
                 digest = hashlib.sha256(piece.data).hexdigest()
@@ -106,11 +109,13 @@ class LinuxWay:
             raise
 
     def verify(self, plan: Plan) -> Verified:
-        """See `lab.provision.way.Way`; the board reads back every byte that was written, past its page cache."""
+        """See `lab.provision.way.Way`; the board reads back what was written and not overwritten by a later part, past its page cache."""
         try:
             prompt, compared = self.begin(), planning.Compared()
             carry_out(prompt, answers.forget_cache())
-            for piece, offset in self._pieces(plan):
+            for piece, offset in planning.placed(
+                planning.kept(plan.steps, planning.pieces(plan.steps, PIECE_BYTES, self.hosts), answers.SECTOR_BYTES)
+            ):
                 digest, what = (
                     hashlib.sha256(piece.data).hexdigest(),
                     f"{plan.steps[piece.step].name}: read back at {offset:#x}",
@@ -120,8 +125,3 @@ class LinuxWay:
             return Verified(compared.digest, "full", compared.count)
         finally:
             self.end()
-
-    def _pieces(self, plan: Plan) -> Iterator[tuple[planning.Piece, int]]:
-        for piece in planning.pieces(plan.steps, PIECE_BYTES, self.hosts):
-            begin = piece.place.offset or 0 if piece.place else 0
-            yield piece, begin + piece.offset

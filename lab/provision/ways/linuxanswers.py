@@ -24,7 +24,8 @@ _SYSFS: Final = "/sys/class/block/"
 _ROOT: Final = "/dev/root"
 DEVICE: Final = re.compile(r"/dev/[\w-]+")
 _RUNNING_LIMIT_S: Final = 60.0
-_SIZES: Final = (1 << 20, 4096, 512)
+SECTOR_BYTES: Final = 512  # of sysfs, and what every block device takes
+_SIZES: Final = (1 << 20, 4096, SECTOR_BYTES)
 _COMPLAINTS: Final = (
     (re.compile(r"[Rr]ead-only|[Oo]peration not permitted|write.protect"), MediaWriteProtectedError, "take the protection away"),
     (re.compile(r"No space left|does not fit|too large", re.IGNORECASE), ImageTooLargeError, "take a larger medium or a smaller image"),
@@ -105,7 +106,7 @@ def sectors(lines: Sequence[str], device: str) -> int:
     found = next((line.strip() for line in lines if line.strip().isdigit()), "0")
     if int(found) == 0:
         raise MediaMissingError(f"{device}: the board's Linux sees no medium there: {said(lines)}")
-    return int(found) * 512
+    return int(found) * SECTOR_BYTES
 
 
 def used_by(device: str) -> Command:
@@ -159,11 +160,20 @@ def _device(device: str) -> str:
     return device
 
 
+def check_offset(offset: int) -> None:
+    """Whether something can be written there.
+
+    Raises:
+        ConfigurationError: it is no multiple of a sector.
+    """
+    _unit(offset)
+
+
 def _unit(offset: int) -> int:
     for size in _SIZES:
         if offset % size == 0:
             return size
-    raise ConfigurationError(f"offset {offset:#x}: a part must begin at a multiple of 512 bytes there")
+    raise ConfigurationError(f"offset {offset:#x}: a part must begin at a multiple of {SECTOR_BYTES} bytes there")
 
 
 def _fetched(url: str) -> Judge:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.provision import image as images
 from lab.provision.failures import ImageTooLargeError
 from lab.provision.fetching import Hosts
 from lab.provision.release import Content, Image, Place
-from lab.provision.way import Step, order, rooms
+from lab.provision.way import Step, inside, order, rooms, said_inside
 
 _NONE: Final = frozenset[str]()
 
@@ -84,6 +84,81 @@ def check_fits(
             raise ImageTooLargeError(
                 f"{step.name}: {step.bytes} bytes, and {where} has room for {room}. Mend the release file, or the build"
             )
+
+
+def placed(found: Iterable[Piece]) -> Iterator[tuple[Piece, int]]:
+    """Pieces of a medium that is one run of bytes, each with its offset from the medium's start."""
+    for piece in found:
+        yield piece, (piece.place.offset or 0 if piece.place else 0) + piece.offset
+
+
+def check_ranges(content: Content, block: int, hosts: Hosts | None = None) -> None:
+    """Whether an image can be written in its block map's ranges on a medium that is written in blocks of `block` bytes.
+
+    Raises:
+        ConfigurationError: a range begins within a block, so what stands before it there would be lost.
+    """
+    mapped = images.block_map(content.image, hosts) if content.image is not None else None
+    if mapped is not None and any(mapped.span(each)[0] % block for each in mapped.ranges):
+        raise ConfigurationError(
+            f"{content.image.shown if content.image else ''}: its block map has ranges that begin within a block of {block} bytes, in which "
+            "the medium is written: leave the key bmap out for this medium"
+        )
+
+
+def check_overwritten(content: Content, hosts: Hosts | None = None) -> None:
+    """Whether parts leave an image whole on a flash memory, which is erased in blocks: what a part shares a block with is lost.
+
+    Raises:
+        ConfigurationError: a part lies inside the image.
+    """
+    if content.image is None or not content.parts:
+        return
+    if lost := inside(content, images.unpacked_bytes(content.image, hosts)):
+        raise ConfigurationError(said_inside(lost[0]))
+
+
+def kept(planned: tuple[Step, ...], found: Iterable[Piece], block: int) -> Iterator[Piece]:
+    """Of what was written, what no later step has overwritten: what can be read back.
+
+    Args:
+        block: bytes in which the medium is written: the rest of a later step's last one is not its.
+    """
+    spans = [_span(step, block) for step in planned]
+    for piece in found:
+        begin = _begin(piece.place)
+        later = [span for span in spans[piece.step + 1 :] if begin is not None and span and span[0] == begin[0]]
+        yield from _cut(piece, begin[1] if begin else 0, sorted(later))
+
+
+def _begin(place: Place | None) -> tuple[str, int] | None:
+    """Hardware partition and offset; None: a place that is told by a name."""
+    if place is None:
+        return "user", 0
+    return (place.hardware, place.offset) if place.offset is not None else None
+
+
+def _span(step: Step, block: int) -> tuple[str, int, int] | None:
+    """Hardware partition, first byte, and the byte after the last block of a step."""
+    begin = _begin(step.place)
+    return (*begin, -(-(begin[1] + step.bytes) // block) * block) if begin else None
+
+
+def _cut(piece: Piece, begin: int, later: list[tuple[str, int, int]]) -> Iterator[Piece]:
+    at, end = begin + piece.offset, begin + piece.offset + len(piece.data)
+    for _, first, stop in later:
+        if stop <= at or first >= end:
+            continue
+        if first > at:
+            yield _slice(piece, begin, at, first)
+        at = stop
+    if at < end:
+        yield _slice(piece, begin, at, end)
+
+
+def _slice(piece: Piece, begin: int, start: int, stop: int) -> Piece:
+    data = piece.data[start - begin - piece.offset : stop - begin - piece.offset]
+    return evolve(piece, offset=start - begin, data=data)
 
 
 def pieces(planned: tuple[Step, ...], most: int, hosts: Hosts | None = None) -> Iterator[Piece]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -14,16 +12,16 @@ from attrs import evolve, field, frozen
 from lab.errors import ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.provision.fetching import Hosts
-from lab.provision.release import Content, Place
+from lab.provision.release import Content
 from lab.provision.way import Meter, Plan, Report, Step, Target, Verified
 from lab.provision.ways import planning
 from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import Command, Prompt, carry_out, limit_s
-from lab.provision.ways.ubootflash import Mtd, UbiVolume
-from lab.provision.ways.ubootmedia import Blocks, Medium, extcsd
+from lab.provision.ways.command import Command, Prompt, carry_out
+from lab.provision.ways.ubootflash import UbiVolume
+from lab.provision.ways.ubootmedia import Medium, extcsd
+from lab.provision.ways.ubootplaces import Places
+from lab.provision.ways.ubootsession import Session
 
-PIECE_BYTES: Final = 16 * 1024 * 1024
-_ALIGN: Final = 1024 * 1024
 _SLOWEST_LOAD: Final = 200 * 1024  # bytes a second of a TFTP transfer that loses packets
 _USUAL_RATE: Final = 4 * 1024 * 1024
 _UNSAFE: Final = re.compile(r"[^\w.+-]", re.ASCII)
@@ -104,61 +102,6 @@ class Tftp:
 
 
 @frozen
-class Session:
-    """A board at its U-Boot prompt. memory: from where to where it is free."""
-
-    prompt: Prompt
-    has_hash: bool
-    memory: tuple[int, int]
-
-    @classmethod
-    def begin(cls, prompt: Prompt) -> Session:
-        """Ask U-Boot what it can do, and where its memory is free.
-
-        Raises:
-            BoardlabError: it does not answer, or tells of no memory.
-        """
-        asked, _, _ = prompt.run("help hash", timeout=30.0)
-        base, end = answers.ram(carry_out(prompt, Command("bdinfo", answers.done("bdinfo"))))
-        begin = base + (end - base) // 4  # below lies what U-Boot's own scripts load, and on some boards the firmware
-        return cls(prompt, answers.has_command(asked), (begin, end))
-
-    @property
-    def address(self) -> int:
-        """Where pieces are loaded to."""
-        return -(-self.memory[0] // _ALIGN) * _ALIGN
-
-    def most(self, align: int) -> int:
-        """The largest piece that fits into the memory twice: what is loaded and what is read back.
-
-        Raises:
-            ConfigurationError: not even one block fits.
-        """
-        room = (self.memory[1] - self.address) // 2
-        most = min(PIECE_BYTES, room) // max(align, _ALIGN) * max(align, _ALIGN)
-        if most <= 0:
-            raise ConfigurationError(f"U-Boot has {room} bytes of free memory, and a block of the medium has {align}")
-        return most
-
-    def compare(self, data: bytes, what: str, address: int | None = None) -> None:
-        """Have the board compute the digest of what is in its memory.
-
-        Raises:
-            MediaVerifyFailedError: it is another one.
-        """
-        at = f"{address or self.address:#x} {len(data):#x}"
-        if self.has_hash:  # `hash` ends its answer without a line's end
-            command = Command(
-                f"hash sha256 {at} && echo",
-                answers.digest_is(hashlib.sha256(data).hexdigest(), what),
-                limit_s(len(data)),
-            )
-        else:
-            command = Command(f"crc32 {at}", answers.digest_is(f"{zlib.crc32(data):08x}", what), limit_s(len(data)))
-        carry_out(self.prompt, command)
-
-
-@frozen
 class UbootWay:
     """Writes a medium from U-Boot.
 
@@ -178,14 +121,12 @@ class UbootWay:
     def plan(self, content: Content, target: Target) -> Plan:
         """See `lab.provision.way.Way`."""
         planned = planning.steps(content, self.hosts, without=frozenset({"partition", "file"}))
-        if (content.extcsd.partconf or content.extcsd.bootbus) and self._mmc is None:
+        if (content.extcsd.partconf or content.extcsd.bootbus) and self._places.mmc is None:
             raise ConfigurationError(
                 f"{target.medium}: extcsd is an eMMC's, and {target.device} is none; mend the release file or the env"
             )
-        for step in planned:
-            self._place(step.place, step.bytes)
-        size = target.size_bytes if target.size_bytes is not None else self._size()
-        planning.check_fits(content, planned, size, self.hosts)
+        self._places.check(content, planned, self.hosts)
+        size = self._places.fit(Session.begin(self.begin()), content, planned, self.hosts)
         total = sum(step.bytes for step in planned)
         notes = (self.loader.note,) if self.loader.note else ()
         target = evolve(target, size_bytes=size)
@@ -200,92 +141,54 @@ class UbootWay:
             chosen: Medium | None = None
             for piece in planning.pieces(plan.steps, session.most(self.medium.align), self.hosts):
                 step = plan.steps[piece.step]
-                medium, offset = self._place(step.place, step.bytes)
+                medium, offset = self._places.of(step.place, step.bytes)
                 if piece.first:
                     meter.begin(step.name)
                 if medium != chosen:
-                    self._run(session, [*(chosen.finish() if chosen else []), *medium.select()])
+                    session.run([*(chosen.finish() if chosen else []), *medium.select()])
                     chosen = medium
                 self._write(session, medium, offset, piece, step)
                 meter.add(len(piece.data))
             if chosen:
-                self._run(session, chosen.finish())
-            if self._mmc is not None:
-                self._run(session, extcsd(self._mmc, plan.content.extcsd))
+                session.run(chosen.finish())
+            if self._places.mmc is not None:
+                session.run(extcsd(self._places.mmc, plan.content.extcsd))
         except BaseException:
             self.end()
             raise
 
     def verify(self, plan: Plan) -> Verified:
-        """See `lab.provision.way.Way`; the board reads back and computes the digest of every byte that was written."""
+        """See `lab.provision.way.Way`; the board reads back and computes the digest of all that was written and is still there."""
         try:
             session = Session.begin(self.begin())
             compared, chosen = planning.Compared(), None
-            for piece in planning.pieces(plan.steps, session.most(self.medium.align), self.hosts):
+            pieces = planning.pieces(plan.steps, session.most(self.medium.align), self.hosts)
+            for piece in planning.kept(plan.steps, pieces, self.medium.align):
                 step = plan.steps[piece.step]
-                medium, offset = self._place(step.place, step.bytes)
+                medium, offset = self._places.of(step.place, step.bytes)
                 if medium != chosen:
-                    self._run(session, [*(chosen.finish() if chosen else []), *medium.select()])
+                    session.run([*(chosen.finish() if chosen else []), *medium.select()])
                     chosen = medium
-                self._run(session, medium.read(session.address, offset + piece.offset, len(piece.data)))
+                session.run(medium.read(session.address, offset + piece.offset, len(piece.data)))
                 at = session.address + (piece.offset if isinstance(medium, UbiVolume) else 0)
                 session.compare(piece.data, f"{step.name}: read back at {offset + piece.offset:#x}", at)
                 compared.add(piece.data)
             if chosen:
-                self._run(session, chosen.finish())
+                session.run(chosen.finish())
             return Verified(compared.digest, "full", compared.count)
         finally:
             self.end()
 
     @property
-    def _mmc(self) -> int | None:
-        medium = self.medium
-        return medium.number if isinstance(medium, Blocks) and medium.interface == "mmc" else None
+    def _places(self) -> Places:
+        return Places(self.medium)
 
     def _write(self, session: Session, medium: Medium, offset: int, piece: planning.Piece, step: Step) -> None:
         name = _UNSAFE.sub("_", f"{step.name}-{piece.offset:x}")  # it becomes a word of a command on the board
         self.loader.load(session.prompt, session.address, piece.data, name)
         session.compare(piece.data, f"{step.name}: what was loaded")
         before = medium.before(offset + (0 if isinstance(medium, UbiVolume) else piece.offset), len(piece.data))
-        self._run(session, [*before, *medium.write(session.address, offset + piece.offset, len(piece.data))])
-
-    def _place(self, place: Place | None, count: int) -> tuple[Medium, int]:
-        """Where a step goes: the medium or a part of it, and the offset in that."""
-        medium = self.medium
-        if place is None:
-            return medium, 0
-        if place.mtd:
-            if not isinstance(medium, Mtd):
-                raise ConfigurationError(f"{place.shown}: a place by MTD name takes a medium `mtd` in the env")
-            return (
-                UbiVolume(place.mtd, place.volume, count) if place.volume else Mtd(place.mtd, medium.erase_bytes)
-            ), 0
-        if place.hardware != "user":
-            if self._mmc is None:
-                raise ConfigurationError(
-                    f"{place.shown}: only an eMMC has hardware partitions, by a medium `mmc` in the env"
-                )
-            return Blocks("mmc", self._mmc, place.hardware), place.offset or 0
-        offset = place.offset or 0
-        if offset % medium.align:
-            raise ConfigurationError(
-                f"{place.shown}: it must begin at a multiple of {medium.align:#x}, as the medium is written in such blocks"
-            )
-        return medium, offset
-
-    def _size(self) -> int | None:
-        asked = self.medium.size()
-        if asked is None:
-            return None
-        prompt = self.begin()
-        for command in self.medium.select():
-            carry_out(prompt, command)
-        return answers.capacity(carry_out(prompt, asked), 0)
-
-    @staticmethod
-    def _run(session: Session, commands: Iterable[Command]) -> None:
-        for command in commands:
-            carry_out(session.prompt, command)
+        session.run([*before, *medium.write(session.address, offset + piece.offset, len(piece.data))])
 
 
 def _quiet(_lines: object, _status: int) -> None:

@@ -33,7 +33,7 @@ _PROTECTED: Final = re.compile(
 )
 _BAD_BLOCK: Final = re.compile(r"Skipping bad block|bad block at|marked as bad|Bad eraseblock", re.IGNORECASE)
 _TOO_LARGE: Final = re.compile(
-    r"past flash size|exceeds? (?:the )?(?:device|partition|chip) size|exit not enough size|Size exceeds",
+    r"past flash size|block number 0x[0-9a-f]+ exceeds max|exceeds? (?:the )?(?:device|partition|chip) size|exit not enough size|Size exceeds",
     re.IGNORECASE,
 )
 _FAILED: Final = re.compile(
@@ -43,9 +43,6 @@ _FAILED: Final = re.compile(
 _DIGEST: Final = re.compile(r"\b(?:crc32|sha256) for [0-9a-f]+ \.\.\. [0-9a-f]+ ==> ([0-9a-f]{8,64})\b")
 _TRANSFERRED: Final = re.compile(r"Bytes transferred = (\d+) \(")
 _BLOCKS: Final = re.compile(r"(-?\d+) blocks (?:written|read): (OK|ERROR)")
-_CAPACITY: Final = re.compile(r"Capacity: .*\((\d+) x (\d+)\)")
-_CAPACITY_MMC: Final = re.compile(r"^Capacity: ([\d.]+) (MiB|GiB|TiB)", re.MULTILINE)
-_UNITS: Final = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 def refuse(lines: Sequence[str], status: int, what: str) -> None:
@@ -146,18 +143,6 @@ def digest_is(expected: str, what: str) -> Judge:
     return judge
 
 
-def same(count: int, what: str) -> Judge:
-    """The judge of `cmp.b`."""
-
-    def judge(lines: Sequence[str], status: int) -> None:
-        if f"Total of {count} byte(s) were the same" not in "\n".join(lines) or status != 0:
-            raise MediaVerifyFailedError(
-                f"{what}: what was read back is not what was written: {said(lines)}. Try again; then look at the medium"
-            )
-
-    return judge
-
-
 def partition_config(ack: int, boot: int, what: str) -> Judge:
     """The judge of `mmc partconf DEV`: the eMMC boots as it was told (JEDEC JESD84-B51, EXT_CSD[179])."""
 
@@ -173,20 +158,6 @@ def partition_config(ack: int, boot: int, what: str) -> Judge:
             )
 
     return judge
-
-
-def capacity(lines: Sequence[str], status: int) -> int | None:
-    """The size of a medium in bytes, of `nvme info`, `virtio info` or `mmc info`; None: it does not say. `mmc info` rounds.
-
-    Raises:
-        MediaMissingError: there is no such medium.
-    """
-    refuse(lines, status, "size of the medium")
-    text = "\n".join(lines)
-    if exact := _CAPACITY.search(text):
-        return int(exact[1]) * int(exact[2])
-    rounded = _CAPACITY_MMC.search(text)
-    return round(float(rounded[1]) * _UNITS[rounded[2]]) if rounded else None
 
 
 def has_command(lines: Sequence[str]) -> bool:

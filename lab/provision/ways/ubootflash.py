@@ -10,6 +10,7 @@ from attrs import field, frozen, validators
 
 from lab.errors import ConfigurationError
 from lab.provision.ways import ubootanswers as answers
+from lab.provision.ways import ubootsizes
 from lab.provision.ways.command import Command, Judge, fits, limit_s
 
 MOST: Final = (1 << 48) - 1
@@ -38,6 +39,10 @@ class SpiFlash:
     def size(self) -> Command | None:
         """See `Medium`: `sf probe` tells it."""
         return self.select()[0]
+
+    def sized(self, lines: Sequence[str]) -> int | None:
+        """See `Medium`."""
+        return ubootsizes.spi_flash(lines)
 
     def before(self, _offset: int, _count: int, /) -> list[Command]:
         """See `Medium`: `sf update` erases what it must, and keeps what shares a block with it."""
@@ -83,6 +88,10 @@ class Mtd:
         """See `Medium`."""
         return Command("mtd list", answers.done("mtd list"))
 
+    def sized(self, lines: Sequence[str]) -> int | None:
+        """See `Medium`."""
+        return ubootsizes.mtd(lines, self.name, self.erase_bytes)
+
     def before(self, offset: int, count: int, /) -> list[Command]:
         """See `Medium`."""
         whole = -(-count // self.erase_bytes) * self.erase_bytes
@@ -124,7 +133,11 @@ class Cfi:
 
     def size(self) -> Command | None:
         """See `Medium`."""
-        return None
+        return self.select()[0]
+
+    def sized(self, lines: Sequence[str]) -> int | None:
+        """See `Medium`."""
+        return ubootsizes.cfi(lines, self.base, self.erase_bytes)
 
     def before(self, offset: int, count: int, /) -> list[Command]:
         """See `Medium`."""
@@ -164,12 +177,16 @@ class UbiVolume:
         text = f"ubi part {self.mtd}"
         return [Command(text, answers.says("ubi0: attached|^ubi0: volume|is already attached", text), limit_s(0))]
 
-    def size(self) -> Command | None:
+    def size(self) -> Command:
         """See `Medium`."""
-        return None
+        return Command("ubi info l", answers.done("ubi info l"))
+
+    def sized(self, lines: Sequence[str]) -> int | None:
+        """See `Medium`."""
+        return ubootsizes.ubi_volume(lines, self.volume)
 
     def before(self, _offset: int, _count: int, /) -> list[Command]:
-        """See `Medium`: a volume of this name that is there already must be large enough, which `ubi write` says."""
+        """See `Medium`: a volume of this name must be there already."""
         text = f"ubi check {self.volume}"
         return [Command(text, answers.done(text))]
 
@@ -181,9 +198,10 @@ class UbiVolume:
         return [Command(text, answers.says(rf"{count} bytes written to volume", text), limit_s(count))]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
-        """See `Medium`: U-Boot reads a volume from its start only, up to `offset` + `count`."""
-        text = f"ubi read {fits(address, MOST):#x} {self.volume} {offset + count:#x}"
-        return [Command(text, answers.says(rf"Read {offset + count} bytes from volume", text), limit_s(count))]
+        """See `Medium`: U-Boot reads a volume from its start only, up to `offset` + `count`, and so much of its memory is written."""
+        whole = offset + count
+        text = f"ubi read {fits(address, MOST):#x} {self.volume} {whole:#x}"
+        return [Command(text, answers.says(rf"Read {whole} bytes from volume", text), limit_s(whole))]
 
     def finish(self) -> list[Command]:
         """See `Medium`."""

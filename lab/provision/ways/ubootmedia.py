@@ -6,6 +6,7 @@ The commands for SK-AM62 are those of TI's SDK ("Flash and boot" pages): `mmc` f
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from attrs import field, frozen, validators
@@ -13,14 +14,11 @@ from attrs import field, frozen, validators
 from lab.errors import ConfigurationError
 from lab.provision.release import ExtCsd
 from lab.provision.ways import ubootanswers as answers
+from lab.provision.ways import ubootsizes
 from lab.provision.ways.command import Command, fits, limit_s
 from lab.provision.ways.ubootflash import MOST, NAME, Cfi, Mtd, SpiFlash
 
 BLOCK_BYTES: Final = 512
-_SLOWEST: Final = (
-    64 * 1024
-)  # bytes a second: a NOR flash that erases and writes (Snagfactory: 64 MB in 426 s is 150 kB/s)
-_LEAST_S: Final = 30.0
 _HARDWARE: Final = {"user": 0, "boot0": 1, "boot1": 2}
 
 
@@ -35,6 +33,13 @@ class Medium(Protocol):
 
     def size(self) -> Command | None:
         """What asks for its size; None: nothing does."""
+
+    def sized(self, lines: Sequence[str]) -> int | None:
+        """Bytes of it, of what that answered; None: it does not say.
+
+        Raises:
+            MediaMissingError, ConfigurationError: it is not there, or is erased in other blocks than the env says.
+        """
 
     def before(self, offset: int, count: int, /) -> list[Command]:
         """What comes before all writes of a part, e.g. an erase."""
@@ -84,6 +89,10 @@ class Blocks:
         text = f"{self.interface} info"
         return Command(text, answers.done(text))
 
+    def sized(self, lines: Sequence[str]) -> int | None:
+        """See `Medium`."""
+        return ubootsizes.block_device(lines)
+
     def before(self, _offset: int, _count: int, /) -> list[Command]:
         """See `Medium`."""
         return []
@@ -104,10 +113,6 @@ class Blocks:
         return [Command(text, answers.says("OK|is current device", text))]
 
     def _move(self, verb: str, address: int, offset: int, count: int) -> Command:
-        if offset % BLOCK_BYTES:
-            raise ConfigurationError(
-                f"offset {offset:#x}: a part must begin at a multiple of {BLOCK_BYTES} bytes there"
-            )
         wanted = -(-count // BLOCK_BYTES)
         text = f"{self.interface} {verb} {fits(address, MOST):#x} {fits(offset // BLOCK_BYTES, MOST):#x} {wanted:#x}"
         return Command(text, answers.blocks(wanted, text), limit_s(count))

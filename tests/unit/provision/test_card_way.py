@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -198,7 +199,7 @@ def test_a_write_that_makes_no_progress_is_ended_and_its_writer_with_it(tmp_path
     meter = Meter(64 << 20, lambda _progress: None, Clock().now_ns, 30.0)
 
     def write() -> None:
-        with blockdevice.opened(str(path), meter.check, writable=True) as block:
+        with blockdevice.opened(str(path), meter, writable=True) as block:
             pids.append(block.pid)
             os.kill(block.pid, signal.SIGSTOP)  # as one that hangs in the kernel
             while True:
@@ -209,15 +210,40 @@ def test_a_write_that_makes_no_progress_is_ended_and_its_writer_with_it(tmp_path
     assert not Path(f"/proc/{pids[0]}").exists()
 
 
+def test_a_write_that_stalls_after_an_answer_is_ended_too(tmp_path: Path) -> None:
+    path, seen = card(tmp_path, 64 << 20), list[Progress]()
+    meter = Meter(64 << 20, seen.append, Clock().now_ns, 90.0)
+
+    def write() -> None:
+        with blockdevice.opened(str(path), meter, writable=True) as block:
+            block.write(0, b"\0" * 4096)
+            answered(block)  # which is read within the next order
+            os.kill(block.pid, signal.SIGSTOP)
+            block.write(0, bytes(64 << 20))
+
+    with pytest.raises(WriteStalledError, match="after 4096 of"):
+        write()
+    assert seen[-1].done == 4096
+
+
+def answered(block: blockdevice.BlockDevice) -> None:
+    """Until an answer waits in the pipe."""
+    assert select.select([block._out], [], [], 60)[0]
+
+
+def patient(count: int) -> Meter:
+    return Meter(count, lambda _progress: None, lambda: 0, 60.0)
+
+
 def test_a_writer_that_is_killed_is_a_failed_write(tmp_path: Path) -> None:
     path = card(tmp_path, 4 << 20)
 
     def write() -> None:
-        with blockdevice.opened(str(path), lambda: None, writable=True) as block:
+        with blockdevice.opened(str(path), patient(4 << 20), writable=True) as block:
             os.kill(block.pid, signal.SIGKILL)
             for offset in range(0, 4 << 20, 1 << 20):
                 block.write(offset, bytes(1 << 20))
-            list(block.finish())
+            block.finish()
 
     with pytest.raises(MediaWriteFailedError):
         write()

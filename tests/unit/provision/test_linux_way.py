@@ -20,7 +20,7 @@ from lab.provision.failures import (
     TargetRefusedError,
     TftpTimeoutError,
 )
-from lab.provision.release import Content, Image
+from lab.provision.release import Content, Image, Part, Place
 from lab.provision.way import Target
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways.linux import FolderServer, LinuxWay
@@ -176,3 +176,33 @@ def test_a_flash_is_written_only_by_what_reads_it_back() -> None:
         formatted.judge(["ubiformat: error!: bad eraseblock 7"], 1)
     with pytest.raises(ConfigurationError):
         answers.flash("/dev/mtd3; reboot", 1)
+
+
+def test_an_offset_within_a_sector_is_refused_before_the_first_byte(tmp_path: Path) -> None:
+    board = PlayedLinux(tmp_path)
+    (tmp_path / "u-boot.img").write_bytes(b"u")
+    odd = Part(
+        name="u-boot.img",
+        source=str(tmp_path / "u-boot.img"),
+        sha256=hashlib.sha256(b"u").hexdigest(),
+        to=Place(offset=100),
+    )
+    with pytest.raises(ConfigurationError, match="multiple of 512"):
+        way(board, tmp_path).plan(Content(None, [odd]), TARGET)
+    assert board.typed == []
+
+
+def test_what_a_later_part_overwrote_of_the_image_is_not_read_back(tmp_path: Path) -> None:
+    board, data = PlayedLinux(tmp_path), os.urandom(3 << 20)
+    (tmp_path / "u-boot.img").write_bytes(b"u" * 700)
+    digest = hashlib.sha256(b"u" * 700).hexdigest()
+    inner = Part(name="u-boot.img", source=str(tmp_path / "u-boot.img"), sha256=digest, to=Place(offset=1 << 20))
+    chosen = way(board, tmp_path)
+    plan = chosen.plan(Content(image(tmp_path, data).image, [inner]), TARGET)
+    chosen.write(plan, lambda _progress: None)
+    assert chosen.verify(plan).bytes == len(data) - 1024 + 700
+    with board.card.open("r+b") as file:
+        file.seek((1 << 20) + 1024)
+        file.write(bytes([data[(1 << 20) + 1024] ^ 1]))
+    with pytest.raises(MediaVerifyFailedError):
+        chosen.verify(plan)

@@ -17,7 +17,7 @@ from lab.provision.failures import (
 )
 from lab.provision.release import ExtCsd
 from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways import ubootmedia
+from lab.provision.ways import ubootmedia, ubootsizes
 from lab.provision.ways.command import Command
 from lab.provision.ways.ubootflash import Cfi, Mtd, SpiFlash, UbiVolume
 from lab.provision.ways.ubootmedia import Blocks
@@ -77,6 +77,7 @@ BAD: list[tuple[Command, str, int, type[BoardlabError]]] = [
     (SpiFlash().write(0, 0, 4096)[0], "1024 bytes written, 0 bytes skipped in 0.1s, speed 1 B/s", 0, MediaWriteFailedError),
     (Cfi(0x4000000).write(0, 0, 64)[0], "Copy to Flash... Can't write to protected Flash sectors", 0, MediaWriteProtectedError),
     (Cfi(0x4000000).write(0, 0, 64)[0], "Copy to Flash... Flash buffer write timeout at address 4080000 data 0\nTimeout writing to Flash", 0, MediaWriteFailedError),
+    (EMMC.read(0, 0, 512)[0], "MMC read: dev # 0, block # 8192, count 1 ... MMC: block number 0x2001 exceeds max(0x2000)\n0 blocks read: ERROR", 1, ImageTooLargeError),
     (UbiVolume("rootfs", "root", 64).before(0, 64)[0], "Volume root not found!", 1, MediaMissingError),
 ]  # fmt: skip
 
@@ -141,10 +142,53 @@ def test_an_emmc_that_does_not_take_its_settings_is_told() -> None:
         commands[2].judge([], 0)
 
 
+MTD = """List of MTD devices:
+* nor0
+  - device: flash@0
+  - type: NOR flash
+  - block size: 0x40000 bytes
+  - min I/O: 0x1 bytes
+  - 0x000000000000-0x000004000000 : "nor0"
+    - 0x000000000000-0x000000080000 : "ospi.tiboot3"
+    - 0x000000800000-0x000003fc0000 : "ospi.rootfs"
+* nand0
+  - type: NAND flash
+  - block size: 0x20000 bytes
+  - 0x000000000000-0x000010000000 : "nand0\"""".splitlines()
+FLINFO = """
+Bank # 1: CFI conformant flash (32 x 16)  Size: 64 MB in 256 Sectors
+  Intel Extended command set, Manufacturer ID: 0x89, Device ID: 0x18
+  Erase timeout: 16384 ms, write timeout: 3 ms
+
+  Sector Start Addresses:
+  00000000   RO   00040000   RO   00080000   RO
+
+Bank # 2: CFI conformant flash (32 x 16)  Size: 32 MB in 256 Sectors
+  Sector Start Addresses:
+  04000000        04020000        04040000      """.splitlines()
+
+
 def test_the_size_of_a_medium_is_what_it_says() -> None:
-    assert answers.capacity(["            Capacity: 48.0 MB = 0.0 GB (98304 x 512)"], 0) == 98304 * 512
-    assert answers.capacity(["Capacity: 14.8 GiB"], 0) == round(14.8 * (1 << 30))
-    assert answers.capacity(["nothing of it"], 0) is None
+    assert ubootsizes.block_device(["            Capacity: 48.0 MB = 0.0 GB (98304 x 512)"]) == 98304 * 512
+    assert ubootsizes.block_device(["Capacity: 7.1 GiB"]) == round(7.15 * (1 << 30))  # the most that it can mean
+    assert ubootsizes.block_device(["nothing of it"]) is None
+    assert (
+        ubootsizes.spi_flash(["SF: Detected x with page size 256 Bytes, erase size 256 KiB, total 64 MiB"]) == 64 << 20
+    )
+    assert ubootsizes.mtd(MTD, "ospi.rootfs", 0x40000) == 0x37C0000
+    assert ubootsizes.mtd(MTD, "nand0", 0x40000) == 0x10000000
+    assert ubootsizes.cfi(FLINFO, 0x4000000, 0x20000) == 32 << 20
+    assert ubootsizes.cfi(FLINFO, 0x4100000, 0x20000) == 31 << 20
+    assert ubootsizes.cfi(["Bank # 1: CFI conformant flash (32 x 16)"], 0, 1) is None
+    assert (
+        ubootsizes.ubi_volume(["ubi0: reserved_pebs   40", "usable_leb_size 126976", "name   root"], "root")
+        == 40 * 126976
+    )
+    with pytest.raises(MediaMissingError, match=r"ospi\.env"):
+        ubootsizes.mtd(MTD, "ospi.env", 0x40000)
+    for wrong in (lambda: ubootsizes.mtd(MTD, "ospi.rootfs", 0x20000), lambda: ubootsizes.cfi(FLINFO, 0, 0x20000)):
+        with pytest.raises(ConfigurationError, match="set erase_kib to 256"):
+            wrong()
 
 
 def test_memory_is_free_below_what_uboot_keeps() -> None:

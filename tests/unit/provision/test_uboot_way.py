@@ -4,128 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from playeduboot import BASE, TARGET, PlayedUBoot, content, image, part, way
 
 from lab.errors import ConfigurationError
 from lab.provision.failures import ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError, TftpTimeoutError
-from lab.provision.release import Content, ExtCsd, Image, Part, Place
-from lab.provision.way import Progress, Target
-from lab.provision.ways import ubootmedia
-from lab.provision.ways.uboot import Network, Tftp, UbootWay
-
-TARGET = Target("b1", "any", "emmc")
-BASE = 0x40000000
-BDINFO = [f"-> start    = {BASE:#018x}", f"-> size     = {64 << 20:#018x}", "irq_sp      = 0x0000000043f00000"]
-Spoil = Callable[[str, list[str]], list[str]]
-
-
-class PlayedUBoot:
-    """A prompt with memory, an NVMe of `size` bytes and a CFI flash; files come from `folder`."""
-
-    def __init__(self, folder: Path, size: int = 40 << 20, *, with_hash: bool = True) -> None:
-        self.folder, self.memory, self.disk = folder, bytearray(64 << 20), bytearray(size)
-        self.flash, self.with_hash = bytearray(b"\xff" * (4 << 20)), with_hash
-        self.typed: list[str] = []
-        self.forgets: set[int] = set()  # blocks that the disk says it wrote
-        self.spoil: Spoil = lambda _command, lines: lines
-
-    def run(self, cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
-        """As labgrid's UBootDriver."""
-        del timeout
-        self.typed.append(cmd)
-        lines = self.spoil(cmd, self._answer(cmd.split()))
-        return lines, [], 0
-
-    def _answer(self, words: list[str]) -> list[str]:  # noqa: PLR0911, PLR0912 - one case a command
-        match words:
-            case ["help", "hash"]:
-                return ["hash - compute"] if self.with_hash else ["Unknown command 'hash' - try 'help'"]
-            case ["bdinfo"]:
-                return BDINFO
-            case ["dhcp"]:
-                return ["DHCP client bound to address 10.0.2.15 (1 ms)"]
-            case ["tftpboot", address, name]:
-                data = (self.folder / name).read_bytes()
-                self._store(int(address, 16), data)
-                return [f"Bytes transferred = {len(data)} ({len(data):x} hex)"]
-            case ["crc32", address, count]:
-                return [
-                    f"crc32 for x ... y ==> {zlib.crc32(self._bytes(address, count)):08x}".replace(
-                        "x ... y", "0 ... 1"
-                    )
-                ]
-            case ["hash", "sha256", address, count, "&&", "echo"]:
-                return [f"sha256 for 0 ... 1 ==> {hashlib.sha256(self._bytes(address, count)).hexdigest()}"]
-            case ["nvme", "info"]:
-                return [f"Capacity: 1 MB = 0.0 GB ({len(self.disk) // 512} x 512)"]
-            case ["nvme", "device", _]:
-                return ["... is now current device"]
-            case ["nvme", "write" | "read" as verb, address, block, count]:
-                return self._moved(verb, int(address, 16) - BASE, int(block, 16), int(count, 16))
-            case ["flinfo"]:
-                return ["Bank # 1: CFI conformant flash (32 x 16)"]
-            case ["protect", "off", *_]:
-                return ["Un-Protected 1 sectors"]
-            case ["erase", begin, length]:
-                self._flash(int(begin, 16), b"\xff" * int(length, 16), erase=True)
-                return ["Erased 1 sectors"]
-            case ["cp.b", source, to, count]:
-                return self._copied(int(source, 16), int(to, 16), int(count, 16))
-        return []
-
-    def _bytes(self, address: str, count: str) -> bytes:
-        begin = int(address, 16) - BASE
-        return bytes(self.memory[begin : begin + int(count, 16)])
-
-    def _store(self, address: int, data: bytes) -> None:
-        self.memory[address - BASE : address - BASE + len(data)] = data
-
-    def _moved(self, verb: str, at: int, block: int, count: int) -> list[str]:
-        begin, length = block * 512, count * 512
-        if begin + length > len(self.disk):
-            return [f"nvme {verb}: device 0 block # {block}, count {count} ... 0 blocks written: ERROR"]
-        if verb == "read":
-            self.memory[at : at + length] = self.disk[begin : begin + length]
-        elif block not in self.forgets:
-            self.disk[begin : begin + length] = self.memory[at : at + length]
-        done = "written" if verb == "write" else "read"
-        return [f"nvme {verb}: device 0 block # {block}, count {count} ... {count} blocks {done}: OK"]
-
-    def _copied(self, source: int, to: int, count: int) -> list[str]:
-        if to >= BASE:
-            self._store(to, bytes(self.flash[source - 0x4000000 : source - 0x4000000 + count]))
-            return []
-        self._flash(to, bytes(self.memory[source - BASE : source - BASE + count]), erase=False)
-        return ["Copy to Flash... done"]
-
-    def _flash(self, at: int, data: bytes, *, erase: bool) -> None:
-        begin = at - 0x4000000
-        old = self.flash[begin : begin + len(data)]
-        self.flash[begin : begin + len(data)] = data if erase else bytes(a & b for a, b in zip(old, data, strict=True))
-
-
-def way(board: PlayedUBoot, medium: str = "nvme 0") -> UbootWay:
-    found = ubootmedia.parse(medium, erase_bytes=256 * 1024)
-    return UbootWay("uboot-tftp", found, Tftp(board.folder, Network("10.0.2.2", 6969)), lambda: board, lambda: None)
-
-
-def image(folder: Path, data: bytes) -> Content:
-    path = folder / "sdk.wic"
-    path.write_bytes(data)
-    return Content(Image(source=str(path), sha256=hashlib.sha256(data).hexdigest()))
-
-
-def part(folder: Path, name: str, data: bytes, place: Place) -> Part:
-    (folder / name).write_bytes(data)
-    return Part(source=str(folder / name), sha256=hashlib.sha256(data).hexdigest(), name=name, to=place)
-
-
-def content(count: int) -> bytes:
-    return bytes(range(251)) * (count // 251 + 1)
+from lab.provision.release import Content, ExtCsd, Image, Place
+from lab.provision.way import Progress
 
 
 @pytest.mark.parametrize("with_hash", [True, False])
@@ -228,3 +115,15 @@ def test_a_write_ends_with_the_class_of_what_was_said_and_the_next_one_succeeds(
     board.spoil = lambda _typed, said: said
     chosen.write(plan, lambda _progress: None)
     assert chosen.verify(plan).digest == hashlib.sha256(data).hexdigest()
+
+
+def test_a_name_with_a_blank_or_a_semicolon_is_one_word_of_a_command(tmp_path: Path) -> None:
+    board, data = PlayedUBoot(tmp_path), content(4096)[:4096]
+    wic = tmp_path / "my image; mmc erase 0 1.wic"
+    wic.write_bytes(data)
+    chosen = way(board)
+    plan = chosen.plan(Content(Image(source=str(wic), sha256=hashlib.sha256(data).hexdigest())), TARGET)
+    chosen.write(plan, lambda _progress: None)
+    (load,) = [command for command in board.typed if command.startswith("tftpboot")]
+    assert load.split(" ", 2)[2] == "my_image__mmc_erase_0_1.wic-0"
+    assert bytes(board.disk[:4096]) == data

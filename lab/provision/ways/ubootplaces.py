@@ -1,0 +1,129 @@
+"""Where the parts of a release lie on a medium as U-Boot sees it, and whether they can lie there: decided before the first byte."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.provision import image as images
+from lab.provision.failures import ImageTooLargeError
+from lab.provision.fetching import Hosts
+from lab.provision.release import Content, Place
+from lab.provision.way import Step
+from lab.provision.ways import planning
+from lab.provision.ways.command import carry_out
+from lab.provision.ways.ubootflash import Cfi, Mtd, SpiFlash, UbiVolume
+from lab.provision.ways.ubootmedia import BLOCK_BYTES, Blocks, Medium
+from lab.provision.ways.ubootsession import Session
+
+_FLASHES: Final = (Cfi, Mtd, SpiFlash)
+
+
+@frozen
+class Places:
+    """The places of a medium. medium: the whole of it, as the environment names it."""
+
+    medium: Medium
+
+    @property
+    def mmc(self) -> int | None:
+        """U-Boot's number of an `mmc` medium; None: it is none."""
+        medium = self.medium
+        return medium.number if isinstance(medium, Blocks) and medium.interface == "mmc" else None
+
+    def of(self, place: Place | None, count: int) -> tuple[Medium, int]:
+        """Where a step of `count` bytes goes: the medium or a part of it, and the offset in that.
+
+        Raises:
+            ConfigurationError: this medium has no such place.
+        """
+        medium = self.medium
+        if place is None:
+            return medium, 0
+        if place.mtd:
+            if not isinstance(medium, Mtd):
+                raise ConfigurationError(f"{place.shown}: a place by MTD name takes a medium `mtd` in the env")
+            return (
+                UbiVolume(place.mtd, place.volume, count) if place.volume else Mtd(place.mtd, medium.erase_bytes)
+            ), 0
+        if place.hardware != "user":
+            if self.mmc is None:
+                raise ConfigurationError(
+                    f"{place.shown}: only an eMMC has hardware partitions, by a medium `mmc` in the env"
+                )
+            medium = Blocks("mmc", self.mmc, place.hardware)
+        offset = place.offset or 0
+        if offset % medium.align:
+            raise ConfigurationError(
+                f"{place.shown}: it must begin at a multiple of {medium.align:#x}, as the medium is written in such blocks"
+            )
+        return medium, offset
+
+    def check(self, content: Content, planned: tuple[Step, ...], hosts: Hosts | None) -> None:
+        """What the release file alone tells, without a board.
+
+        Raises:
+            ConfigurationError: a part cannot lie where it shall, or the image not where it must.
+        """
+        for step in planned:
+            self.of(step.place, step.bytes)
+        planning.check_ranges(content, self.medium.align, hosts)
+        if isinstance(self.medium, _FLASHES):
+            planning.check_overwritten(content, hosts)
+
+    def fit(self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None) -> int | None:
+        """What only the board tells: whether everything fits. Returns the size of the medium; None: U-Boot does not say.
+
+        Raises:
+            ImageTooLargeError: something does not fit. ConfigurationError: not into U-Boot's memory.
+            BoardlabError: the medium is not there.
+        """
+        session.run(self.medium.select())
+        asked = self.medium.size()
+        lines = carry_out(session.prompt, asked) if asked else []
+        size = self.medium.sized(lines)
+        planning.check_fits(content, planned, size, hosts)
+        if self.mmc is not None:
+            self._probe(session, content, planned, hosts)
+        for step in planned:
+            part, _ = self.of(step.place, step.bytes)
+            if isinstance(part, UbiVolume):
+                _check_volume(session, part)
+            elif step.place is not None and step.place.mtd and isinstance(part, Mtd):
+                _check_room(step, part.sized(lines))
+        return size
+
+    def _probe(self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None) -> None:
+        """Read the last block that will be written of each area: `mmc info` rounds, and tells nothing of boot partitions."""
+        ends: dict[Medium, int] = {}
+        for step in planned:
+            medium, offset = self.of(step.place, step.bytes)
+            count = images.unpacked_bytes(content.image, hosts) if step.place is None and content.image else step.bytes
+            ends[medium] = max(ends.get(medium, 0), offset + count)
+        for medium, end in ends.items():
+            last = (max(end, 1) - 1) // BLOCK_BYTES * BLOCK_BYTES
+            session.run([*medium.select(), *medium.read(session.address, last, BLOCK_BYTES), *medium.finish()])
+
+
+def _check_volume(session: Session, volume: UbiVolume) -> None:
+    free = session.memory[1] - session.address
+    if volume.total > free:
+        raise ConfigurationError(
+            f"UBI volume {volume.volume}: {volume.total} bytes, and U-Boot reads a volume only from its start, into {free} bytes of "
+            "memory that are free: write it from Linux, or put less into it"
+        )
+    session.run([*volume.select(), *volume.before(0, volume.total)])
+    room = volume.sized(carry_out(session.prompt, volume.size()))
+    if room is not None and volume.total > room:
+        raise ImageTooLargeError(
+            f"UBI volume {volume.volume}: {volume.total} bytes, and it has room for {room}. Make it larger, or the image smaller"
+        )
+
+
+def _check_room(step: Step, room: int | None) -> None:
+    if room is not None and step.bytes > room:
+        raise ImageTooLargeError(
+            f"{step.name}: {step.bytes} bytes, and {step.place.shown if step.place else ''} has {room}. Mend the release file, or the build"
+        )

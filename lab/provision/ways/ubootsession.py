@@ -1,0 +1,81 @@
+"""A board at its U-Boot prompt: what it can do, where its memory is free, and digests of what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable
+from typing import Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.provision.ways import ubootanswers as answers
+from lab.provision.ways.command import Command, Prompt, carry_out, limit_s
+
+PIECE_BYTES: Final = 16 * 1024 * 1024
+_ALIGN: Final = 1024 * 1024
+
+
+@frozen
+class Session:
+    """A board at its U-Boot prompt. memory: from where to where it is free."""
+
+    prompt: Prompt
+    has_hash: bool
+    memory: tuple[int, int]
+
+    @classmethod
+    def begin(cls, prompt: Prompt) -> Session:
+        """Ask U-Boot what it can do, and where its memory is free.
+
+        Raises:
+            BoardlabError: it does not answer, or tells of no memory.
+        """
+        asked, _, _ = prompt.run("help hash", timeout=30.0)
+        base, end = answers.ram(carry_out(prompt, Command("bdinfo", answers.done("bdinfo"))))
+        begin = base + (end - base) // 4  # below lies what U-Boot's own scripts load, and on some boards the firmware
+        return cls(prompt, answers.has_command(asked), (begin, end))
+
+    @property
+    def address(self) -> int:
+        """Where pieces are loaded to."""
+        return -(-self.memory[0] // _ALIGN) * _ALIGN
+
+    def most(self, align: int) -> int:
+        """The largest piece that fits into the memory twice: what is loaded and what is read back.
+
+        Raises:
+            ConfigurationError: not even one block fits.
+        """
+        room = (self.memory[1] - self.address) // 2
+        most = min(PIECE_BYTES, room) // max(align, _ALIGN) * max(align, _ALIGN)
+        if most <= 0:
+            raise ConfigurationError(f"U-Boot has {room} bytes of free memory, and a block of the medium has {align}")
+        return most
+
+    def compare(self, data: bytes, what: str, address: int | None = None) -> None:
+        """Have the board compute the digest of what is in its memory.
+
+        Raises:
+            MediaVerifyFailedError: it is another one.
+        """
+        at = f"{address or self.address:#x} {len(data):#x}"
+        if self.has_hash:  # `hash` ends its answer without a line's end
+            command = Command(
+                f"hash sha256 {at} && echo",
+                answers.digest_is(hashlib.sha256(data).hexdigest(), what),
+                limit_s(len(data)),
+            )
+        else:
+            command = Command(f"crc32 {at}", answers.digest_is(f"{zlib.crc32(data):08x}", what), limit_s(len(data)))
+        carry_out(self.prompt, command)
+
+    def run(self, commands: Iterable[Command]) -> None:
+        """Carry out commands, each judged by its answer.
+
+        Raises:
+            BoardlabError: as of `carry_out`.
+        """
+        for command in commands:
+            carry_out(self.prompt, command)
