@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from lab import boards
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import checking, drafting
 from lab.provision.fetching import Hosts
-from lab.provision.release import SECURITY_STATES, SUFFIX, Release
+from lab.provision.release import SECURITY_STATES, SUFFIX, Release, check_name
 from lab.provision.releasefile import load
 from lab.results.provisions import ProvisionBook
 from lab.results.store import open_store
@@ -66,6 +67,10 @@ def make(
     """Draft a release file from a folder of build outputs. Look through it, then: lab release check."""
     if security not in SECURITY_STATES:
         raise ConfigurationError(f"--security {security}: {', '.join(SECURITY_STATES)}")
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise ConfigurationError(f"--name: {error}") from None
     path = output / f"{name}{SUFFIX}"
     if path.exists():
         raise ConfigurationError(
@@ -74,13 +79,19 @@ def make(
     output.mkdir(parents=True, exist_ok=True)
     drafted = drafting.draft(folder, board, boards.load(board).media, security, output, image, kernel)
     text = yaml.safe_dump(drafted.document, sort_keys=False, width=140, allow_unicode=True)
-    part = path.with_suffix(".part")
-    part.write_text("# Drafted by `lab release make`; docs/releases.md explains every key.\n" + text, encoding="utf-8")
-    checked = part.with_name(path.name)
-    part.rename(checked)
-    load(checked)
-    echo(f"{checked}: {', '.join(drafted.document['media'])}", *[f"look at: {remark}" for remark in drafted.remarks])
-    echo(f"then: lab release check {checked}")
+    with TemporaryDirectory(prefix=".draft-", dir=output) as draft:  # a night never finds one that is half or wrong
+        part = Path(draft) / path.name
+        part.write_text(
+            f"# Drafted by `lab release make`; docs/releases.md explains every key.\n{text}", encoding="utf-8"
+        )
+        try:
+            load(part)
+        except ConfigurationError as error:
+            said = str(error).replace(str(part), str(path))
+            raise ConfigurationError(f"no draft was written, as it would be wrong: {said}") from None
+        part.rename(path)
+    echo(f"{path}: {', '.join(drafted.document['media'])}", *[f"look at: {remark}" for remark in drafted.remarks])
+    echo(f"then: lab release check {path}")
 
 
 @app.command("list")

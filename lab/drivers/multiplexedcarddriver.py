@@ -142,5 +142,10 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
 
 
 def _identity(path: str) -> str:
-    properties = pyudev.Devices.from_device_file(pyudev.Context(), path).properties
+    try:
+        properties = pyudev.Devices.from_device_file(pyudev.Context(), path).properties
+    except (pyudev.DeviceNotFoundError, OSError) as error:
+        raise MediaMissingError(
+            f"{path}: it vanished while it was looked at. Is the card in, and the multiplexer's cable?"
+        ) from error
     return " ".join(properties[name] for name in ("ID_PATH", "ID_SERIAL", "ID_SERIAL_SHORT") if name in properties)

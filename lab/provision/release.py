@@ -26,6 +26,16 @@ _PART: Final = re.compile(r"[\w][\w.+-]*")
 _WORD: Final = re.compile(r"[\w./:+-]*")
 
 
+def check_name(name: str) -> None:
+    """Whether a release can be called so.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"name: {name!r:.80}: letters, digits and . + - _ only, as it is the label of runs")
+
+
 def _digest(_instance: object, attribute: Any, value: str) -> None:
     if value and not _SHA256.fullmatch(value):
         raise ValueError(
@@ -256,8 +266,7 @@ class Release:
     path: Path | None = None
 
     def __attrs_post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise ValueError(f"name: {self.name!r:.80}: letters, digits and . + - _ only, as it is the label of runs")
+        check_name(self.name)
         if not self.boards:
             raise ValueError("boards: expected at least one board type; `lab boards list` names them")
         if not self.media:

@@ -40,6 +40,14 @@ class Host:
             MediaMissingError: there is no such device, or no medium in it.
             TargetRefusedError: it is no whole disk, or is in use.
         """
+        try:
+            return self._disk(path, identity)
+        except OSError as error:  # sysfs: the files of a device go with it
+            raise MediaMissingError(
+                f"{path}: it vanished while it was looked at ({error.strerror}). Is the card in, and the multiplexer's cable?"
+            ) from error
+
+    def _disk(self, path: str, identity: str) -> Disk:
         device = Path(path)
         if not device.exists():
             raise MediaMissingError(

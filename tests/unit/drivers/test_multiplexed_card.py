@@ -6,9 +6,10 @@ import hashlib
 from pathlib import Path
 
 import pytest
+import pyudev
 from labgrid import Target
 
-from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver
+from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver, multiplexedcarddriver
 from lab.errors import LabTransientError
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
 from lab.provision.release import Content, Image
@@ -102,3 +103,15 @@ def test_a_bench_that_is_down_is_told() -> None:
     target.activate(mux)
     with pytest.raises(LabTransientError, match="lab virtual status"):
         mux.get_mode()
+
+
+@pytest.mark.parametrize("raised", [pyudev.DeviceNotFoundByFileError("gone"), FileNotFoundError(2, "gone")])
+def test_a_card_that_vanishes_while_udev_is_asked_is_missing(
+    monkeypatch: pytest.MonkeyPatch, raised: Exception
+) -> None:
+    def gone(_context: object, _path: str) -> None:
+        raise raised
+
+    monkeypatch.setattr(pyudev.Devices, "from_device_file", gone)
+    with pytest.raises(MediaMissingError, match="vanished"):
+        multiplexedcarddriver._identity("/dev/sdz")

@@ -331,6 +331,17 @@ def test_a_disk_that_the_host_uses_is_refused(
         host[0].disk("/dev/sdz")
 
 
+@pytest.mark.parametrize("gone", ["sdz/size", "sdz/sdz1/dev"])
+def test_a_disk_that_vanishes_meanwhile_is_missing(
+    host: tuple[Host, Callable[..., None]], monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    monkeypatch.setattr(Path, "exists", _exists(Path.exists))
+    monkeypatch.setattr(Path, "is_block_device", lambda _path: True)
+    (host[0].sys / "class" / "block" / gone).unlink()
+    with pytest.raises(MediaMissingError, match="vanished"):
+        host[0].disk("/dev/sdz")
+
+
 def _exists(real: Callable[[Path], bool]) -> Callable[[Path], bool]:
     return lambda path: str(path) == "/dev/sdz" or real(path)
 

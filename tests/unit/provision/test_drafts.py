@@ -110,6 +110,26 @@ def test_a_release_does_not_change(deploy: Path, capsys: pytest.CaptureFixture[s
     assert "a release does not change" in capsys.readouterr().err
 
 
+def test_a_draft_that_would_be_wrong_is_not_left_behind(deploy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, path = drafted(deploy, "--kernel", "Linux version (6")
+    assert code == 2
+    assert list(path.parent.iterdir()) == []
+    said = capsys.readouterr().err
+    assert "no draft was written" in said
+    assert f"{path}:" in said
+    assert drafted(deploy)[0] == 0
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".x", "x y"])
+def test_a_release_cannot_have_the_name_of_a_folder(
+    deploy: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    before = sorted(deploy.parent.rglob("*"))
+    assert drafted(deploy, name=name)[0] == 2
+    assert "--name" in capsys.readouterr().err
+    assert sorted(deploy.parent.rglob("*")) == before
+
+
 def test_an_empty_folder_is_no_release(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to put on sd"):
         drafting.draft(tmp_path, BOARD, ["sd"], "none", tmp_path)
