@@ -97,7 +97,18 @@ COMMAND_GROUPS: Final = (
     ),
     CommandGroup("run", "lab.cli.run", "Measure a board: one job at a time, resumable after any interruption."),
     CommandGroup("jobs", "lab.cli.jobs", "Who measures, who waits for a board: list, show and cancel jobs."),
-    CommandGroup("farm", "lab.cli.farm", "A lab host: check farm.yaml, write systemd units from it."),
+    CommandGroup(
+        "farm",
+        "lab.cli.farm",
+        "A lab host: check farm.yaml, write systemd units from it.",
+        more=(
+            CommandGroup(
+                "export",
+                "lab.cli.farm_export",
+                "Export this host's boards to labgrid's coordinator, with the console server behind their serial ports.",
+            ),
+        ),
+    ),
     CommandGroup("exporter", "lab.cli.exporter", "Results and farm for Prometheus."),
     CommandGroup(
         "virtual",

@@ -28,6 +28,8 @@ from lab.console.wire import (
     raise_refusal,
 )
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
+from lab.host.clock import MonotonicRaw
+from lab.host.clockrelation import ClockReading
 from lab.host.runtime import check_owner
 
 ANSWER_TIMEOUT_S = 5.0  # opening a USB adapter takes some ten milliseconds; the rest is for a host under load
@@ -97,6 +99,7 @@ class ConsoleClient:
         fifo_bytes: int | None = None,
         name: str | None = None,
         board: str | None = None,
+        elsewhere: bool = False,
     ) -> PortInfo:
         """Have the server open a port, or find it open; it reads the port from then on, until `close_port`.
 
@@ -105,17 +108,22 @@ class ConsoleClient:
             adapter_latency_ns, fifo_bytes: where they are known better than the driver tells.
             name: of the port and its recording; None: made from the device's path. A port that is open has its name.
             board: name of the board that hangs on it, for those who look for the board.
+            elsewhere: the device is another host's, where the server is; nobody here can look at it.
 
         Raises:
             LabStableError: the port is missing, in use, or not permitted; or the server is another boardlab's.
             LabTransientError: somebody else reads it, past the server; or writes to it, with other settings of his own.
             ConfigurationError: not a serial port, or the name is another port's.
         """
-        path = Path(device).absolute()
-        path = path.parent.resolve() / path.name  # the link itself stays: it leads to the adapter when that comes back
-        require_own_pty(path)
-        if is_tty(path) and (error := shared(path, {self.server_pid})) is not None:
-            raise error
+        path = Path(device)
+        if not elsewhere:
+            path = path.absolute()
+            path = (
+                path.parent.resolve() / path.name
+            )  # the link itself stays: it leads to the adapter when that comes back
+            require_own_pty(path)
+            if is_tty(path) and (error := shared(path, {self.server_pid})) is not None:
+                raise error
         fields = {
             "device": str(path),
             "speed_bd": speed_bd,
@@ -129,20 +137,41 @@ class ConsoleClient:
         except LabStableError as error:
             if speed_bd is None and "missing or wrong field: 'speed_bd'" in str(error):
                 raise of_another_boardlab("how to open a port without a speed") from error
-            if error.failure != "port_in_use":
+            if error.failure != "port_in_use" or elsewhere:
                 raise
             who = ", ".join(map(str, holders(path, {self.server_pid}))) or "one that this user cannot see"
             raise LabStableError(f"{error}: {who}; end it and try again", failure=error.failure) from error
         return port_info(answer)
 
-    def attach(self, name: str, write: bool = False) -> PortInfo:
-        """Read the port from now on; with `write`, be the one who may write to it.
+    def attach(self, name: str, write: bool = False, since: int | None = None, session: str = "") -> PortInfo:
+        """Read the port; with `write`, be the one who may write to it.
+
+        Args:
+            since: from this byte of the stream on, and never be dropped; None: what comes from now on. What came at that
+                byte and is no data comes again.
+            session: who is attached with the same session was cut off, and is ended.
 
         Raises:
             LabStableError: no such port is open.
-            LabTransientError: somebody else may write; the message says who, and since when.
+            LabTransientError: somebody else may write, the message says who, and since when; or that byte is not kept any more.
         """
-        return port_info(self._ask("attach", {"name": name, "write": write}))
+        more = {} if since is None else {"since": since}
+        return port_info(self._ask("attach", {"name": name, "write": write, "session": session or None, **more}))
+
+    def clock(self) -> ClockReading:
+        """What the clock of the stamps showed, on which time line, between two readings of this process's.
+
+        Raises:
+            LabStableError: the server is another boardlab's, and does not know the question.
+        """
+        asked_ns = MonotonicRaw().now_ns()
+        try:
+            answer = self._ask("clock", {})
+        except LabStableError as error:
+            if "unknown request" not in str(error):
+                raise
+            raise of_another_boardlab("what its clock shows") from error
+        return ClockReading(asked_ns, int(answer["t_ns"]), MonotonicRaw().now_ns(), str(answer["line"]))
 
     def read(self, timeout_s: float) -> Chunk | None:
         """The next bytes of the port; None when none came in time.

@@ -48,8 +48,8 @@ class Clients:
         self._listener.listen()
         epoll.register(self._listener.fileno(), select.EPOLLIN)
 
-    def attach(self, connection: Connection, port: ServedPort, write: bool) -> None:
-        """Let a client read a port, and write.
+    def attach(self, connection: Connection, port: ServedPort, write: bool, since: int | None = None) -> None:
+        """Let a client read a port, and write. Another connection of the same session is ended: it was cut off.
 
         Raises:
             BoardlabError: somebody else may write, or the connection is attached to another port.
@@ -58,7 +58,10 @@ class Clients:
             raise LabStableError(
                 f"this connection is attached to another port than {port.meta.name}; use one for each"
             )
-        port.attach(connection, write)
+        for fd in [fd for fd, at in self._attached.items() if at is port and fd != connection.fd]:
+            if connection.session and self._connections[fd].session == connection.session:
+                self._hang_up(self._connections[fd])
+        port.attach(connection, write, since)
         self._attached[connection.fd] = port
 
     def port_of(self, connection: Connection) -> ServedPort | None:

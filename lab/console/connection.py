@@ -32,6 +32,8 @@ class Connection:
         pid: of the client's process, from the kernel.
         states: name of the port that it has opened with settings of its own; "": it takes ports as they are.
         greeted: it has said which protocol it speaks.
+        session: whose connection it is, where it said so: who was cut off comes again with the same.
+        follows: it gets from the recording what it does not take, and is never dropped.
         closing: it takes no more requests, and ends as soon as it has read what waits for it.
         enlisted: somebody will call `flush` soon.
     """
@@ -44,6 +46,8 @@ class Connection:
         self.fd = sock.fileno()
         self.states = ""
         self.greeted = False
+        self.session = ""
+        self.follows = False
         self.closing = False
         self.enlisted = False
         self._sock = sock
@@ -142,6 +146,11 @@ class Connection:
     def blocked(self) -> bool:
         """The client does not take what waits; epoll will tell when it does."""
         return bool(self._interest & select.EPOLLOUT)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What the client has not taken yet."""
+        return self._waiting_bytes
 
     def _put(self, frame: bytes) -> None:
         self._waiting.append(frame)

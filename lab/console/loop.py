@@ -93,8 +93,11 @@ class ConsoleServer:
                 self._keep_evidence(looked_ns, stood_still_ns(slept_ns, patience_s, 0))
             if probe_s is not None:
                 probe.send(looked_ns)
-            if not queue.deliver(looked_ns) and backlog:
-                self._publish()
+            if not queue.deliver(looked_ns):
+                if backlog:
+                    self._publish()
+                else:
+                    queue.catch_up()
             while len(backlog) > BACKLOG_CHUNKS:
                 self._publish()
         self._close()
@@ -108,15 +111,24 @@ class ConsoleServer:
         self._publish_all()  # it may close a port that has something there
         return self.ports.open(request)
 
-    def attach(self, connection: Connection, name: str, write: bool) -> ServedPort:
+    def attach(self, connection: Connection, name: str, write: bool, since: int | None = None) -> ServedPort:
         """Let a client read a port, and write.
+
+        Args:
+            since: from which byte of the stream on; None: what comes from now on.
 
         Raises:
             BoardlabError: no such port, somebody else may write, or the connection is attached to another port.
         """
         port = self.ports.find(name)
-        self._clients.attach(connection, port, write)
+        if since is not None:
+            self._publish_all()
+        self._clients.attach(connection, port, write, since)
         return port
+
+    def now_ns(self) -> int:
+        """What the clock of the stamps shows."""
+        return self._clock.now_ns()
 
     def close_port(self, name: str) -> None:
         """Close a port and end the connections that are attached to it.

@@ -2,8 +2,10 @@
 
 hello   {protocol}                                       -> {protocol, pid}
 open    {device, speed_bd?, adapter_latency_ns?, fifo_bytes?, name?, board?}  -> PortInfo; opens it, or finds it open
-attach  {name, write}                                    -> PortInfo; RECORD frames follow
+attach  {name, write, since?, session?}                  -> PortInfo; RECORD frames follow, from byte `since` on. Another
+                                                            connection of the same session is ended
 close   {name}                                           -> {}; ends all connections that are attached to it
+clock   {}                                               -> {t_ns, line}: the clock of the stamps, and its time line
 status  {}                                               -> ServerStatus
 stop    {}                                               -> {}; the server ends
 
@@ -28,6 +30,7 @@ from lab.console.requests import checked
 from lab.console.status import ServerStatus
 from lab.console.wire import PROTOCOL, Frame, FrameType, Message
 from lab.errors import ConfigurationError, LabStableError
+from lab.host.clock import time_line
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 
@@ -39,8 +42,12 @@ class Server(Protocol):
         """Open a port, or find it open."""
         ...
 
-    def attach(self, connection: Connection, name: str, write: bool) -> ServedPort:
+    def attach(self, connection: Connection, name: str, write: bool, since: int | None = None) -> ServedPort:
         """Let a client read a port, and write."""
+        ...
+
+    def now_ns(self) -> int:
+        """What the clock of the stamps shows."""
         ...
 
     def close_port(self, name: str) -> None:
@@ -110,7 +117,12 @@ def _open(server: Server, connection: Connection, message: Message) -> Message:
 
 
 def _attach(server: Server, connection: Connection, message: Message) -> Message:
-    return asdict(server.attach(connection, message["name"], message["write"]).info)
+    connection.session = message.get("session") or ""
+    return asdict(server.attach(connection, message["name"], message["write"], message.get("since")).info)
+
+
+def _clock(server: Server, _connection: Connection, _message: Message) -> Message:
+    return {"t_ns": server.now_ns(), "line": time_line()}
 
 
 def _close(server: Server, _connection: Connection, message: Message) -> Message:
@@ -131,6 +143,7 @@ _ACTIONS: dict[str, Callable[[Server, Connection, Message], Message]] = {
     "hello": _hello,
     "open": _open,
     "attach": _attach,
+    "clock": _clock,
     "close": _close,
     "status": _status,
     "stop": _stop,

@@ -8,6 +8,7 @@ import shlex
 
 from attrs import define
 
+from lab.console.catchup import Catchup
 from lab.console.connection import Connection
 from lab.console.index import RecordingMeta
 from lab.console.line import SerialLine
@@ -16,7 +17,7 @@ from lab.console.readerqueue import ReaderQueue
 from lab.console.recordingstore import RecordingStore
 from lab.console.status import PortInfo, PortStatus
 from lab.console.wire import encode_event
-from lab.errors import LabStableError, LabTransientError
+from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.host.clock import NS_PER_S, Clock, utc_now
 from lab.host.people import described
 
@@ -108,22 +109,34 @@ class ServedPort:
         """The clock of the stamps stood still, or jumped."""
         self._emit(Suspended(t_ns, self._recording.position, missing_ns))
 
-    def attach(self, reader: Connection, write: bool) -> None:
-        """Let a client read from now on, and write if it asks for that.
+    def attach(self, reader: Connection, write: bool, since: int | None = None) -> None:
+        """Let a client read, from now on or from a byte of the stream, and write if it asks for that.
 
         Raises:
-            LabTransientError: somebody else may write.
+            LabTransientError: somebody else may write, or that byte is not kept any more.
+            LabStableError: the recordings cannot be read.
         """
+        if write and self.writer is not None and self.writer is not reader:
+            raise self._busy(self.writer)
+        catchup = None if since is None or reader.follows else self._catchup(reader)
+        if catchup is not None and since is not None:
+            try:
+                catchup.since(since)
+            except BoardlabError:
+                catchup.close()
+                raise
         if write:
-            if self.writer is not None and self.writer is not reader:
-                raise self._busy(self.writer)
             self.writer = reader
             self._writer_since = utc_now().isoformat(timespec="seconds")
-        if reader not in self._readers:
+        if catchup is not None:
+            reader.follows = True
+            self._queue.follow(catchup)
+        elif not reader.follows and reader not in self._readers:
             self._readers.append(reader)
 
     def detach(self, reader: Connection) -> None:
         """Forget a client."""
+        self._queue.forget(reader)
         self._readers = [other for other in self._readers if other is not reader]
         if self.writer is reader:
             self.writer = None
@@ -187,9 +200,25 @@ class ServedPort:
         for reader in self._readers:
             if reader.record(frame):
                 self._queue.enlist(reader)
+            elif reader.follows and not self._recording.broken:
+                self._let_follow(reader, event)
             else:
                 self._drop(reader, event.t_ns)
         self._recording = self._store.rotate(self._recording)
+
+    def _catchup(self, reader: Connection) -> Catchup:
+        return Catchup(reader, lambda: self._recording, self._arrived)
+
+    def _arrived(self, reader: Connection) -> None:
+        """It has everything that was recorded, and gets from now on what comes."""
+        self._readers.append(reader)
+
+    def _let_follow(self, reader: Connection, event: Event) -> None:
+        """It does not take what comes: it gets that, from this event on, from the recording."""
+        catchup = self._catchup(reader)
+        catchup.at_last(len(event.data) if isinstance(event, Chunk) else 0)
+        self._readers = [other for other in self._readers if other is not reader]
+        self._queue.follow(catchup)
 
     def _drop(self, reader: Connection, t_ns: int) -> None:
         _log.warning("%s: pid %d reads too slowly and is dropped", self.meta.name, reader.pid)

@@ -13,6 +13,7 @@ MAX_NAME_CHARACTERS = 255
 _MAX_SPEED_BD = 1 << 26  # above any that a UART has; which ones there are is termios' to say
 _MAX_LATENCY_NS = 10_000_000_000
 _MAX_FIFO_BYTES = 1 << 20
+_MAX_POSITION = (1 << 63) - 1
 _MAX_PROTOCOL = (1 << 31) - 1
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
@@ -61,7 +62,13 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
         "name": _or_nothing(_NAME),
         "board": _or_nothing(_NAME),
     },
-    "attach": {"name": _NAME, "write": _truth},
+    "attach": {
+        "name": _NAME,
+        "write": _truth,
+        "since": _or_nothing(_number(0, _MAX_POSITION)),
+        "session": _or_nothing(_NAME),
+    },
+    "clock": {},
     "close": {"name": _NAME},
     "status": {},
     "stop": {},

@@ -115,6 +115,11 @@ class RecordingWriter:
         """How many bytes the log holds."""
         return self._log_size
 
+    @property
+    def index_bytes(self) -> int:
+        """How many bytes the index has."""
+        return self._index_size
+
     def append(self, event: Event) -> None:
         """Append one event.
 

@@ -31,6 +31,7 @@ _BENCHMARKS: Final = (
 _CONSOLE: Final = (
     *("adapter_lost", "adapter_missing", "adapter_renumbered", "recording_broken", "tcp_port"),
     *("console_busy", "console_full", "console_overrun", "console_protocol", "console_shared"),
+    *("clock_unrelated", "console_link"),
     *("console_server_fault", "console_server_gone", "console_server_silent", "no_console_server"),
     *("port", "port_in_use", "port_lost", "port_missing", "port_permission", "port_stuck", "port_unknown"),
 )

@@ -23,7 +23,7 @@ FLOORS = (
     ("lab.judge",),
     ("lab.rails", "lab.run", "lab.guide", "lab.report", "lab.provision", "exporters"),
     ("lab.drivers",),
-    ("lab.env",),
+    ("lab.env", "lab.places"),
     ("lab.strategies", "lab.farm"),
     ("strategies",),  # the old name of lab.strategies, for one release
     ("lab.web",),
@@ -31,7 +31,7 @@ FLOORS = (
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS, start=1) for room in rooms}
 
-LABGRID_ROOMS = {"lab.drivers", "lab.env", "lab.strategies", "lab.pytest_plugin"}
+LABGRID_ROOMS = {"lab.drivers", "lab.env", "lab.places", "lab.strategies", "lab.pytest_plugin"}
 LABGRID_MODULES_ELSEWHERE = {"exporters.farm.coordinator"}  # a client of the coordinator's own protocol
 LAZY = {"lab.cli", "lab.cli.main", "lab.cli.groups"}  # what every start of `lab` loads
 LABGRID_MODULES = {"labgrid", "pexpect"}

@@ -1,0 +1,161 @@
+"""A port of the console server as RFC 2217 (telnet with serial settings) over TCP, for programs that know nothing of boardlab.
+
+They share the port with all other readers: each gets every byte, nobody takes one away. Who types first may write, until it hangs
+up; where somebody else may write, what is typed is dropped, and the terminal is told so once. Speeds are the server's to set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import serial
+from serial import rfc2217
+
+from lab.console.client import ConsoleClient
+from lab.console.model import Chunk, Gap, RecordKind
+from lab.errors import BoardlabError
+
+_RECEIVE_BYTES: Final = 4096
+_IAC: Final = b"\xff"  # of telnet (RFC 854), doubled where it is data
+_log = logging.getLogger(__name__)
+
+
+class Bridge:
+    """Serves one port to any number of TCP clients, each in a thread of its own.
+
+    Attributes:
+        port: the TCP port that it listens on.
+    """
+
+    def __init__(self, socket_path: Path, device: Callable[[], str], speed_bd: int, listen: str = "127.0.0.1") -> None:
+        """Listen at this address.
+
+        Args:
+            socket_path: the console server's. device: path of the serial port; asked for at each connection.
+
+        Raises:
+            OSError: the address is not this host's.
+        """
+        self._path, self._device, self._speed_bd = socket_path, device, speed_bd
+        self._guests: set[socket.socket] = set()
+        self._listener = socket.create_server((listen, 0), family=socket.AF_INET6 if ":" in listen else socket.AF_INET)
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening, and hang up."""
+        with contextlib.suppress(OSError):  # which ends accept(2) in its thread, as close alone does not
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for guest in list(self._guests):
+            with contextlib.suppress(OSError):
+                guest.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                guest, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            self._guests.add(guest)
+            threading.Thread(target=self._serve, args=(guest,), daemon=True).start()
+
+    def _serve(self, guest: socket.socket) -> None:
+        """One guest, until it or the console server hangs up."""
+        try:
+            with guest:
+                guest.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                guest.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                try:
+                    with ConsoleClient(self._path) as console:
+                        info = console.open(self._device(), self._speed_bd)
+                        console.attach(info.name, since=info.position)
+                        _Guest(guest, console, info.name, info.meta.speed_bd).follow()
+                except BoardlabError as error:
+                    _log.warning("%s", error)
+                    guest.sendall(_notice(str(error)))
+        except OSError:
+            pass  # it hung up
+        finally:
+            self._guests.discard(guest)
+
+
+class _Line:
+    """The serial settings as pyserial's server of RFC 2217 asks for them; nobody sets them through it."""
+
+    bytesize, parity, stopbits = serial.EIGHTBITS, serial.PARITY_NONE, serial.STOPBITS_ONE
+    dtr = rts = cts = dsr = cd = True
+    ri = xonxoff = rtscts = break_condition = False
+
+    def __init__(self, speed_bd: int) -> None:
+        self._speed_bd = speed_bd
+
+    @property
+    def baudrate(self) -> int:
+        return self._speed_bd
+
+    @baudrate.setter
+    def baudrate(self, speed_bd: int) -> None:
+        if speed_bd != self._speed_bd:
+            raise ValueError("the speed is the console server's to set")
+
+    def reset_input_buffer(self) -> None:
+        """Nothing is thrown away."""
+
+    def reset_output_buffer(self) -> None:
+        """Nothing is thrown away."""
+
+
+class _Guest:
+    """A TCP client and its reader of the port."""
+
+    def __init__(self, guest: socket.socket, console: ConsoleClient, name: str, speed_bd: int) -> None:
+        self._guest, self._console, self._name = guest, console, name
+        self._writes = False
+        self._told = False
+        self._telnet: Any = rfc2217.PortManager(_Line(speed_bd), SimpleNamespace(write=guest.sendall))
+
+    def follow(self) -> None:
+        """Hand bytes on in both directions."""
+        poll = select.poll()
+        for fd in (self._guest.fileno(), self._console.fileno()):
+            poll.register(fd, select.POLLIN)
+        while True:
+            while (event := self._console.read_event(0)) is not None:
+                if isinstance(event, Chunk):
+                    self._guest.sendall(event.data.replace(_IAC, _IAC + _IAC))
+                elif isinstance(event, Gap) and event.kind is RecordKind.LOST:
+                    self._guest.sendall(_notice("the serial adapter went away"))
+            if any(fd == self._guest.fileno() for fd, _ in poll.poll()):
+                data = self._guest.recv(_RECEIVE_BYTES)
+                if not data:
+                    return
+                self._type(b"".join(self._telnet.filter(data)))
+
+    def _type(self, data: bytes) -> None:
+        if not data:
+            return
+        try:
+            if not self._writes:
+                self._console.attach(self._name, write=True)
+                self._writes = True
+            self._console.write(data)
+        except BoardlabError as error:
+            if error.failure != "console_busy":
+                raise
+            if not self._told:
+                self._told = True
+                self._guest.sendall(_notice(f"read only: {error}"))
+
+
+def _notice(text: str) -> bytes:
+    """What is not the board's, in a terminal."""
+    return f"\r\n[boardlab: {text}]\r\n".encode("ascii", "replace")

@@ -1,0 +1,147 @@
+"""Unix sockets of another host, through one ssh connection to it.
+
+OpenSSH multiplexes: one master per host, with which every forward is asked for (ssh(1), -O forward). A forward takes no session, so
+that sshd's MaxSessions does not count, and the local end is a socket in a folder of this user's alone, where a TCP port would be
+everybody's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError, LabTransientError
+from lab.host.runtime import check_owner, socket_path
+
+CONNECT_S: Final = 15
+_LIMIT_S: Final = 3 * CONNECT_S
+_IDLE_S: Final = 60  # how long the master stays when nothing goes through it any more
+_OPTIONS: Final = (
+    *("-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", f"ControlPersist={_IDLE_S}"),
+    *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ExitOnForwardFailure=yes"),
+    *("-o", "StreamLocalBindUnlink=yes", "-o", "StreamLocalBindMask=0177"),
+)
+
+
+@frozen
+class SshLink:
+    """The connection to one host.
+
+    Attributes:
+        host: as ssh(1) takes it; keys and users are in its configuration.
+        folder: of this user alone, for the sockets.
+        config: of ssh; empty: the user's own.
+    """
+
+    host: str
+    folder: Path
+    config: str = ""
+
+    @classmethod
+    def to(cls, host: str, runtime: Path, environ: Mapping[str, str] = os.environ) -> SshLink:
+        """The link that all processes with this runtime folder share; `BOARDLAB_SSH_CONFIG` names another configuration.
+
+        Raises:
+            ConfigurationError: no name for a host.
+        """
+        if not host or host.startswith("-") or not host.isprintable():
+            raise ConfigurationError(f"{host!r} is no name of a host for ssh")
+        return cls(host, runtime / "ssh", environ.get("BOARDLAB_SSH_CONFIG", ""))
+
+    def forwarded(self, remote: str) -> Path:
+        """A local socket that leads to a socket of the host.
+
+        Raises:
+            LabTransientError: the host does not answer, or refuses.
+        """
+        local = self.local(remote)
+        with self._locked():
+            local.parent.mkdir(mode=0o700, exist_ok=True)
+            if not self._is_up():
+                self._connect()
+                local.unlink(missing_ok=True)
+            if not local.exists():
+                self._run("forward", f"forward {remote}", "-O", "forward", "-L", f"{local}:{remote}")
+        return local
+
+    def local(self, remote: str) -> Path:
+        """Where the local end of a socket is; its folder has no other."""
+        return socket_path(self.folder / self._name(f"{self.host}\0{remote}"))
+
+    def reset(self) -> None:
+        """End the connection: what does not answer through it may do so through a new one."""
+        with self._locked():
+            self._ssh("-O", "exit")
+            self._control.unlink(missing_ok=True)
+            for forwarded in self.folder.glob("*/console.sock"):
+                if not self._is_up():
+                    forwarded.unlink(missing_ok=True)
+
+    @property
+    def _control(self) -> Path:
+        return self.folder / f"{self._name(self.host)}.ctl"
+
+    @staticmethod
+    def _name(text: str) -> str:
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def _is_up(self) -> bool:
+        return self._control.exists() and self._ssh("-O", "check").returncode == 0
+
+    def _connect(self) -> None:
+        self._control.unlink(missing_ok=True)
+        self._run("connect", "connect", "-f", "-N", "-M")
+
+    def _run(self, _what: str, doing: str, *words: str) -> None:
+        done = self._ssh(*words)
+        if done.returncode:
+            said = done.stderr.strip().replace("\n", "; ") or f"exit status {done.returncode}"
+            raise LabTransientError(
+                f"ssh to {self.host} cannot {doing}: {said}. `ssh {self.host} true` must work without a password for this user, and "
+                "the console server there must run as the user that ssh logs in as",
+                failure="console_link",
+            )
+
+    def _ssh(self, *words: str) -> subprocess.CompletedProcess[str]:
+        config = ["-F", self.config] if self.config else []
+        log = self.folder / f"{self._name(self.host)}.log"
+        with log.open("w", encoding="utf-8") as said:  # a pipe would stay open in the master
+            try:
+                done = subprocess.run(
+                    ["ssh", *config, *_OPTIONS, "-S", str(self._control), *words, self.host],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    timeout=_LIMIT_S,
+                    check=False,
+                    start_new_session=True,  # Ctrl-C in a terminal is not for it
+                )
+            except FileNotFoundError as error:
+                raise ConfigurationError("ssh is not installed: apt-get install openssh-client") from error
+            except subprocess.TimeoutExpired as error:
+                raise LabTransientError(
+                    f"ssh to {self.host} did not end within {_LIMIT_S} s; is the host up, and the network?",
+                    failure="console_link",
+                ) from error
+        text = log.read_text(encoding="utf-8", errors="replace")
+        return subprocess.CompletedProcess(done.args, done.returncode, "", text)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process at a time makes or ends the connection."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_owner(self.folder)
+        fd = os.open(self.folder / f"{self._name(self.host)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)

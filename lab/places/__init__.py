@@ -1,0 +1,1 @@
+"""Boards on other hosts, as labgrid knows them: what a host exports, and who holds a place."""

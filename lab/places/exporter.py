@@ -1,0 +1,209 @@
+"""labgrid's exporter, with our console server behind its serial ports.
+
+labgrid has no plug-ins for exporters: this is its program with another class for `RawSerialPort` and `USBSerialPort`. What a stock
+client sees is a NetworkSerialPort; in its `extra` ours finds the console server. That runs on its own (systemd, `lab console
+serve`) and outlives this program, which ends whenever its coordinator does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from pathlib import Path
+from socket import getfqdn, gethostname
+from typing import Any, Final
+
+import attr
+import pyudev
+from attrs import define, field, frozen
+from labgrid.remote import exporter as stock
+from labgrid.resource.serialport import RawSerialPort
+from labgrid.resource.udev import USBSerialPort
+
+from lab.console.bridge import Bridge
+from lab.console.client import ConsoleClient
+from lab.console.published import PublishedPort, machine_id
+from lab.errors import BoardlabError, ConfigurationError
+from lab.host.clock import time_line
+from lab.host.runtime import socket_path
+
+LOOPBACK: Final = "127.0.0.1"
+COORDINATOR_GONE: Final = 100  # labgrid's exit status then; systemd starts the program again
+_LOOK_AGAIN_S: Final = 1.0  # for the console server
+_KINDS: Final = {"RawSerialPort": RawSerialPort, "USBSerialPort": USBSerialPort}
+_log = logging.getLogger(__name__)
+
+
+@frozen
+class ExporterOptions:
+    """What the program is told.
+
+    Attributes:
+        resources: labgrid's own configuration of an exporter (YAML).
+        coordinator: host:port. name: of the exporter. hostname: by which ssh reaches this host.
+        runtime: the console server's folder.
+        listen: address of the TCP ports for stock clients.
+        isolated: stock clients come through ssh (labgrid's `--isolated`).
+    """
+
+    resources: Path
+    coordinator: str
+    runtime: Path
+    name: str = field(factory=gethostname)
+    hostname: str = field(factory=getfqdn)
+    listen: str = LOOPBACK
+    isolated: bool = False
+
+
+@define
+class ConsoleHost:
+    """The console server of this host, and whether it answers.
+
+    Attributes:
+        why: it does not; empty while it does.
+    """
+
+    options: ExporterOptions
+    why: str = ""
+    _looked_at: float = field(default=0.0, init=False)
+
+    @property
+    def socket(self) -> Path:
+        """Where it listens."""
+        return socket_path(self.options.runtime)
+
+    def answers(self) -> bool:
+        """Look, but not more often than once a second for all ports together."""
+        now = time.monotonic()
+        if now - self._looked_at < _LOOK_AGAIN_S and self._looked_at:
+            return not self.why
+        self._looked_at = now
+        before, self.why = self.why, ""
+        try:
+            ConsoleClient(self.socket).close()
+        except BoardlabError as error:
+            self.why = str(error)
+        if self.why != before:
+            _log.log(
+                logging.WARNING if self.why else logging.INFO,
+                "%s",
+                f"no serial port is exported: {self.why} (systemctl start boardlab-console)"
+                if self.why
+                else "the console server answers",
+            )
+        return not self.why
+
+
+@define
+class _ServedPort:
+    """A serial port of labgrid's, as long as the console server answers."""
+
+    port: Any
+    host: ConsoleHost
+    avail: bool = False
+
+    def poll(self) -> None:
+        """See labgrid's ManagedResource."""
+        self.port.poll()
+        self.avail = bool(self.port.avail) and self.host.answers()
+
+
+@attr.s(eq=False)
+class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
+    """A serial port behind the console server; a subclass made by `exports` knows which."""
+
+    console: ConsoleHost
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.serial = _KINDS[self.cls](target=None, name=None, **self.local_params)
+        self.local = _ServedPort(self.serial, self.console)
+        self.data["cls"] = "NetworkSerialPort"
+        self.proxy = self.console.options.hostname
+        self._bridge: Bridge | None = None
+
+    def _get_start_params(self) -> dict[str, Any]:
+        return {"path": self.serial.port}
+
+    def _start(self, start_params: dict[str, Any]) -> None:
+        options = self.console.options
+        self._bridge = Bridge(self.console.socket, lambda: str(self.serial.port), self.serial.speed, options.listen)
+        try:
+            with ConsoleClient(self.console.socket) as client:
+                client.open(start_params["path"], self.serial.speed)
+        except BoardlabError as error:  # who connects is told, too; nobody has to start this program again
+            _log.warning("%s", error)
+
+    def _stop(self, start_params: dict[str, Any]) -> None:  # noqa: ARG002 - labgrid's signature
+        if self._bridge is not None:
+            self._bridge.close()
+        self._bridge = None
+
+    def _get_params(self) -> dict[str, Any]:
+        options = self.console.options
+        known = _udev(self.serial.port)
+        published = PublishedPort(
+            socket=str(self.console.socket),
+            host=options.hostname,
+            machine=machine_id(),
+            line=time_line(),
+            device=str(self.serial.port or "unplugged"),
+            id_path=known.get("ID_PATH", ""),
+            serial=known.get("ID_SERIAL_SHORT", ""),
+        )
+        return {
+            "host": options.listen if options.isolated or options.listen == LOOPBACK else options.hostname,
+            "port": self._bridge.port if self._bridge else None,
+            "speed": self.serial.speed,
+            "protocol": "rfc2217",
+            "extra": {"path": self.serial.port, **published.extra()},
+        }
+
+
+@functools.lru_cache(maxsize=256)
+def _udev(device: str | None) -> dict[str, str]:
+    """What udev knows of a port."""
+    if not device:
+        return {}
+    try:
+        found = pyudev.Devices.from_device_file(pyudev.Context(), device)
+        return {
+            name: str(found.properties[name]) for name in ("ID_PATH", "ID_SERIAL_SHORT") if name in found.properties
+        }
+    except (pyudev.DeviceNotFoundError, OSError, ValueError):  # a pty
+        return {}
+
+
+def exports(options: ExporterOptions) -> dict[str, type]:
+    """The classes that take labgrid's place."""
+    ours = type("ConsoleExport", (ConsoleExport,), {"console": ConsoleHost(options)})
+    return dict.fromkeys(_KINDS, ours)
+
+
+def run(options: ExporterOptions) -> int:
+    """Export until SIGTERM or SIGINT, or until the coordinator goes. Returns: the exit status.
+
+    Raises:
+        ConfigurationError: the file of resources is not there.
+    """
+    if not options.resources.is_file():
+        raise ConfigurationError(
+            f"{options.resources}: no such file; it lists what this host exports, as labgrid's exporter has it"
+        )
+    stock.exports.update(exports(options))
+    stock.inspect = None  # which only labgrid's own main sets
+    stock.reexec = False
+    asyncio.run(
+        stock.amain(
+            {
+                "name": options.name,
+                "hostname": options.hostname,
+                "resources": str(options.resources),
+                "coordinator": options.coordinator,
+                "isolated": options.isolated,
+            }
+        )
+    )
+    return COORDINATOR_GONE if stock.reexec else 0

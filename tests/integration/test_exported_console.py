@@ -1,0 +1,96 @@
+"""Our exporter at a real coordinator: stock clients and our readers share a port, and the console server outlives the exporter."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import serial
+from console_bench import ConsoleBench, read_bytes
+from coordinator import client, running_coordinator
+from exported import make_place, running_exporter, shown, tcp_port
+from prometheus_server import until
+
+from lab.console.published import PREFIX
+from lab.host.runtime import socket_path
+
+DEADLINE_S = 60
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[str]:
+    with running_coordinator(tmp_path) as address:
+        make_place(address)
+        yield address
+
+
+@pytest.fixture
+def bench() -> Iterator[ConsoleBench]:
+    bench = ConsoleBench(Path(tempfile.mkdtemp(prefix="console-")))  # short, for the socket's path
+    yield bench
+    bench.close()
+    shutil.rmtree(bench.folder)
+
+
+def stock(port: int) -> serial.SerialBase:
+    """As labgrid's SerialDriver opens it."""
+    return serial.serial_for_url(f"rfc2217://127.0.0.1:{port}?ign_set_control&timeout=60", baudrate=115200, timeout=60)
+
+
+def test_a_stock_client_and_ours_share_a_port_that_outlives_the_exporter(
+    bench: ConsoleBench, coordinator: str, tmp_path: Path
+) -> None:
+    adapter = bench.adapter()
+    with bench.client() as ours, running_exporter(coordinator, tmp_path, bench.runtime, adapter.link) as exporter:
+        info = ours.open(adapter.link)
+        ours.attach(info.name, since=info.position)
+        client(coordinator, "-p", "b1", "acquire")
+        until(lambda: tcp_port(coordinator) > 0, "the port is served")
+        said = shown(coordinator)
+        assert f"'{PREFIX}socket': '{socket_path(bench.runtime)}'" in said
+        assert f"'{PREFIX}device': '{adapter.link}'" in said
+        assert "'protocol': 'rfc2217'" in said
+        theirs = stock(tcp_port(coordinator))
+        adapter.say(b"both \xff hear this")
+        assert theirs.read(16) == b"both \xff hear this"
+        assert b"".join(chunk.data for chunk in read_bytes(ours, 16)) == b"both \xff hear this"
+        theirs.write(b"typed \xff there")
+        assert adapter.heard(13) == b"typed \xff there"
+        theirs.close()
+        until(lambda: ours.status().ports[0].writer is None, "the stock client has hung up")
+
+        ours.attach(info.name, write=True)
+        theirs = stock(tcp_port(coordinator))
+        theirs.write(b"nobody hears this")
+        assert b"read only" in theirs.read_until(b"]")
+        ours.write(b"only this")
+        assert adapter.heard(9) == b"only this"
+
+        exporter.send_signal(signal.SIGKILL)
+        assert exporter.wait(DEADLINE_S) == -signal.SIGKILL
+        adapter.say(b"still read")
+        assert b"".join(chunk.data for chunk in read_bytes(ours, 10)) == b"still read"
+        theirs.close()
+
+
+def test_a_console_server_that_is_away_takes_the_port_away_until_it_is_back(
+    bench: ConsoleBench, coordinator: str, tmp_path: Path
+) -> None:
+    adapter = bench.adapter()
+    bench.client().close()
+    bench.end_server()
+    with running_exporter(coordinator, tmp_path, bench.runtime, adapter.link):
+        log = tmp_path / "exporter.log"
+        until(lambda: "no serial port is exported" in log.read_text(), "the exporter says that the server is missing")
+        assert "'avail': False" in shown(coordinator)
+        with bench.client():
+            client(coordinator, "-p", "b1", "acquire")
+            until(lambda: tcp_port(coordinator) > 0, "the port is served")
+            theirs = stock(tcp_port(coordinator))
+            adapter.say(b"hello")
+            assert theirs.read(5) == b"hello"
+            theirs.close()
