@@ -13,9 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lab.console.holders import holders, shared
 from lab.console.model import Chunk, Event, Gap, RecordKind
-from lab.console.serialport import is_tty, require_own_pty
+from lab.console.opening import held, looked_at
 from lab.console.status import PortInfo, ServerStatus, of_another_boardlab, port_info, server_status
 from lab.console.wire import (
     CREDENTIALS,
@@ -115,15 +114,7 @@ class ConsoleClient:
             LabTransientError: somebody else reads it, past the server; or writes to it, with other settings of his own.
             ConfigurationError: not a serial port, or the name is another port's.
         """
-        path = Path(device)
-        if not elsewhere:
-            path = path.absolute()
-            path = (
-                path.parent.resolve() / path.name
-            )  # the link itself stays: it leads to the adapter when that comes back
-            require_own_pty(path)
-            if is_tty(path) and (error := shared(path, {self.server_pid})) is not None:
-                raise error
+        path = Path(device) if elsewhere else looked_at(Path(device), self.server_pid)
         fields = {
             "device": str(path),
             "speed_bd": speed_bd,
@@ -139,8 +130,7 @@ class ConsoleClient:
                 raise of_another_boardlab("how to open a port without a speed") from error
             if error.failure != "port_in_use" or elsewhere:
                 raise
-            who = ", ".join(map(str, holders(path, {self.server_pid}))) or "one that this user cannot see"
-            raise LabStableError(f"{error}: {who}; end it and try again", failure=error.failure) from error
+            raise held(error, path, self.server_pid) from error
         return port_info(answer)
 
     def attach(self, name: str, write: bool = False, since: int | None = None, session: str = "") -> PortInfo:
