@@ -51,16 +51,6 @@ _MULTIPLEXER = """\
         url: {url}
         image: {image}
 """
-# QEMU's user network: 10.0.2.2 is this host's loopback.
-_WRITERS = """\
-      - VirtualSDMuxDriver: {}
-      - MultiplexedCardDriver: {}
-      - UBootWriterDriver:
-          media: {emmc: nvme 0, ospi: cfi 0x4000000}
-          server: 10.0.2.2
-          port: 0
-          erase_kib: 256
-"""
 _DRIVERS, _STRATEGY = "    drivers:\n", "      - BoardStrategy:\n"
 _HEAD = "# The virtual board {board} of the bench in {folder}; written by `lab virtual up`.\n"
 
@@ -84,21 +74,21 @@ def default() -> str:
     return head + _fill(_DEFAULT_FOLDER, DEFAULT_BOARD, address, DEFAULT_LATENCY_TIMER_MS)
 
 
-def of_board(
-    place: BoardAccess, board_type: str = QEMU_TYPE, *, with_tools: bool = False, with_network: bool = False
-) -> str:
+def of_board(place: BoardAccess, board_type: str = QEMU_TYPE, *, with_tools: bool = False, writers: str = "") -> str:
     """The environment of a QEMU board of a bench.
 
     Args:
-        with_tools: it has benchmark programs, scratch partitions and a tester. with_network: releases can be put on it.
+        with_tools: it has benchmark programs, scratch partitions and a tester.
+        writers: the drivers that put releases on it, as YAML; empty: none can be put on it.
     """
     folder, board = place.folder.path.parent, place.folder.name
     head = _HEAD.format(board=board, folder=folder)
     text = head + _fill(folder, board, place.pdudaemon, place.latency_timer_ms, place.outlet, board_type)
-    if with_network:
+    if writers:
         panel, card = f"http://{place.switch}/boards/{board}/sdmux", str(sdmux.host_image(place.folder))
         mux = _MULTIPLEXER.format(url=json.dumps(panel), image=json.dumps(card, ensure_ascii=False))
-        text = text.replace(_DRIVERS, mux + _DRIVERS, 1).replace(_STRATEGY, _WRITERS + _STRATEGY, 1)
+        more = writers.replace("@tftp@", json.dumps(str(place.folder.tftp), ensure_ascii=False))
+        text = text.replace(_DRIVERS, mux + _DRIVERS, 1).replace(_STRATEGY, more + _STRATEGY, 1)
     if not with_tools:
         return text
     main, imports = "  main:\n", "imports:\n"

@@ -67,12 +67,16 @@ class Medium:
         title: how a report calls it.
         root: the kernel's `root=`, without the name of the parameter; empty where nobody needs it.
         uboot: U-Boot's interface to it, as in `load mmc 0:1 …`.
+        image: whether a build's image of a whole medium goes on it. parts: files of a build -> where they go, in bytes from its
+            start. Both for `lab release make`; where no medium of a board type has either, they go where TI's K3 boards have them.
     """
 
     boot_mode: int = field(validator=validators.ge(0))
     title: str
     root: str = ""
     uboot: str = "mmc"
+    image: bool = False
+    parts: dict[str, int] = Factory(dict)
 
 
 @frozen

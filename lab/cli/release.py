@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -58,9 +59,15 @@ def make(
     security: Annotated[
         str, typer.Option(metavar="STATE", help=f"Of the devices: {', '.join(SECURITY_STATES)}.")
     ] = "none",
-    image: Annotated[str, typer.Option(metavar="NAME", help="The *.wic image, where there are several.")] = "",
+    image: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[MEDIUM=]NAME", help="The *.wic image, where there are several; repeatable."),
+    ] = None,
     kernel: Annotated[
         str, typer.Option(metavar="PATTERN", help="The kernel's version line, where no Image is there.")
+    ] = "",
+    build_id: Annotated[
+        str, typer.Option(metavar="PATTERN", help="BUILD_ID of /etc/os-release, where it tells builds apart.")
     ] = "",
     output: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the release file.")] = FOLDER,
 ) -> None:
@@ -77,7 +84,8 @@ def make(
             f"{path} is there already: a release does not change. Give another --name, or delete it"
         )
     output.mkdir(parents=True, exist_ok=True)
-    drafted = drafting.draft(folder, board, boards.load(board).media, security, output, image, kernel)
+    media = boards.load(board).media
+    drafted = drafting.draft(folder, board, media, security, output, _images(image or [], media), kernel, build_id)
     text = yaml.safe_dump(drafted.document, sort_keys=False, width=140, allow_unicode=True)
     with TemporaryDirectory(prefix=".draft-", dir=output) as draft:  # a night never finds one that is half or wrong
         part = Path(draft) / path.name
@@ -131,6 +139,17 @@ def list_releases(
         for r in rows
     ]
     echo(*table(["release", "board types", "security", "media", "is on"], cells, "<<<<<"))
+
+
+def _images(given: Iterable[str], media: Container[str]) -> dict[str, str]:
+    """Medium -> the name of its image; under "" that of all others."""
+    found: dict[str, str] = {}
+    for text in given:
+        medium, equals, name = text.rpartition("=")
+        if equals and medium not in media:
+            raise ConfigurationError(f"--image {text}: the board type has no medium {medium!r}")
+        found[medium] = name
+    return found
 
 
 def _row(release: Release, on: dict[str, list[str]]) -> dict[str, Any]:

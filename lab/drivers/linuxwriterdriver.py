@@ -5,8 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attr
 from attrs import define, field
@@ -16,9 +17,12 @@ from labgrid.factory import target_factory
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
 from lab.provision.way import Way
-from lab.provision.ways.command import Prompt
+from lab.provision.ways.command import Command, Prompt, carry_out
 from lab.provision.ways.linux import FolderServer, LinuxWay
+from lab.provision.ways.linuxanswers import refuse
 from lab.provision.ways.serving import LOOPBACK, serving
+
+_PREPARE_S: Final = 120.0  # DHCP on a network that is slow to come up
 
 
 @target_factory.reg_driver
@@ -31,12 +35,14 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         boot_from (str): the medium that Linux is booted from; it is never one of `media`
         listen (str): this host's address where the board can reach it
         server (str): the same as the board sees it; empty: `listen`
+        prepare (str): a command at its prompt before anything else, e.g. what loads drivers and brings the network up; empty: none
     """
 
     media: dict[str, str] = attr.ib(validator=attr.validators.instance_of(dict))
     boot_from: str = attr.ib(validator=attr.validators.instance_of(str))
     listen: str = attr.ib(default=LOOPBACK, validator=attr.validators.instance_of(str))
     server: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    prepare: str = attr.ib(default="", validator=attr.validators.instance_of(str))
 
     def ways(self, strategy: Any) -> Mapping[str, Way]:
         """See `ProvisionProtocol`."""
@@ -51,9 +57,12 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         server = _Served(self)
 
         def begin() -> Prompt:
+            fresh = strategy.status.name != "linux"
             strategy.select_medium(self.boot_from)
             strategy.transition("linux")
             prompt: Prompt = strategy.linux
+            if self.prepare and fresh:
+                carry_out(prompt, Command(self.prepare, partial(refuse, what=self.prepare), _PREPARE_S))
             return prompt
 
         def end() -> None:

@@ -28,13 +28,15 @@ from lab.provision.ways.uboot import Loader, Network, Tftp, UbootWay
 
 _TFTP: Final = "tftp"
 _CONSOLE: Final = "console"
+_READABLE: Final = 0o755  # the server may be another user's
 _NO_ARROW: Final = "(?<!=)"  # `crc32` and `hash` print `==> DIGEST`, which a prompt `=> ` would be found in
 
 
 @target_factory.reg_driver
 @attr.s(eq=False)
 class UBootWriterDriver(Driver, ProvisionProtocol):
-    """UBootWriterDriver - writes media from U-Boot's prompt over TFTP, from a server of its own; or over the console, where there is no network
+    """UBootWriterDriver - writes media from U-Boot's prompt over TFTP, from a server of its own or the lab's; or over the console, where there is
+    no network
 
     An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.spareboot`).
 
@@ -43,6 +45,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
         listen (str): this host's address where the board can reach it
         server (str): the same as the board sees it; empty: `listen`
         port (int): of the TFTP server; 0: a free one, which takes CONFIG_TFTP_PORT in U-Boot
+        folder (str): what a TFTP server gives out that runs already, at `server`; empty: one is started
         board_address (str): the board's own address; empty: from DHCP
         boot_from (str): the medium whose U-Boot writes; empty: the one that is selected
         erase_kib (int): erase block of a flash
@@ -53,6 +56,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
     listen: str = attr.ib(default=LOOPBACK, validator=attr.validators.instance_of(str))
     server: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     port: int = attr.ib(default=TFTP_PORT, validator=attr.validators.instance_of(int))
+    folder: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     board_address: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     boot_from: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     erase_kib: int = attr.ib(default=128, validator=attr.validators.instance_of(int))
@@ -104,10 +108,20 @@ class _Served:
     def prepare(self, prompt: Prompt) -> None:
         """See `lab.provision.ways.uboot.Loader`."""
         driver = self.driver
-        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="boardlab-tftp-")))
-        served = self._stack.enter_context(serving(folder, driver.listen, driver.port))
-        network = Network(driver.server or driver.listen, served.tftp_port, driver.board_address)
-        self._tftp = Tftp(folder, network)
+        above = driver.folder or None
+        try:
+            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="boardlab-tftp-", dir=above)))
+        except OSError as error:
+            raise ConfigurationError(
+                f"UBootWriterDriver: folder {driver.folder}: {error.strerror}. It must be the folder of the TFTP server at "
+                f"{driver.server or driver.listen}, and this user must be able to write to it"
+            ) from error
+        if driver.folder:
+            folder.chmod(_READABLE)
+            port, prefix = driver.port, f"{folder.name}/"
+        else:
+            port, prefix = self._stack.enter_context(serving(folder, driver.listen, driver.port)).tftp_port, ""
+        self._tftp = Tftp(folder, Network(driver.server or driver.listen, port, driver.board_address), prefix)
         self._tftp.prepare(prompt)
 
     def load(self, prompt: Prompt, address: int, data: bytes, name: str) -> None:

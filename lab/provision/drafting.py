@@ -1,6 +1,7 @@
 """A release file drafted from a folder of build outputs, in the layout of Yocto's deploy/images/MACHINE.
 
-Where parts go on eMMC and NOR flash is what U-Boot's documents of TI's K3 boards say (doc/board/ti), e.g. SK-AM62's and AM65x'.
+Where parts go is what the board type says of its media; else, on eMMC and NOR flash, what U-Boot's documents of TI's K3 boards say
+(doc/board/ti), e.g. SK-AM62's and AM65x'.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from attrs import frozen
 
+from lab.boards import Medium
 from lab.errors import ConfigurationError
 
 # Part -> offset in the eMMC's boot0, offset in the NOR flash. Sectors of 512 bytes: 0, 0x400, 0x1400, 0x3600.
@@ -26,6 +28,7 @@ _K3: Final[Mapping[str, tuple[int, int]]] = {
 _FLASHES: Final = ("ospi", "qspi")
 _EXTCSD: Final = {"partconf": [1, 1, 1], "bootbus": [2, 0, 0]}
 _IMAGES: Final = ("*.wic", "*.wic.xz", "*.wic.zst", "*.wic.gz")
+_UBOOTS: Final = ("u-boot.img", "u-boot.itb", "u-boot.bin")
 _RECOVERY: Final = "recovery"  # the folder with the stages that were built for USB DFU
 _FIRST_STAGES: Final[Mapping[str, str]] = {  # of U-Boot's and Yocto's names; HS alone is HS-SE
     "gp": r"(?<![a-z])gp(?![a-z])",
@@ -49,14 +52,22 @@ class Drafted:
 
 
 def draft(
-    folder: Path, board: str, media: Iterable[str], security: str, base: Path, image: str = "", kernel: str = ""
+    folder: Path,
+    board: str,
+    media: Mapping[str, Medium],
+    security: str,
+    base: Path,
+    images: Mapping[str, str] | None = None,
+    kernel: str = "",
+    build_id: str = "",
 ) -> Drafted:
     """Look through a folder and say what of it goes where.
 
     Args:
         board: board type. media: that it has. security: of its devices.
         base: the folder of the release file, to which the paths are relative.
-        image: the name of the medium's image, where there are several. kernel: pattern of the kernel's line, where no file says it.
+        images: medium -> the name of its image, where there are several; under "" that of all others.
+        kernel: pattern of the kernel's line, where no file says it. build_id: pattern of BUILD_ID of /etc/os-release.
 
     Raises:
         ConfigurationError: the folder has nothing for any medium, several images, or nothing says which kernel it is.
@@ -65,18 +76,21 @@ def draft(
         raise ConfigurationError(
             f"{folder}: there is no such folder; give that of the build outputs, e.g. deploy/images/MACHINE"
         )
-    maker = _Maker(folder, base)
-    whole, boot = _image(maker, image), _boot_parts(maker, security)
+    maker, chosen = _Maker(folder, base), images or {}
+    if any(each.image or each.parts for each in media.values()):
+        return _as_laid_out(maker, board, media, security, chosen, _said(kernel, build_id))
+    whole, boot = _image(maker, chosen.get("", "")), _boot_parts(maker, security)
     found: dict[str, Any] = {}
     for medium in media:
-        content = _content(maker, medium, whole, boot)
+        own = _image(maker, chosen[medium]) if medium in chosen else whole
+        content = _content(maker, medium, own, boot)
         if content:
             found[medium] = content
     if not found:
         raise ConfigurationError(
             f"{folder}: it has no *.wic image and no tiboot3.bin, so there is nothing to put on {', '.join(media)}"
         )
-    identity = _identity(folder, boot, kernel)
+    identity = _identity(folder, boot.get("u-boot.img"), _said(kernel, build_id))
     remarks = ["offsets of parts are those of TI's K3 boards: compare them with your SDK's guide"] if boot else []
     if "tiboot3.bin" not in boot:
         remarks.append(f"no tiboot3*.bin for {security} devices is there: only what an image holds is written")
@@ -89,6 +103,46 @@ def draft(
             f"no folder {_RECOVERY}/ with tiboot3.bin, tispl.bin and u-boot.img for USB: a blank board comes up over UART only"
         )
     return Drafted({**document, "identity": identity}, remarks)
+
+
+def _as_laid_out(
+    maker: _Maker,
+    board: str,
+    media: Mapping[str, Medium],
+    security: str,
+    chosen: Mapping[str, str],
+    said: dict[str, str],
+) -> Drafted:
+    """A draft for a board type that says what goes where on its media."""
+    found: dict[str, Any] = {}
+    for name, medium in media.items():
+        image = _image(maker, chosen.get(name, chosen.get("", ""))) if medium.image else {}
+        parts = [
+            _part(maker, part, maker.folder / part, {"offset": offset})
+            for part, offset in medium.parts.items()
+            if (maker.folder / part).is_file()
+        ]
+        content = {**({"image": image} if image else {}), **({"parts": parts} if parts else {})}
+        if content:
+            found[name] = content
+    missing = [
+        f"no {part}, which {board} has on {name}"
+        for name, medium in media.items()
+        for part in medium.parts
+        if not (maker.folder / part).is_file()
+    ]
+    if not found:
+        wanted = sorted({part for medium in media.values() for part in medium.parts})
+        raise ConfigurationError(
+            f"{maker.folder}: nothing of what {board} boots from is there: {', '.join(['*.wic', *wanted])}"
+        )
+    uboot = next((maker.folder / each for medium in media.values() for each in medium.parts if each in _UBOOTS), None)
+    identity = _identity(maker.folder, uboot if uboot and uboot.is_file() else None, said)
+    return Drafted({"boards": [board], "security": security, "media": found, "identity": identity}, missing)
+
+
+def _said(kernel: str, build_id: str) -> dict[str, str]:
+    return {name: pattern for name, pattern in (("kernel", kernel), ("build_id", build_id)) if pattern}
 
 
 @frozen
@@ -114,7 +168,9 @@ def _image(maker: _Maker, wanted: str) -> dict[str, Any]:
             raise ConfigurationError(f"{maker.folder}: no image {wanted!r}; there are: {', '.join(names) or 'none'}")
         path = maker.folder / wanted
     elif len(names) > 1:
-        raise ConfigurationError(f"{maker.folder}: several images ({', '.join(names)}): say which with --image NAME")
+        raise ConfigurationError(
+            f"{maker.folder}: several images ({', '.join(names)}): say which with --image NAME, or with --image MEDIUM=NAME for each medium"
+        )
     elif not names:
         return {}
     else:
@@ -202,15 +258,14 @@ def _ram(folder: Path) -> Iterator[tuple[str, Path]]:
         yield from (("Image", kernel), (trees[0].name, trees[0]), (memory[0].name, memory[0]))
 
 
-def _identity(folder: Path, boot: Mapping[str, Path], kernel: str) -> dict[str, str]:
-    found = {}
-    uboot = _banner(boot["u-boot.img"], "uboot") if "u-boot.img" in boot else ""
-    if uboot:
-        found["uboot"] = uboot
+def _identity(folder: Path, uboot: Path | None, said: Mapping[str, str]) -> dict[str, str]:
     image = folder / "Image"
-    linux = kernel or (_banner(image, "kernel") if image.is_file() else "")
-    if linux:
-        found["kernel"] = linux
+    there = {
+        "uboot": _banner(uboot, "uboot") if uboot else "",
+        "kernel": _banner(image, "kernel") if image.is_file() else "",
+        **said,
+    }
+    found = {name: pattern for name, pattern in there.items() if pattern}
     if not found:
         raise ConfigurationError(
             f"{folder}: no Image and no u-boot.img there says which versions they are: say what the kernel's line looks like, "

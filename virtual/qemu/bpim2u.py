@@ -9,15 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from virtual import sdmux
 from virtual.board import BoardFolder
 from virtual.images import cache, disk
 from virtual.images.tree import File
-from virtual.qemu import packaged
+from virtual.qemu import packaged, recipe
 from virtual.qemu.machine import drive, user_network
+from virtual.qemu.packaged import Software
 from virtual.qemu.program import Program
 
 PROGRAM: Final = Program("qemu-system-arm", "bpim2u", (9, 99), "bookworm-backports", "qemu-system-arm")
-SOFTWARE: Final = packaged.Software(
+SOFTWARE: Final = Software(
     board_type="bpim2u",
     suite="bookworm",
     architecture="armhf",
@@ -28,7 +30,22 @@ SOFTWARE: Final = packaged.Software(
     device_tree="usr/lib/linux-image-.*/sun8i-r40-bananapi-m2-ultra.dtb",
     console="ttyS0",
     modules=("i2c-mv64xxx", "axp20x-regulator", "sunxi-mmc"),
+    network=(
+        *(
+            "libphy",
+            "phylink",
+            "pcs_xpcs",
+            "fwnode_mdio",
+            "fixed_phy",
+            "of_mdio",
+            "stmmac",
+            "stmmac-platform",
+            "mdio-mux",
+        ),
+        *("dwmac-sun8i", "realtek"),
+    ),
 )
+OTHER_KERNEL: Final = "linux-image-armmp-lpae"  # for a second release; of the same version
 MEDIA: Final = {"sd": 0, "emmc": 2}  # medium -> the unit of QEMU's drive (hw/arm/bananapi_m2u.c)
 # With the compatible string of Debian's device tree Linux splits large transfers otherwise than the controller of the slot
 # takes them (drivers/mmc/host/sunxi-mmc.c, idma_des_size_bits), and writes wrong data without a word.
@@ -44,19 +61,26 @@ class BananaPi:
 
     Args:
         stock: with Debian's device tree as it is; Linux then writes wrong data to the eMMC slot, silently.
+        with_network: releases can be put on it. build_id: of its os-release(5); empty: it has none.
+        software: what it runs.
     """
 
     program = PROGRAM
     drops = False
     board_type = SOFTWARE.board_type
 
-    def __init__(self, *, stock: bool = False) -> None:
+    def __init__(
+        self, *, stock: bool = False, with_network: bool = False, build_id: str = "", software: Software = SOFTWARE
+    ) -> None:
         self._stock = stock
+        self._with_network = with_network
+        self._build_id = build_id
+        self._software = software
 
     def images(self, root: Path, report: cache.Report) -> Path:
         """See `Model`."""
-        name = f"{self.board_type}-stock" if self._stock else self.board_type
-        return SOFTWARE.media(name, root, report, self.build, self.script("*"))
+        name = self.board_type + ("-stock" if self._stock else "") + (recipe.NETWORK if self._with_network else "")
+        return self._software.media(name, root, report, self.build, f"{self.script('*')}{self._build_id}")
 
     def build(self, folder: Path, packages: Path) -> None:
         """Write one image per medium into `folder`."""
@@ -65,7 +89,11 @@ class BananaPi:
             tree = {
                 "boot/kernel": File(kernel),
                 "boot/board.dtb": File(device_tree),
-                "boot/initrd.gz": File(SOFTWARE.root_file_system(packages, medium)),
+                "boot/initrd.gz": File(
+                    self._software.root_file_system(
+                        packages, medium, with_network=self._with_network, build_id=self._build_id
+                    )
+                ),
                 "boot/boot.scr": File(packaged.boot_script(self.script(medium), "arm")),
             }
             image = folder / f"{medium}.img"
@@ -81,8 +109,9 @@ class BananaPi:
         )
 
     def words(self, folder: BoardFolder, straps: int, _tap_fd: int | None) -> list[str]:
-        """See `Model`: without its strap the board has no SD card."""
-        media = [medium for medium in MEDIA if medium != "sd" or straps & _SD_CARD]
+        """See `Model`: without its strap the board has no SD card, nor while the host has it."""
+        has_card = straps & _SD_CARD and not sdmux.is_away(folder)
+        media = [medium for medium in MEDIA if medium != "sd" or has_card]
         return [
             *("-machine", "bpim2u", "-smp", "4", "-global", f"cortex-a7-arm-cpu.cntfrq={_CLOCK_HZ}"),
             *(word for medium in media for word in drive(folder, medium, f"if=sd,index={MEDIA[medium]}")),

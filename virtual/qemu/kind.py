@@ -13,14 +13,14 @@ from lab.host.clock import Clock
 from virtual import environment
 from virtual.board import Backend, BoardAccess, BoardFolder
 from virtual.images import cache, tools, uboot
-from virtual.qemu import cable, recipe
+from virtual.qemu import cable, packaged, recipe
 from virtual.qemu.bpim2u import BananaPi
 from virtual.qemu.machine import Model, QemuBoard
 from virtual.qemu.sifive_u import HiFive
 from virtual.qemu.virt import Virt
 from virtual.uart import UartAdapter
 
-MODELS: Final[Mapping[str, Callable[[], Model]]] = {
+MODELS: Final[Mapping[str, Callable[..., Model]]] = {
     Virt.board_type: Virt,
     BananaPi.board_type: BananaPi,
     HiFive.board_type: HiFive,
@@ -80,9 +80,8 @@ class QemuKind:
     def environment(self, place: BoardAccess) -> str:
         """See `BoardKind`."""
         media, kind = place.folder.media, self._model.board_type
-        return environment.of_board(
-            place, kind, with_tools=recipe.has_tools(media), with_network=recipe.has_network(media)
-        )
+        writers = packaged.text(f"{kind}.writers") if recipe.has_network(media) else ""
+        return environment.of_board(place, kind, with_tools=recipe.has_tools(media), writers=writers)
 
 
 def of_type(board_type: str, *, with_tools: bool = False, with_network: bool = False, stock: bool = False) -> QemuKind:
@@ -95,16 +94,13 @@ def of_type(board_type: str, *, with_tools: bool = False, with_network: bool = F
     Raises:
         ConfigurationError: there is no such one of this board type.
     """
-    if with_network:
-        if with_tools or stock or board_type != Virt.board_type:
-            raise ConfigurationError(f"--network is for {Virt.board_type}, without --tools and --stock")
-        tools.require(uboot.PROGRAMS)
-        return QemuKind(Virt(with_network=True), cache.default_root())
-    model = _model(board_type, with_tools=with_tools, stock=stock)
+    if with_network and with_tools:
+        raise ConfigurationError("--network and --tools make two boards: give one of them")
+    model = _model(board_type, with_tools=with_tools, with_network=with_network, stock=stock)
     return QemuKind(model, cache.default_root(), with_tools=with_tools)
 
 
-def _model(board_type: str, *, with_tools: bool, stock: bool) -> Model:
+def _model(board_type: str, *, with_tools: bool, with_network: bool, stock: bool) -> Model:
     if with_tools and board_type != Virt.board_type:
         raise ConfigurationError(
             f"{board_type} has no images with benchmark programs; --tools is for {Virt.board_type}"
@@ -113,4 +109,8 @@ def _model(board_type: str, *, with_tools: bool, stock: bool) -> Model:
         raise ConfigurationError(f"{board_type} has no --stock; of the boards in QEMU {BananaPi.board_type} has")
     if with_tools:
         return Virt(with_tools=True)
-    return BananaPi(stock=True) if stock else MODELS[board_type]()
+    if board_type == BananaPi.board_type:
+        return BananaPi(stock=stock, with_network=with_network)
+    if with_network and board_type == Virt.board_type:
+        tools.require(uboot.PROGRAMS)
+    return MODELS[board_type](with_network=with_network)

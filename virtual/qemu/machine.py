@@ -75,8 +75,11 @@ def drive(folder: BoardFolder, medium: str, how: str) -> list[str]:
 
 
 def user_network(folder: BoardFolder, model: str) -> list[str]:
-    """The words for a network inside QEMU, which nothing of the host's is in: DHCP, and TFTP from the board's folder."""
-    return ["-nic", f"user,restrict=on,model={model},tftp={_escaped(folder.tftp)}"]
+    """The words for a network inside QEMU: DHCP, and TFTP from the board's folder. Nothing of the host's is in it, or its
+    loopback where releases can be put on the board.
+    """
+    restricted = "off" if recipe.has_network(folder.media) else "on"
+    return ["-nic", f"user,restrict={restricted},model={model},tftp={_escaped(folder.tftp)}"]
 
 
 def _escaped(path: Path) -> str:

@@ -18,6 +18,7 @@ from virtual.qemu.busybox import quiet
 
 KERNEL: Final = "kernel"
 DEVICE_TREE: Final = "board.dtb"
+DISKS: Final = ("sd", "emmc")  # media whose images begin with a partition table
 _BUSYBOX: Final = "busybox"
 _XZ: Final = b"\xfd7zXZ\0"
 
@@ -33,6 +34,7 @@ class Software:
         kernel: the meta package of its kernel. image, device_tree: regular expressions of paths in that.
         console: the kernel's name of the UART where one logs in.
         modules: drivers of the media and what they need, in the order in which they are loaded.
+        network: those of its Ethernet, likewise.
     """
 
     board_type: str
@@ -45,6 +47,7 @@ class Software:
     device_tree: str
     console: str
     modules: tuple[str, ...]
+    network: tuple[str, ...]
 
     def obtain(self, root: Path, report: cache.Report) -> Path:
         """The folder with the loaders, KERNEL, DEVICE_TREE, busybox and modules out of the packages, downloaded when missing.
@@ -53,7 +56,8 @@ class Software:
             LabTransientError: the packages cannot be downloaded.
             ConfigurationError: a tool is not installed.
         """
-        inputs = {name: getattr(self, name) for name in ("suite", "architecture", "uboot", "kernel", "modules")}
+        named = ("suite", "architecture", "uboot", "kernel", "modules", "network")
+        inputs = {name: getattr(self, name) for name in named}
         paths = {"loaders": dict(self.loaders), "image": self.image, "device_tree": self.device_tree}
         return cache.obtain(
             f"debian-{self.board_type}",
@@ -85,15 +89,26 @@ class Software:
         recipe = cache.recipe_hash(*made_by, build.__module__, sources=facts["files"], script=script)
         return cache.obtain(name, recipe, fill, root=root, report=report)
 
-    def root_file_system(self, packages: Path, medium: str) -> bytes:
-        """The initial root file system of a medium, from what `obtain` has got."""
-        modules = {f"{name}.ko": (packages / f"{name}.ko").read_bytes() for name in self.modules}
+    def root_file_system(
+        self, packages: Path, medium: str, *, with_network: bool = False, build_id: str = ""
+    ) -> bytes:
+        """The initial root file system of a medium, from what `obtain` has got.
+
+        Args:
+            with_network: it can bring its network up (/etc/init.d/network). build_id: of its os-release(5); empty: it has none.
+        """
+        modules, network = (
+            {f"{name}.ko": (packages / f"{name}.ko").read_bytes() for name in names}
+            for names in (self.modules, self.network if with_network else ())
+        )
         tree = rootfs.tree(
             quiet((packages / _BUSYBOX).read_bytes()),
             hostname=self.board_type,
             console=self.console,
             medium=medium,
             modules=modules,
+            network=network,
+            build_id=build_id,
         )
         return initramfs.build(tree)
 
@@ -106,7 +121,7 @@ class Software:
         kernel = apt.resolve(self.kernel)
         packages = apt.download(self.uboot, kernel, "busybox-static")
         debian.extract(packages[self.uboot], {path: folder / name for path, name in self.loaders.items()})
-        modules = {name: folder / f"{name}.ko" for name in self.modules}
+        modules = {name: folder / f"{name}.ko" for name in (*self.modules, *self.network)}
         drivers = {rf"(usr/)?lib/modules/.*/{name}\.ko(\.xz)?": path for name, path in modules.items()}
         debian.extract(
             packages[kernel], {self.image: folder / KERNEL, self.device_tree: folder / DEVICE_TREE, **drivers}

@@ -26,7 +26,8 @@ _ALIGN = 0x4_0000  # a sector of the flash
 _DISK_MIB = 48
 _SCRATCH_MIB = 1536  # for fio's file of 1 GiB; the file of the image has no more blocks than were written
 _WITH_TOOLS = "qemu-virt-tools"
-_WITH_NETWORK = "qemu-virt-network"
+NETWORK = "-network"  # in the names of images for boards that releases can be put on
+_WITH_NETWORK = f"qemu-virt{NETWORK}"
 OTHER_KERNEL_META = "linux-image-cloud-arm64"  # for a second release; of the same version
 ORIGIN = "origin"  # beside a board's media: the name of the images that they are copies of
 FLASH_MODULE = "boardlab_flash"  # lets Linux read the flash (virtual/qemu/data)
@@ -94,7 +95,7 @@ def has_tools(media: Path) -> bool:
 def has_network(media: Path) -> bool:
     """Whether a board with these media is on a network of its own, for loads."""
     origin = media / ORIGIN
-    return origin.exists() and origin.read_text().startswith(_WITH_NETWORK)
+    return origin.exists() and f"{NETWORK}-" in origin.read_text()
 
 
 def sources(root: Path, report: cache.Report, kernel_meta: str = KERNEL_META) -> Path:

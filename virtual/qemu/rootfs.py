@@ -9,10 +9,18 @@ from typing import Final
 from virtual.images.tree import File, Folder, Link, Tree
 
 MODULES: Final = "lib/modules/media"  # what /etc/init.d/load-media loads, in the order of their names
+NETWORK: Final = "lib/modules/network"  # what /etc/init.d/network loads, likewise
 
 
 def tree(
-    busybox: bytes, *, hostname: str, console: str, medium: str, modules: Mapping[str, bytes] | None = None
+    busybox: bytes,
+    *,
+    hostname: str,
+    console: str,
+    medium: str,
+    modules: Mapping[str, bytes] | None = None,
+    network: Mapping[str, bytes] | None = None,
+    build_id: str = "",
 ) -> Tree:
     """The root file system of a medium; /etc/medium says which.
 
@@ -20,13 +28,18 @@ def tree(
         busybox: the program (`virtual.qemu.busybox`).
         console: the kernel's name of the UART where one logs in.
         modules: drivers of the media and what they need, in this order; /etc/init.d/load-media loads them.
+        network: those of the network; /etc/init.d/network loads them and the media's, and asks DHCP.
+        build_id: of /etc/os-release; empty: there is none.
     """
-    drivers: dict[str, File] = {}
+    more: dict[str, File] = {}
     if modules:
-        drivers = {
-            f"{MODULES}/{number:02}-{name}": File(content) for number, (name, content) in enumerate(modules.items())
-        }
-        drivers["etc/init.d/load-media"] = File(data("load-media"), 0o755)
+        more |= _modules(MODULES, modules)
+        more["etc/init.d/load-media"] = File(data("load-media"), 0o755)
+    if network:
+        more |= _modules(NETWORK, network)
+        more |= {f"etc/{name}": File(data(name.rpartition("/")[2]), 0o755) for name in ("init.d/network", "udhcpc")}
+    if build_id:
+        more["etc/os-release"] = File(f"ID=boardlab\nBUILD_ID={build_id}\n".encode())
     return {
         **{name: Folder() for name in ("dev", "mnt", "proc", "run", "sys", "tmp")},
         "root": Folder(0o700),
@@ -41,8 +54,12 @@ def tree(
         "etc/passwd": File(b"root::0:0:root:/root:/bin/sh\n"),
         "etc/group": File(b"root:x:0:\n"),
         "etc/profile": File(b"export PS1='root@\\h:\\w# '\n"),
-        **drivers,
+        **more,
     }
+
+
+def _modules(folder: str, modules: Mapping[str, bytes]) -> dict[str, File]:
+    return {f"{folder}/{number:02}-{name}": File(content) for number, (name, content) in enumerate(modules.items())}
 
 
 def data(name: str) -> bytes:

@@ -6,16 +6,18 @@ import gzip
 from pathlib import Path
 from typing import Final
 
+from virtual import sdmux
 from virtual.board import BoardFolder
 from virtual.images import cache, disk, flash
 from virtual.images.tree import File
-from virtual.qemu import packaged
+from virtual.qemu import packaged, recipe
 from virtual.qemu.machine import drive, user_network
+from virtual.qemu.packaged import Software
 from virtual.qemu.program import Program
 
 # From 8 on the SD card hangs in SPL (seen with 10.0).
 PROGRAM: Final = Program("qemu-system-riscv64", "sifive_u", (7, 7), "bookworm", "qemu-system-misc")
-SOFTWARE: Final = packaged.Software(
+SOFTWARE: Final = Software(
     board_type="sifive_u",
     suite="trixie",
     architecture="riscv64",
@@ -29,69 +31,89 @@ SOFTWARE: Final = packaged.Software(
     device_tree="usr/lib/linux-image-.*/sifive/hifive-unleashed-a00.dtb",
     console="ttySIF0",
     modules=("crc7", "crc-itu-t", "mmc_core", "mmc_block", "of_mmc_spi", "mmc_spi", "spi-sifive"),
+    network=("libphy", "phylink", "fwnode_mdio", "fixed_phy", "of_mdio", "macb"),
 )
 SPL: Final = "u-boot-spl.bin"
 FLASH_BYTES: Final = 32 << 20  # ISSI's IS25WP256
 ENV_OFFSET, ENV_BYTES = 0x50_5000, 0x2_0000  # CONFIG_ENV_OFFSET, CONFIG_ENV_SIZE of U-Boot's sifive_unleashed
 _SD_OFFSET: Final = 2082 * 512  # CONFIG_SYS_MMCSD_RAW_MODE_U_BOOT_SECTOR
 _FLASH_OFFSET: Final = 0x10_5000  # u-boot,spl-payload-offset of its device tree
-_KERNEL_OFFSET: Final = 0x60_0000
-_ALIGN: Final = 0x1_0000
+_KERNEL_OFFSET, _INITRD_OFFSET, _DTB_OFFSET = 0x60_0000, 0x140_0000, 0x1F0_0000
+FLASH_PARTS: Final = {  # as in lab/boards/types/sifive_u.toml
+    "u-boot.itb": _FLASH_OFFSET,
+    "u-boot.env": ENV_OFFSET,
+    "kernel": _KERNEL_OFFSET,
+    "initrd": _INITRD_OFFSET,
+    "board.dtb": _DTB_OFFSET,
+}
 _SIZE_MIB, _START_MIB = 64, 4
 _MEMORY: Final = "8G"  # the board's; SPL wants it, the host gives what is used
 
 
 class HiFive:
-    """A `virtual.qemu.machine.Model`."""
+    """A `virtual.qemu.machine.Model`.
+
+    Args:
+        with_network: releases can be put on it. build_id: of its os-release(5); empty: it has none.
+    """
 
     program = PROGRAM
     drops = True
     board_type = SOFTWARE.board_type
 
+    def __init__(self, *, with_network: bool = False, build_id: str = "") -> None:
+        self._with_network = with_network
+        self._build_id = build_id
+
     def images(self, root: Path, report: cache.Report) -> Path:
         """See `Model`."""
-        return SOFTWARE.media(self.board_type, root, report, self.build, packaged.text("sifive_u.env"))
+        name = self.board_type + (recipe.NETWORK if self._with_network else "")
+        return SOFTWARE.media(name, root, report, self.build, packaged.text("sifive_u.env") + self._build_id)
 
     def build(self, folder: Path, packages: Path) -> None:
         """Write SPL and one image per medium into `folder`."""
-        # Both media are slow, and U-Boot unpacks what it boots.
-        kernel = gzip.compress((packages / packaged.KERNEL).read_bytes(), compresslevel=9, mtime=0)
-        device_tree, loader = ((packages / name).read_bytes() for name in (packaged.DEVICE_TREE, "u-boot.itb"))
+        files = self.files(packages, "sd")
         (folder / SPL).write_bytes((packages / SPL).read_bytes())
         tree = {
-            "boot/kernel": File(kernel),
-            "boot/board.dtb": File(device_tree),
-            "boot/initrd.gz": File(SOFTWARE.root_file_system(packages, "sd")),
+            "boot/kernel": File(files["kernel"]),
+            "boot/board.dtb": File(files["board.dtb"]),
+            "boot/initrd.gz": File(files["initrd"]),
         }
         disk.build(folder / "sd.img", tree, size_mib=_SIZE_MIB, identity=1, start_mib=_START_MIB)
-        disk.patch(folder / "sd.img", {_SD_OFFSET: loader})
-        initrd = SOFTWARE.root_file_system(packages, "spi_nor")
-        dtb_offset = _KERNEL_OFFSET + _aligned(len(kernel))
-        initrd_offset = dtb_offset + _aligned(len(device_tree))
+        disk.patch(folder / "sd.img", {_SD_OFFSET: files["u-boot.itb"]})
+        parts = {FLASH_PARTS[name]: content for name, content in self.files(packages, "spi_nor").items()}
+        flash.build(folder / "spi_nor.img", parts, size_bytes=FLASH_BYTES)
+
+    def files(self, packages: Path, medium: str) -> dict[str, bytes]:
+        """What the board boots from a medium: the names of FLASH_PARTS, and the bytes."""
+        # Both media are slow, and U-Boot unpacks what it boots.
+        kernel = gzip.compress((packages / packaged.KERNEL).read_bytes(), compresslevel=9, mtime=0)
+        device_tree = (packages / packaged.DEVICE_TREE).read_bytes()
+        initrd = SOFTWARE.root_file_system(packages, medium, with_network=self._with_network, build_id=self._build_id)
         values = {
             "kernel": _KERNEL_OFFSET,
             "kernel_size": len(kernel),
-            "dtb": dtb_offset,
+            "dtb": _DTB_OFFSET,
             "dtb_size": len(device_tree),
-            "initrd": initrd_offset,
+            "initrd": _INITRD_OFFSET,
             "initrd_size": len(initrd),
         }
         text = packaged.text("sifive_u.env")
         variables = flash.environment(text, {name: f"{value:#x}" for name, value in values.items()})
-        parts = {_FLASH_OFFSET: loader, ENV_OFFSET: flash.environment_image(variables, ENV_BYTES)}
-        files = {_KERNEL_OFFSET: kernel, dtb_offset: device_tree, initrd_offset: initrd}
-        flash.build(folder / "spi_nor.img", parts | files, size_bytes=FLASH_BYTES)
+        return {
+            "u-boot.itb": (packages / "u-boot.itb").read_bytes(),
+            "u-boot.env": flash.environment_image(variables, ENV_BYTES),
+            "kernel": kernel,
+            "initrd": initrd,
+            "board.dtb": device_tree,
+        }
 
     def words(self, folder: BoardFolder, straps: int, _tap_fd: int | None) -> list[str]:
         """See `Model`: the straps are MSEL."""
         return [
             *("-machine", f"sifive_u,msel={straps}", "-smp", "2", "-m", _MEMORY),
             *("-bios", str(folder.media / SPL)),
-            *drive(folder, "sd", "if=sd"),
+            *(() if sdmux.is_away(folder) else drive(folder, "sd", "if=sd")),
             *drive(folder, "spi_nor", "if=mtd"),
             *user_network(folder, "cadence_gem"),
         ]
-
-
-def _aligned(length: int) -> int:
-    return -(-length // _ALIGN) * _ALIGN

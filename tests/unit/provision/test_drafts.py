@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.boards import Medium
 from lab.cli import main
 from lab.errors import ConfigurationError
 from lab.provision import drafting
@@ -132,7 +133,7 @@ def test_a_release_cannot_have_the_name_of_a_folder(
 
 def test_an_empty_folder_is_no_release(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to put on sd"):
-        drafting.draft(tmp_path, BOARD, ["sd"], "none", tmp_path)
+        drafting.draft(tmp_path, BOARD, {"sd": Medium(0, "SD")}, "none", tmp_path)
 
 
 def changed(path: Path, change: Any) -> Path:

@@ -11,5 +11,8 @@ fdt resize
 fdt set /timer clock-frequency <24390244>
 # Bluetooth's UART waits for pins of a voltage regulator, and says so for ten seconds.
 fdt set /soc/serial@1c28c00 status disabled
+# The disks of Linux have the numbers of the slots, whichever answers first.
+fdt set /aliases mmc0 /soc/mmc@1c0f000
+fdt set /aliases mmc1 /soc/mmc@1c11000
 @device_tree@
 bootz ${kernel_addr_r} ${ramdisk_addr_r}:${rdsz} ${fdt_addr_r}
