@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from lab import boards
 from lab.boards import Medium
 from lab.cli import main
 from lab.errors import ConfigurationError
@@ -131,9 +132,51 @@ def test_a_release_cannot_have_the_name_of_a_folder(
     assert sorted(deploy.parent.rglob("*")) == before
 
 
+@pytest.fixture
+def two_images(tmp_path: Path) -> Path:
+    """For a board type that says what goes where on its media."""
+    folder = tmp_path / "deploy"
+    folder.mkdir()
+    for medium in ("sd", "emmc"):
+        (folder / f"x-{medium}.wic").write_bytes(medium.encode())
+    for name in ("u-boot.env", "kernel", "initrd", "board.dtb"):
+        (folder / name).write_bytes(name.encode())
+    (folder / "u-boot.itb").write_bytes(UBOOT)
+    return folder
+
+
+def test_each_medium_can_have_an_image_of_its_own(two_images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--board", "bpim2u", "--kernel", "Linux", "--build-id", "^1$")
+    assert drafted(two_images, *words)[0] == 2
+    assert "--image MEDIUM=NAME" in capsys.readouterr().err
+    found = load(drafted(two_images, *words, "--image", "sd=x-sd.wic", "--image", "emmc=x-emmc.wic")[1])
+    assert {name: content.image and content.image.filename for name, content in found.media.items()} == {
+        "sd": "x-sd.wic",
+        "emmc": "x-emmc.wic",
+    }
+    assert (found.identity.build_id, found.identity.kernel) == ("^1$", "Linux")
+    assert drafted(two_images, *words, "--image", "tape=x-sd.wic", name="no")[0] == 2
+    assert "no medium 'tape'" in capsys.readouterr().err
+
+
+def test_parts_go_where_the_board_type_says(two_images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = load(drafted(two_images, "--board", "sifive_u", "--image", "x-sd.wic")[1])
+    places = {part.name: part.to.offset for part in found.media["spi_nor"].parts}
+    assert places == boards.load("sifive_u").media["spi_nor"].parts
+    assert found.identity.uboot.startswith(r"U-Boot 2025\.01-ti-gdeadbeef")
+    assert not found.recovery.files
+    (two_images / "initrd").unlink()
+    capsys.readouterr()
+    path = drafted(two_images, "--board", "sifive_u", "--image", "x-sd.wic", name="less")[1]
+    assert "no initrd, which sifive_u has on spi_nor" in capsys.readouterr().out
+    assert "initrd" not in {part.name for part in load(path).media["spi_nor"].parts}
+
+
 def test_an_empty_folder_is_no_release(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to put on sd"):
         drafting.draft(tmp_path, BOARD, {"sd": Medium(0, "SD")}, "none", tmp_path)
+    with pytest.raises(ConfigurationError, match=r"nothing of what sifive_u boots from is there: \*\.wic, board\.dtb"):
+        drafting.draft(tmp_path, "sifive_u", boards.load("sifive_u").media, "none", tmp_path)
 
 
 def changed(path: Path, change: Any) -> Path:

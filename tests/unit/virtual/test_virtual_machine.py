@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabTransientError
+from virtual import sdmux
 from virtual.board import BoardFolder
 from virtual.qemu import cable, machine
 from virtual.qemu.bpim2u import BananaPi
@@ -51,6 +52,28 @@ def test_the_network_inside_qemu_reaches_nothing_of_the_host_s(model: machine.Mo
     (network,) = [word for word in arguments(Path("/b/x-1"), 1, model) if word.startswith("user,")]
     assert "restrict=on" in network
     assert network.endswith("tftp=/b/x-1/tftp")
+
+
+@pytest.mark.parametrize("board", [BananaPi, HiFive])
+def test_a_board_that_releases_are_put_on_reaches_the_host_s_loopback(
+    board: type[BananaPi | HiFive], tmp_path: Path
+) -> None:
+    (tmp_path / "media").mkdir()
+    (tmp_path / "media" / "origin").write_text(f"{board.board_type}-network-0123456789abcdef")
+    (network,) = [word for word in arguments(tmp_path, 1, board()) if word.startswith("user,")]
+    assert "restrict=off" in network
+
+
+@pytest.mark.parametrize(("board", "straps"), [(BananaPi, 1), (HiFive, 11)])
+def test_a_card_that_the_multiplexer_has_given_to_the_host_is_not_at_the_board(
+    board: type[BananaPi | HiFive], straps: int, tmp_path: Path
+) -> None:
+    folder = BoardFolder(tmp_path)
+    card = str(folder.medium("sd"))
+    assert any(card in word for word in arguments(tmp_path, straps, board()))
+    folder.sdmux.mkdir()
+    sdmux.host_image(folder).touch()
+    assert not any(card in word for word in arguments(tmp_path, straps, board()))
 
 
 def test_a_comma_in_a_path_does_not_end_it_for_qemu() -> None:
