@@ -19,6 +19,7 @@ from attrs import AttrsInstance, asdict, frozen
 
 OUTLETS: Final = "outlets"  # folders in the runtime folder
 RAILS: Final = "rails"
+SAMPLERS: Final = "samplers"
 
 Record = TypeVar("Record", bound=AttrsInstance)
 
@@ -62,12 +63,25 @@ class RailStatus:
     at: float
 
 
+@frozen
+class SamplerStatus:
+    """A sampler of a board's rails that is at work: who looks on reads its trace while it grows.
+
+    Attributes:
+        trace: path of the file. holder: the process that samples, as `lab.host.process` has it.
+    """
+
+    board: str
+    trace: str
+    holder: str
+
+
 def write(folder: Path, name: str, record: AttrsInstance) -> None:
     """Tell how `name` is. A folder that cannot be written is no reason to fail: nobody is told, that is all.
 
     Nor is one that is not ours: its owner could have put links into it that lead to files of ours.
     """
-    path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+    path = _path(folder, name)
     aside = path.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
         if not _is_ours(folder.parent):  # the runtime folder, which who owns it makes for one user
@@ -83,6 +97,14 @@ def write(folder: Path, name: str, record: AttrsInstance) -> None:
             raise
 
 
+def forget(folder: Path, name: str, record: AttrsInstance) -> None:
+    """Take back what was told of `name`, unless somebody told something else since."""
+    path = _path(folder, name)
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(path.read_text(encoding="utf-8")) == asdict(record):
+            path.unlink()
+
+
 def read_all(folder: Path, kind: type[Record]) -> list[Record]:
     """What was told in that folder, without files that are no such record."""
     found = []
@@ -90,6 +112,10 @@ def read_all(folder: Path, kind: type[Record]) -> list[Record]:
         with contextlib.suppress(OSError, ValueError, cattrs.BaseValidationError):
             found.append(cattrs.structure(json.loads(path.read_text(encoding="utf-8")), kind))
     return found
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
 
 
 def _is_ours(folder: Path) -> bool:

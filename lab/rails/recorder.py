@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lab.host import process, statusfiles
 from lab.host.clock import Clock
+from lab.host.statusfiles import SamplerStatus
 from lab.rails.config import RailsConfig
 from lab.rails.model import RailSensor, Range
 from lab.rails.statusreporter import StatusReporter
@@ -26,9 +28,12 @@ class SensorRecorder:
         path: Path,
         clock: Clock,
         scheduling: str,
-        status_dir: Path | None = None,
+        runtime: Path | None = None,
     ) -> None:
-        """Start the sensor and the trace. `status_dir`: the folder of status files that the exporter reads.
+        """Start the sensor and the trace.
+
+        Args:
+            runtime: the runtime folder, in which whoever looks on is told how the sampling goes and where the trace is; None: nobody is.
 
         Raises:
             LabError: a sensor does not answer.
@@ -38,7 +43,11 @@ class SensorRecorder:
         self.poll_ns = schedule.poll_ns
         self._sensor = sensor
         self._clock = clock
-        self._reporter = None if status_dir is None else StatusReporter(config.board, schedule, status_dir)
+        self._reporter = (
+            None if runtime is None else StatusReporter(config.board, schedule, runtime / statusfiles.RAILS)
+        )
+        self._told = SamplerStatus(config.board, str(path.absolute()), process.identity())
+        self._samplers = None if runtime is None else runtime / statusfiles.SAMPLERS
         self._writer = TraceFile(
             path,
             TraceMeta(
@@ -56,6 +65,8 @@ class SensorRecorder:
                 scheduling=scheduling,
             ),
         )
+        if self._samplers is not None:
+            statusfiles.write(self._samplers, config.board, self._told)
 
     def poll(self) -> bytes:
         """The records of the samples that are new; empty: there are none.
@@ -78,5 +89,7 @@ class SensorRecorder:
 
     def close(self) -> None:
         """The trace says that it is complete."""
+        if self._samplers is not None:
+            statusfiles.forget(self._samplers, self._told.board, self._told)
         self._writer.end(self._clock.now_ns())
         self._sensor.close()

@@ -19,7 +19,6 @@ from types import FrameType
 from typing import Final
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.host import statusfiles
 from lab.host.clock import MonotonicRaw
 from lab.host.cpuidle import IdleStates
 from lab.host.runtime import runtime_dir
@@ -62,7 +61,7 @@ def record(config: RailsConfig, wanted: Range, path: Path) -> None:
     idle_states = IdleStates()
     idle_states.forbid(wanted is Range.ACTIVE)  # a sleeping board has a sample a second, and those may be late
     gc.disable()  # nothing here makes cycles, and a collection would make a poll late
-    recorder = SensorRecorder(config, sensor, wanted, path, clock, scheduling.text, runtime_dir() / statusfiles.RAILS)
+    recorder = SensorRecorder(config, sensor, wanted, path, clock, scheduling.text, runtime_dir())
     period_ns = recorder.poll_ns
     due_ns = clock.now_ns()
     listened_ns = due_ns

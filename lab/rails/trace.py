@@ -140,7 +140,7 @@ class Trace:
         try:
             with path.open("rb") as file:
                 line = file.readline(1 << 20)
-                meta = _meta(path, line)
+                meta = meta_of(path, line)
                 records = np.frombuffer(_whole(file.read()), np.dtype(DTYPE))
         except OSError as error:
             raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
@@ -163,7 +163,12 @@ def _whole(data: bytes) -> bytes:
     return data[: len(data) // RECORD.size * RECORD.size]
 
 
-def _meta(path: Path, line: bytes) -> TraceMeta:
+def meta_of(path: Path, line: bytes) -> TraceMeta:
+    """The first line of a trace.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
     try:
         given = json.loads(line)
         for each in (*given.get("rails", ()), *given.get("channels", ())):

@@ -17,9 +17,10 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from exporters.server import Guard
 from exporters.webconfig import WebConfig
 from lab.errors import BoardlabError, ConfigurationError
-from lab.web import api, pages, streams
+from lab.web import api, pages, railstream, streams
 from lab.web.consoles import Consoles
 from lab.web.door import GuardedDoor
+from lab.web.rails import LiveRails
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 
@@ -40,6 +41,7 @@ def create(site: Site, names: Sequence[str] = LOCAL_NAMES, protection: WebConfig
     app.include_router(api.router(site))
     wall = functools.partial(pages.wall_part, site, renderer)
     app.include_router(streams.router(consoles, wall, lambda board: pages.type_of(site, board)))
+    app.include_router(railstream.router(LiveRails(site.runtime)))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
 
     @app.exception_handler(BoardlabError)

@@ -15,7 +15,7 @@ from lab.console.model import Moment
 from lab.web.consoles import Consoles, Viewer
 
 WALL_S: Final = 2.0
-_ALIVE_S: Final = 15.0  # a comment so often keeps proxies from ending a quiet stream
+ALIVE_S: Final = 15.0  # a comment so often keeps proxies from ending a quiet stream
 
 
 def events(body: AsyncIterator[str]) -> StreamingResponse:
@@ -38,7 +38,7 @@ async def wall(request: Request, render: Callable[[], str], every_s: float = WAL
         if found != shown:
             shown, quiet_s = found, 0.0
             yield event("wall", found)
-        elif quiet_s >= _ALIVE_S:
+        elif quiet_s >= ALIVE_S:
             quiet_s = 0.0
             yield ": alive\n\n"
         await asyncio.sleep(every_s)
@@ -51,7 +51,7 @@ async def console(request: Request, consoles: Consoles, board: str, viewer: View
         yield event("text", json.dumps({"text": before, "lost": 0}))
         while not await request.is_disconnected():
             try:
-                piece = await asyncio.wait_for(viewer.queue.get(), _ALIVE_S)
+                piece = await asyncio.wait_for(viewer.queue.get(), ALIVE_S)
             except TimeoutError:
                 yield ": alive\n\n"
                 continue

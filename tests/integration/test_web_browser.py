@@ -51,6 +51,15 @@ ANOTHER_BOOT = (
   const look = () => boots() > before && kernel.test(moments.textContent) && done(live.childElementCount === 0);
 """
 )
+# The rails' plot has two seconds of samples, and names the rails.
+LIVE_RAILS = (
+    WAITING
+    % """
+  const rails = document.getElementById('rails-live');
+  const look = () => Number(rails.dataset.steps) > 20 && rails.querySelector('canvas') && done(rails.textContent);
+  new MutationObserver(look).observe(rails, { attributes: true });
+"""
+)
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +106,19 @@ def test_the_wall_and_the_console_follow_a_board_that_is_measured(lab: Lab, url:
     console = measured(lab, Look(url, f"/boards/{BOARD}", ask=ANOTHER_BOOT))
     assert console.answer is True, "what a console says is text, never elements"
     assert (wall.complaints, console.complaints) == ([], [])
+
+
+def test_the_rails_are_shown_while_a_sampler_runs(lab: Lab, url: str) -> None:
+    env, trace = lab.folder / "bench" / BOARD / "env.yaml", lab.folder / "live.trace"
+    sampler = subprocess.Popen([LAB, "rails", "trace", env, "-o", trace], env=lab.environ, stdout=subprocess.DEVNULL)
+    try:
+        (seen,) = page_looks.look([Look(url, f"/boards/{BOARD}", ask=LIVE_RAILS)])
+    finally:
+        sampler.send_signal(signal.SIGINT)
+        assert sampler.wait(DEADLINE_S) == 0
+    assert "vdd_core" in seen.answer
+    assert seen.complaints == []
+    assert not list((lab.folder / "runtime" / "samplers").iterdir()), "a sampler that ended takes its word back"
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])

@@ -24,6 +24,7 @@ source.addEventListener("moment", (event) => {
     moments.replaceChildren();
   }
   boot.push(moment);
+  document.dispatchEvent(new CustomEvent("moment", { detail: moment }));
   const after = (moment.t_us - boot[0].t_us) / 1e6;
   const item = moments.appendChild(document.createElement("li"));
   item.textContent = `${moment.name} ${after.toFixed(4)} s ± ${(moment.uncertainty_us / 1000).toFixed(2)} ms`;

@@ -1,0 +1,126 @@
+"""Rails in a browser: what a sampler writes is what viewers get, while it grows and from one sampler to the next."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from railbench import BenchClock, RailBench, RailBus
+from simruns import planned
+
+from lab.host import process, statusfiles
+from lab.host.statusfiles import SamplerStatus
+from lab.rails import Range
+from lab.rails.chips import CHIPS
+from lab.rails.ina import InaSensor
+from lab.rails.recorder import SensorRecorder
+from lab.rails.tail import STEP_NS
+from lab.web import rails as live
+from lab.web.rails import LiveRails
+from lab.web.railstream import document
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Path:
+    folder = tmp_path / "runtime"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def every_look_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LOOK_S", 0.0)
+
+
+def sampling(bench: RailBench, runtime: Path, trace: Path, wanted: Range = Range.ACTIVE) -> SensorRecorder:
+    sensor = InaSensor(bench.config, CHIPS["ina231"], RailBus(bench))
+    bench._due_ns = bench.now_ns
+    return SensorRecorder(bench.config, sensor, wanted, trace, BenchClock(bench), "virtual time", runtime)
+
+
+def test_a_viewer_gets_the_power_that_the_board_draws_as_it_is_sampled(runtime: Path, tmp_path: Path) -> None:
+    bench = RailBench()
+    rails = LiveRails(runtime, BenchClock(bench))
+    assert rails.since("board-1", -1).said == live.NOBODY
+    recorder = sampling(bench, runtime, tmp_path / "power.trace")
+    bench.play(recorder, ("idle", 3.0))
+    first = rails.since("board-1", -1)
+    assert (first.said, first.begins) == ("", True)
+    assert len(first.steps) == pytest.approx(3.0 / (STEP_NS / 1e9), abs=2)
+    expected = bench.watts("idle")
+    for place, name in enumerate(first.rails):
+        mean = statistics.fmean(step.watts[place] or 0.0 for step in first.steps)
+        assert mean == pytest.approx(expected[name], rel=0.1, abs=0.005), name
+    bench.play(recorder, ("idle", 1.0))
+    more = rails.since("board-1", first.last)
+    assert (more.begins, more.last - first.last) == (False, len(more.steps))
+    assert more.steps[0].t_ns - first.steps[-1].t_ns == STEP_NS, "no step is given twice, none is left out"
+    assert rails.since("board-1", more.last).steps == ()
+
+
+def test_the_next_sampler_goes_on_where_the_one_before_ended(runtime: Path, tmp_path: Path) -> None:
+    bench = RailBench()
+    rails = LiveRails(runtime, BenchClock(bench))
+    recorder = sampling(bench, runtime, tmp_path / "1.trace")
+    bench.play(recorder, ("idle", 1.0))
+    first = rails.since("board-1", -1)
+    recorder.close()
+    ended = rails.since("board-1", first.last)
+    assert ended.said == live.NOBODY
+    second = sampling(bench, runtime, tmp_path / "2.trace")
+    bench.play(second, ("idle", 1.0))
+    (tmp_path / "1.trace").unlink()
+    again = rails.since("board-1", ended.last)
+    assert (again.said, again.begins) == ("", False)
+    assert len(again.steps) >= 8
+    second.close()
+
+
+def test_only_the_last_minute_is_shown_however_long_a_trace_is(runtime: Path, tmp_path: Path) -> None:
+    bench = RailBench()
+    recorder = sampling(bench, runtime, tmp_path / "power.trace", Range.SLEEP)
+    bench.play(recorder, ("idle", 300.0))
+    found = LiveRails(runtime, BenchClock(bench)).since("board-1", -1)
+    assert bench.now_ns - live.SPAN_NS <= found.steps[0].t_ns < bench.now_ns - live.SPAN_NS + 5_000_000_000
+    recorder.close()
+
+
+def test_a_sampler_that_was_killed_samples_no_more(runtime: Path, tmp_path: Path) -> None:
+    bench = RailBench()
+    recorder = sampling(bench, runtime, tmp_path / "power.trace")
+    bench.play(recorder, ("idle", 1.0))
+    told = SamplerStatus("board-1", str(tmp_path / "power.trace"), process.identity())
+    host, boot, _, _ = told.holder.rsplit("/", 3)
+    rails = LiveRails(runtime, BenchClock(bench))
+    assert rails.since("board-1", -1).said == ""
+    statusfiles.write(runtime / statusfiles.SAMPLERS, "board-1", evolve(told, holder=f"{host}/{boot}/{os.getpid()}/1"))
+    assert rails.since("board-1", -1).said == live.NOBODY
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no trace\n"])
+def test_a_trace_that_cannot_be_read_is_said(runtime: Path, tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "power.trace").write_bytes(content)
+    told = SamplerStatus("b", str(tmp_path / "power.trace"), process.identity())
+    statusfiles.write(runtime / statusfiles.SAMPLERS, "b", told)
+    assert "power.trace" in LiveRails(runtime).since("b", -1).said
+
+
+def test_a_sensor_without_an_answer_has_no_power(runtime: Path, tmp_path: Path) -> None:
+    bench = RailBench()
+    recorder = sampling(bench, runtime, tmp_path / "power.trace")
+    bench.troubles.append(planned("sensor_nack", share=1.0).fault(1))
+    bench.play(recorder, ("idle", 1.0))
+    rails = LiveRails(runtime, BenchClock(bench))
+    piece = rails.since("board-1", -1)
+    place = piece.rails.index("vdd_core")
+    assert {step.watts[place] for step in piece.steps} == {None}
+    assert None not in {step.watts[place - 1] for step in piece.steps}
+    sent = json.loads(document(piece, bench.now_ns))
+    assert sent["steps"][0][1 + place] is None
+    assert sent["now_ms"] - sent["steps"][-1][0] < 1000
+    recorder.close()
