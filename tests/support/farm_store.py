@@ -1,53 +1,95 @@
-"""A store with as many boards as wanted, written in bulk: what a farm's looks like after a while."""
+"""A store with as many boards as wanted, written in bulk by the database itself: what a farm's looks like after a while."""
 
 from __future__ import annotations
 
 import datetime as dt
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import create_engine, insert
+from sqlalchemy import Connection, bindparam, insert, literal, select, true, union_all
 
 from lab.metrics import by_name
 from lab.metrics.catalogue import published
 from lab.results import open_store
 from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
 
-AT = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.UTC)
-_TOGETHER = 100  # runs in one insert
-METRICS = ("boot.time", *(metric.name for metric in published()))
+AT: Final = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.UTC)
+METRICS: Final = ("boot.time", *(metric.name for metric in published()))
+_TOGETHER: Final = 500  # runs in one transaction
+_STEP: Final = dt.timedelta(seconds=1)  # from one run to the next
 
 
-def fill(path: Path, *, boards: int, metrics: int, samples: int, releases: int = 1) -> str:
-    """Make the store: each board has one completed run a release, with `metrics` measurements of `samples` samples.
+def fill(
+    store: Path | str,
+    *,
+    boards: int,
+    metrics: int,
+    samples: int,
+    releases: int = 1,
+    last: dt.datetime | None = None,
+) -> str:
+    """Fill a store: each board has one completed run a release, with `metrics` measurements of `samples` samples.
+
+    A run has an attempt a sample. All boards are measured with a release before the next one comes.
+
+    Args:
+        store: a file of SQLite, or the URL of an empty database. last: when the last run began; None: the first began at AT.
 
     Returns: its URL.
     """
-    url = f"sqlite:///{path}"
-    open_store(url).close()
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(insert(DefinitionRow), [_definition(name) for name in METRICS])
-        ids = itertools.count(1)
-        measurement_ids = itertools.count(1)
-        wanted = [(board, release) for board in range(boards) for release in range(releases)]
-        for start in range(0, len(wanted), _TOGETHER):
-            runs = {
-                next(ids): (f"board-{board:04}", f"{release + 1:02}.00")
-                for board, release in wanted[start : start + _TOGETHER]
-            }
-            rows = [row for run_id in runs for row in _measurements(run_id, metrics, measurement_ids)]
-            connection.execute(insert(RunRow), [_run(run_id, *names) for run_id, names in runs.items()])
-            connection.execute(insert(AttemptRow), [_attempt(run_id, run_id) for run_id in runs])
-            connection.execute(insert(MeasurementRow), rows)
-            connection.execute(
-                insert(SampleRow),
-                [_sample(row["id"], row["run_id"], number) for row in rows for number in range(samples)],
-            )
-    engine.dispose()
+    url = f"sqlite:///{store}" if isinstance(store, Path) else store
+    first = AT if last is None else last - boards * releases * _STEP
+    runs = [
+        _run(number, f"board-{board:04}", f"{release + 1:02}.00", first)
+        for number, (release, board) in enumerate(((r, b) for r in range(releases) for b in range(boards)), start=1)
+    ]
+    with open_store(url) as opened:
+        engine = opened._engine
+        with engine.begin() as connection:
+            connection.execute(insert(DefinitionRow), [_definition(name) for name in METRICS])
+        for start in range(0, len(runs), _TOGETHER):
+            with engine.begin() as connection:
+                _add(connection, runs[start : start + _TOGETHER], metrics, samples)
+        with engine.connect() as connection:
+            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+            connection.exec_driver_sql("ANALYZE")
+            if engine.dialect.name == "postgresql":  # the numbers were given, the sequence does not know
+                connection.exec_driver_sql(f"ALTER SEQUENCE runs_id_seq RESTART WITH {len(runs) + 1}")
     return url
+
+
+def _add(connection: Connection, runs: Sequence[dict[str, Any]], metrics: int, samples: int) -> None:
+    """Runs with all that belongs to them: the database writes the rows itself, which is ten times as fast."""
+    connection.execute(insert(RunRow), runs)
+    these = RunRow.id.between(runs[0]["id"], runs[-1]["id"])
+    kinds = [_number(number) for number in range(metrics)]
+    named = union_all(
+        *(
+            select(
+                literal(place).label("place"),
+                literal(metric).label("metric"),
+                bindparam(None, params, MeasurementRow.params.type).label("params"),
+            )
+            for place, (metric, params) in enumerate(kinds)
+        )
+    ).subquery()
+    wanted = select(RunRow.id, named.c.metric, literal(1), named.c.params).join(named, true()).where(these)
+    columns = ["run_id", "metric", "version", "params"]
+    connection.execute(insert(MeasurementRow).from_select(columns, wanted.order_by(RunRow.id, named.c.place)))
+    cycles = union_all(*(select(literal(cycle).label("cycle")) for cycle in range(1, samples + 1))).subquery()
+    rest = {"number": 1, "params": {"medium": "sd"}, "outcome": "ok", "message": "", "duration_s": 6.0, "details": {}}
+    fixed = [bindparam(None, value, getattr(AttemptRow, name).type) for name, value in rest.items()]
+    tried = select(RunRow.id, cycles.c.cycle, RunRow.started_at, *fixed).join(cycles, true()).where(these)
+    columns = ["run_id", "cycle", "started_at", *rest]
+    connection.execute(insert(AttemptRow).from_select(columns, tried.order_by(RunRow.id, cycles.c.cycle)))
+    value = 2.0 + MeasurementRow.id % 7 / 10.0 + AttemptRow.id % 100 * 79 % 100 / 10000.0
+    flags = bindparam(None, frozenset({"simulated"}), SampleRow.flags.type)
+    taken = select(MeasurementRow.id, AttemptRow.id, value, literal(0.001), flags).where(
+        AttemptRow.run_id.between(runs[0]["id"], runs[-1]["id"]), MeasurementRow.run_id == AttemptRow.run_id
+    )
+    columns = ["measurement_id", "attempt_id", "value", "uncertainty", "flags"]
+    connection.execute(insert(SampleRow).from_select(columns, taken.order_by(AttemptRow.id, MeasurementRow.id)))
 
 
 def _definition(name: str) -> dict[str, Any]:
@@ -63,14 +105,13 @@ def _definition(name: str) -> dict[str, Any]:
     }
 
 
-def _measurements(run_id: int, count: int, ids: Iterator[int]) -> Iterator[dict[str, Any]]:
-    for number in range(count):
-        size, which = divmod(number, len(METRICS))
-        params: Mapping[str, str] = {"medium": "sd", "size": f"{size}k"} if size else {"medium": "sd"}
-        yield {"id": next(ids), "run_id": run_id, "metric": METRICS[which], "version": 1, "params": params}
+def _number(number: int) -> tuple[str, dict[str, str]]:
+    """Metric and parameters."""
+    size, which = divmod(number, len(METRICS))
+    return METRICS[which], {"medium": "sd", "size": f"{size}k"} if size else {"medium": "sd"}
 
 
-def _run(run_id: int, board: str, release: str) -> dict[str, Any]:
+def _run(run_id: int, board: str, release: str, first: dt.datetime) -> dict[str, Any]:
     return {
         "id": run_id,
         "kind": "boot",
@@ -80,32 +121,6 @@ def _run(run_id: int, board: str, release: str) -> dict[str, Any]:
         "status": "completed",
         "plan": {},
         "provenance": {},
-        "started_at": AT + dt.timedelta(seconds=run_id),
-        "finished_at": AT + dt.timedelta(seconds=run_id + 60),
-    }
-
-
-def _attempt(attempt_id: int, run_id: int) -> dict[str, Any]:
-    return {
-        "id": attempt_id,
-        "run_id": run_id,
-        "cycle": 1,
-        "number": 1,
-        "params": {"medium": "sd"},
-        "outcome": "ok",
-        "message": "",
-        "started_at": AT,
-        "duration_s": 6.0,
-        "details": {},
-    }
-
-
-def _sample(measurement_id: int, attempt_id: int, number: int) -> dict[str, Any]:
-    value = 2.0 + measurement_id % 7 / 10 + number / 100
-    return {
-        "measurement_id": measurement_id,
-        "attempt_id": attempt_id,
-        "value": value,
-        "uncertainty": 0.001,
-        "flags": frozenset({"simulated"}),
+        "started_at": first + run_id * _STEP,
+        "finished_at": first + run_id * _STEP + dt.timedelta(seconds=60),
     }
