@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -92,13 +93,18 @@ class LabNow:
 
 
 def look(
-    db: str | None = None, farm: Path | None = None, runtime: Path | None = None, folder: Path | None = None
+    db: str | None = None,
+    farm: Path | None = None,
+    runtime: Path | None = None,
+    folder: Path | None = None,
+    before: LabNow | None = None,
 ) -> LabNow:
     """Look at everything once. Nothing is written, and nothing is started.
 
     Args:
         db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
         runtime: the console server's folder. folder: of the lab, with `envs/`; None: here.
+        before: the last look; runs that had ended then are not read again.
 
     Raises:
         ConfigurationError: the farm.yaml is wrong.
@@ -116,7 +122,8 @@ def look(
     try:
         with open_store(services.database(db, host.farm), create=False) as store:
             name = store.url
-            boards = _measured(store, boards, now)
+            known = {each.last.run.id: each.last for each in before.boards if each.last} if before else {}
+            boards = _measured(store, boards, now, known)
     except BoardlabError as error:
         trouble = str(error)
     found = (server, *services.listening(host))
@@ -127,10 +134,20 @@ def look(
 def described(folder: Path) -> Iterator[BoardNow]:
     """The boards that the environments of a lab's folder describe; files that cannot be read have none."""
     for path in sorted((folder / shipped.ENVS).glob("*.yaml")):
-        with contextlib.suppress(ConfigurationError):
-            for strategy in _strategies(yamlfile.load(path)):
-                if board := str(strategy.get("board") or ""):
-                    yield BoardNow(board, str(strategy.get("board_type") or ""), path.name)
+        with contextlib.suppress(OSError):
+            state = path.stat()
+            yield from _described_in(path, (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino))
+
+
+@functools.lru_cache(maxsize=4096)
+def _described_in(path: Path, _state: tuple[int, ...]) -> tuple[BoardNow, ...]:
+    """The boards of one environment; read again when the file is another: who looks each second must not parse YAML each second."""
+    try:
+        found = list(_strategies(yamlfile.load(path)))
+    except ConfigurationError:
+        return ()
+    named = ((str(each.get("board") or ""), str(each.get("board_type") or "")) for each in found)
+    return tuple(BoardNow(board, board_type, path.name) for board, board_type in named if board)
 
 
 def _strategies(data: object) -> Iterator[dict[str, Any]]:
@@ -153,9 +170,11 @@ def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
     return evolve(board, console=board.console or writer, port="; ".join(filter(None, [board.port, *troubles])))
 
 
-def _measured(store: Store, boards: dict[str, BoardNow], now: dt.datetime) -> dict[str, BoardNow]:
+def _measured(
+    store: Store, boards: dict[str, BoardNow], now: dt.datetime, known: Mapping[int, ListedRun]
+) -> dict[str, BoardNow]:
     """The boards with what the store knows of them, and those that only it knows."""
-    ended = {each.run.board: each for each in listing.latest(store, running=False)}
+    ended = {each.run.board: each for each in listing.latest(store, running=False, known=known)}
     running = {each.run.board: each for each in listing.latest(store, running=True)}
     failed: dict[str, dict[str, int]] = {}
     for (name, outcome), count in listing.failures(store, now - FAILURES_OF).items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -22,6 +23,7 @@ from lab.judge.published import PublishedNumbers
 from lab.judge.releases import judge_release
 from lab.judge.verdicts import Judgement, Verdict
 from lab.results.averages import Average
+from lab.results.places import Place, run_head, runs_at
 from lab.results.records import PUBLISHED
 from lab.results.watch import RunHead, StoreSnapshot
 
@@ -107,10 +109,10 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
     Raises:
         ConfigurationError: no such run, or nothing of that release on its board.
     """
-    heads, decisions = snapshot.heads(like=run_id), snapshot.decisions()
-    head = next((each for each in heads if each.id == run_id), None)
+    head, decisions = run_head(snapshot, run_id), snapshot.decisions()
     if head is None:
         raise ConfigurationError(f"no run {run_id}; `lab results list` shows the runs")
+    heads = runs_at(snapshot, Place.of(head))
     before = earlier(heads, head, decisions)
     is_accepted = decisions.get(head.id) == ACCEPTED
     if against is None:
@@ -146,17 +148,19 @@ def judge(
         before: whose spread is the noise, where they are enough. wanted: those that it is compared with, the oldest first.
     """
     model = model or noises.load()
-    most = model.history.longest * RUNS_BACK
-    ids = {each.id for each in (*before[-most:], *wanted[-most:], head)}
-    found: dict[int, list[Average]] = {}
-    for average in snapshot.averages(sorted(ids)):
-        found.setdefault(average.run_id, []).append(average)
+    longest = model.history.longest
+    most = longest * RUNS_BACK
+    found = _read(snapshot, (*before[-longest:], *wanted[-longest:], head), {})
+    if not _enough(found, head, before, longest) or not _enough(found, head, wanted, longest):
+        found = _read(snapshot, (*before[-most:], *wanted[-most:]), found)
     compared = _by_key(found, wanted[-most:])
     own = found.get(head.id, ())
     judged = [each for each in own if model.of(each.metric.name, each.params).judged]
     history = _by_key(found, before[-most:])
     if head.kind == PUBLISHED:
-        known = PublishedNumbers.of_runs(snapshot, [each for each in snapshot.heads() if each.id in ids])
+        known = PublishedNumbers.of_runs(
+            snapshot, {each.id: each for each in (*before[-most:], *wanted[-most:], head)}.values()
+        )
         numbers = [
             _judge_published(each, history.get(each.key, ()), compared.get(each.key, ()), against, known, model)
             for each in judged
@@ -167,6 +171,24 @@ def judge(
             for each in judged
         ]
     return JudgedRun(head, against, tuple(numbers))
+
+
+def _read(
+    snapshot: StoreSnapshot, heads: Iterable[RunHead], known: Mapping[int, list[Average]]
+) -> dict[int, list[Average]]:
+    """The averages of runs, and those that are known."""
+    found = {**known}
+    for average in snapshot.averages(sorted({each.id for each in heads} - known.keys())):
+        found.setdefault(average.run_id, []).append(average)
+    return found
+
+
+def _enough(found: Mapping[int, list[Average]], head: RunHead, runs: Sequence[RunHead], longest: int) -> bool:
+    """Whether each of a run's numbers is in all of the last runs that are looked at, or there are no further ones."""
+    if len(runs) <= longest:
+        return True
+    counts = Counter(average.key for each in runs[-longest:] for average in found.get(each.id, ()))
+    return all(counts[average.key] >= longest for average in found.get(head.id, ()))
 
 
 def judge_number(

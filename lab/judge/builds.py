@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from attrs import asdict, frozen
 
+from lab.results.places import run_head, runs_before
 from lab.results.records import PUBLISHED
 from lab.results.watch import RunHead, StoreSnapshot
 
@@ -74,14 +75,10 @@ def remarks(snapshot: StoreSnapshot, run_id: int) -> list[str]:
 
     Runs of the same board type before it are looked at, the latest first.
     """
-    heads = snapshot.heads(like=run_id)
-    head = next((each for each in heads if each.id == run_id), None)
+    head = run_head(snapshot, run_id)
     if head is None or head.kind == PUBLISHED:
         return []
-    before = [
-        each for each in heads if each.id < run_id and each.board_type == head.board_type and each.kind != PUBLISHED
-    ]
-    latest = before[-RUNS_BACK:][::-1]
+    latest = runs_before(snapshot, head, RUNS_BACK)
     found = builds(snapshot, [head.id, *(each.id for each in latest)])
     own = found[head.id]
     return [*_another_build(head, own, latest, found), *_another_label(head, own, latest, found)]

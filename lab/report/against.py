@@ -15,6 +15,8 @@ from lab.report.names import Names
 from lab.report.waterfall import StageKey
 from lab.results.figures import fixed, with_uncertainty
 from lab.results.overview import STAGE
+from lab.results.places import Place, run_head, runs_at
+from lab.results.records import LAST_ID
 from lab.results.watch import StoreSnapshot
 
 _ORDER = list(Verdict)
@@ -68,8 +70,8 @@ def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedR
     """
     if against is None or not against.isdecimal():
         return judge_run(snapshot, run_id, against)
-    heads = {head.id: head for head in snapshot.heads()}
-    head, other = heads.get(run_id), heads.get(int(against))
+    head = run_head(snapshot, run_id)
+    other = run_head(snapshot, int(against)) if int(against) <= LAST_ID else None
     if head is None:
         return judge_run(snapshot, run_id)  # which says that there is none
     if other is None or other.id == head.id:
@@ -79,7 +81,7 @@ def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedR
             f"--against {against}: run {other.id} is {other.kind} of {other.board_type}, run {head.id} is {head.kind} of "
             f"{head.board_type}; name a run of the same kind and board type"
         )
-    before = earlier(heads.values(), head, snapshot.decisions())
+    before = earlier(runs_at(snapshot, Place.of(head)), head, snapshot.decisions())
     name = f"run {other.id}, release {other.release}" + (
         f", on board {other.board}" if other.board != head.board else ""
     )

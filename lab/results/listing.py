@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, tuple_
-from sqlalchemy.orm import InstrumentedAttribute, Session, joinedload
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
 from lab.errors import ConfigurationError
 from lab.metrics import Measurement, Sample
@@ -88,13 +88,20 @@ def listed(store: Store, wanted: RunFilter = RunFilter(), limit: int | None = No
         return _described(session, [readout.run(row) for row in session.scalars(query)])
 
 
-def latest(store: Store, *, running: bool) -> list[ListedRun]:
-    """The last run of each board that goes on, or that has ended, in the order of the boards' names."""
+def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) -> list[ListedRun]:
+    """The last run of each board that goes on, or that has ended, in the order of the boards' names.
+
+    Args:
+        known: what was found of runs before; one that has ended since is not read again.
+    """
     state = RunRow.status == _RUNNING if running else RunRow.status != _RUNNING
     with store._read() as session:
         ids = select(func.max(RunRow.id)).where(state).group_by(RunRow.board)
         query = select(RunRow).where(RunRow.id.in_(ids)).order_by(RunRow.board)
-        return _described(session, [readout.run(row) for row in session.scalars(query)])
+        runs = [readout.run(row) for row in session.scalars(query)]
+        same = {run.id: known[run.id] for run in runs if not running and run.id in known and known[run.id].run == run}
+        new = {each.run.id: each for each in _described(session, [run for run in runs if run.id not in same])}
+        return [same[run.id] if run.id in same else new[run.id] for run in runs]
 
 
 def failures(store: Store, since: dt.datetime) -> dict[tuple[str, str], int]:
@@ -155,12 +162,11 @@ def _averaged(session: Session, run_ids: Collection[int]) -> dict[int, list[Meas
     """The numbers of each run's first metric, without the stages of a boot."""
     of_runs = and_(MeasurementRow.run_id.in_(run_ids), MeasurementRow.metric != BOOT_STAGE.name)
     first_ids = select(func.min(MeasurementRow.id)).where(of_runs).group_by(MeasurementRow.run_id)
-    firsts = select(MeasurementRow.run_id, MeasurementRow.metric, MeasurementRow.version)
-    keys = [tuple(row) for row in session.execute(firsts.where(MeasurementRow.id.in_(first_ids)))]
-    key = tuple_(MeasurementRow.run_id, MeasurementRow.metric, MeasurementRow.version)
-    rows = select(MeasurementRow).where(key.in_(keys)).options(joinedload(MeasurementRow.definition))
-    found = list(session.scalars(rows.order_by(MeasurementRow.id)))
-    samples = _samples(session, select(MeasurementRow.id).where(key.in_(keys)))
+    first = aliased(MeasurementRow)  # by its unique index its run's others are found
+    same = and_(*(getattr(first, name) == getattr(MeasurementRow, name) for name in ("run_id", "metric", "version")))
+    rows = select(MeasurementRow).join(first, same).where(first.id.in_(first_ids))
+    found = list(session.scalars(rows.options(joinedload(MeasurementRow.definition)).order_by(MeasurementRow.id)))
+    samples = _samples(session, select(MeasurementRow.id).join(first, same).where(first.id.in_(first_ids)))
     by_run: dict[int, list[Measurement]] = {}
     for row in map(readout.whole, found):
         number = Measurement(readout.metric(row.definition), row.params, tuple(samples.get(row.id, [])))

@@ -52,6 +52,17 @@ class RunRow(Base):
     """A run of one plan on one board; `job_id`: of the job that began it, unknown of a run of before there were any."""
 
     __tablename__ = "runs"
+    __table_args__ = (
+        Index("ix_runs_place", "board", "board_type", "kind", "status", "finished_at", "id"),
+        Index("ix_runs_release", "release", "status", "kind", "id"),
+        Index("ix_runs_finished_at", "finished_at"),
+        Index(
+            "ix_runs_running",
+            "board",
+            sqlite_where=text("status = 'running'"),
+            postgresql_where=text("status = 'running'"),
+        ),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     kind: Mapped[str]
@@ -87,6 +98,7 @@ class MeasurementRow(Base):
     __table_args__ = (
         UniqueConstraint("run_id", "metric", "version", "params"),
         ForeignKeyConstraint(["metric", "version"], ["definitions.metric", "definitions.version"]),
+        Index("ix_measurements_metric", "metric", "run_id"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -111,6 +123,12 @@ class AttemptRow(Base):
             unique=True,
             sqlite_where=text("outcome = 'ok'"),
             postgresql_where=text("outcome = 'ok'"),
+        ),
+        Index(
+            "ix_attempts_failed",
+            "started_at",
+            sqlite_where=text("outcome != 'ok'"),
+            postgresql_where=text("outcome != 'ok'"),
         ),
     )
 

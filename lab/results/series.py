@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from attrs import frozen
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, select
 
 from lab.results import averages, readout
 from lab.results.averages import Average
@@ -64,8 +64,8 @@ def points(store: Store, metric: str, board: str = "", board_type: str = "", run
 
 
 def _runs(metric: str, board: str, board_type: str) -> Select[int]:
-    query = select(RunRow.id).join(MeasurementRow, MeasurementRow.run_id == RunRow.id)
-    query = query.where(MeasurementRow.metric == metric, RunRow.kind != PUBLISHED)
+    has = select(MeasurementRow.id).where(MeasurementRow.run_id == RunRow.id, MeasurementRow.metric == metric).exists()
+    query = select(RunRow.id).where(has, RunRow.kind != PUBLISHED)
     for column, name in ((RunRow.board, board), (RunRow.board_type, board_type)):
         query = query.where(column == name) if name else query
-    return query.group_by(RunRow.id).order_by(func.max(RunRow.id).desc())
+    return query.order_by(RunRow.id.desc())

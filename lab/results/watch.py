@@ -24,6 +24,10 @@ from lab.results.store import guarded
 LOCK_TIMEOUT_S: Final = 2.0
 _CHUNK: Final = 500  # ids in one query; databases bound the number of parameters
 _RUNS: Final = 5  # whose samples are in memory at once
+HEADS: Final = select(  # a RunHead
+    *(RunRow.id, RunRow.kind, RunRow.board_type, RunRow.board, RunRow.release, RunRow.status),
+    *(RunRow.started_at, RunRow.finished_at, RunRow.job_id),
+)
 Params = Mapping[str, str]
 
 
@@ -109,29 +113,20 @@ class StoreSnapshot:
 
     _session: Session
     _location: Location
-    _heads: dict[int | None, list[RunHead]] = field(factory=dict, init=False)
+    _heads: list[RunHead] | None = field(default=None, init=False)
+    _decisions: dict[int, str] | None = field(default=None, init=False)
 
-    def heads(self, like: int | None = None) -> list[RunHead]:
-        """All runs, the oldest first; read once.
-
-        Args:
-            like: a run; others than those of its board type are not needed, and may be missing.
-        """
-        known = self._heads.get(None, self._heads.get(like))
-        if known is None:
-            columns = (RunRow.id, RunRow.kind, RunRow.board_type, RunRow.board, RunRow.release, RunRow.status)
-            wanted = select(*columns, RunRow.started_at, RunRow.finished_at, RunRow.job_id).order_by(RunRow.id)
-            if like is not None:
-                its = select(RunRow.board_type).where(RunRow.id == like).scalar_subquery()
-                wanted = wanted.where(RunRow.board_type == its)
-            known = self._heads[like] = [RunHead(*row) for row in self._rows(wanted)]
-        return known
+    def heads(self) -> list[RunHead]:
+        """All runs, the oldest first; read once."""
+        if self._heads is None:
+            self._heads = [RunHead(*row) for row in self.rows(HEADS.order_by(RunRow.id))]
+        return self._heads
 
     def params(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Params]]:
         """Run and parameters of everything that was measured in these runs."""
         for ids in _chunks(run_ids):
             wanted = select(MeasurementRow.run_id, MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
-            for row in self._rows(wanted.distinct()):
+            for row in self.rows(wanted.distinct()):
                 yield row.run_id, row.params
 
     def measurements(self, run_ids: Sequence[int]) -> Iterator[tuple[int, list[Measurement]]]:
@@ -144,11 +139,11 @@ class StoreSnapshot:
         for ids in _chunks(run_ids, _RUNS):
             taken: dict[int, list[Sample]] = {}
             of_these = samples.join(SampleRow.attempt).where(AttemptRow.run_id.in_(ids))
-            for number, value, uncertainty, cycle, flags in self._rows(of_these.order_by(AttemptRow.cycle)):
+            for number, value, uncertainty, cycle, flags in self.rows(of_these.order_by(AttemptRow.cycle)):
                 taken.setdefault(number, []).append(Sample(value, uncertainty, cycle, readout.flags(flags)))
             found: dict[int, list[Measurement]] = {run_id: [] for run_id in ids}
             wanted = rows.add_columns(MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
-            for run_id, number, metric, version, params in self._rows(wanted.order_by(MeasurementRow.id)):
+            for run_id, number, metric, version, params in self.rows(wanted.order_by(MeasurementRow.id)):
                 its_samples = tuple(taken.get(number, ()))
                 found[run_id].append(Measurement(definitions[metric, version], params, its_samples))
             yield from found.items()
@@ -157,34 +152,36 @@ class StoreSnapshot:
         """The averages of these runs, run by run in no order; the database makes them, no sample is read."""
         definitions = self._definitions()
         for ids in _chunks(run_ids):
-            yield from averages.averages(self._rows(averages.query(ids)), definitions)
+            yield from averages.averages(self.rows(averages.query(ids)), definitions)
 
     def decisions(self) -> dict[int, str]:
         """Run -> what a person decided last on it: accepted or rejected."""
-        return {row[0]: row[1] for row in self._rows(averages.decisions())}
+        if self._decisions is None:
+            self._decisions = {row[0]: row[1] for row in self.rows(averages.decisions())}
+        return self._decisions
 
     def provenances(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Run and provenance."""
         for ids in _chunks(run_ids):
-            for row in self._rows(averages.provenances(ids)):
+            for row in self.rows(averages.provenances(ids)):
                 yield row[0], row[1]
 
     def details(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Run, and the details of each of its good attempts."""
         for ids in _chunks(run_ids):
-            for row in self._rows(averages.details(ids)):
+            for row in self.rows(averages.details(ids)):
                 yield row[0], row[1]
 
     def last_details(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Run, and the details of its last good attempt."""
         for ids in _chunks(run_ids):
-            for row in self._rows(averages.last_details(ids)):
+            for row in self.rows(averages.last_details(ids)):
                 yield row[0], row[1]
 
     def _definitions(self) -> dict[tuple[str, int], Metric]:
         return {
             (row.metric, row.version): readout.metric(row)
-            for row in (row[0] for row in self._rows(select(DefinitionRow)))
+            for row in (row[0] for row in self.rows(select(DefinitionRow)))
         }
 
     def tallies(self, run_ids: Sequence[int]) -> Iterator[AttemptCount]:
@@ -192,14 +189,14 @@ class StoreSnapshot:
         columns = (AttemptRow.run_id, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
         for ids in _chunks(run_ids):
             wanted = select(*columns, func.count()).where(AttemptRow.run_id.in_(ids)).group_by(*columns)
-            for row in self._rows(wanted):
+            for row in self.rows(wanted):
                 yield AttemptCount(*row)
 
     def moments(self, run_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Run, and how many moments were found on its console."""
         for ids in _chunks(run_ids):
             wanted = select(AttemptRow.run_id, func.count()).join(MomentRow, MomentRow.attempt_id == AttemptRow.id)
-            for row in self._rows(wanted.where(AttemptRow.run_id.in_(ids)).group_by(AttemptRow.run_id)):
+            for row in self.rows(wanted.where(AttemptRow.run_id.in_(ids)).group_by(AttemptRow.run_id)):
                 yield row[0], row[1]
 
     def readings(self, run_ids: Sequence[int], patterns: Sequence[str]) -> Iterator[SampleValue]:
@@ -208,7 +205,7 @@ class StoreSnapshot:
         like = or_(*(MeasurementRow.metric.like(pattern, escape="\\") for pattern in patterns))
         for ids in _chunks(run_ids):
             wanted = select(*columns, SampleRow.value).join(SampleRow.measurement).join(MeasurementRow.definition)
-            for row in self._rows(wanted.where(MeasurementRow.run_id.in_(ids), like)):
+            for row in self.rows(wanted.where(MeasurementRow.run_id.in_(ids), like)):
                 yield SampleValue(*row)
 
     def jobs(self) -> list[JobHead]:
@@ -216,26 +213,26 @@ class StoreSnapshot:
         columns = (JobRow.id, JobRow.board_type, JobRow.board, JobRow.suites, JobRow.state)
         wanted = select(*columns, JobRow.queued_at, JobRow.heartbeat_at)
         wanted = wanted.where(JobRow.state.in_(("queued", "running"))).order_by(JobRow.id)
-        return [JobHead(*row) for row in self._rows(wanted)]
+        return [JobHead(*row) for row in self.rows(wanted)]
 
     def past_jobs(self, since: dt.datetime) -> list[PastJob]:
         """The jobs that were queued since then, in whatever state, the oldest first."""
         columns = (JobRow.id, JobRow.board, JobRow.suites, JobRow.release, JobRow.state)
         times = (JobRow.started_at, JobRow.heartbeat_at, JobRow.finished_at)
         wanted = select(*columns, *times, JobRow.cycles, JobRow.options, JobRow.program)
-        return [PastJob(*row) for row in self._rows(wanted.where(JobRow.queued_at >= since).order_by(JobRow.id))]
+        return [PastJob(*row) for row in self.rows(wanted.where(JobRow.queued_at >= since).order_by(JobRow.id))]
 
     def plans(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Run and plan, which another program may have written."""
         for ids in _chunks(run_ids):
-            for row in self._rows(select(RunRow.id, RunRow.plan).where(RunRow.id.in_(ids))):
+            for row in self.rows(select(RunRow.id, RunRow.plan).where(RunRow.id.in_(ids))):
                 yield row.id, row.plan
 
     def metrics(self, run_ids: Sequence[int]) -> Iterator[tuple[int, str]]:
         """Run, and each metric that it has."""
         for ids in _chunks(run_ids):
             wanted = select(MeasurementRow.run_id, MeasurementRow.metric).where(MeasurementRow.run_id.in_(ids))
-            for row in self._rows(wanted.distinct()):
+            for row in self.rows(wanted.distinct()):
                 yield row.run_id, row.metric
 
     def standing(self, now: dt.datetime) -> Standing:
@@ -245,7 +242,12 @@ class StoreSnapshot:
         except MISREAD as error:
             raise damaged(error, self._location) from error
 
-    def _rows(self, wanted: Executable) -> Sequence[Any]:
+    def rows(self, wanted: Executable) -> Sequence[Any]:
+        """The rows of a query.
+
+        Raises:
+            BoardlabError: they cannot be read.
+        """
         try:
             return self._session.execute(wanted).all()
         except MISREAD as error:

@@ -11,12 +11,11 @@ from lab.farm import nowlines
 from lab.judge.baseline import judge_run
 from lab.judge.builds import remarks
 from lab.judge.document import document
-from lab.results import documents, listing, series
+from lab.results import documents, listing, places, series
 from lab.results.listing import RunFilter
 from lab.results.overview import overview
 from lab.results.records import LAST_ID
 from lab.results.series import Point
-from lab.web import releases
 from lab.web.site import Site
 
 MOST_RUNS: Final = 500
@@ -72,7 +71,7 @@ def router(site: Site) -> APIRouter:
     def release_names() -> list[str]:
         """The releases that were measured, the newest first."""
         with site.snapshot() as snapshot:
-            return releases.names(snapshot.heads())
+            return places.release_names(snapshot)
 
     @routes.get("/metrics")
     def metrics() -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any, Final
 
 from attrs import evolve
@@ -18,9 +19,12 @@ from lab.results import listing, series
 from lab.results.figures import headline
 from lab.results.listing import ListedRun, RunFilter
 from lab.results.overview import overview
+from lab.results.places import release_names
 from lab.results.records import LAST_ID
+from lab.results.revision import revision, run_revision
 from lab.results.store import Store
 from lab.web import history, releases, wall
+from lab.web.releases import ReleaseJudge
 from lab.web.rendering import Renderer, unless_known
 from lab.web.site import Site
 
@@ -52,7 +56,7 @@ def type_of(site: Site, board: str) -> str:
 
 def router(site: Site, renderer: Renderer) -> APIRouter:
     """The pages' addresses."""
-    routes = APIRouter(include_in_schema=False)
+    routes, judge = APIRouter(include_in_schema=False), ReleaseJudge()
 
     @routes.get("/")
     def wall_page(request: Request) -> Response:
@@ -91,19 +95,23 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     def run_page(
         request: Request, run_id: Annotated[int, Path(ge=1, le=LAST_ID)], against: Asked | None = None
     ) -> Response:
-        page = site.page(("run", str(run_id), against or ""), lambda store: _report(site, store, run_id, against))
+        # A comparison with the runs before needs no look at other boards: on a busy farm something changes each second.
+        state = revision if against else functools.partial(run_revision, run_id=run_id)
+        page = site.page(
+            ("run", str(run_id), against or ""), lambda store: _report(site, store, run_id, against), state
+        )
         return unless_known(request, page)
 
     @routes.get("/releases")
     def releases_page() -> Response:
         with site.snapshot() as snapshot:
-            return renderer.page("releases.html.j2", names=releases.names(snapshot.heads()))
+            return renderer.page("releases.html.j2", names=release_names(snapshot))
 
     @routes.get("/releases/{release:path}")
     def release_page(request: Request, release: Name, against: Asked | None = None) -> Response:
         page = site.page(
             ("release", release, against or ""),
-            lambda store: _release(site, renderer, store, release, against or None),
+            lambda store: _release(site, renderer, judge, store, release, against or None),
         )
         return unless_known(request, page)
 
@@ -142,10 +150,12 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
     return render(run, store.artifacts, verdicts, before, notes, home="/runs")
 
 
-def _release(site: Site, renderer: Renderer, store: Store, release: str, against: str | None) -> str:
+def _release(
+    site: Site, renderer: Renderer, judge: ReleaseJudge, store: Store, release: str, against: str | None
+) -> str:
     with site.snapshot() as snapshot:
-        found = releases.judged(snapshot, store, release, against)
-        names = releases.names(snapshot.heads())
+        found = judge.judged(snapshot, store, release, against)
+        names = release_names(snapshot)
     return renderer.text(
         "release.html.j2", release=release, against=against or "", runs=found, line=releases.line(found), names=names
     )

@@ -1,19 +1,27 @@
-"""A release: what its runs say against another release, or against the runs before."""
+"""A release: what its runs say against another release, or against the runs before.
+
+What the judge says of a run is made once, and again when anything of its board and kind has changed: on a busy farm something
+changes each second, and nearly all of a release stays as it was.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterable
+from typing import Final
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.judge.baseline import judge_run, same_release
 from lab.report.against import Comparison, comparison
 from lab.report.names import Names
-from lab.results.records import PUBLISHED
+from lab.results.places import Place, PlaceState, last_completed, release_names, states
 from lab.results.store import Store
 from lab.results.watch import RunHead, StoreSnapshot
+
+KEPT: Final = 20_000  # runs whose comparison is kept
 
 
 @frozen
@@ -25,28 +33,46 @@ class ReleaseRun:
     problem: str = ""
 
 
-def names(heads: Iterable[RunHead]) -> list[str]:
-    """The releases that were measured here, the one measured last first."""
-    return list(dict.fromkeys(head.release for head in reversed([*heads]) if head.kind != PUBLISHED))
+@define
+class ReleaseJudge:
+    """What the judge says of releases, kept as long as it holds."""
 
+    _kept: OrderedDict[Hashable, tuple[PlaceState | None, ReleaseRun]] = field(factory=OrderedDict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-def judged(snapshot: StoreSnapshot, store: Store, release: str, against: str | None) -> list[ReleaseRun]:
-    """What the judge says of the last completed run of each board and kind.
+    def judged(self, snapshot: StoreSnapshot, store: Store, release: str, against: str | None) -> list[ReleaseRun]:
+        """What the judge says of the last completed run of each board and kind.
 
-    Args:
-        against: a release; None: the last runs that nobody rejected.
+        Args:
+            against: a release; None: the last runs that nobody rejected.
 
-    Raises:
-        ConfigurationError: no completed run of that release.
-    """
-    last: dict[tuple[str, str, str], RunHead] = {}
-    for head in snapshot.heads():
-        if head.kind != PUBLISHED and head.status == "completed" and same_release(head.release, release):
-            last[head.board_type, head.board, head.kind] = head
-    if not last:
-        known = ", ".join(names(snapshot.heads())) or "none"
-        raise ConfigurationError(f"no completed run of release {release!r}; there are: {known}")
-    return [_judged(snapshot, store, head, against) for _, head in sorted(last.items())]
+        Raises:
+            ConfigurationError: no completed run of that release.
+        """
+        names = release_names(snapshot)
+        labels = [name for name in names if same_release(name, release)]
+        heads = sorted(last_completed(snapshot, labels), key=lambda head: (head.board_type, head.board, head.kind))
+        if not heads:
+            known = ", ".join(names) or "none"
+            raise ConfigurationError(f"no completed run of release {release!r}; there are: {known}")
+        now = states(snapshot)
+        return [self._of(snapshot, store, head, against, now.get(Place.of(head))) for head in heads]
+
+    def _of(
+        self, snapshot: StoreSnapshot, store: Store, head: RunHead, against: str | None, state: PlaceState | None
+    ) -> ReleaseRun:
+        key = (head.id, against)
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None and kept[0] == state:
+                self._kept.move_to_end(key)
+                return kept[1]
+        made = _judged(snapshot, store, head, against)
+        with self._lock:
+            self._kept[key] = (state, made)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return made
 
 
 def line(found: Iterable[ReleaseRun]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -16,13 +16,14 @@ from lab.console.status import PortStatus
 from lab.farm import now, services
 from lab.farm.now import LabNow
 from lab.host.runtime import runtime_dir
-from lab.results.revision import Revision, revision
+from lab.results.revision import revision
 from lab.results.store import Store, open_store
 from lab.results.watch import StoreSnapshot, Watcher, watch
 from lab.web import wall
 
 KEPT_PAGES: Final = 64
 LOOK_S: Final = 1.0  # however many look at the wall, the lab is looked at once in this time
+LOOK_SHARE: Final = 5.0  # times as long as a look takes: no more than a fifth of a core goes into looking
 
 
 @frozen
@@ -56,18 +57,21 @@ class Site:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _looking: threading.Lock = field(factory=threading.Lock, init=False)
     _seen: Seen | None = field(default=None, init=False)
-    _pages: OrderedDict[tuple[str, ...], tuple[Revision, str]] = field(factory=OrderedDict, init=False)
+    _fresh_s: float = field(default=LOOK_S, init=False)
+    _pages: OrderedDict[tuple[str, ...], tuple[Hashable, str]] = field(factory=OrderedDict, init=False)
     _watcher: Watcher | None = field(default=None, init=False)
 
     def seen(self) -> Seen:
-        """The lab and its consoles, at most a second old.
+        """The lab and its consoles, at most a second old; older where a look at a large lab takes a good part of that.
 
         Raises:
             ConfigurationError: the farm.yaml is wrong.
         """
         with self._looking:
-            if self._seen is None or time.monotonic() - self._seen.at_s >= LOOK_S:
-                found = now.look(self.db, self.farm, self.runtime, self.folder)
+            if self._seen is None or time.monotonic() - self._seen.at_s >= self._fresh_s:
+                began_s = time.monotonic()
+                found = now.look(self.db, self.farm, self.runtime, self.folder, self._seen.lab if self._seen else None)
+                self._fresh_s = max(LOOK_S, LOOK_SHARE * (time.monotonic() - began_s))
                 status = services.console_server(self.runtime or runtime_dir())[1]
                 ports = tuple(status.ports) if status else ()
                 self._seen = Seen(time.monotonic(), found, ports, wall.console_lines(ports))
@@ -83,17 +87,22 @@ class Site:
         with open_store(self._database(), create=False) as opened:
             yield opened
 
-    def page(self, key: tuple[str, ...], render: Callable[[Store], str]) -> str:
-        """A page that takes a while to make, as it was made last if nothing in the store has changed since.
+    def page(
+        self,
+        key: tuple[str, ...],
+        render: Callable[[Store], str],
+        state: Callable[[Store], Hashable] = revision,
+    ) -> str:
+        """A page that takes a while to make, as it was made last if nothing that it shows has changed since.
 
         Args:
-            key: what distinguishes it from other pages.
+            key: what distinguishes it from other pages. state: of what it shows; by default of everything in the store.
 
         Raises:
             BoardlabError: the results cannot be read, or what `render` raises.
         """
         with self.store() as store:
-            now = revision(store)
+            now = state(store)
             with self._lock:
                 kept = self._pages.get(key)
             if kept is not None and kept[0] == now:

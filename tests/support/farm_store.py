@@ -51,8 +51,7 @@ def fill(
         for start in range(0, len(runs), _TOGETHER):
             with engine.begin() as connection:
                 _add(connection, runs[start : start + _TOGETHER], metrics, samples)
-        with engine.connect() as connection:
-            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("ANALYZE")
             if engine.dialect.name == "postgresql":  # the numbers were given, the sequence does not know
                 connection.exec_driver_sql(f"ALTER SEQUENCE runs_id_seq RESTART WITH {len(runs) + 1}")

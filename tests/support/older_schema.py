@@ -23,6 +23,9 @@ def raw(database: str) -> Iterator[Connection]:
 def back_to_verdicts(database: str) -> None:
     """Make a store what it was before jobs had options, and runs knew their jobs."""
     with raw(database) as connection:
+        for index in ("runs_place", "runs_release", "runs_finished_at", "runs_running", "attempts_failed"):
+            connection.execute(text(f"DROP INDEX ix_{index}"))
+        connection.execute(text("DROP INDEX ix_measurements_metric"))
         for table in ("audit", "comments", "reservations", "provisions"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("DROP INDEX ix_runs_job_id"))

@@ -1,0 +1,84 @@
+"""Where runs were measured: a board and a kind of run. What was last there, and whether anything there has changed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+from attrs import frozen
+from sqlalchemy import func, select
+
+from lab.results.models import RunRow
+from lab.results.records import PUBLISHED
+from lab.results.verdictmodels import ReviewRow
+from lab.results.watch import HEADS, RunHead, StoreSnapshot
+
+_COMPLETED = "completed"
+
+
+@frozen
+class Place:
+    """A board, its type, and a kind of run."""
+
+    board: str
+    board_type: str
+    kind: str
+
+    @classmethod
+    def of(cls, head: RunHead) -> Place:
+        """Where a run was measured."""
+        return cls(head.board, head.board_type, head.kind)
+
+
+@frozen
+class PlaceState:
+    """What is another whenever a run there was completed, or somebody decided on one.
+
+    Attributes:
+        completed: how many runs. finished_at: when the last of them was. review: number of the last decision; 0: there was none.
+    """
+
+    completed: int
+    finished_at: dt.datetime | None
+    review: int
+
+
+def run_head(snapshot: StoreSnapshot, run_id: int) -> RunHead | None:
+    """A run; None: there is none of that number."""
+    return next((RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id == run_id))), None)
+
+
+def runs_at(snapshot: StoreSnapshot, place: Place) -> list[RunHead]:
+    """All runs of a place, the oldest first."""
+    its = (RunRow.board == place.board, RunRow.board_type == place.board_type, RunRow.kind == place.kind)
+    return [RunHead(*row) for row in snapshot.rows(HEADS.where(*its).order_by(RunRow.id))]
+
+
+def runs_before(snapshot: StoreSnapshot, head: RunHead, most: int) -> list[RunHead]:
+    """The last runs of the same board type before a run, the newest first; of vendors' guides none."""
+    its = (RunRow.board_type == head.board_type, RunRow.kind != PUBLISHED, RunRow.id < head.id)
+    return [RunHead(*row) for row in snapshot.rows(HEADS.where(*its).order_by(RunRow.id.desc()).limit(most))]
+
+
+def release_names(snapshot: StoreSnapshot) -> list[str]:
+    """The releases that were measured here, the one measured last first."""
+    last = func.max(RunRow.id)
+    wanted = select(RunRow.release).where(RunRow.kind != PUBLISHED).group_by(RunRow.release).order_by(last.desc())
+    return [row[0] for row in snapshot.rows(wanted)]
+
+
+def last_completed(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
+    """The last completed run with one of these labels of each place; of vendors' guides none."""
+    these = (RunRow.release.in_(labels), RunRow.status == _COMPLETED, RunRow.kind != PUBLISHED)
+    last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
+    return [RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id.in_(last)))]
+
+
+def states(snapshot: StoreSnapshot) -> dict[Place, PlaceState]:
+    """Every place with completed runs."""
+    place = (RunRow.board, RunRow.board_type, RunRow.kind)
+    reviewed = select(*place, func.max(ReviewRow.id)).join(ReviewRow, ReviewRow.run_id == RunRow.id).group_by(*place)
+    reviews = {Place(*row[:3]): row[3] for row in snapshot.rows(reviewed)}
+    wanted = select(*place, func.count(), func.max(RunRow.finished_at)).where(RunRow.status == _COMPLETED)
+    found = ((Place(*row[:3]), row[3], row[4]) for row in snapshot.rows(wanted.group_by(*place)))
+    return {where: PlaceState(count, at, reviews.get(where, 0)) for where, count, at in found}
