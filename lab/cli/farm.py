@@ -15,7 +15,9 @@ from lab.farm import units as unit_files
 from lab.farm.config import Farm, load
 from lab.shown import echo
 
-app = typer.Typer(help="A lab host: check farm.yaml, write systemd units from it.", no_args_is_help=True)
+app = typer.Typer(
+    help="A lab host: check farm.yaml, write systemd units from it, bring a farm up.", no_args_is_help=True
+)
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The host's farm.yaml.")]
 
 

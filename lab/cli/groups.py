@@ -100,13 +100,17 @@ COMMAND_GROUPS: Final = (
     CommandGroup(
         "farm",
         "lab.cli.farm",
-        "A lab host: check farm.yaml, write systemd units from it.",
+        "A lab host: check farm.yaml, write systemd units from it, bring a farm up.",
         more=(
             CommandGroup(
                 "export",
                 "lab.cli.farm_export",
                 "Export this host's boards to labgrid's coordinator, with the console server behind their serial ports.",
             ),
+            CommandGroup("up", "lab.cli.farm_up", "Bring a farm up on this machine, as its user."),
+            CommandGroup("status", "lab.cli.farm_up", "Show the farm's programs, and the lab."),
+            CommandGroup("logs", "lab.cli.farm_up", "Show the last lines that a program of the farm wrote."),
+            CommandGroup("down", "lab.cli.farm_up", "Take the farm down."),
         ),
     ),
     CommandGroup("exporter", "lab.cli.exporter", "Results and farm for Prometheus."),

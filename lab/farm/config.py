@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,99 +14,49 @@ from cattrs.v import format_exception
 
 from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
-from lab.farm import suites
-from lab.judge.telling import Evidence
+from lab.farm import suites, values
 from lab.provision.finding import NEWEST
-from lab.redaction import redacted
 from lab.run import options
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
 DOCUMENTS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has them; as in farm/prometheus and farm/grafana
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
-_NOT_QUOTED: Final = "%\"'\\$;"  # what a path in the quotes of a unit file must not have
-_SITE: Final = re.compile(
-    r"https?://[\w.\[\]:-]+(/[\w.~%+-]+)*", re.ASCII
-)  # stands in YAML and JSON, and a page's path follows
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-
-
-def _name(_instance: object, attribute: Any, value: str) -> None:
-    if not _NAME.fullmatch(value):
-        raise ValueError(f"{attribute.name}: {value!r}: small letters, digits and -, as it becomes a unit's name")
-
-
-def _time(_instance: object, attribute: Any, value: str) -> None:
-    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value):
-        raise ValueError(f"{attribute.name}: {value!r}: expected a time of day in quotes, e.g. '02:00'")
-
-
-def _absolute(_instance: object, attribute: Any, value: str) -> None:
-    if (
-        not value.startswith("/")
-        or not value.isprintable()
-        or value != value.strip()
-        or any(c in _NOT_QUOTED for c in value)
-    ):
-        raise ValueError(
-            f"{attribute.name}: {value!r}: expected an absolute path without quotes, $, %, ; and blanks at its end"
-        )
-
-
-def _program(instance: object, attribute: Any, value: str) -> None:
-    """A path, or a word that PATH finds; empty: none."""
-    if "/" in value:
-        _absolute(instance, attribute, value)
-    else:
-        _word(instance, attribute, value)
-
-
-def _word(_instance: object, attribute: Any, value: str) -> None:
-    if any(c.isspace() or c in "%\"'\\$;" for c in value):
-        raise ValueError(
-            f"{attribute.name}: {redacted(value)!r}: no blanks, quotes, $, ; and %, as it stands in a unit file"
-        )
-
-
-def _public(_instance: object, attribute: Any, value: str) -> None:
-    """A unit's environment is everybody's to read (`systemctl show`)."""
-    if redacted(value) != value:
-        raise ValueError(
-            f"{attribute.name}: {redacted(value)!r}: no password here, since every user can read a unit's environment; "
-            "put it into a file of the service user: add ?passfile=/var/lib/boardlab/pgpass (libpq's ~/.pgpass)"
-        )
-
-
-def _reports(_instance: object, attribute: Any, value: str) -> None:
-    try:
-        Evidence(value)
-    except ConfigurationError as error:
-        raise ValueError(f"{attribute.name}: {error}") from None
-
-
-def _site(_instance: object, attribute: Any, value: str) -> None:
-    if not _SITE.fullmatch(value):
-        raise ValueError(
-            f"{attribute.name}: {redacted(value)!r}: expected http(s), a host and perhaps a path, without / at the end, "
-            "e.g. https://docs.lab.example/boardlab"
-        )
 
 
 @frozen
 class Exporter:
     """`lab exporter`. listen: address:port. web_config: path; needed beyond loopback."""
 
-    listen: str = field(default="127.0.0.1:9870", validator=_word)
-    web_config: str = field(default="", validator=_word)
+    listen: str = field(default="127.0.0.1:9870", validator=values.word)
+    web_config: str = field(default="", validator=values.word)
+
+
+@frozen
+class Web:
+    """`lab web`. listen: address:port. web_config: path; needed beyond loopback. name: by which browsers elsewhere ask for it."""
+
+    listen: str = field(default="127.0.0.1:9880", validator=values.word)
+    web_config: str = field(default="", validator=values.word)
+    name: str = field(default="", validator=values.word)
+
+
+@frozen
+class VirtualBoards:
+    """Simulated boards of a farm that `lab farm up` brings up. types: of lab/boards. count: of each type. time_scale: as `lab virtual up`."""
+
+    types: list[str]
+    count: int = field(default=1, validator=[validators.ge(1), validators.le(1000)])
+    time_scale: float = field(default=1.0, validator=validators.gt(0))
 
 
 @frozen
 class PduDaemonConfig:
     """pdudaemon. program: empty: boardlab starts none. address: where it listens."""
 
-    program: str = field(default="", validator=_program)
-    config: str = field(default="/etc/pdudaemon/pdudaemon.conf", validator=_absolute)
-    address: str = field(default="127.0.0.1:16421", validator=_word)
+    program: str = field(default="", validator=values.program)
+    config: str = field(default="/etc/pdudaemon/pdudaemon.conf", validator=values.absolute)
+    address: str = field(default="127.0.0.1:16421", validator=values.word)
 
 
 @frozen
@@ -130,14 +79,14 @@ class Schedule:
         options: how, see `lab.run.options`; each is a key of its own in the file.
     """
 
-    name: str = field(validator=_name)
-    env: str = field(validator=_word)
-    board: str = field(validator=_word)
-    suite: str = field(default="boot", validator=_word)
-    release: str = field(default="", validator=_word)
+    name: str = field(validator=values.name)
+    env: str = field(validator=values.word)
+    board: str = field(validator=values.word)
+    suite: str = field(default="boot", validator=values.word)
+    release: str = field(default="", validator=values.word)
     cycles: int = field(default=20, validator=validators.ge(1))
     every: str = field(default="day", validator=validators.in_(PERIODS_S))
-    at: str = field(default="02:00", validator=_time)
+    at: str = field(default="02:00", validator=values.time)
     day: str = field(default="Sun", validator=validators.in_(_DAYS))
     spread_s: int = field(default=300, validator=validators.ge(0))
     options: Mapping[str, options.Value] = {}
@@ -179,19 +128,22 @@ class Farm:
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
         reports: address of a run's report, with {run}, for links in mails; empty: mails name commands.
         documents: address of the documents' site, to which alerts and dashboards link.
+        virtual: boards that are simulated on this host; None: it has real ones.
     """
 
-    user: str = field(default="boardlab", validator=_word)
-    directory: str = field(default="/srv/boardlab", validator=_absolute)
-    program: str = field(default="/srv/boardlab/.venv/bin/lab", validator=_absolute)
-    database: str = field(default="sqlite:////var/lib/boardlab/results.db", validator=[_word, _public])
-    state: str = field(default="boardlab", validator=_name)
-    runtime: str = field(default="boardlab", validator=_name)
-    coordinator: str = field(default="", validator=_word)
-    alertmanager: str = field(default="", validator=_word)
-    reports: str = field(default="", validator=_reports)
-    documents: str = field(default=DOCUMENTS, validator=_site)
+    user: str = field(default="boardlab", validator=values.word)
+    directory: str = field(default="/srv/boardlab", validator=values.absolute)
+    program: str = field(default="/srv/boardlab/.venv/bin/lab", validator=values.absolute)
+    database: str = field(default="sqlite:////var/lib/boardlab/results.db", validator=[values.word, values.public])
+    state: str = field(default="boardlab", validator=values.name)
+    runtime: str = field(default="boardlab", validator=values.name)
+    coordinator: str = field(default="", validator=values.word)
+    alertmanager: str = field(default="", validator=values.word)
+    reports: str = field(default="", validator=values.reports)
+    documents: str = field(default=DOCUMENTS, validator=values.site)
     exporter: Exporter = Exporter()
+    web: Web = Web()
+    virtual: VirtualBoards | None = None
     pdudaemon: PduDaemonConfig = PduDaemonConfig()
     usb: list[UsbEntry] = Factory(list)
     schedules: list[Schedule] = Factory(list)

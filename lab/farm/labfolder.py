@@ -92,7 +92,7 @@ def contents(folder: Path, envs: Sequence[Env], parts: Iterable[str]) -> dict[st
         made |= {
             f"{shipped.TESTS}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(tests.glob("*.py"))
         }
-        made[f"{shipped.TESTS}/README.md"] = _template("tests_perf.md", version=version("boardlab"))
+        made[f"{shipped.TESTS}/README.md"] = template("tests_perf.md", version=version("boardlab"))
     if shipped.FARM in parts:
         made[FARM_FILE] = _farm(folder, envs)
     return made
@@ -172,7 +172,7 @@ def _farm(folder: Path, envs: Sequence[Env]) -> str:
     lab = Path(sys.executable).with_name("lab")
     values = {"directory": folder, "program": lab, "  program": pdudaemon.home() / "bin" / "pdudaemon"}
     lines = [
-        f"{key}: {_scalar(values[key])}" if (key := line.partition(": ")[0]) in values else line
+        f"{key}: {scalar(values[key])}" if (key := line.partition(": ")[0]) in values else line
         for line in head.splitlines()
     ]
     # A folder that was just made has no Alertmanager yet; `lab farm check` says so.
@@ -188,11 +188,13 @@ def _farm(folder: Path, envs: Sequence[Env]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _scalar(path: Path) -> str:
+def scalar(path: Path) -> str:
+    """A path as YAML has it."""
     return str(path) if _PLAIN.fullmatch(str(path)) else json.dumps(str(path), ensure_ascii=False)
 
 
-def _template(name: str, **values: object) -> str:
+def template(name: str, **values: object) -> str:
+    """The text of a file that is no HTML, from lab/farm/templates."""
     text = (resources_of("lab.farm") / "templates" / f"{name}.j2").read_text(encoding="utf-8")
     template = jinja2.Template(text, undefined=jinja2.StrictUndefined, autoescape=False)  # Markdown, not HTML
     return str(template.render(**values)) + "\n"

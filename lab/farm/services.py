@@ -21,6 +21,8 @@ State = Literal["ok", "absent", "bad"]
 ANSWER_S: Final = 1.0
 DRAFT: Final = Path("farm.yaml")
 FARM_FILES: Final = (DRAFT, Path("/etc/boardlab/farm.yaml"))
+SUPERVISORD: Final = Path("run", "supervisord.conf")  # beside the farm.yaml of a farm that `lab farm up` brought up
+SUPERVISED: Final = ("pdudaemon", "exporter")  # what it runs of those below
 _UNITS: Final = {
     "pdudaemon": "boardlab-pdudaemon",
     "exporter": "boardlab-exporter",
@@ -50,10 +52,12 @@ class HostFile:
 
     Attributes:
         farm: None: there is none. installed: what it names must run; a draft in a lab's folder only says where it would be.
+        supervised: `lab farm up` keeps its programs running, not systemd.
     """
 
     farm: Farm | None
     installed: bool
+    supervised: bool = False
 
 
 def host_file(named: Path | None = None) -> HostFile:
@@ -63,7 +67,8 @@ def host_file(named: Path | None = None) -> HostFile:
         ConfigurationError: it is wrong.
     """
     path = named or next((path for path in FARM_FILES if path.is_file()), None)
-    return HostFile(config.load(path) if path else None, path not in {None, DRAFT})
+    supervised = path is not None and (path.parent / SUPERVISORD).exists()
+    return HostFile(config.load(path) if path else None, supervised or path not in {None, DRAFT}, supervised)
 
 
 def database(given: str | None, farm: Farm | None) -> str | None:
@@ -101,19 +106,22 @@ def listening(host: HostFile) -> list[Service]:
     wanted = host.farm or Farm()
     addresses = {"pdudaemon": wanted.pdudaemon.address, "exporter": wanted.exporter.listen}
     addresses |= {"coordinator": wanted.coordinator, "alertmanager": wanted.alertmanager}
-    return [_listening(name, address, host.installed) for name, address in addresses.items() if address]
+    return [_listening(name, address, host) for name, address in addresses.items() if address]
 
 
-def _listening(name: str, address: str, named: bool) -> Service:
-    host, _, port = address.rpartition(":")
+def _listening(name: str, address: str, host: HostFile) -> Service:
+    machine, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]") or "localhost", int(port)), ANSWER_S).close()
+        socket.create_connection((machine.strip("[]") or "localhost", int(port)), ANSWER_S).close()
     except (OSError, ValueError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        if not named:
+        if not host.installed:
             return Service(name, "absent", f"nothing listens at {address}")
-        unit = _UNITS[name]
-        return Service(
-            name, "bad", f"{address}: {reason}", f"systemctl start {unit}; journalctl -u {unit} says why it ended"
-        )
+        return Service(name, "bad", f"{address}: {reason}", _mend(name, host))
     return Service(name, "ok", f"listens at {address}")
+
+
+def _mend(name: str, host: HostFile) -> str:
+    if host.supervised and name in SUPERVISED:
+        return "`lab farm status` says whether it runs, `lab farm logs` why it ended"
+    return f"systemctl start {_UNITS[name]}; journalctl -u {_UNITS[name]} says why it ended"

@@ -1,4 +1,4 @@
-"""systemd units from farm.yaml: the exporter, the console server, pdudaemon, and a service and a timer per schedule; and who tells that one failed."""
+"""systemd units from farm.yaml: the exporter, the site, the console server, pdudaemon, and a service and a timer per schedule; and who tells that one failed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def units(farm: Farm, path: str) -> dict[str, str]:
         path: where the host keeps its farm.yaml.
     """
     found = {"boardlab-exporter.service": _text("boardlab-exporter.service", farm=farm, path=path)}
+    found["boardlab-web.service"] = _text("boardlab-web.service", farm=farm, path=path)
     found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
     found["boardlab-notify@.service"] = _text("boardlab-notify@.service", farm=farm, path=path)
     if farm.pdudaemon.program:

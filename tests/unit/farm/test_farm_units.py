@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
-from lab.farm.config import Exporter, Farm, PduDaemonConfig, Schedule, UsbEntry, load
+from lab.farm.config import Exporter, Farm, PduDaemonConfig, Schedule, UsbEntry, VirtualBoards, Web, load
 from lab.farm.hostfiles import write
 from lab.farm.runner import WORSE
 from lab.farm.units import units
@@ -23,6 +23,7 @@ from lab.run import options
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "farm" / "farm.yaml"
 INSTALLED = "/etc/boardlab/farm.yaml"
+RECORDS = (Farm, Exporter, Web, VirtualBoards, PduDaemonConfig, UsbEntry, Schedule)
 WORST_EXPOSURE = 2.5  # of 10; systemd calls up to 4 "ok", and an unprotected service has 9.6
 
 
@@ -81,6 +82,15 @@ def test_they_are_hardened(tmp_path: Path) -> None:
             assert float(exposure) <= WORST_EXPOSURE, path.name
 
 
+def test_the_site_is_served_as_farm_yaml_says(tmp_path: Path) -> None:
+    path = tmp_path / "farm.yaml"
+    path.write_text("web: {listen: '[::]:443', web_config: /etc/boardlab/web.yml, name: lab.example.org}\n")
+    (command,) = re.findall(r"ExecStart=(.*)", units(load(path), INSTALLED)["boardlab-web.service"])
+    assert command.endswith(
+        f"web --farm {INSTALLED} --listen [::]:443 --web-config /etc/boardlab/web.yml --name lab.example.org"
+    )
+
+
 def test_a_number_that_is_worse_is_no_failure_of_the_unit_that_has_it_judged() -> None:
     example = load(EXAMPLE)
     judged = attrs.evolve(example.schedules[0], name="judged")
@@ -128,6 +138,10 @@ def test_the_timers_come_when_they_should(tmp_path: Path) -> None:
         ("schedules: [{name: n, env: 'e; rm -rf /', board: b}]", "no blanks"),
         ("schedules: [{name: n, env: e, board: b, every: month}]", "every"),
         ("schedules: [{name: n, env: e, board: b}, {name: n, env: e, board: b}]", "two are called 'n'"),
+        ("virtual: {count: 3}", "types"),
+        ("virtual: {types: [am62xx_sk], count: 0}", "count"),
+        ("virtual: {types: [am62xx_sk], time_scale: 0}", "time_scale"),
+        ("web: {listen: '1 2'}", "no blanks"),
         ("- a list", "expected keys and values"),
         ("a: [", "not YAML"),
     ],
@@ -161,7 +175,7 @@ def test_check_names_what_a_schedule_does_not_find(tmp_path: Path) -> None:
 
 def test_the_page_on_the_farm_explains_every_key() -> None:
     page = (ROOT / "docs" / "farm.md").read_text(encoding="utf-8")
-    keys = {f.name for record in (Farm, Exporter, PduDaemonConfig, UsbEntry, Schedule) for f in attrs.fields(record)}
+    keys = {f.name for record in RECORDS for f in attrs.fields(record)}
     keys = (keys - {"options"}) | set(options.NAMES)
     assert {key for key in keys if f"`{key}`" not in page} == set()
 

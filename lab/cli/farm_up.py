@@ -1,0 +1,114 @@
+"""`lab farm up`, `status`, `logs`, `down`: a farm on one machine, without root."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from lab.errors import ConfigurationError
+from lab.farm import config, desk, now, nowlines
+from lab.farm.config import Farm, VirtualBoards
+from lab.farm.desk import Desk
+from lab.farm.supervised import Supervised
+from lab.shown import echo, echo_json, table
+from virtual.sim.order import DEFAULT_TYPE
+
+app = typer.Typer(help="A lab host: check farm.yaml, write systemd units from it, bring a farm up.")
+COUNT: Final = 4  # of the simulated boards of a new farm
+_TAIL: Final = "200"  # lines
+
+File = Annotated[
+    Path,
+    typer.Argument(metavar="[FILE]", help="The farm.yaml; what the farm keeps is in its folder.", show_default=True),
+]
+
+
+@app.command()
+def up(
+    file: File = desk.FILE,
+    *,
+    board_type: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Types of the simulated boards of a new farm.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, max=1000, metavar="N", help="How many of each type (default: 4).")
+    ] = None,
+    time_scale: Annotated[
+        float | None, typer.Option(metavar="F", help="Factor on the times of the simulated boards (default: 1).")
+    ] = None,
+) -> None:
+    """Bring a farm up on this machine, as its user: what is in farm.yaml, else simulated boards.
+
+    The programs are kept running until `lab farm down`, or until the host is switched off. Runs on a timer are systemd's:
+    `lab farm units`.
+    """
+    place = Desk(file.absolute())
+    if place.file.exists() and (board_type or count or time_scale):
+        raise ConfigurationError(f"{file} is there, and says which boards there are: edit its `virtual`")
+    if file != desk.FILE and not place.file.exists():
+        raise ConfigurationError(f"{file}: there is no such file; `lab init` writes one")
+    try:
+        boards = VirtualBoards(board_type or [DEFAULT_TYPE], count or COUNT, time_scale or 1.0)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+    farm, started = place.up(boards)
+    echo(f"The farm is up in {place.folder}." if started else f"Already up in {place.folder}.")
+    _programs(place, farm)
+    echo("In a shell of yours, for `lab` and pytest:")
+    for name, value in place.environ(farm).items():
+        echo(f"  export {name}={shlex.quote(value)}")
+    for schedule in farm.schedules[:1]:
+        echo(f"Measure one: lab run --cycles 2 --env {shlex.quote(str(Path(farm.directory) / schedule.env))}")
+
+
+@app.command()
+def status(
+    file: File = desk.FILE,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+) -> None:
+    """Show the farm's programs, and the lab as `lab status` has it."""
+    place = Desk(file.absolute())
+    states = place.states()
+    if as_json:
+        echo_json([{"program": s.name, "state": s.state, "pid": s.pid, "said": s.said} for s in states])
+        raise typer.Exit(0 if states else 1)
+    if not states:
+        echo(f"No farm is up in {place.folder}; `lab farm up` starts one.")
+        raise typer.Exit(1)
+    farm = config.load(place.file)
+    _programs(place, farm)
+    echo("", *nowlines.lines(now.look(farm.database, place.file, place.runtime)))
+
+
+@app.command()
+def logs(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="As `lab farm status` names it.")],
+    *,
+    file: Annotated[Path, typer.Option("--farm", metavar="FILE", help="The farm.yaml.")] = desk.FILE,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+) -> None:
+    """Show the last lines that a program of the farm wrote."""
+    path = Supervised(Desk(file.absolute()).runtime).log(program)
+    words = ["tail", "-n", _TAIL, *(["-F"] if follow else []), str(path)]
+    sys.stdout.flush()
+    os.execvp(words[0], words)  # noqa: S606 - the distribution's program
+
+
+@app.command()
+def down(file: File = desk.FILE) -> None:
+    """Take the farm down: boards off, programs ended. Files and results stay."""
+    place = Desk(file.absolute())
+    echo("The farm is down." if Supervised(place.runtime).down() else f"No farm is up in {place.folder}.")
+
+
+def _programs(place: Desk, farm: Farm) -> None:
+    addresses = {"exporter": f"http://{farm.exporter.listen}/metrics", "web": f"http://{farm.web.listen}/"}
+    addresses |= {"boards": farm.pdudaemon.address, "pdudaemon": farm.pdudaemon.address}
+    rows = [[s.name, s.state.lower(), s.said, addresses.get(s.name, "")] for s in place.states()]
+    echo(*table(["program", "state", "", "address"], rows, "<<<<"))

@@ -1,0 +1,125 @@
+"""A farm on one machine, without root: its folder, its farm.yaml where there is none, and the programs that run for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from lab.farm import config
+from lab.farm.config import Farm, VirtualBoards
+from lab.farm.labfolder import scalar, template
+from lab.farm.services import SUPERVISORD
+from lab.farm.supervised import Program, ProgramState, Supervised
+from lab.host import process
+from lab.results.location import DATABASE_VARIABLE
+from lab.results.store import open_store
+from virtual import ports
+from virtual.guard import LOOPBACK
+from virtual.sim.order import SimOptions, board_specs
+
+FILE: Final = Path(".lab", "farm", "farm.yaml")  # where none is named
+_LAB: Final = Path(sys.executable).with_name("lab")
+
+
+@frozen
+class Desk:
+    """A farm of one user on one machine.
+
+    Attributes:
+        file: its farm.yaml, an absolute path; what the farm keeps is in the same folder.
+    """
+
+    file: Path
+
+    @property
+    def folder(self) -> Path:
+        """Of all that it keeps."""
+        return self.file.parent
+
+    @property
+    def runtime(self) -> Path:
+        """The console server's folder, and supervisord's."""
+        return (self.folder / SUPERVISORD).parent
+
+    @property
+    def bench(self) -> Path:
+        """Of the virtual boards."""
+        return self.folder / "virtual"
+
+    def up(self, boards: VirtualBoards) -> tuple[Farm, bool]:
+        """Bring it up; whether something was started.
+
+        Args:
+            boards: for the farm.yaml that is written where there is none.
+
+        Raises:
+            ConfigurationError: farm.yaml is wrong, or the folder is.
+            LabError: a program did not start.
+        """
+        if not self.file.exists():
+            self._write(boards)
+        farm = config.load(self.file)
+        open_store(farm.database).close()
+        environ = {**os.environ, "BOARDLAB_RUNTIME": str(self.runtime), DATABASE_VARIABLE: farm.database}
+        return farm, Supervised(self.runtime).up(programs(farm, self), environ)
+
+    def environ(self, farm: Farm) -> Mapping[str, str]:
+        """What a person's shell needs so that `lab` and pytest mean this farm."""
+        return {"BOARDLAB_RUNTIME": str(self.runtime), DATABASE_VARIABLE: farm.database}
+
+    def states(self) -> list[ProgramState]:
+        """What became of its programs; none: it is down."""
+        return Supervised(self.runtime).states()
+
+    def _write(self, boards: VirtualBoards) -> None:
+        board_specs(SimOptions(boards.types, boards.count, "", 0, boards.time_scale))  # a wrong type is named now
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        text = template(
+            "desk.yaml",
+            user=process.person(),
+            directory=scalar(self.folder),
+            program=scalar(_LAB),
+            database=f"sqlite:///{self.folder / 'results.db'}",
+            exporter=_address(),
+            web=_address(),
+            pdudaemon=_address(),
+            boards=boards,
+            bench=self.bench.name,
+        )
+        self.file.write_text(text, encoding="utf-8")
+
+
+def programs(farm: Farm, desk: Desk) -> list[Program]:
+    """What runs for a farm, in the order in which it is started."""
+    lab, runtime, database = str(_LAB), ("--runtime", str(desk.runtime)), ("--db", farm.database)
+    found = []
+    if farm.virtual is not None:
+        found.append(Program("boards", (lab, *_bench(farm, farm.virtual, desk)), farm.pdudaemon.address))
+    elif farm.pdudaemon.program:
+        found.append(
+            Program("pdudaemon", (farm.pdudaemon.program, "--conf", farm.pdudaemon.config), farm.pdudaemon.address)
+        )
+    found.append(Program("console", (lab, "console", "serve", *runtime)))
+    found.append(
+        Program("exporter", (lab, "exporter", "--farm", str(desk.file), *runtime, *database), farm.exporter.listen)
+    )
+    web = ["web", "--listen", farm.web.listen, "--farm", str(desk.file), *runtime, *database]
+    web += ["--web-config", farm.web.web_config] if farm.web.web_config else []
+    web += ["--name", farm.web.name] if farm.web.name else []
+    return [*found, Program("web", (lab, *web), farm.web.listen)]
+
+
+def _bench(farm: Farm, boards: VirtualBoards, desk: Desk) -> list[str]:
+    words = ["virtual", "up", "sim", "--foreground", "--dir", str(desk.bench), "--switch-port", "0"]
+    words += ["--pdu-port", farm.pdudaemon.address.rpartition(":")[2]]
+    words += [word for board_type in boards.types for word in ("--type", board_type)]
+    return [*words, "--count", str(boards.count), "--time-scale", f"{boards.time_scale:g}"]
+
+
+def _address() -> str:
+    return f"{LOOPBACK}:{ports.free_port()}"

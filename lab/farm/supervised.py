@@ -1,0 +1,244 @@
+"""The services of a lab host as processes of one user, kept alive by supervisord (supervisord.org): one machine, without root."""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from xmlrpc.client import Error as XmlRpcError
+from xmlrpc.client import ServerProxy
+
+from attrs import define, frozen
+from supervisor.xmlrpc import SupervisorTransport
+
+from lab.errors import ConfigurationError, LabStableError, LabTransientError
+from lab.farm.services import SUPERVISORD
+from lab.host import runtime
+
+START_S: Final = 60.0
+STOP_S: Final = 180.0  # a job that is asked to end switches its board off first
+_POLL_S: Final = 0.1
+_NOT_IN_INI: Final = "%;#\"'\\\n"
+_FAILED: Final = ("FATAL", "EXITED", "UNKNOWN")
+_LOG_BYTES: Final = 10_000_000
+_GRACE_S: Final = 30  # to end a program; the bench switches all its boards off
+
+
+@frozen
+class Program:
+    """One that is kept running.
+
+    Attributes:
+        command: its words, the first one a path. address: host:port at which it answers once it has started; empty: none.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    address: str = ""
+
+
+@frozen
+class ProgramState:
+    """What became of one.
+
+    Attributes:
+        state: as supervisord has it: RUNNING, STARTING, BACKOFF (it ended and is started again), FATAL (given up), STOPPED.
+        said: supervisord's own words, e.g. "pid 4711, uptime 0:01:02".
+    """
+
+    name: str
+    state: str
+    pid: int
+    said: str
+
+
+@define
+class Supervised:
+    """A folder with a supervisord, its programs and their logs.
+
+    Attributes:
+        folder: this user's alone; its path is short enough for a socket (unix(7)).
+    """
+
+    folder: Path
+
+    def up(self, programs: Sequence[Program], environ: Mapping[str, str]) -> bool:
+        """Start what does not run yet; False: all of it ran already.
+
+        Raises:
+            ConfigurationError: the folder is no good, or other programs run in it.
+            LabStableError: a program did not start; the message has its last words.
+        """
+        config = self._config(programs)
+        if self._answers():
+            if self._config_path.read_text(encoding="utf-8") != config:
+                raise ConfigurationError(
+                    f"{self.folder}: the farm is up with other programs: take it down first (`lab farm down`)"
+                )
+            return False
+        runtime.prepare(self.folder)
+        _require_free(programs)
+        self._logs.mkdir(exist_ok=True)
+        self._config_path.write_text(config, encoding="utf-8")
+        command = [sys.executable, "-P", "-m", "supervisor.supervisord", "-c", str(self._config_path)]
+        started = subprocess.run(
+            command, env=dict(environ), check=False, capture_output=True, text=True, timeout=START_S
+        )
+        if started.returncode:
+            raise LabStableError(f"supervisord did not start: {_last(started.stdout + started.stderr)}")
+        self._wait_until_ready(programs)
+        return True
+
+    def states(self) -> list[ProgramState]:
+        """All programs; none where no supervisord runs here."""
+        try:
+            found: Any = self._server().supervisor.getAllProcessInfo()
+        except (OSError, XmlRpcError):
+            return []
+        return [ProgramState(one["name"], one["statename"], one["pid"], one["description"]) for one in found]
+
+    def log(self, name: str) -> Path:
+        """Where a program's words are.
+
+        Raises:
+            ConfigurationError: there is no such program.
+        """
+        there = sorted(path.stem for path in self._logs.glob("*.log"))
+        if name not in there:
+            raise ConfigurationError(f"no program {name!r}; there are: {', '.join(there) or 'none (`lab farm up`)'}")
+        return self._logs / f"{name}.log"
+
+    def down(self) -> bool:
+        """End all programs and supervisord; False: none ran.
+
+        Raises:
+            LabTransientError: something does not end.
+        """
+        try:
+            pid: Any = self._server().supervisor.getPID()
+            process = os.pidfd_open(pid)
+            self._server().supervisor.shutdown()
+        except (OSError, XmlRpcError):
+            return False
+        with os.fdopen(process):
+            ended, _, _ = select.select([process], [], [], STOP_S)
+        if not ended:
+            raise LabTransientError(
+                f"supervisord (pid {pid}) does not end; {self.folder / 'supervisord.log'} says why"
+            )
+        return True
+
+    @property
+    def _logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def _config_path(self) -> Path:
+        return self.folder / SUPERVISORD.name
+
+    @property
+    def _socket(self) -> Path:
+        return self.folder / "supervisor.sock"
+
+    def _server(self) -> ServerProxy:
+        # The address is what ServerProxy wants to see; the transport goes to the socket.
+        return ServerProxy("http://127.0.0.1", transport=SupervisorTransport(serverurl=f"unix://{self._socket}"))
+
+    def _answers(self) -> bool:
+        try:
+            self._server().supervisor.getState()
+        except (OSError, XmlRpcError):
+            return False
+        return True
+
+    def _config(self, programs: Sequence[Program]) -> str:
+        for text in (str(self.folder), *(word for program in programs for word in program.command)):
+            if any(c in _NOT_IN_INI for c in text):
+                raise ConfigurationError(
+                    f"{text!r}: supervisord's configuration cannot have it: no %, ;, #, \\ and quotes"
+                )
+        folder = self.folder
+        lines = [
+            "; Written by `lab farm up`.",
+            "[unix_http_server]",
+            f"file={self._socket}",
+            "chmod=0700",
+            "[supervisord]",
+            f"logfile={folder / 'supervisord.log'}",
+            f"pidfile={folder / 'supervisord.pid'}",
+            f"directory={folder}",
+            "umask=077",
+            "[rpcinterface:supervisor]",
+            "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface",
+        ]
+        for place, program in enumerate(programs):
+            lines += [
+                f"[program:{program.name}]",
+                f"command={shlex.join(program.command)}",
+                f"priority={place + 1}",
+                "autorestart=true",
+                f"stopwaitsecs={_GRACE_S}",
+                "redirect_stderr=true",
+                f"stdout_logfile={self._logs / program.name}.log",
+                f"stdout_logfile_maxbytes={_LOG_BYTES}",
+                "stdout_logfile_backups=2",
+            ]
+        return "\n".join(lines) + "\n"
+
+    def _wait_until_ready(self, programs: Sequence[Program]) -> None:
+        deadline = time.monotonic() + START_S
+        waiting = list(programs)
+        while waiting:
+            states = {state.name: state for state in self.states()}
+            for state in states.values():
+                if state.state in _FAILED:
+                    raise LabStableError(
+                        f"{state.name} does not run: {_last(_text(self._logs / f'{state.name}.log'))}; "
+                        f"`lab farm logs {state.name}` has more, `lab farm down` ends the others"
+                    )
+            waiting = [p for p in waiting if p.name not in states or states[p.name].state != "RUNNING" or not _open(p)]
+            if waiting and time.monotonic() > deadline:
+                late = ", ".join(program.name for program in waiting)
+                raise LabStableError(f"not started within {START_S:.0f} s: {late}; `lab farm logs NAME` says why")
+            time.sleep(_POLL_S)
+
+
+def _require_free(programs: Sequence[Program]) -> None:
+    addresses = [program.address for program in programs if program.address]
+    for program in programs:
+        if program.address and (addresses.count(program.address) > 1 or _open(program)):
+            raise ConfigurationError(
+                f"{program.name}: another program has {program.address}: give it another address in farm.yaml, or end that one "
+                f"(`ss -ltnp` says who it is)"
+            )
+
+
+def _open(program: Program) -> bool:
+    """Whether it answers where it should."""
+    if not program.address:
+        return True
+    host, _, port = program.address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), 1).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"

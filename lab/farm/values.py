@@ -1,0 +1,83 @@
+"""What the values of farm.yaml must be: attrs validators, each of which says what was expected."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from lab.errors import ConfigurationError
+from lab.judge.telling import Evidence
+from lab.redaction import redacted
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+_NOT_QUOTED: Final = "%\"'\\$;"  # what a path in the quotes of a unit file must not have
+_SITE: Final = re.compile(
+    r"https?://[\w.\[\]:-]+(/[\w.~%+-]+)*", re.ASCII
+)  # stands in YAML and JSON, and a page's path follows
+
+
+def name(_instance: object, attribute: Any, value: str) -> None:
+    """Small letters, digits and -, as it becomes a unit's name."""
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"{attribute.name}: {value!r}: small letters, digits and -, as it becomes a unit's name")
+
+
+def time(_instance: object, attribute: Any, value: str) -> None:
+    """A time of day."""
+    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value):
+        raise ValueError(f"{attribute.name}: {value!r}: expected a time of day in quotes, e.g. '02:00'")
+
+
+def absolute(_instance: object, attribute: Any, value: str) -> None:
+    """An absolute path that can stand in the quotes of a unit file."""
+    if (
+        not value.startswith("/")
+        or not value.isprintable()
+        or value != value.strip()
+        or any(c in _NOT_QUOTED for c in value)
+    ):
+        raise ValueError(
+            f"{attribute.name}: {value!r}: expected an absolute path without quotes, $, %, ; and blanks at its end"
+        )
+
+
+def program(instance: object, attribute: Any, value: str) -> None:
+    """A path, or a word that PATH finds; empty: none."""
+    if "/" in value:
+        absolute(instance, attribute, value)
+    else:
+        word(instance, attribute, value)
+
+
+def word(_instance: object, attribute: Any, value: str) -> None:
+    """One word of a unit file."""
+    if any(c.isspace() or c in "%\"'\\$;" for c in value):
+        raise ValueError(
+            f"{attribute.name}: {redacted(value)!r}: no blanks, quotes, $, ; and %, as it stands in a unit file"
+        )
+
+
+def public(_instance: object, attribute: Any, value: str) -> None:
+    """A unit's environment is everybody's to read (`systemctl show`)."""
+    if redacted(value) != value:
+        raise ValueError(
+            f"{attribute.name}: {redacted(value)!r}: no password here, since every user can read a unit's environment; "
+            "put it into a file of the service user: add ?passfile=/var/lib/boardlab/pgpass (libpq's ~/.pgpass)"
+        )
+
+
+def reports(_instance: object, attribute: Any, value: str) -> None:
+    """The address of a report, with {run}."""
+    try:
+        Evidence(value)
+    except ConfigurationError as error:
+        raise ValueError(f"{attribute.name}: {error}") from None
+
+
+def site(_instance: object, attribute: Any, value: str) -> None:
+    """The address of a site, to which a page's path is added."""
+    if not _SITE.fullmatch(value):
+        raise ValueError(
+            f"{attribute.name}: {redacted(value)!r}: expected http(s), a host and perhaps a path, without / at the end, "
+            "e.g. https://docs.lab.example/boardlab"
+        )

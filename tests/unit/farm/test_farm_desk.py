@@ -1,0 +1,124 @@
+"""A farm on one machine: what its programs are, and what is refused before one of them starts."""
+
+from __future__ import annotations
+
+import configparser
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lab.cli import farm_up
+from lab.errors import ConfigurationError
+from lab.farm import config, services
+from lab.farm.desk import Desk, programs
+from lab.farm.supervised import Program, Supervised
+
+REAL = (
+    "pdudaemon: {program: /opt/pdudaemon, config: /etc/p.conf}\nweb: {listen: '[::1]:1', web_config: /w, name: lab}\n"
+)
+
+
+def desk(folder: Path, text: str) -> Desk:
+    (folder / "farm.yaml").write_text(text)
+    return Desk(folder / "farm.yaml")
+
+
+def commands(place: Desk) -> dict[str, list[str]]:
+    return {program.name: list(program.command[1:]) for program in programs(config.load(place.file), place)}
+
+
+def test_simulated_boards_have_their_bench_and_real_ones_their_pdudaemon(tmp_path: Path) -> None:
+    simulated = desk(
+        tmp_path, "pdudaemon: {address: '127.0.0.1:77'}\nvirtual: {types: [am62xx_sk, am65xx_evm], count: 2}\n"
+    )
+    found = commands(simulated)
+    assert list(found) == ["boards", "console", "exporter", "web"]
+    assert shlex.join(found["boards"]).endswith(
+        f"--dir {tmp_path}/virtual --switch-port 0 --pdu-port 77 --type am62xx_sk --type am65xx_evm --count 2 --time-scale 1"
+    )
+    real = commands(desk(tmp_path, REAL))
+    assert list(real) == ["pdudaemon", "console", "exporter", "web"]
+    assert real["pdudaemon"] == ["--conf", "/etc/p.conf"]
+    assert shlex.join(real["web"]).endswith("--web-config /w --name lab")
+    assert "pdudaemon" not in commands(desk(tmp_path, "user: me\n"))
+
+
+def test_every_program_is_of_the_same_console_server_and_results(tmp_path: Path) -> None:
+    found = commands(desk(tmp_path, "database: sqlite:////r.db\n"))
+    for name in ("exporter", "web"):
+        assert found[name][found[name].index("--db") + 1] == "sqlite:////r.db"
+    for name in ("console", "exporter", "web"):
+        assert found[name][found[name].index("--runtime") + 1] == str(tmp_path / "run")
+
+
+def test_what_supervisord_would_read_as_something_else_is_refused(tmp_path: Path) -> None:
+    for word in ("a;b", "%(here)s", "#", "'"):
+        with pytest.raises(ConfigurationError, match="supervisord's configuration cannot have it"):
+            Supervised(tmp_path).up([Program("one", ("/bin/true", word))], {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with pytest.raises(ConfigurationError, match="others may enter it"):
+        Supervised(tmp_path).up([Program("one", ("/bin/true",))], {})
+
+
+def test_a_command_with_blanks_reaches_supervisord_whole(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    with pytest.raises(Exception, match="does not run"):
+        Supervised(tmp_path).up([Program("one", ("/no such", "a b"))], {"PATH": "/bin"})
+    try:
+        read = configparser.RawConfigParser()
+        read.read(tmp_path / services.SUPERVISORD.name)
+        assert shlex.split(read["program:one"]["command"]) == ["/no such", "a b"]
+    finally:
+        assert Supervised(tmp_path).down()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["up", "farm.yaml", "--count", "2"], "says which boards there are"),
+        (["up", "none.yaml"], "no such file"),
+        (["up", "--type", "am62xx_sk", "--time-scale", "-1"], "time_scale"),
+        (["up", "--type", "no_such_board"], "no_such_board"),
+        (["logs", "web", "--farm", "farm.yaml"], "lab farm up"),
+    ],
+)
+def test_what_cannot_be_brought_up_is_said_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "farm.yaml").write_text("user: me\n")
+    result = CliRunner().invoke(farm_up.app, words)
+    assert result.exit_code != 0
+    assert says in str(result.exception)
+    assert not (tmp_path / ".lab").exists()
+
+
+def test_a_farm_that_is_down_is_down_with_every_command(tmp_path: Path) -> None:
+    path = str(tmp_path / "farm.yaml")
+    for words, code in ((["status", path], 1), (["status", path, "--json"], 1), (["down", path], 0)):
+        result = CliRunner().invoke(farm_up.app, words)
+        assert result.exit_code == code, result.output
+        assert "No farm is up" in result.output or result.output == "[]\n"
+
+
+def test_what_does_not_answer_is_mended_by_whoever_runs_it(tmp_path: Path) -> None:
+    path = tmp_path / "farm.yaml"
+    path.write_text(
+        "exporter: {listen: '127.0.0.1:1'}\npdudaemon: {address: '127.0.0.1:1'}\nalertmanager: '127.0.0.1:1'\n"
+    )
+
+    def mends() -> dict[str, str]:
+        return {service.name: service.mend for service in services.listening(services.host_file(path))}
+
+    assert "systemctl start boardlab-exporter" in mends()["exporter"]
+    (tmp_path / "run").mkdir()
+    (tmp_path / services.SUPERVISORD).touch()
+    assert "lab farm logs" in mends()["exporter"]
+    assert "lab farm logs" in mends()["pdudaemon"]
+    assert "systemctl start prometheus-alertmanager" in mends()["alertmanager"]
