@@ -1,7 +1,7 @@
 """Whether the numbers of each board's newest runs moved: what the judge says of them, for Prometheus.
 
 Each board's latest run is judged against the last runs that nobody rejected, whatever their release is called; and the latest
-run of the newest release, by numbers (11.01 after 10.00), against the release before. The judge is `lab.judge.baseline`; what
+run of the newest release of each kernel, by numbers (11.01 after 10.00), against the release before. The judge is `lab.judge.baseline`; what
 is here groups runs and keeps its answers while nothing changes.
 """
 
@@ -16,7 +16,8 @@ from exporters.figures import BootVariant, FigureMaker, RunKey
 from exporters.labels import clean
 from exporters.naming import Labels
 from lab.judge import noise
-from lab.judge.baseline import ACCEPTED, COMPLETED, REJECTED, RUNS_BACK, JudgedNumber, judge, release_numbers, window
+from lab.judge.baseline import ACCEPTED, COMPLETED, REJECTED, RUNS_BACK, JudgedNumber, earlier, judge, window
+from lab.judge.labels import is_numbered, is_real_time, release_key
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.records import PUBLISHED
@@ -141,26 +142,26 @@ def _tasks(
     """What is to be judged of the runs of one board and kind, by fingerprint, and of which media and inits of each run."""
     tasks: dict[tuple[object, ...], tuple[_Task, set[tuple[str, str]]]] = {}
     latest: dict[BootVariant, RunHead] = {}
-    by_release: dict[BootVariant, dict[tuple[int, ...], list[RunHead]]] = {}
+    by_release: dict[tuple[BootVariant, bool], dict[tuple[int, ...], list[RunHead]]] = {}
 
     def add(place: BootVariant, kind: Against, head: RunHead, wanted: Sequence[RunHead], accepted: bool) -> None:
         most = noise.load().history.longest * RUNS_BACK
-        before = [each for each in runs if each.id < head.id]
+        before = earlier(runs, head, decisions)
         chosen = window(before, decisions) if kind is Against.BASELINE else wanted
         against = "the last accepted runs" if kind is Against.BASELINE else wanted[-1].release
         task = _Task(kind, head, tuple(before[-most:]), tuple(chosen[-most:]), against, accepted)
         tasks.setdefault(task.fingerprint, (task, set()))[1].add((clean(place.medium), clean(place.init)))
 
     for head in runs:
-        number = release_numbers(head.release)
         for place in places.get(head.id, ()):
             latest[place] = head
-            if number is not None:
-                by_release.setdefault(place, {}).setdefault(number, []).append(head)
+            if is_numbered(head.release):
+                of_kernel = by_release.setdefault((place, is_real_time(head.release)), {})
+                of_kernel.setdefault(release_key(head.release), []).append(head)
     for place, head in latest.items():
         if head.kind != PUBLISHED:  # of which there is one a release
             add(place, Against.BASELINE, head, (), decisions.get(head.id) == ACCEPTED)
-    for place, releases in by_release.items():
+    for (place, _), releases in by_release.items():
         if len(releases) > 1:
             old, new = (releases[number] for number in sorted(releases)[-2:])
             add(place, Against.RELEASE, new[-1], old, any(decisions.get(each.id) == ACCEPTED for each in new))

@@ -70,7 +70,13 @@ def _earlier(before: Sequence[Sheet], name: str, old: Sheet, boards: Sequence[st
         return earlier_guides.of_sheets(before)
     from lab.guide import stored_earlier  # noqa: PLC0415 - the database takes a while to import
 
-    return stored_earlier.of_store(db, boards, old.guide.release or "")
+    release = old.guide.kernel_release
+    if release is None:
+        raise ConfigurationError(
+            f"{old.guide.path}: neither its title nor its name tells the release, so nobody knows which releases of the store "
+            "come before it; rename it, e.g. am62x-11.01.rst, or leave --db out"
+        )
+    return stored_earlier.of_store(db, boards, release)
 
 
 def _is_file(name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from lab.guide import grouping, show
 from lab.guide.catalogue import CellReading
@@ -19,8 +19,11 @@ from lab.shown.templates import environment
 
 _BAD: Final = {Kind.WRONG, Kind.WORSE}
 _IN_A_COMMENT: Final = (Kind.WRONG, Kind.WORSE, Kind.SUSPECT, Kind.CONDITIONS, Kind.BETTER)
-_MOST_ROWS: Final = 60  # of a comment's table: GitHub takes 65,536 characters
+_MOST_BYTES: Final = 65_000  # of a comment: GitHub takes 65,536
+_SIZES: Final = ((40, 60), (40, 20), (20, 10), (10, 0), (1, 0))  # causes and rows of a comment: the first that fits
 _MOST_OF_A_CAUSE: Final = 5
+_MOST_TEXT: Final = 400  # characters of a cause
+_MOST_NAME: Final = 120  # characters of whatever else a guide names
 _LEAST, _MOST = 0.5, 2.0  # ratios between which a percentage says more than a factor
 
 
@@ -42,6 +45,17 @@ class RowView:
     where: str
     bad: bool
 
+    @property
+    def short(self) -> RowView:
+        """As much of it as a comment shows."""
+        return evolve(
+            self,
+            name=_cut(self.name, _MOST_NAME),
+            board=_cut(self.board, _MOST_NAME),
+            old=_cut(self.old, _MOST_NAME),
+            new=_cut(self.new, _MOST_NAME),
+        )
+
 
 @frozen
 class CauseView:
@@ -50,6 +64,11 @@ class CauseView:
     anchor: str
     cause: Cause
     rows: tuple[RowView, ...]
+
+    @property
+    def text(self) -> str:
+        """As much of the cause as a comment shows."""
+        return _cut(self.cause.text, _MOST_TEXT)
 
 
 @frozen
@@ -84,27 +103,43 @@ def html(found: Comparison) -> str:
 def markdown(found: Comparison) -> str:
     """The comment: verdict, causes, and a table of the first numbers of each; short enough for a forge's comment."""
     groups = [group for group in _groups(found) if group.causes[0].cause.kind in _IN_A_COMMENT]
-    every = [list(each.rows) for group in groups for each in group.causes]
-    shown = [
-        row for rows, most in zip(every, _shares([len(rows) for rows in every]), strict=True) for row in rows[:most]
-    ]
+    texts = (_comment(found, groups, *most) for most in _SIZES)
+    return next((text for text in texts if len(text.encode()) <= _MOST_BYTES), grouping.verdict_line(found))
+
+
+def _comment(found: Comparison, groups: Sequence[GroupView], most_causes: int, most_rows: int) -> str:
+    left = most_causes
+    told: list[GroupView] = []
+    for group in groups:
+        told += [evolve(group, causes=group.causes[:left])] if left else []
+        left = max(0, left - len(group.causes))
+    every = [list(each.rows) for group in told for each in group.causes]
+    shares = _shares([len(rows) for rows in every], most_rows)
+    shown = [row for rows, most in zip(every, shares, strict=True) for row in rows[:most]]
     return (
         environment("lab.guide", "lab.results", escapes=False)
         .get_template("compare.md.j2")
         .render(
-            found=found,
             line=grouping.verdict_line(found),
-            groups=groups,
-            rows=shown,
+            names=[_cut(name, _MOST_NAME) for name in found.names],
+            paths=[_cut(path, _MOST_NAME) for path in found.paths],
+            looked_at=_cut(found.looked_at, _MOST_NAME),
+            groups=told,
+            rows=[row.short for row in shown],
+            more_causes=sum(len(group.causes) for group in groups) - len(every),
             more=sum(map(len, every)) - len(shown),
         )
     )
 
 
-def _shares(sizes: Sequence[int]) -> list[int]:
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def _shares(sizes: Sequence[int], most_rows: int) -> list[int]:
     """How many rows of each cause a comment shows: as many of each as there is room for, at most a few."""
-    most = next((n for n in range(_MOST_OF_A_CAUSE, 1, -1) if sum(min(size, n) for size in sizes) <= _MOST_ROWS), 1)
-    return [min(size, most) if place < _MOST_ROWS else 0 for place, size in enumerate(sizes)]
+    most = next((n for n in range(_MOST_OF_A_CAUSE, 1, -1) if sum(min(size, n) for size in sizes) <= most_rows), 1)
+    return [min(size, most) if place < most_rows else 0 for place, size in enumerate(sizes)]
 
 
 def _groups(found: Comparison) -> list[GroupView]:

@@ -40,6 +40,7 @@ class Change:
         rule: of the judge, the one that decided ("clock"); "moved" where it got worse or better.
         blame: what our own rules say against the two numbers, where that decided.
         returns_to: the earlier release whose level the new number only is again; empty where there is none.
+        crept_from: the earlier release since which small steps of one direction have added up; empty where they have not.
         clocks: of the board's processor in both guides, in MHz, where they differ and the number follows it.
     """
 
@@ -59,6 +60,7 @@ class Change:
     rule: str = "moved"
     blame: Blame | None = None
     returns_to: str = ""
+    crept_from: str = ""
     clocks: tuple[float, float] | None = None
 
     @property
@@ -223,6 +225,7 @@ def _change(pair: Pair, earlier: Earlier) -> Change:
         rule=judgement.rule,
         blame=faults.blame(pair, judgement.rule),
         returns_to=judgement.returns_to,
+        crept_from=judgement.crept_from,
         clocks=_clocks(pair),
     )
 
@@ -232,7 +235,7 @@ def _clocks(pair: Pair) -> tuple[float, float] | None:
         return None
     board = pair.new.board or pair.old.board
     old, new = (side.conditions.clocks_mhz.get(board) for _, side in pair.sides())
-    return (old, new) if old and new and old != new else None
+    return (old, new) if old and new and noise.is_another_clock(old, new) else None
 
 
 def _weight(change: Change) -> tuple[int, float]:

@@ -8,8 +8,8 @@ from attrs import frozen
 
 from lab.guide import boards
 from lab.guide.catalogue import CellReading
-from lab.guide.model import release_key
 from lab.guide.sheet import Sheet
+from lab.judge.labels import release_key
 
 # How MCU Only is entered, from the first release that does it so: the vendor's low-power guide.
 _MCU_ONLY = (

@@ -56,6 +56,7 @@ def _row(c: Change) -> dict[str, Any]:
         "verdict": str(c.verdict),
         "reason": c.reason,
         "returns_to": c.returns_to or None,
+        "crept_from": c.crept_from or None,
         "unit": c.unit,
         "old_text": c.printed[0],
         "new_text": c.printed[1],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from lab.guide import together
 from lab.guide.compare import Change, Comparison
@@ -17,6 +18,7 @@ from lab.judge.verdicts import Verdict
 
 _QUIET = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 _RIGHT = {Effect.RECOVERED, Effect.HARMLESS}
+_What: TypeAlias = tuple[str | None, str, tuple[tuple[str, str], ...]]  # board, metric and parameters
 _MOST = math.log(10)  # a number that fell to a hundredth is not worth more than ten of them
 
 
@@ -39,7 +41,7 @@ def quiet(found: Comparison) -> list[Change]:
 
 def heading(kind: Kind, names: tuple[str, str]) -> str:
     """What stands above the causes of a kind."""
-    return f"{kind}, new since {names[0]}" if kind in {Kind.WRONG, Kind.SUSPECT} else str(kind)
+    return f"{kind}, new since {names[0]}" if kind is Kind.WRONG else str(kind)
 
 
 def verdict_line(found: Comparison) -> str:
@@ -75,13 +77,18 @@ def _weight(cause: Cause) -> float:
 
 def _blamed(found: Comparison, loud: Sequence[Change]) -> Iterator[Cause]:
     """One cause for each rule and kind: its findings in the newer guide, and the changes that it decided."""
-    faults: dict[tuple[Kind, str], list[Fault]] = {}
-    for fault in found.faults:
-        faults.setdefault((_kind_of(fault), fault.rule.id), []).append(fault)
     changes: dict[tuple[Kind, str], list[Change]] = {}
+    kinds: dict[tuple[str, _What], Kind] = {}  # a finding belongs to the change that it decided
     for change in loud:
         if change.blame is not None:
-            changes.setdefault((_kind_of_blamed(change), change.blame.rule.id), []).append(change)
+            kind, rule = _kind_of_blamed(change), change.blame.rule.id
+            changes.setdefault((kind, rule), []).append(change)
+            if change.verdict is Verdict.SUSPECT:
+                kinds[rule, _what(change)] = kind
+    faults: dict[tuple[Kind, str], list[Fault]] = {}
+    for fault in found.faults:
+        kind = kinds.get((fault.rule.id, _what(fault)), _kind_of(fault))
+        faults.setdefault((kind, fault.rule.id), []).append(fault)
     for key in dict.fromkeys([*faults, *changes]):
         kind, rule = key
         yield _of_rule(kind, rule, faults.get(key, ()), changes.get(key, ()), found.names)
@@ -93,8 +100,16 @@ def _kind_of(fault: Fault) -> Kind:
     return Kind.WRONG if fault.severity is Severity.ERROR else Kind.SUSPECT
 
 
+def _what(one: Fault | Change) -> _What:
+    return one.board, one.metric, tuple(sorted(one.params.items()))
+
+
 def _kind_of_blamed(change: Change) -> Kind:
+    """A number that moved is told, whatever is suspected of it and however long: nobody would ever see a regression behind a suspicion."""
     blame = change.blame
+    if change.verdict is Verdict.SUSPECT:
+        is_new_error = blame is not None and blame.new and not blame.is_known and blame.severity is Severity.ERROR
+        return Kind.WRONG if is_new_error else Kind.SUSPECT
     if blame is None or not blame.new:
         return Kind.INCOMPARABLE
     if blame.is_known:
@@ -116,8 +131,10 @@ def _of_rule(
         why = why if known else f"only in {names[1]}"
     elif kind is Kind.INCOMPARABLE:
         why = f"{names[0]} has no sound number there"
+    elif faults:
+        why = "; ".join([f"{names[1]}, line {faults[0].line}: {faults[0].message}", *_moved(changes)])
     else:
-        why = f"{names[1]}, line {faults[0].line}: {faults[0].message}" if faults else changes[0].reason
+        why = "; ".join([changes[0].reason, *_moved(changes)])
     return Cause(
         kind=kind,
         what=(f"{named}: " if named else "") + f"{first[0].lower()}{first[1:]}",
@@ -127,6 +144,21 @@ def _of_rule(
         rule=rule,
         changes=tuple(changes),
     )
+
+
+def _moved(changes: Sequence[Change]) -> Iterator[str]:
+    """How far suspect numbers moved, and whether only the older guide's are suspect, or both."""
+    suspects = [change for change in changes if change.verdict is Verdict.SUSPECT]
+    if not suspects:
+        return
+    ratios = sorted(change.ratio for change in suspects if change.ratio is not None)
+    factor = f", × {ratios[0]:.2f}" + (f" to {ratios[-1]:.2f}" if len(ratios) > 1 else "") if ratios else ""
+    yield f"{len(suspects)} moved{factor}"
+    blames = [change.blame for change in suspects if change.blame is not None]
+    if all(blame.is_known for blame in blames):
+        yield "suspect in both guides"
+    elif not any(blame.new for blame in blames):
+        yield "suspect in the older guide only"
 
 
 # --- what cannot be compared ------------------------------------------------------------------------------------------------

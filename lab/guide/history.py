@@ -11,10 +11,10 @@ from lab.errors import ConfigurationError
 from lab.guide import boards, stored, trend
 from lab.guide.importing import GUIDE_CELLS
 from lab.guide.measured import guide_name
-from lab.guide.model import is_real_time, release_key
 from lab.guide.sheet import Neighbour, Neighbours, Sheet
 from lab.guide.text import value_of
 from lab.guide.trend import Point, Published, Trend
+from lab.judge.labels import is_real_time, release_key
 from lab.metrics import summarise
 from lab.results.records import PUBLISHED, ArtifactRef, Run
 from lab.results.store import Store
@@ -61,14 +61,15 @@ def with_neighbours(store: Store, one: Sheet) -> Sheet:
     Raises:
         ConfigurationError: the guide does not tell its release.
     """
-    name = one.guide.release
+    name = one.guide.kernel_release
     if name is None:
         raise ConfigurationError(
             f"{one.guide.path}: neither its title nor its name tells the release; rename it, e.g. am62x-11.01.rst"
         )
-    is_rt = is_real_time(name) or is_real_time(one.guide.title)
-    here = release_key(f"{name}-rt" if is_rt and not is_real_time(name) else name)
-    published = [run for run in store.runs() if run.kind == PUBLISHED and is_real_time(run.release) == is_rt]
+    here = release_key(name)
+    published = [
+        run for run in store.runs() if run.kind == PUBLISHED and is_real_time(run.release) == is_real_time(name)
+    ]
     found: dict[tuple[str | None, object], Neighbours] = {}
     for board in one.guide.boards:
         of_board = [run for run in published if run.board == board]

@@ -139,18 +139,6 @@ def _calm_collector() -> None:
     gc.set_threshold(_COLLECT_AFTER)
 
 
-def import_guide(
-    store: Store,
-    path: Path,
-    release: str | None,
-    board: str | None,
-    now: dt.datetime,
-    defines: Mapping[str, str] | None = None,
-) -> list[Imported]:
-    """Store one guide; see `lab.guide.prepared.prepare` for the arguments and what is raised."""
-    return Importer(store).add(prepare(path, release, board, defines, now))
-
-
 def _has_evidence(store: Store, run_id: int) -> bool:
     """Whether the judge can use the run; boardlab before 2026-12 kept no evidence, and such a file is imported once more."""
     return any(EVIDENCE in attempt.details for attempt in store.attempts(run_id))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
-import functools
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from attrs import field, frozen
+
+from lab.judge.labels import REAL_TIME, is_real_time
 
 
 class CellKind(enum.StrEnum):
@@ -202,6 +204,17 @@ class Guide:
         """Every board that a header names, in order of appearance."""
         return tuple(dict.fromkeys(c.board for t in self.tables for c in t.columns if c.board))
 
+    @property
+    def kernel_release(self) -> str | None:
+        """The release as the store calls it: of the real-time kernel's guide with "-rt", so that two kernels' numbers never mix.
+
+        One that was given is taken as it is. None where the guide tells none.
+        """
+        named = f"{self.title} {Path(self.path).stem}".replace("_", " ")
+        if not self.release or self.release_source == "given" or is_real_time(self.release) or not is_real_time(named):
+            return self.release
+        return f"{self.release}{REAL_TIME}"
+
 
 _RELEASE = re.compile(r"(?<![\d.])(\d{1,2}(?:[._]\d{1,2}){1,3})(?![\d.])")
 
@@ -210,17 +223,3 @@ def release_of(text: str) -> str | None:
     """The release that a title or a file's name contains, e.g. "09.02.00"; None without one."""
     match = _RELEASE.search(text)
     return match[1].replace("_", ".") if match else None
-
-
-@functools.lru_cache(maxsize=1024)
-def release_key(release: str | None) -> tuple[int, ...]:
-    """For sorting and finding releases: 9.2.1 follows 09.02.00, which is 09.02; 09.02-rt, another kernel, is neither."""
-    parts = [int(part) for part in re.findall(r"\d+", release or "")]
-    while len(parts) > 2 and parts[-1] == 0:
-        parts.pop()
-    return (*parts, -1) if is_real_time(release or "") else tuple(parts)
-
-
-def is_real_time(text: str) -> bool:
-    """Whether a title, a file's name or a release names the real-time kernel, e.g. "RT-linux 09.03" and "am65x-09.03-rt"."""
-    return re.search(r"(?<![a-z0-9])(?:rt|real[- ]?time)(?![a-z0-9])", text, re.IGNORECASE) is not None

@@ -17,7 +17,7 @@ from lab.guide import boards as names
 from lab.guide import sheet as sheets
 from lab.guide.annotated import AnnotatedGuide
 from lab.guide.catalogue import CellReading
-from lab.guide.model import CellKind, is_real_time
+from lab.guide.model import CellKind
 from lab.guide.naming import Named
 from lab.guide.numbers import evidence as evidence_of
 from lab.guide.numbers import uncertainty as uncertainty_of
@@ -83,9 +83,7 @@ def prepare(
             given board.
     """
     guide = reading.read(path, defines)
-    found_release = Named(release, "given") if release else Named(guide.release or "", guide.release_source)
-    if release is None and found_release.name and is_real_time(f"{guide.title} {path.stem}".replace("_", " ")):
-        found_release = evolve(found_release, name=f"{found_release.name}-rt")
+    found_release = Named(release, "given") if release else Named(guide.kernel_release or "", guide.release_source)
     if not found_release.name:
         raise ConfigurationError(
             f"{path}: neither its title, its name nor its text says which release it is of; say it with --release"

@@ -13,8 +13,9 @@ from lab.guide import layout, reading, write_rst
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.guide.importing import GUIDE_CELLS, GUIDE_FILE
 from lab.guide.measured import guide_name
-from lab.guide.model import Guide, release_key
+from lab.guide.model import Guide
 from lab.guide.sheet import Sheet, of_guide
+from lab.judge.labels import release_key
 from lab.metrics import Measurement, summarise
 from lab.results import logs
 from lab.results.figures import guide_cell
@@ -124,14 +125,14 @@ def sheet(store: Store, name: str) -> Sheet:
     if len(files) == 1 and None not in files:
         return of_guide(_published_guide(store, runs[0], name))
     text = write_rst.write(release(store, name, ()))
-    return of_guide(evolve(reading.parse(f"release {name}", text), release=name))
+    return of_guide(evolve(reading.parse(f"release {name}", text), release=name, release_source="given"))
 
 
 def _published_guide(store: Store, run: Run, name: str) -> Guide:
     ref = store.artifacts_of([run.id], GUIDE_FILE)[run.id][0]
     store.artifacts.read(ref.sha256)  # says so where it is missing or damaged
     label = f"{run.provenance.get('file')} (run {run.id})"
-    return evolve(reading.read(store.artifacts.path(ref.sha256)), path=label, release=name)
+    return evolve(reading.read(store.artifacts.path(ref.sha256)), path=label, release=name, release_source="given")
 
 
 def header(kept: Sequence[Run], run: Run) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 from lab.guide.earlier import Earlier, Key
-from lab.guide.model import release_key
 from lab.judge import noise
+from lab.judge.labels import release_key, releases_before
 from lab.judge.number import Number
 from lab.judge.published import PublishedNumbers
 from lab.results.averages import Average
@@ -24,19 +24,16 @@ def of_store(url: str | None, boards: Iterable[str], before: str) -> Earlier:
         before: a release.
     """
     with watch(url).snapshot() as snapshot:
-        return _of_snapshot(snapshot, set(boards), release_key(before))
+        return _of_snapshot(snapshot, set(boards), before)
 
 
-def _of_snapshot(snapshot: StoreSnapshot, wanted: Set[str], last: tuple[int, ...]) -> Earlier:
-    heads = [
-        head
-        for head in snapshot.heads()
-        if head.kind == PUBLISHED and head.board in wanted and _precedes(release_key(head.release), last)
-    ]
-    by_place: dict[str, dict[tuple[int, ...], RunHead]] = {}
-    for head in heads:
-        by_place.setdefault(head.board, {})[release_key(head.release)] = head
-    last_ones = [of_board[key] for of_board in by_place.values() for key in sorted(of_board)[-_window() :]]
+def _of_snapshot(snapshot: StoreSnapshot, wanted: Set[str], before: str) -> Earlier:
+    by_board: dict[str, list[RunHead]] = {}
+    for head in snapshot.heads():
+        if head.kind == PUBLISHED and head.board in wanted:
+            by_board.setdefault(head.board, []).append(head)
+    window = noise.load().history.window
+    last_ones = [head for heads in by_board.values() for head in releases_before(heads, before)[-window:]]
     kept = {head.id: head for head in sorted(last_ones, key=lambda head: release_key(head.release))}
     published = PublishedNumbers.of_runs(snapshot, kept.values())
     averages: dict[int, list[Average]] = {id_: [] for id_ in kept}
@@ -48,13 +45,3 @@ def _of_snapshot(snapshot: StoreSnapshot, wanted: Set[str], last: tuple[int, ...
             key = (head.board, average.metric.name, tuple(sorted(average.params.items())))
             found.setdefault(key, []).append(published.number(average))
     return Earlier(found, tuple(dict.fromkeys(head.release for head in kept.values())))
-
-
-def _window() -> int:
-    """So many releases of a board: what was long ago says little, and a store may hold hundreds."""
-    return noise.load().history.window
-
-
-def _precedes(key: tuple[int, ...], last: tuple[int, ...]) -> bool:
-    """Whether a release comes before another one of the same kernel."""
-    return (key[-1:] == (-1,)) == (last[-1:] == (-1,)) and key < last

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from lab.guide import natures
 from lab.guide.compare import Change, Comparison
 from lab.guide.grouped import Cause, Kind, boards, labels
+from lab.judge import noise
 from lab.judge.verdicts import Verdict
 from lab.metrics import by_name
 
-_ONE_CLOCK = 0.05  # of the logarithm of a factor: rows that one clock slows down differ by less
-_SAME_CLOCK = 0.02  # of the logarithm of two printed clocks: a board's own differ by less
 _ENOUGH = 2  # benchmarks of the processor that show its clock
 
 
@@ -22,8 +21,9 @@ def moved(found: Comparison, changes: Iterable[Change]) -> Iterator[Cause]:
     every = list(changes)
     for verdict in (Verdict.REGRESSION, Verdict.IMPROVEMENT):
         kind = Kind.WORSE if verdict is Verdict.REGRESSION else Kind.BETTER
-        for members in _together([c for c in every if c.verdict is verdict]):
-            yield _of_moved(found, kind, members)
+        for since in dict.fromkeys(change.crept_from for change in every):
+            for members in _together([c for c in every if c.verdict is verdict and c.crept_from == since]):
+                yield _of_moved(found, kind, members)
 
 
 def _together(changes: Sequence[Change]) -> list[list[Change]]:
@@ -59,7 +59,8 @@ def _by_clock(clusters: list[list[Change]]) -> list[list[Change]]:
         if not _is_processor(processor) or len(_benchmarks(processor)) < _ENOUGH:
             continue
         factors = [_per_clock(change) for change in processor]
-        low, high = min(factors) - _ONE_CLOCK, max(factors) + _ONE_CLOCK
+        one_clock = noise.load().clock.together
+        low, high = min(factors) - one_clock, max(factors) + one_clock
         own = {change.board for change in processor}
         for other in clusters:
             if other is processor or _is_processor(other):
@@ -99,12 +100,19 @@ def _of_moved(found: Comparison, kind: Kind, members: Sequence[Change]) -> Cause
     return Cause(
         kind=kind,
         what=labels(((change.metric, change.params) for change in members), exact=True),
-        why="; ".join(part for part in (_clock(found, members), _returns(members), _noted(members)) if part),
+        why="; ".join(part for part in _whys(found, members) if part),
         boards=boards(change.board for change in members),
         count=len(members),
         factors=_factors(members),
         changes=tuple(members),
     )
+
+
+def _whys(found: Comparison, members: Sequence[Change]) -> Iterator[str]:
+    if since := members[0].crept_from:
+        yield f"the last of small steps since {since}, none of which is more than noise"
+        return
+    yield from (_clock(found, members), _returns(members), _noted(members))
 
 
 def _factors(members: Sequence[Change]) -> tuple[float, float] | None:
@@ -121,7 +129,7 @@ def _clock(found: Comparison, members: Sequence[Change]) -> str:
     """What the clock has to do with it: it changed too, or the factor looks like one of another clock."""
     if not all(change.follows_clock for change in members):
         return ""
-    changed = {change.clocks if _is_another(change.clocks) else None for change in members}
+    changed = {change.clocks for change in members}
     if changed != {None}:
         if None in changed or len(changed) > 1:
             return ""
@@ -137,10 +145,6 @@ def _clock(found: Comparison, members: Sequence[Change]) -> str:
     if len(clocks) == 1 and clock:
         return f"as if the CPU ran at {factor * clock:.0f} MHz, though both clock rows say {clock:g}"
     return f"as if the CPU ran at {factor:.3f} times its clock, which no row states"
-
-
-def _is_another(clocks: tuple[float, float] | None) -> bool:
-    return clocks is not None and abs(math.log(clocks[1] / clocks[0])) > _SAME_CLOCK
 
 
 def _returns(members: Sequence[Change]) -> str:

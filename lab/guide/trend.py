@@ -9,9 +9,10 @@ from attrs import define, field, frozen
 from lab.errors import ConfigurationError
 from lab.guide import annotated, boards, numbers
 from lab.guide.catalogue import CellReading
-from lab.guide.model import CellKind, is_real_time, release_key
+from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect
 from lab.guide.sheet import Sheet
+from lab.judge.labels import is_real_time, release_key
 from lab.metrics import by_name
 
 _LEAST_SPAN = 0.2  # of a drawing, of the values' middle
@@ -129,14 +130,15 @@ def of_guides(sheets: Iterable[Sheet], metric: str, board: str, wanted: Mapping[
     named = {name for sheet in ordered for name in sheet.guide.boards}
     found: list[Published] = []
     for sheet in ordered:
-        if sheet.guide.release is None:
+        release = sheet.guide.kernel_release
+        if release is None:
             raise ConfigurationError(
                 f"{sheet.guide.path}: neither its title nor its name tells the release; rename it, e.g. am62x-11.01.rst"
             )
         evidence = annotated.annotate(sheet)
         for reading in sheet.of(metric):
             if is_wanted(reading.board or "", board, named) and wanted.items() <= reading.params.items():
-                found += _published(reading, evidence, sheet.guide.release)
+                found += _published(reading, evidence, release)
     if not found:
         raise ConfigurationError(_nothing(ordered, metric, board))
     return series(found, metric)
@@ -157,7 +159,7 @@ def _published(reading: CellReading, evidence: annotated.AnnotatedGuide, release
     cell, board = reading.cell.value, reading.board or ""
     is_own_range = cell.kind is CellKind.RANGE and not evidence.effect(reading, Effect.RECOVERED)
     point = Point(
-        f"{release}-rt" if is_real_time(evidence.sheet.guide.title) and not is_real_time(release) else release,
+        release,
         value,
         cell.low if is_own_range else None,
         cell.high if is_own_range else None,

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lab.errors import ConfigurationError
-from lab.guide.model import release_key
 from lab.guide.show import params
 from lab.guide.trend import Trend, span
+from lab.judge.labels import release_key
 from lab.results import plots
 
 _TOGETHER: Final = 5  # series in one drawing: so many colours differ for everybody

@@ -10,7 +10,7 @@ from pathlib import Path
 from lab.errors import ConfigurationError
 from lab.guide import figures, page, stored, vendor, write_rst
 from lab.guide.entries import GuideRelease
-from lab.guide.model import release_key
+from lab.judge.labels import precedes, release_key
 from lab.results.overview import overview
 from lab.results.records import PUBLISHED
 from lab.results.store import Store
@@ -62,8 +62,11 @@ def _page(store: Store, release: GuideRelease) -> str:
         and release_key(run.release) == release_key(release.name)
         and any(stored.is_of(run, board) for board in release.boards)
     ]
-    had = {board: {release_key(name): name for name in stored.releases(store, board)} for board in release.boards}
-    earlier = sorted({key for keys in had.values() for key in keys if key < release_key(release.name)})
+    had = {
+        board: {release_key(name): name for name in stored.releases(store, board) if precedes(name, release.name)}
+        for board in release.boards
+    }
+    earlier = sorted({key for keys in had.values() for key in keys})
     history = [
         stored.release(
             store, next(keys[key] for keys in had.values() if key in keys), [b for b in had if key in had[b]]

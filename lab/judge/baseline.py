@@ -6,7 +6,6 @@ parameters; those of a virtual board are never compared with a real one's.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from attrs import evolve, frozen
 from lab.errors import ConfigurationError
 from lab.judge import noise as noises
 from lab.judge.compare import compare
+from lab.judge.labels import precedes, releases_before, same_release
 from lab.judge.noise import NoiseModel
 from lab.judge.number import Number, of_average
 from lab.judge.published import PublishedNumbers
@@ -31,7 +31,6 @@ ACCEPTED: Final = "accepted"
 REJECTED: Final = "rejected"
 COMPLETED: Final = "completed"
 RUNS_BACK: Final = 3  # times the runs that the noise is taken from: a number need not be in every run
-_NUMBERS: Final = re.compile(r"\d+(\.\d+)*")
 
 
 @frozen
@@ -76,21 +75,13 @@ class JudgedRun:
         return [number for number in self.numbers if number.judgement.verdict is verdict]
 
 
-def same_release(one: str, other: str) -> bool:
-    """Whether two labels name one release: 9.2 and 09.02 do; labels that are no numbers must be equal."""
-    if _NUMBERS.fullmatch(one) and _NUMBERS.fullmatch(other):
-        return release_numbers(one) == release_numbers(other)
-    return one == other
-
-
-def release_numbers(label: str) -> tuple[int, ...] | None:
-    """11.01 as (11, 1); None for a label that is no number: a date with dashes, a branch, git describe."""
-    return tuple(int(part) for part in label.split(".")) if _NUMBERS.fullmatch(label) else None
-
-
 def earlier(heads: Iterable[RunHead], head: RunHead, decisions: Mapping[int, str]) -> list[RunHead]:
-    """The runs that a run can be judged against, the oldest first: completed, before it, of the same board and kind, and not rejected."""
-    return [each for each in place(heads, head) if each.id < head.id and decisions.get(each.id) != REJECTED]
+    """The runs that a run can be judged against, the oldest first: completed, before it, of the same board and kind, and not rejected.
+
+    Before a published guide come the earlier releases of its kernel, one run of each, in whichever order they were imported.
+    """
+    kept = [each for each in place(heads, head) if decisions.get(each.id) != REJECTED]
+    return releases_before(kept, head.release) if head.kind == PUBLISHED else [e for e in kept if e.id < head.id]
 
 
 def place(heads: Iterable[RunHead], head: RunHead) -> list[RunHead]:
@@ -226,16 +217,16 @@ def _judge_published(
     """Of a published guide: against the last one alone, by what is known of both, as `lab guide compare` does.
 
     Args:
-        history: the number in the runs before; what earlier releases say is worth a word.
+        history: the number in the runs before, the oldest release first; what earlier releases say is worth a word.
+        compared: the last of them counts.
     """
     new = published.number(average)
     if not compared:
         return JudgedNumber(average, None, _nothing(average, new, against, model))
     old = compared[-1]
-    last = release_numbers(published.releases[old.run_id])
-    by_release = {release_numbers(published.releases[each.run_id]): each for each in history}
-    earlier = [by_release[number] for number in sorted(n for n in by_release if n and last and n < last)]
-    numbers = [published.number(each) for each in earlier]
+    release = published.releases
+    before = [each for each in history if precedes(release[each.run_id], release[old.run_id])]
+    numbers = [published.number(each) for each in before[-model.history.window :]]
     judgement = judge_release(numbers, published.number(old, against), new, model)
     return JudgedNumber(average, Baseline((old.run_id,), old.value, old.uncertainty), judgement)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from lab.judge.noise import Noise
+from lab.judge.noise import CPU_CLOCK, Noise, is_another_clock
 from lab.judge.number import Number
 from lab.judge.verdicts import Judgement, Verdict
 
@@ -30,14 +30,15 @@ def compare(old: Number, new: Number, noise: Noise) -> Judgement:
     return Judgement(*_moved(pair), *pair.effect)
 
 
-def comparable(old: Number, new: Number) -> bool:
-    """Whether two numbers are of one thing: known, sound, and of the same definition and conditions."""
-    pair = _Pair(old, new, _NO_NOISE)
+def is_history(earlier: Number, new: Number, noise: Noise) -> bool:
+    """Whether an earlier number says something of a new one: known, sound and unsuspected, of its definition, conditions and clock."""
+    pair = _Pair(earlier, new, noise)
+    if earlier.evidence.suspicions or (noise.follows_clock and pair.clocks):
+        return False
     return not any(ask(pair) for ask in (_incomparable, _broken, _empty, _versions, _definition, _conditions))
 
 
 _Said = tuple[Verdict, str]
-_NO_NOISE = Noise(0.0)
 _ROUNDED = 1 + 1e-9  # 0.14 - 0.13 is not quite 0.01
 
 
@@ -92,7 +93,7 @@ class _Pair:
     def clocks(self) -> tuple[float, float] | None:
         """The clocks of the board, if they differ."""
         old, new = self.old.evidence.clock_mhz, self.new.evidence.clock_mhz
-        return (old, new) if old and new and old != new else None
+        return (old, new) if old and new and is_another_clock(old, new) else None
 
     @property
     def per_clock(self) -> float | None:
@@ -213,7 +214,7 @@ def _clock(pair: _Pair) -> _Said | None:
         return None
     old, new = pair.clocks
     text = f"the CPU clock is {new:g} MHz instead of {old:g}"
-    if pair.new.metric.name == "cpu.clock":
+    if pair.new.metric.name == CPU_CLOCK:
         return Verdict.CONDITIONS_CHANGED, text
     per_clock = pair.per_clock
     if per_clock is None or per_clock <= 0:

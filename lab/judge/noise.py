@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field, frozen, validators
 
 from lab.metrics import uncertainty
 
+CPU_CLOCK: Final = "cpu.clock"  # the metric that tells the clock of a processor
 _MAD: Final = 1.4826  # of a normal distribution: its standard deviation over its median absolute deviation
 _MAD_EFFICIENCY: Final = 0.37  # so much of the runs a median is worth (Huber, Robust Statistics, 1981, 5.1)
 _MEDIAN: Final = math.pi / 2  # variance of a median over that of a mean
@@ -48,11 +49,36 @@ class Noise:
 class HistoryRules:
     """When a board's own runs say more than the catalogue; see noise.toml."""
 
-    window: int
-    enough: int
-    longest: int
-    least: float
-    releases: int
+    window: int = field(validator=validators.ge(1))
+    enough: int = field(validator=validators.ge(2))
+    longest: int = field(validator=validators.ge(2))
+    least: float = field(validator=validators.ge(0))
+    releases: int = field(validator=validators.ge(2))
+    widest: float = field(validator=validators.ge(1))
+
+
+@frozen
+class ClockRules:
+    """What two speeds of one processor differ by; see noise.toml.
+
+    Attributes:
+        together: of the logarithm of two factors: rows that one clock slows down differ by less.
+    """
+
+    together: float = field(validator=validators.gt(0))
+
+
+@frozen
+class SpikeRules:
+    """When a number is far from the releases before and after; see noise.toml.
+
+    Attributes:
+        far: times. noises: times the catalogue's noise. agree: share of the way to the number.
+    """
+
+    far: float = field(validator=validators.gt(1))
+    noises: float = field(validator=validators.gt(0))
+    agree: float = field(validator=validators.gt(0))
 
 
 @frozen
@@ -71,6 +97,8 @@ class NoiseModel:
 
     default: Noise
     history: HistoryRules
+    clock: ClockRules
+    spike: SpikeRules
     entries: tuple[_Entry, ...] = field(repr=False)
     _by_metric: dict[str, tuple[_Entry, ...]] = field(factory=dict, init=False, repr=False, eq=False)
 
@@ -106,10 +134,11 @@ class NoiseModel:
         return evolve(noise, relative=max(relative, self.history.least), reason="", runs=len(values))
 
     def of_releases(self, noise: Noise, values: Sequence[float]) -> Noise:
-        """The noise of a published number, from the board's earlier releases: never less than the catalogue's.
+        """The noise of a published number, from the board's earlier releases: never less than the catalogue's, and bounded.
 
         Releases are few, and some of their differences are real. So the smaller of the middle differences between
-        neighbours (of logarithms) counts: one step in the history is no noise, and numbers that move each time are.
+        neighbours (of logarithms) counts: one step in the history is no noise, and numbers that move to and fro are. Numbers that
+        only rise or only fall drift, and a drift does not excuse itself.
 
         Args:
             noise: of the catalogue; returned where the releases are too few, or not all above 0.
@@ -118,11 +147,18 @@ class NoiseModel:
         last = values[-self.history.longest :]
         if len(last) < self.history.releases or not all(math.isfinite(v) and v > 0 for v in last):
             return noise
+        if list(last) in (sorted(last), sorted(last, reverse=True)):
+            return noise
         middle = statistics.median_low(abs(math.log(b / a)) for a, b in itertools.pairwise(last))
-        relative = math.expm1(uncertainty.NORMAL_95 * _MAD * middle)
+        relative = min(math.expm1(uncertainty.NORMAL_95 * _MAD * middle), self.history.widest * noise.relative)
         if relative <= noise.relative:
             return noise
         return evolve(noise, relative=relative, reason="", runs=len(last), of="releases")
+
+
+def is_another_clock(one_mhz: float, other_mhz: float) -> bool:
+    """Whether two clocks of a processor differ by more than readings of one clock do: the noise of the metric `cpu.clock`."""
+    return abs(math.log(other_mhz / one_mhz)) > math.log1p(load().of(CPU_CLOCK, {}).relative)
 
 
 @functools.cache
@@ -141,7 +177,9 @@ def parse(text: str) -> NoiseModel:
         history["longest"],
         float(history["least_percent"]) / 100,
         history["releases"],
+        float(history["widest"]),
     )
+    clock, spike = data["clock"], data["spike"]
     entries = tuple(
         _Entry(
             re.compile(fnmatch.translate(entry["metric"])),
@@ -157,4 +195,10 @@ def parse(text: str) -> NoiseModel:
         )
         for entry in data["noise"]
     )
-    return NoiseModel(Noise(data["default"]["percent"] / 100), rules, entries)
+    return NoiseModel(
+        Noise(data["default"]["percent"] / 100),
+        rules,
+        ClockRules(clock["together_percent"] / 100),
+        SpikeRules(float(spike["far"]), float(spike["noises"]), float(spike["agree"])),
+        entries,
+    )

@@ -1,7 +1,8 @@
 """A number of a release against the release before, and against those before that.
 
-What the earlier releases say, they say of numbers of the same definition and conditions only: how much the number moves by
-itself, whether a change only goes back to where it was, and whether small changes of one direction have added up.
+What the earlier releases say, they say of numbers of the same definition, conditions and clock only, and of none that is suspect: how
+much the number moves by itself, whether a change only goes back to where it was, and whether small changes of one direction have
+added up.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from lab.judge.compare import comparable, compare
+from lab.judge.compare import compare, is_history
 from lab.judge.noise import Noise, NoiseModel
 from lab.judge.number import Number
 from lab.judge.verdicts import Judgement, Verdict
@@ -24,13 +25,14 @@ def judge_release(earlier: Sequence[Number], old: Number, new: Number, model: No
     Args:
         earlier: of the releases before `old`, the oldest first; may be empty.
     """
-    like = [number for number in earlier if comparable(number, new)]
-    noise = model.of(new.metric.name if new.metric else "", new.params)
-    noise = model.of_releases(noise, [number.value or 0.0 for number in (*like, old)] if comparable(old, new) else [])
+    usual = model.of(new.metric.name if new.metric else "", new.params)
+    *like, last = [number if is_history(number, new, usual) else None for number in (*earlier, old)]
+    known = [number for number in like if number is not None]
+    noise = model.of_releases(usual, [number.value or 0.0 for number in (*known, *([last] if last else []))])
     said = compare(old, new, noise)
     if said.verdict.moved or said.verdict is Verdict.SUSPECT:
-        return _returned(like, new, noise, said)
-    return _crept(like, old, new, noise, said) if said.verdict is Verdict.NOISE else said
+        return _returned(known, new, noise, said)
+    return _crept([*known, old], new, noise, said) if last and said.verdict is Verdict.NOISE else said
 
 
 def _returned(like: Sequence[Number], new: Number, noise: Noise, said: Judgement) -> Judgement:
@@ -42,12 +44,22 @@ def _returned(like: Sequence[Number], new: Number, noise: Noise, said: Judgement
     return said
 
 
-def _crept(like: Sequence[Number], old: Number, new: Number, noise: Noise, said: Judgement) -> Judgement:
-    values = [number.value or 0.0 for number in (*like, old, new)]
-    if not like or values not in (sorted(values), sorted(values, reverse=True)):
-        return said
-    first = compare(like[0], new, noise)
+def _crept(before: Sequence[Number], new: Number, noise: Noise, said: Judgement) -> Judgement:
+    """Whether the number only rose, or only fell, in steps that are none alone, and is by now beyond noise."""
+    steps = [new]
+    way = _difference(before[-1], new)
+    for number in reversed(before):
+        turns = not way or _difference(number, steps[0]) * way < 0
+        if turns or compare(number, steps[0], noise).verdict.moved:
+            break
+        steps.insert(0, number)
+    first = compare(steps[0], new, noise)
     if not first.verdict.moved or first.effect is None:
         return said
-    way = f"{1 + first.effect:.2f} times {like[0].source}, beyond noise, in steps that are none alone"
-    return evolve(said, reason=f"{said.reason}; {way}")
+    change = f"{1 + first.effect:.2f} times {steps[0].source}, beyond noise, in steps that are none alone"
+    reason = f"{said.reason}; {change}"
+    return evolve(said, verdict=first.verdict, reason=reason, rule="crept", crept_from=steps[0].source)
+
+
+def _difference(one: Number, other: Number) -> float:
+    return (other.value or 0.0) - (one.value or 0.0)

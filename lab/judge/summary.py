@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
 from attrs import frozen
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.judge.telling import Change, Evidence, changes
@@ -18,10 +16,10 @@ from lab.results.store import Store
 from lab.results.verdictrecords import CALLED, OUTCOMES, Began, Verdict
 from lab.results.verdicts import read_verdicts
 from lab.shown import plain
+from lab.shown.templates import environment
 
 Form = Literal["txt", "html", "md"]
 FORMS: Final[Mapping[str, Form]] = {".txt": "txt", ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
-_MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&])")
 _WORDS: Final = {"none": "unchanged", "unsure: rerun asked": "unsure: a rerun is asked for"}
 
 
@@ -86,16 +84,8 @@ def summary(run: Run, verdicts: Iterable[Verdict], began: Mapping[int, Began]) -
 
 def render(said: Summary, form: Form, evidence: Evidence) -> str:
     """The summary; its first line (of HTML: its heading) is the verdict."""
-    environment = Environment(
-        loader=PackageLoader("lab.judge"),
-        autoescape=form == "html",  # noqa: S701 - the others are no HTML
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["md"] = lambda text: _MARKDOWN.sub(r"\\\1", text)
-    return environment.get_template(f"summary.{form}.j2").render(said=said, evidence=evidence)
+    templates = environment("lab.judge", escapes=form == "html")
+    return templates.get_template(f"summary.{form}.j2").render(said=said, evidence=evidence)
 
 
 def form_of(path: Path) -> Form:

@@ -9,7 +9,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from lab.shown import plain, plain_text
 
-_MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&$!(){}])")
+_MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&$!{}])")  # a parenthesis means nothing where no bracket is before it
 _MENTION: Final = re.compile(r"@(?=\w)")
 
 

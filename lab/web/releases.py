@@ -14,7 +14,8 @@ from typing import Final
 from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError
-from lab.judge.baseline import judge_run, same_release
+from lab.judge.baseline import judge_run
+from lab.judge.labels import same_release
 from lab.report.against import Comparison, comparison
 from lab.report.names import Names
 from lab.results.places import Place, PlaceState, last_completed, release_names, states

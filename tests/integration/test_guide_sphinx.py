@@ -12,7 +12,7 @@ import guide_family
 import pytest
 import recorded_run
 
-from lab.guide import importing, reading, writing
+from lab.guide import reading, writing
 from lab.guide.model import CellKind, Guide
 from lab.results import open_store
 
@@ -27,7 +27,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     with open_store(str(folder / "results.db")) as store:
         for name, path in guide_family.family(folder).items():
             board = "am62xx_sk-fs" if name == "am62x-11.01.rst" else None
-            importing.import_guide(store, path, RELEASES[name], board, dt.datetime.now(dt.UTC))
+            guide_family.import_guide(store, path, RELEASES[name], board, dt.datetime.now(dt.UTC))
             (found[name],) = writing.write(store, RELEASES[name], (), folder / "out", ["rst"])
     with open_store(str(folder / "measured.db")) as store:
         recorded_run.record(store, virtual=False, cycles=1)

@@ -11,11 +11,16 @@ those instead, and the same tests run on them.
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from attrs import define, evolve, field
+
+from lab.guide import importing, prepared
+from lab.guide.importing import Imported
+from lab.results.store import Store
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "guides"
 ORIGINALS = Path(os.environ.get("BOARDLAB_GUIDES", Path(__file__).resolve().parents[3] / "shared" / "guides"))
@@ -58,6 +63,18 @@ def written(folder: Path) -> Mapping[str, Path]:
     for name, path in paths.items():
         path.write_text(text(figures(name)), encoding="utf-8")
     return paths
+
+
+def import_guide(
+    store: Store,
+    path: Path,
+    release: str | None,
+    board: str | None,
+    now: dt.datetime,
+    defines: Mapping[str, str] | None = None,
+) -> list[Imported]:
+    """Store one guide; see `lab.guide.prepared.prepare` for the arguments and what is raised."""
+    return importing.Importer(store).add(prepared.prepare(path, release, board, defines, now))
 
 
 def figures(name: str) -> GuideText:

@@ -12,9 +12,6 @@ from lab.guide.rulebook import Remark, Rule, Severity
 from lab.guide.sheet import Neighbours, Sheet
 from lab.judge import noise
 
-_FAR = 1.5  # times
-_NOISES = 3.0  # beyond so many times what equal runs differ by
-_AGREE = 1 / 3  # of the way to this number that the two neighbours may lie apart
 # Rates that a search finds, sums of two operations, and numbers that scatter at cache edges; the clock is another rule's.
 _NOT_COMPARED = ("ethernet.udp.", "ipsec.", "cpu.", "lmbench.bw_mem", "lmbench.lat_mem_rd", "lmbench.lat_ctx")
 _ENDS_NOT_COMPARED = ("cpu_load", ".loss", ".datagram")
@@ -60,9 +57,11 @@ def _move(reading: CellReading, here: Neighbours, known: conditions.Conditions) 
         return 0.0
     value, before, after = (math.log(number or 1.0) for number in numbers)
     nearer = min(value - before, value - after, key=abs)
-    far = max(math.log(_FAR), _NOISES * noise.load().of(reading.metric, reading.params).relative)
+    model = noise.load()
+    usual = math.log1p(model.of(reading.metric, reading.params).relative)
+    far = max(math.log(model.spike.far), model.spike.noises * usual)
     is_spike = (value - before) * (value - after) > 0 and abs(nearer) >= far
-    return nearer if is_spike and abs(after - before) <= _AGREE * abs(nearer) else 0.0
+    return nearer if is_spike and abs(after - before) <= model.spike.agree * abs(nearer) else 0.0
 
 
 RULE = Rule(id="spike", title="Far from both neighbours in time", severity=Severity.NOTE, check=check)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from guide_family import GuideText, TableText, mini, table, write_rst
+from attrs import evolve
+from guide_family import GuideText, TableText, import_guide, mini, table, write_rst
 
 from lab.cli import main
-from lab.guide import compare, earlier, grouping, importing, reading, rulebook, sheet
+from lab.guide import change_page, compare, earlier, export_changes, grouping, reading, rulebook, sheet
 from lab.guide.compare import Comparison
 from lab.guide.earlier import Earlier
 from lab.guide.grouped import Cause, Kind
@@ -143,24 +144,47 @@ def test_benchmarks_that_move_alike_although_the_clock_row_does_not_are_one_caus
 
 
 def test_a_wrong_total_is_on_top_and_neither_worse_nor_better() -> None:
-    def power(total: str) -> TableText:
-        return table(
-            "Rail name,Rail voltage(V),Power (mW)",
-            "vdd_core,0.85,100.00",
-            "soc_dvdd_3v3,3.30,50.00",
-            f"Total,-,{total}",
-            title="Deep Sleep",
-            chapter=["Low Power Performance"],
-        )
-
-    found = compare.compare(guide("10.00", power("150.00")), guide("11.00", power("250.00")))
+    found = compare.compare(guide("10.00", power_of("150.00")), guide("11.00", power_of("250.00")))
     (total,) = [c for c in found.changes if c.metric == "power.total"]
     assert total.verdict is Verdict.SUSPECT
     assert "(rail-total)" in total.reason
     first = grouping.causes(found)[0]
     assert (first.kind, first.rule, first.changes) == (Kind.WRONG, "rail-total", (total,))
-    known = compare.compare(guide("10.00", power("240.00")), guide("11.00", power("250.00")))
+    known = compare.compare(guide("10.00", power_of("240.00")), guide("11.00", power_of("250.00")))
     assert grouping.causes(known)[0].kind is Kind.KNOWN
+
+
+def power_of(total: str) -> TableText:
+    """Rails of 150 mW in all."""
+    return table(
+        "Rail name,Rail voltage(V),Power (mW)",
+        "vdd_core,0.85,100.00",
+        "soc_dvdd_3v3,3.30,50.00",
+        f"Total,-,{total}",
+        title="Deep Sleep",
+        chapter=["Low Power Performance"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "says"),
+    [
+        ("400.00", "900.00", Kind.SUSPECT, "1 moved, × 2.25; suspect in both guides"),
+        ("150.00", "900.00", Kind.WRONG, "1 moved, × 6.00"),
+        ("900.00", "150.00", Kind.SUSPECT, "1 moved, × 0.17; suspect in the older guide only"),
+    ],
+)
+def test_a_number_that_moved_is_told_however_long_it_is_suspect(old: str, new: str, kind: Kind, says: str) -> None:
+    found = compare.compare(guide("10.00", power_of(old)), guide("11.00", power_of(new)))
+    (total,) = [c for c in found.changes if c.metric == "power.total"]
+    assert total.verdict is Verdict.SUSPECT
+    told = grouping.causes(found)
+    (cause,) = [cause for cause in told if cause.rule == "rail-total"]
+    assert (cause.kind, cause.changes) == (kind, (total,))
+    assert cause.why.endswith(says)
+    assert "rail" in change_page.markdown(found), "a comment tells it, too"
+    assert "no sound number" not in cause.why
+    assert grouping.heading(Kind.SUSPECT, found.names) == "suspect"
 
 
 @pytest.mark.parametrize(
@@ -242,11 +266,16 @@ def test_three_earlier_releases_say_how_much_a_number_moves_by_itself(
     assert ("the last 3 releases differ" in reason) is (verdict is Verdict.NOISE)
 
 
-def test_small_steps_of_one_direction_that_add_up_are_said() -> None:
+def test_small_steps_of_one_direction_that_add_up_are_a_cause_of_their_own() -> None:
     verdict, reason, _ = judged(20, 23, 26, 29)
-    assert verdict is Verdict.NOISE
+    assert verdict is Verdict.REGRESSION
     assert reason.endswith("1.45 times 9.00, beyond noise, in steps that are none alone")
     assert "in steps" not in judged(20, 30, 26, 29)[1]
+    *before, old, new = series(20, 23, 26, 29)
+    found = compare.compare(old, new, earlier=earlier.of_sheets(before))
+    (cause,) = causes(found, Kind.WORSE)
+    assert cause.why == "the last of small steps since 9.00, none of which is more than noise"
+    assert export_changes.document(found)["rows"][0]["crept_from"] == "9.00"
 
 
 def test_another_definition_is_no_history() -> None:
@@ -278,7 +307,7 @@ def test_the_store_s_earlier_releases_are_looked_at_and_the_exporter_s_judge_say
         for release, value in (("9.00", 30), ("10.00", 20), ("11.00", 30.5), ("10.00-rt", 31), ("12.00", 20)):
             path = tmp_path / f"{release}.rst"
             path.write_text(text_of(release, pipe(value)))
-            importing.import_guide(store, path, release, None, NOW)
+            import_guide(store, path, release, None, NOW)
         last = store.runs(1)[0]
     assert main(["guide", "compare", "10.00", "11.00"]) == 0
     out = capsys.readouterr().out
@@ -290,6 +319,47 @@ def test_the_store_s_earlier_releases_are_looked_at_and_the_exporter_s_judge_say
         (number,) = judge_run(snapshot, last.id, against="11.00").numbers
     assert number.judgement.verdict is Verdict.NOISE
     assert "the last 3 releases differ" in number.judgement.reason
+
+
+def test_a_guide_of_the_real_time_kernel_is_held_against_its_own_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = str(tmp_path / "results.db")
+    with open_store(url) as store:
+        for release, value in (("9.00", 40), ("9.00-rt", 30.5)):
+            path = tmp_path / f"{release}.rst"
+            path.write_text(text_of(release, pipe(value)))
+            import_guide(store, path, release, None, NOW)
+    old, new = tmp_path / "a1-10.00-rt.rst", tmp_path / "a1-11.00-rt.rst"
+    old.write_text(text_of("10.00", pipe(20)))
+    new.write_text(text_of("11.00", pipe(30)))
+    assert main(["guide", "compare", str(old), str(new), "--db", url]) == 0
+    out = capsys.readouterr().out
+    assert "with a look at 9.00-rt" in out
+    assert "only returns to the level of 9.00-rt" in out
+    nameless = tmp_path / "a1.rst"
+    nameless.write_text(mini(pipe(20), title="Linux Performance Guide"))
+    assert main(["guide", "compare", str(nameless), str(new), "--db", url]) == 2
+    said = capsys.readouterr().err
+    assert f"{nameless}: neither its title nor its name tells the release" in said
+    assert "leave --db out" in said
+    assert main(["guide", "compare", str(nameless), str(new)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("title", "file", "release"),
+    [
+        ("RT-linux 09.03 Performance Guide", "a1.rst", "09.03-rt"),
+        ("Linux 09.03 Performance Guide", "a1_09.03_rt.rst", "09.03-rt"),
+        ("Linux 09.03 Performance Guide", "a1-09.03.rst", "09.03"),
+        ("Linux Performance Guide", "a1-rt.rst", None),
+    ],
+)
+def test_one_rule_says_which_kernel_a_guide_is_of(title: str, file: str, release: str | None) -> None:
+    found = reading.parse(file, mini(pipe(20), title=title))
+    assert found.kernel_release == release
+    if release is not None:
+        assert evolve(found, release="09.03", release_source="given").kernel_release == "09.03"
 
 
 def test_guides_before_the_two_are_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.guide import headers
-from lab.guide.model import CellKind, Value, release_key, release_of
+from lab.guide.model import CellKind, Value, release_of
 from lab.guide.text import value_of
+from lab.judge.labels import release_key
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from lab.guide import change_page, compare, grouping, reading, sheet
 from lab.guide.compare import Comparison
-from lab.guide.grouped import Kind
+from lab.guide.grouped import Cause, Kind
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 HOSTILE = "<script>alert(1)</script>|a*b_c`d`[e](http://example.org)&amp;@team$x$\u202egnp#1"
@@ -110,6 +110,40 @@ def test_the_comment_is_markdown_whose_table_has_all_its_columns(comparison: Com
     assert re.fullmatch(r"lines \d+, \d+", boot[6])
     told = [cause for cause in grouping.causes(comparison) if cause.kind is Kind.WRONG]
     assert all(cause.what in text for cause in told)
+
+
+@pytest.mark.parametrize("name", ["ordinary", "\U0001f422" * 700, "@a" * 900, "|*_<>" * 400])
+def test_a_comment_is_as_long_as_a_forge_takes_whatever_the_guides_hold(name: str) -> None:
+    """Two hundred rows that nobody knows, each for a reason of its own, in guides of long names."""
+    rows = [f"row {number}" for number in range(200)]
+    sheets = []
+    for release, factor in (("10.00", 1.0), ("11.00", 2.0)):
+        tables = [
+            table(
+                "Benchmarks,a1-fs: perf",
+                f"core{name}{row} (workloads/),{(10 + n) * factor ** (n % 7):.2f}",
+                title="CoreMarkPro",
+            )
+            for n, row in enumerate(rows)
+        ]
+        text = write_rst(GuideText(f"Linux {release} Performance Guide", tables=tables))
+        sheets.append(sheet.of_guide(reading.parse(f"{name}-{release}.rst", text)))
+    found = compare.compare(*sheets)
+    causes = [_cause(found, Kind.WORSE, f"{name} {n}") for n in range(150)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grouping, "causes", lambda _found: causes)
+        text = change_page.markdown(found)
+    assert len(text.encode()) < 65536, "what GitHub takes"
+    page = rendered(text)
+    assert page.mistakes == []
+    shown = page.tags.count("li")
+    assert 1 <= shown <= 40
+    assert f"And {150 - shown} more causes" in text
+    assert max(len(line) for line in text.splitlines() if line.startswith("- ")) < 5000
+
+
+def _cause(found: Comparison, kind: Kind, why: str) -> Cause:
+    return Cause(kind, why, why * 20, (), len(found.changes), changes=found.changes)
 
 
 def test_a_page_of_two_guides_that_did_not_move_says_so(hostile: Comparison) -> None:

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import guide_generator as generator
 import pytest
-from guide_family import mini, table
+from guide_family import import_guide, mini, table
 from guide_forms import FORMS
 from guide_generator import Generated
 from hypothesis import HealthCheck, given, settings
 
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.guide import importing, reading, sheet, stored, write_rst
+from lab.guide import reading, sheet, stored, write_rst
 from lab.guide.importing import Imported
-from lab.guide.model import Guide, release_key
+from lab.guide.model import Guide
+from lab.judge.labels import release_key
 from lab.results import Store, open_store
 
 NAMELESS = table("Benchmarks,perf", "linpack (Kflops),300.00", title="Linpack Benchmarks")
@@ -33,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def put(store: Store, path: Path, text: str, release: str | None = None, board: str | None = None) -> list[Imported]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    return importing.import_guide(store, path, release, board, NOW)
+    return import_guide(store, path, release, board, NOW)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_a_built_guide_survives_import_and_writing(tmp_path: Path, form: str, gu
         path = tmp_path / "guide.txt"
         path.write_text(FORMS[form](guide.text))
         release = f"1.{len(store.runs())}"
-        importing.import_guide(store, path, release, None, NOW)
+        import_guide(store, path, release, None, NOW)
         read = reading.parse("g", write_rst.write(stored.release(store, release, ())))
     assert texts(read) == texts(reading.parse("g", generator.rst(guide)))
 

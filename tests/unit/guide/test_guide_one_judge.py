@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from guide_family import import_guide
 from scraped import Scrape, scrape
 
 from exporters.exposition import ResultsSource
 from exporters.figures import FigureMaker
 from exporters.results import ResultsReader
 from exporters.verdicts import Against, MetricChange
-from lab.guide import importing
 from lab.guide.compare import Change, Comparison
 from lab.judge.baseline import judge_run
 from lab.judge.verdicts import Verdict
@@ -31,8 +31,8 @@ Key = tuple[str, str, tuple[tuple[str, str], ...]]
 @pytest.fixture(scope="module")
 def store(paths: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with open_store(str(tmp_path_factory.mktemp("judge") / "results.db")) as store:
-        importing.import_guide(store, paths["am62x-09.02.rst"], "09.02", None, NOW)
-        importing.import_guide(store, paths["am62x-11.01.rst"], "11.01", BOARDS[0], NOW)
+        import_guide(store, paths["am62x-09.02.rst"], "09.02", None, NOW)
+        import_guide(store, paths["am62x-11.01.rst"], "11.01", BOARDS[0], NOW)
         yield store
 
 
@@ -124,12 +124,10 @@ def test_numbers_that_an_older_boardlab_imported_are_not_judged_until_they_are_i
     url = str(tmp_path / "old.db")
     with open_store(url) as store:
         for name, release in (("am62x-09.02.rst", "09.02"), ("am62x-11.01.rst", "11.01")):
-            importing.import_guide(store, paths[name], release, BOARDS[0], NOW)
+            import_guide(store, paths[name], release, BOARDS[0], NOW)
         store._write(lambda session: session.query(AttemptRow).update({AttemptRow.details: {}}))
         verdicts = {change.verdict for change in ResultsReader(watch(url)).read().changes}
         assert verdicts == {Verdict.NOT_COMPARABLE}
-        again = importing.import_guide(store, paths["am62x-11.01.rst"], "11.01", BOARDS[0], NOW)
+        again = import_guide(store, paths["am62x-11.01.rst"], "11.01", BOARDS[0], NOW)
         assert all(one.is_new for one in again)
-        assert not any(
-            one.is_new for one in importing.import_guide(store, paths["am62x-11.01.rst"], "11.01", BOARDS[0], NOW)
-        )
+        assert not any(one.is_new for one in import_guide(store, paths["am62x-11.01.rst"], "11.01", BOARDS[0], NOW))

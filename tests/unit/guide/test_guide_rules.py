@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from guide_family import TableText, mini, table
+from guide_family import TableText, import_guide, mini, table
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lab.guide import annotated, assemble, export, importing, numbers, reading, rst, rulebook, sheet, show
+from lab.guide import annotated, assemble, export, numbers, reading, rst, rulebook, sheet, show
 from lab.guide import udp as guide_udp
 from lab.guide.model import Guide
 from lab.guide.rulebook import Finding
@@ -106,7 +106,7 @@ def test_a_value_from_means_is_as_uncertain_as_it_was_found_to_be(tmp_path: Path
     known = [numbers.evidence(r, evidence, r.board) for r in one.of("lmbench.bw_mem") if r.params["operation"] == "rd"]
     assert [(k.low, k.high) for k in known] == [(975.0, 1625.0), (None, None)]
     with open_store(str(tmp_path / "results.db")) as store:
-        importing.import_guide(store, tmp_path / "g.rst", None, None, dt.datetime(2026, 1, 2, tzinfo=dt.UTC))
+        import_guide(store, tmp_path / "g.rst", None, None, dt.datetime(2026, 1, 2, tzinfo=dt.UTC))
         stored = {s.params["size"]: s for s in store.samples(1, "lmbench.bw_mem") if s.params["operation"] == "rd"}
     assert {size: (s.value, s.uncertainty) for size, s in stored.items()} == {
         "1mb": (1300.0, 325.0),

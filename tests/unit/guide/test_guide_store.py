@@ -18,7 +18,7 @@ import pytest
 import recorded_run
 from attrs import evolve
 from docutils.core import publish_string
-from guide_family import GuideText, mini, table
+from guide_family import GuideText, import_guide, mini, table
 from guide_family import write_rst as write_rst_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -107,7 +107,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def put(store: Store, path: Path, release: str, board: str | None = None) -> list[importing.Imported]:
-    return importing.import_guide(store, path, release, board, NOW)
+    return import_guide(store, path, release, board, NOW)
 
 
 def texts(one: Sheet, nameless: str | None = None) -> dict[tuple[str | None, object], str]:

@@ -11,12 +11,12 @@ import guide_family
 import guide_generator as generator
 import guide_history
 import pytest
-from guide_family import GuideText, TableText, table
+from guide_family import GuideText, TableText, import_guide, table
 from guide_forms import FORMS
 from guide_generator import Generated
 from hypothesis import HealthCheck, given, settings
 
-from lab.guide import export, importing, reading, sheet, stored, write_rst
+from lab.guide import export, reading, sheet, stored, write_rst
 from lab.guide.model import CellKind
 from lab.guide.sheet import Sheet
 from lab.results import Store, open_store
@@ -92,7 +92,7 @@ def shared_keys(one: Sheet) -> list[object]:
 
 
 def round_trip(store: Store, path: Path, release: str) -> tuple[Sheet, Sheet]:
-    importing.import_guide(store, path, release, None, NOW)
+    import_guide(store, path, release, None, NOW)
     text = write_rst.write(stored.release(store, release, ()))
     return sheet.of_guide(reading.read(path)), sheet.of_guide(reading.parse("written", text))
 

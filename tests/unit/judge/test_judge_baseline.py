@@ -16,7 +16,8 @@ from exporters.results import ResultsReader
 from exporters.verdicts import Against, MetricChange
 from lab.errors import ConfigurationError
 from lab.judge import noise
-from lab.judge.baseline import JudgedNumber, JudgedRun, judge_number, judge_run, same_release
+from lab.judge.baseline import JudgedNumber, JudgedRun, judge_number, judge_run
+from lab.judge.labels import same_release
 from lab.judge.verdicts import Verdict
 from lab.metrics import summarise
 from lab.metrics.catalogue import BOOT_TIME

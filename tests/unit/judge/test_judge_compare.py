@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lab.guide import catalogue
 from lab.judge import noise
 from lab.judge.compare import compare
-from lab.judge.noise import Noise
+from lab.judge.noise import ClockRules, HistoryRules, Noise, SpikeRules
 from lab.judge.number import Evidence, Number, Work, of_measurement
 from lab.judge.verdicts import Verdict
 from lab.metrics import Measurement, Metric, Sample
@@ -204,12 +204,8 @@ def test_the_thresholds_are_those_of_one_file() -> None:
     assert model.of("ipsec.cpu_load", {}) == Noise(0.15, slack=2.0, is_load=True)
     assert not model.of("ethernet.udp.datagram", {}).judged
     assert model.of("of.tomorrow", {}) == Noise(0.05)
-    assert (model.history.window, model.history.enough, model.history.longest, model.history.least) == (
-        10,
-        9,
-        30,
-        0.01,
-    )
+    assert model.history == HistoryRules(window=10, enough=9, longest=30, least=0.01, releases=3, widest=3)
+    assert (model.clock, model.spike) == (ClockRules(together=0.05), SpikeRules(far=1.5, noises=3, agree=0.33))
 
 
 def test_no_threshold_stands_in_the_guides_catalogue() -> None:
@@ -300,4 +296,4 @@ def test_one_step_in_the_releases_is_no_noise_and_steps_each_time_are(step: floa
     stepped = [*flat[:place], *(value * (1 + step) for value in flat[place:])]
     assert noise.load().of_releases(Noise(0.001), stepped) == Noise(0.001)
     each_time = [1.0, 1 + step, 1.0, 1 + step]
-    assert noise.load().of_releases(Noise(0.001), each_time).relative > step
+    assert noise.load().of_releases(Noise(step), each_time).relative > step
