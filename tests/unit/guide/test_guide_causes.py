@@ -379,6 +379,17 @@ def test_many_earlier_releases_are_named_by_the_first_and_the_last() -> None:
     assert compare.compare(*series(20, 20), earlier=Earlier(names=("7.0", "8.0"))).looked_at == "7.0, 8.0"
 
 
+def test_the_judge_and_the_causes_agree_on_what_another_clock_is() -> None:
+    """1 % is more than readings of one clock differ by, so both take it for another one; 0.4 % is not, so neither does."""
+    for clock, differs in ((1386.0, True), (1395.0, False)):
+        found = compare.compare(guide("10.00", *processor(1, 1400)), guide("11.00", *processor(0.5, clock)))
+        (cause,) = causes(found, Kind.WORSE)
+        assert (f"per clock, which is {clock:g} instead of 1400 MHz" in cause.why) is differs
+        assert all(("per clock" in change.reason) is differs for change in cause.changes)
+        (row,) = [change for change in found.changes if change.metric == "cpu.clock"]
+        assert (row.verdict is Verdict.CONDITIONS_CHANGED) is differs
+
+
 def test_two_clocks_that_are_one_explain_nothing() -> None:
     found = compare.compare(guide("10.00", *processor(1, 1400.2)), guide("11.00", *processor(0.5, 1399.8)))
     (cause,) = causes(found, Kind.WORSE)

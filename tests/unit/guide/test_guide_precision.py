@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import guide_cases
 import pytest
@@ -19,18 +22,29 @@ SEVERITIES = {rule.id: rule.severity for rule in rulebook.load()}
 
 
 @pytest.fixture(scope="module")
-def table() -> str:
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        import guide_precision  # noqa: PLC0415 - a program, not a module of ours
+def program() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "tools"))
+        yield importlib.import_module("guide_precision")
 
-        return guide_precision.table()
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
+
+@pytest.fixture(scope="module")
+def table(program: ModuleType) -> str:
+    return str(program.table())
 
 
 def test_the_page_has_the_table_that_its_command_writes(table: str) -> None:
     assert table in PAGE
+
+
+def test_findings_that_the_rules_were_made_on_are_no_part_of_the_share(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = guide_cases.Score(planted=4, sound=4, found=4, right=1, wrong=1, sure_right=1, sure_wrong=1)
+    monkeypatch.setattr(guide_cases, "score", lambda _rule, _count: found)
+    monkeypatch.setattr(program, "_of_the_five", lambda: Counter(dict.fromkeys(guide_cases.CASES, 1000)))
+    shares = program.precision_of(program.table())
+    assert shares == dict.fromkeys(guide_cases.CASES, 50)
 
 
 @pytest.mark.parametrize("rule", guide_cases.CASES)

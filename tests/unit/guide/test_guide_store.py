@@ -529,6 +529,20 @@ def several_boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[S
         yield opened, path.read_text(encoding="utf-8")
 
 
+def test_a_figure_over_releases_is_of_one_kernel(tmp_path: Path) -> None:
+    rows = ("lat_pipe (us),20.00", "lat_sem (us),2.00", "lat_unix (us),30.00")
+    text = mini(table("Benchmarks,a1-fs: perf", *rows, title="LMBench Benchmarks"))
+    (tmp_path / "guide.rst").write_text(text)
+    with open_store(str(tmp_path / "results.db")) as opened:
+        for release in ("9.00", "9.01-rt", "10.00"):
+            import_guide(opened, tmp_path / "guide.rst", release, None, NOW)
+        (path,) = writing.write(opened, "10.00", [], tmp_path, ["html"])
+    html = path.read_text(encoding="utf-8")
+    figure = html[html.index("<svg") : html.index("</svg>")]
+    assert ">9.00<" in figure
+    assert "9.01" not in figure
+
+
 def test_a_board_type_has_one_figure_with_its_boards_as_strips(several_boards: tuple[Store, str]) -> None:
     _, html = several_boards
     assert re.findall(r'<svg [^>]*aria-label="([^"]*)"', html) == [

@@ -164,6 +164,8 @@ def test_markdown_is_escaped() -> None:
     text = render(summary(a_run(board=board), [moved(board=board)], BEGAN), "md", LAB)
     assert r"a\|b\*c\_d\<e\>\[f\](g)\`h\`" in text
     assert "[report](<https://lab.example.org/runs/12.html#boot.time>)" in text
+    forge = render(summary(a_run(board="$x$@team!7"), [moved()], BEGAN), "md", LAB)
+    assert r"\$x\$@<!-- -->team\!7" in forge, "as in a comment on guides: nobody is called, nothing is a formula"
     assert "`lab report 12`" in render(summary(a_run(), [moved()], BEGAN), "md", NOWHERE)
 
 
