@@ -230,11 +230,8 @@ def _clock(pair: _Pair) -> _Said | None:
 def _suspect(pair: _Pair) -> _Said | None:
     """A number that is probably wrong got neither worse nor better."""
     said = [f"suspect in {side.source}: {why}" for side in (pair.new, pair.old) for why in side.evidence.suspicions]
-    if not said:
-        return None
-    return Verdict.SUSPECT, "; ".join(
-        [f"{_ratio(pair.ratio)} times" if pair.ratio is not None else "from zero", *said]
-    )
+    change = f"{_ratio(pair.ratio)} times" if pair.ratio is not None else "from zero"
+    return (Verdict.SUSPECT, "; ".join([change, *said])) if said else None
 
 
 def _moved(pair: _Pair) -> _Said:
