@@ -22,6 +22,7 @@ from lab.provision.ways.linux import FolderServer, LinuxWay
 from lab.provision.ways.linuxanswers import refuse
 from lab.provision.ways.serving import LOOPBACK, serving
 
+_PREPARED: Final = "/run/boardlab-prepared"  # in the board's memory, so it is gone with the next boot
 _PREPARE_S: Final = 120.0  # DHCP on a network that is slow to come up
 
 
@@ -35,7 +36,8 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         boot_from (str): the medium that Linux is booted from; it is never one of `media`
         listen (str): this host's address where the board can reach it
         server (str): the same as the board sees it; empty: `listen`
-        prepare (str): a command at its prompt before anything else, e.g. what loads drivers and brings the network up; empty: none
+        prepare (str): a command at its prompt once in each boot before anything else, e.g. what loads drivers and brings the network
+            up; empty: none
     """
 
     media: dict[str, str] = attr.ib(validator=attr.validators.instance_of(dict))
@@ -57,12 +59,12 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         server = _Served(self)
 
         def begin() -> Prompt:
-            fresh = strategy.status.name != "linux"
             strategy.select_medium(self.boot_from)
             strategy.transition("linux")
             prompt: Prompt = strategy.linux
-            if self.prepare and fresh:
-                carry_out(prompt, Command(self.prepare, partial(refuse, what=self.prepare), _PREPARE_S))
+            if self.prepare:
+                once = f"[ -e {_PREPARED} ] || {{ ( {self.prepare} ) && : > {_PREPARED}; }}"
+                carry_out(prompt, Command(once, partial(refuse, what=self.prepare), _PREPARE_S))
             return prompt
 
         def end() -> None:
