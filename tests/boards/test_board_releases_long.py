@@ -80,6 +80,12 @@ def test_a_medium_that_was_damaged_is_found_and_mended_by_the_next_try(put: Put)
         assert f"{medium}: {NEW}, read back (full), booted and compared" in said(put.lab, *put.words(NEW, medium))
 
 
+@pytest.mark.skipif(not board_releases.may_serve_tftp(), reason="this user may not open port 69")
+def test_u_boot_loads_from_a_tftp_server_of_boardlab_s_own(put: Put) -> None:
+    env, medium = board_releases.own_server_environment(put.lab), put.media[-1]
+    assert f"{medium}: {NEW}, read back (full), booted and compared" in said(put.lab, *put.words(NEW, medium), env=env)
+
+
 def test_linux_writes_a_medium_that_it_does_not_run_from(put: Put) -> None:
     medium, device = put.by_linux
     env = board_releases.linux_environment(put.lab, medium, device, put.boot_from)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from measuring_lab import ROOT, Lab
 
 from lab.cli import main
 from lab.provision.way import Plan, Verified
+from lab.provision.ways.serving import TFTP_PORT
 from lab.provision.ways.uboot import UbootWay
 from virtual.board import BoardFolder
 from virtual.images import cache
@@ -21,6 +23,9 @@ from virtual.qemu import builds
 
 LAB: Final = Path(sys.executable).with_name("lab")
 DEADLINE_S: Final = 900  # a busy machine; a quiet one takes a tenth of it
+OWN_ADDRESS: Final = (
+    "127.0.0.69"  # the board's packets for it go through QEMU's gateway; another server may have 127.0.0.1
+)
 PREPARE: Final = "/etc/init.d/network"
 _WRITERS: Final = {"UBootWriterDriver", "MultiplexedCardDriver", "VirtualSDMuxDriver"}
 
@@ -48,6 +53,29 @@ def linux_environment(lab: Lab, medium: str, device: str, boot_from: str) -> Pat
     drivers.insert(-1, {"LinuxWriterDriver": writer})
     document["targets"]["main"]["drivers"] = drivers
     path = lab.folder / "linux.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return path
+
+
+def may_serve_tftp() -> bool:
+    """Whether this user may open TFTP's own port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((OWN_ADDRESS, TFTP_PORT))
+        except PermissionError:
+            return False
+    return True
+
+
+def own_server_environment(lab: Lab) -> Path:
+    """One where U-Boot loads from a TFTP server that boardlab starts."""
+    document: dict[str, Any] = yaml.safe_load(environment(lab).read_text())
+    for each in document["targets"]["main"]["drivers"]:
+        if "UBootWriterDriver" in each:
+            each["UBootWriterDriver"] = {key: each["UBootWriterDriver"][key] for key in ("media", "boot_from")} | {
+                "listen": OWN_ADDRESS
+            }
+    path = lab.folder / "own-server.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     return path
 
