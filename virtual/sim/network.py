@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -54,18 +53,6 @@ class NoNetwork:
 
 
 @frozen
-class FileTree:
-    """Files in memory, for boards in virtual time: every server has them."""
-
-    files: Mapping[str, bytes]
-
-    def fetch(self, _server: str, _port: int, path: str) -> Fetch:
-        """See `Network`."""
-        data = self.files.get(path.lstrip("/"))
-        return Fetch(error="File not found") if data is None else Fetch(data)
-
-
-@frozen
 class Folder:
     """Files in a folder of this host, for boards in virtual time."""
 
@@ -100,10 +87,10 @@ class LoopbackTftp:
             send, to = request, (self.host, port)
             tries = 0
             while tries < _TRIES:
-                line.sendto(send, to)
                 try:
+                    line.sendto(send, to)
                     packet, to = line.recvfrom(65536)
-                except (TimeoutError, ConnectionError):
+                except OSError:  # nobody answers, or there is no such port
                     tries += 1
                     continue
                 kind, number = struct.unpack("!HH", packet[:4].ljust(4, b"\0"))

@@ -62,21 +62,20 @@ class UsbPort:
         """
         if not self.alternates:
             raise StallError("no DFU device")
-        match request:
-            case 1 if data and self._state in {IDLE, DNLOAD_IDLE} and value == self._block & 0xFFFF:
-                self._data += data
-                self._block += 1
-                self._state = DNLOAD_IDLE
-            case 1 if not data and self._state == DNLOAD_IDLE:
-                self._state, self._done = MANIFEST_WAIT, True
-                self.notify(b"\x01")
-            case 3:
-                return bytes([_BAD_FILE if self._state == ERROR else 0, 0, 0, 0, self._state, 0])
-            case 4 | 6:
-                self._begin()
-            case _:
-                self._state = ERROR
-                raise StallError(f"request {request} does not fit state {self._state}")
+        if request == GETSTATUS:
+            return bytes([_BAD_FILE if self._state == ERROR else 0, 0, 0, 0, self._state, 0])
+        if request in {CLRSTATUS, ABORT}:
+            self._begin()
+        elif request == DNLOAD and data and self._state in {IDLE, DNLOAD_IDLE} and value == self._block & 0xFFFF:
+            self._data += data
+            self._block += 1
+            self._state = DNLOAD_IDLE
+        elif request == DNLOAD and not data and self._state == DNLOAD_IDLE:
+            self._state, self._done = MANIFEST_WAIT, True
+            self.notify(b"\x01")
+        else:
+            state, self._state = self._state, ERROR
+            raise StallError(f"request {request} does not fit state {state}")
         return b""
 
     def bulk(self, packet: bytes) -> None:

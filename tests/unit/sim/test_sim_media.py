@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import hashlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,13 +13,18 @@ from simlab import S, SimLab
 
 from virtual.sim import firmware
 from virtual.sim.firmware import STAGES
-from virtual.sim.network import FileTree
+from virtual.sim.network import Fetch, Folder, LoopbackTftp
 from virtual.sim.space import PAGE_BYTES, Space
 
 PROMPT = "=> "
 TYPE = "am62xx_sk"
 OLD, NEW = "10.00", "11.01"
 OFFSETS = {"tiboot3.bin": 0x0, "tispl.bin": 0x80000, "u-boot.img": 0x280000}
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 def served(**more: bytes) -> dict[str, bytes]:
@@ -28,7 +34,11 @@ def served(**more: bytes) -> dict[str, bytes]:
 
 def stopped(files: dict[str, bytes] | None = None, medium: str = "sd") -> SimLab:
     lab = SimLab(TYPE, release=NEW, time_scale=0.05)
-    lab.board.network = FileTree(served() if files is None else files)
+    folder = Path("tftp").absolute()
+    folder.mkdir(exist_ok=True)
+    for name, data in (served() if files is None else files).items():
+        (folder / name).write_bytes(data)
+    lab.board.network = Folder(folder)
     lab.on(medium)
     lab.run_until("stop autoboot:")
     lab.type(" ")
@@ -218,3 +228,92 @@ def test_fastboot_takes_a_file_and_runs_commands() -> None:
     assert list(usb.answers) == [b"OKAY0x4000000", b"DATA000003e8", b"OKAY", b"OKAY", b"FAILunrecognized command"]
     assert lab.command("\x03", PROMPT) == ""
     assert f"==> {binascii.crc32(data):08x}" in lab.command("crc32 82000000 3e8", PROMPT)
+
+
+def fastboot(lab: SimLab, *packets: bytes) -> list[bytes]:
+    for packet in packets:
+        lab.board.usb.bulk(packet)
+    lab.run_for(S)
+    return list(lab.board.usb.answers)
+
+
+def test_fastboot_answers_what_it_cannot_take_and_names_the_board_that_it_is() -> None:
+    lab = stopped()
+    lab.type("fastboot usb 0\r")
+    lab.run_for(S)
+    assert fastboot(lab, b"getvar:product") == [b"FAILValue not set"]
+    lab.command("\x03", PROMPT)
+    lab.board.usb.answers.clear()
+    lab.type("setenv board am62x; fastboot -l 90000000 -s 100 usb 0\r")
+    lab.run_for(S)
+    said = fastboot(lab, b"download:xyz", b"download:0", b"download:101", b"getvar:product", b"download:2", b"ab")
+    size = b"FAILExpected nonzero image size"
+    assert said == [size, size, b"FAILdata too large", b"OKAYam62x", b"DATA00000002", b"OKAY"]
+    assert lab.command("\x03", PROMPT) == ""
+    assert f"==> {binascii.crc32(b'ab'):08x}" in lab.command("crc32 90000000 2", PROMPT)
+
+
+def test_ctrl_c_ends_a_download_that_does_not_come() -> None:
+    lab = stopped()
+    lab.type("fastboot usb 0\r")
+    lab.run_for(S)
+    assert fastboot(lab, b"download:10", b"half")[-1] == b"DATA00000010"
+    assert lab.command("\x03", PROMPT) == ""
+    assert not lab.board.usb.fastboot
+
+
+@pytest.mark.parametrize(
+    ("words", "came"),
+    [
+        ("dhcp 82000000", "Filename 'C0A80102.img'."),
+        ("setenv bootfile tispl.bin; dhcp 82000000", "Bytes transferred = 9"),
+        ("dhcp tispl.bin", "Bytes transferred = 9"),
+        ("dhcp 82000000 tispl.bin", "Bytes transferred = 9"),
+        ("dhcp here tispl.bin", ""),
+        ("setenv autoload no; dhcp", "DHCP client bound"),
+    ],
+)
+def test_dhcp_takes_an_address_a_file_or_both(words: str, came: str) -> None:
+    lab = stopped()
+    lab.command("setenv loadaddr 82000000", PROMPT)
+    said = lab.command(words, PROMPT)
+    assert came in said
+    assert ("DHCP client bound" in said) == bool(came)
+
+
+@pytest.mark.parametrize(("given", "port"), [("6969", 6969), ("x", 0), ("70000", 70000 & 0xFFFF), ("69x", 69)])
+def test_a_port_of_tftp_is_the_digits_that_it_begins_with(given: str, port: int) -> None:
+    lab, asked = stopped(), list[int]()
+
+    class Asked:
+        def fetch(self, _server: str, port: int, _path: str) -> Fetch:
+            asked.append(port)
+            return Fetch(error="File not found")
+
+    lab.board.network = Asked()
+    lab.off()
+    lab.on()
+    lab.run_until("stop autoboot:")
+    lab.type(" ")
+    lab.run_until(f"\n{PROMPT}")
+    lab.command("setenv serverip 192.0.2.1", PROMPT)
+    lab.command(f"setenv tftpdstp {given}; tftpboot 82000000 x", PROMPT)
+    assert asked == [port]
+
+
+@pytest.mark.parametrize("path", ["../outside", "a/../../outside", "/../outside", "link", "a", "nothing"])
+def test_a_folder_gives_nothing_that_is_not_in_it(tmp_path: Path, path: str) -> None:
+    folder = tmp_path / "served"
+    (folder / "a").mkdir(parents=True)
+    (tmp_path / "outside").write_bytes(b"secret")
+    (folder / "link").symlink_to(tmp_path / "outside")
+    (folder / "inside").write_bytes(b"public")
+    assert Folder(folder).fetch("192.0.2.1", 69, "/inside").data == b"public"
+    fetch = Folder(folder).fetch("192.0.2.1", 69, path)
+    assert (fetch.data, fetch.error) == (None, "File not found")
+
+
+def test_a_server_at_no_port_never_answers() -> None:
+    fetch = Fetch()
+    LoopbackTftp()._get(fetch, 0, "x")
+    assert not fetch.done

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from attrs import evolve, frozen
+
 from virtual.sim.editor import INTERRUPT
 from virtual.sim.program import Hear, Program
-from virtual.sim.sh.interpreter import Streams
+from virtual.sim.sh.interpreter import InterruptedCommandError, Streams
 from virtual.sim.storage import Content
-from virtual.sim.uboot.basics import USAGE
+from virtual.sim.uboot.basics import USAGE, is_number, number
 from virtual.sim.uboot.uboot import Command, UBoot
 from virtual.sim.usb import PORT
 
@@ -17,36 +19,68 @@ _MOST_BYTES: Final = 64 << 20  # CONFIG_FASTBOOT_BUF_SIZE
 _BUFFER: Final = 0x8200_0000  # CONFIG_FASTBOOT_BUF_ADDR
 
 
+@frozen
+class _Buffer:
+    """Where a download goes."""
+
+    address: int = _BUFFER
+    size: int = _MOST_BYTES
+
+
 def _fastboot(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
-    """`fastboot usb 0`: until ctrl-C, or the host says `continue`."""
-    if len(arguments) < 2 or arguments[1] not in {"usb", "0"}:
+    """`fastboot [-l ADDRESS] [-s SIZE] usb 0`: until ctrl-C, or the host says `continue` (cmd/fastboot.c)."""
+    words, buffer = list(arguments[1:]), _Buffer()
+    while len(words) > 1 and words[0] in {"-l", "-s"} and is_number(words[1]):
+        buffer = evolve(buffer, **{"address" if words[0] == "-l" else "size": number(words[1])})
+        del words[:2]
+    if words not in (["usb", "0"], ["0"]):
         return USAGE
-    computer, usb = uboot.computer, uboot.computer.usb
+    usb = uboot.computer.usb
     usb.fastboot = True
     try:
         while True:
-            typed = yield Hear((PORT, computer.console))
-            if typed is not None and typed.uart == computer.console:
-                if typed.byte == INTERRUPT:
-                    return 0
-                continue
+            yield from _heard(uboot)
             while usb.packets:
                 text = usb.packets.popleft().decode("latin-1")
-                usb.answers.append((yield from _answer(uboot, text, streams)))
+                usb.answers.append((yield from _answer(uboot, text, buffer, streams)))
                 if text == "continue":
                     return 0
+    except InterruptedCommandError:
+        return 0
     finally:
         usb.fastboot = False
+        usb.packets.clear()
 
 
-def _answer(uboot: UBoot, text: str, streams: Streams) -> Program[bytes]:
+def _heard(uboot: UBoot) -> Program[None]:
+    """Until something came over USB.
+
+    Raises:
+        InterruptedCommandError: ctrl-C.
+    """
+    console = uboot.computer.console
+    while True:
+        typed = yield Hear((PORT, console))
+        if typed is not None and typed.uart == console:
+            if typed.byte == INTERRUPT:
+                raise InterruptedCommandError
+            continue
+        return
+
+
+def _answer(uboot: UBoot, text: str, buffer: _Buffer, streams: Streams) -> Program[bytes]:
     name, _, value = text.partition(":")
     match name:
-        case "getvar":
-            known = {"version": "0.4", "max-download-size": f"{_MOST_BYTES:#x}", "product": "am62x"}
+        case "getvar":  # drivers/fastboot/fb_getvar.c
+            if value == "product":
+                board = uboot.shell.variables.get("board", "")
+                return f"OKAY{board}".encode() if board else b"FAILValue not set"
+            known = {"version": "0.4", "max-download-size": f"{buffer.size:#x}"}
             return f"OKAY{known[value]}".encode() if value in known else b"FAILVariable not implemented"
-        case "download":
-            return (yield from _download(uboot, int(value, 16)))
+        case "download":  # drivers/fastboot/fb_command.c
+            if not is_number(value):
+                return b"FAILExpected nonzero image size"
+            return (yield from _download(uboot, number(value), buffer))
         case "oem run" | "UCmd":
             status = yield from uboot.shell.execute(value, streams)
             return b"OKAY" if status == 0 else b"FAIL"
@@ -55,17 +89,19 @@ def _answer(uboot: UBoot, text: str, streams: Streams) -> Program[bytes]:
     return b"FAILunrecognized command"
 
 
-def _download(uboot: UBoot, size: int) -> Program[bytes]:
+def _download(uboot: UBoot, size: int, buffer: _Buffer) -> Program[bytes]:
     usb, data = uboot.computer.usb, bytearray()
-    if size > _MOST_BYTES:
+    if size == 0:
+        return b"FAILExpected nonzero image size"
+    if size > buffer.size:
         return b"FAILdata too large"
     usb.answers.append(f"DATA{size:08x}".encode())
     while len(data) < size:
-        while usb.packets:
+        while usb.packets and len(data) < size:
             data += usb.packets.popleft()
         if len(data) < size:
-            yield Hear((PORT,))
-    uboot.put(_BUFFER, Content("fastboot", size, bytes(data[:size])))
+            yield from _heard(uboot)
+    uboot.put(buffer.address, Content("fastboot", size, bytes(data[:size])))
     return b"OKAY"
 
 

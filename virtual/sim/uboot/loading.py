@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virtual.sim.editor import interruptible_pause
+from virtual.sim.network import TFTP_PORT
 from virtual.sim.program import NS_PER_MS, NS_PER_S, Program
 from virtual.sim.serialload import receive
 from virtual.sim.sh.interpreter import Streams
@@ -20,38 +22,47 @@ _LOOKS_NS: Final = 5 * NS_PER_MS
 _TIMEOUT_NS: Final = 5 * NS_PER_S  # net/tftp.c: TIMEOUT
 _TIMEOUTS: Final = 10  # TIMEOUT_COUNT
 _MARK_BYTES: Final = 64 * KIB
+_DEFAULT_FILE: Final = "C0A80102.img"  # net/tftp.c: of the board's address
 _SERIAL_ASKS: Final = 90  # common/xyzModem.c gives up after about as many
 
 
 def _dhcp(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
-    """`dhcp [ADDRESS FILE]`."""
-    if not (yield from _linked(uboot, streams)):
-        return FAILED
+    """`dhcp [ADDRESS] [FILE]`: what one argument is, its form says (cmd/net.c: netboot_common)."""
+    if len(arguments) > 3 or (len(arguments) == 3 and not is_number(arguments[1])):
+        return USAGE
+    yield from _link_up(uboot, streams)
     yield from line(streams, "BOOTP broadcast 1\nDHCP client bound to address 192.168.1.2 (3 ms)")
-    uboot.shell.variables |= {"ipaddr": "192.168.1.2", "netmask": "255.255.255.0"}
+    variables = uboot.shell.variables
+    variables |= {"ipaddr": "192.168.1.2", "netmask": "255.255.255.0"}
     if len(arguments) == 1:
         return 0
-    return (yield from _fetch(uboot, arguments, streams))
+    address, name = variables.get("loadaddr", "0"), variables.get("bootfile", _DEFAULT_FILE)
+    for given in arguments[1:]:
+        address, name = (given, name) if is_number(given) and given is arguments[1] else (address, given)
+    return (yield from _fetch(uboot, number(address), name, streams))
 
 
 def _tftp(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
     """`tftpboot ADDRESS FILE`."""
     if len(arguments) != 3 or not is_number(arguments[1]):
         return USAGE
-    if not (yield from _linked(uboot, streams)):
-        return FAILED
-    return (yield from _fetch(uboot, arguments, streams))
+    yield from _link_up(uboot, streams)
+    return (yield from _fetch(uboot, number(arguments[1]), arguments[2], streams))
 
 
-def _linked(uboot: UBoot, streams: Streams) -> Program[bool]:
+def _link_up(uboot: UBoot, streams: Streams) -> Program[None]:
     yield from interruptible_pause(uboot.computer, _LINK_NS)
     yield from line(streams, "link up on port 1, speed 1000, full duplex")
-    return True
 
 
-def _fetch(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[int]:
+def _port(text: str) -> int:
+    """Of the variable `tftpdstp`, as net/tftp.c takes it: the digits that it begins with; a UDP port has 16 bits."""
+    digits = re.match(r"[0-9]*", text.strip())
+    return int(digits[0] if digits and digits[0] else "0") & 0xFFFF
+
+
+def _fetch(uboot: UBoot, address: int, path: str, streams: Streams) -> Program[int]:
     computer, variables = uboot.computer, uboot.shell.variables
-    address, path = number(arguments[1]), arguments[2]
     server, _, name = path.rpartition(":")
     server = server or variables.get("serverip", "")
     if not server:
@@ -65,8 +76,8 @@ def _fetch(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[
     yield from streams.out(b"Loading: ")
     yield from computer.at("uboot.fetch")
     answers = all(trouble.fetches(name) for trouble in computer.troubles)
-    port = variables.get("tftpdstp", "69")
-    fetch = computer.network.fetch(server, int(port) if port.isdigit() else 69, name) if answers else None
+    port = _port(variables.get("tftpdstp", str(TFTP_PORT)))
+    fetch = computer.network.fetch(server, port, name) if answers else None
     waited_ns, timeouts = 0, 0
     while fetch is None or not fetch.done:
         yield from interruptible_pause(computer, _LOOKS_NS if fetch is not None else _TIMEOUT_NS)
