@@ -14,6 +14,7 @@ from lab.boards.release import Release
 FACTS = ("features", *(f"benchmarks.{each.name}" for each in fields(Benchmarks)))
 REFERENCED = (
     "rom",
+    "recovery",
     "planned_reset",
     "prompts.uboot",
     "prompts.login",

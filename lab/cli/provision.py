@@ -223,7 +223,7 @@ def _tell(release: str, done: list[Put], *, as_json: bool) -> None:
                 echo(f"  {step.name}: {step.bytes} bytes {step.place.shown if step.place else 'as the whole medium'}")
         else:
             booted = ", booted and compared" if each.software else ""
-            echo(f"{medium}: {release}, read back ({each.verified.method}){booted}")
+            echo(f"{medium}: {release}, read back{booted}")
 
 
 def _put_document(release: str, put: Put) -> dict[str, object]:
@@ -235,9 +235,7 @@ def _put_document(release: str, put: Put) -> dict[str, object]:
         "device": put.plan.target.device,
         "bytes": put.plan.total_bytes,
         "steps": [step.name for step in put.plan.steps],
-        "verified": None
-        if verified is None
-        else {"method": verified.method, "digest": verified.digest, "bytes": verified.bytes},
+        "verified": None if verified is None else {"digest": verified.digest, "bytes": verified.bytes},
         "software": dict(put.software),
     }
 

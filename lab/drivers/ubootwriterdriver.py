@@ -18,10 +18,12 @@ from lab.drivers.guarded import UBOOT
 from lab.drivers.prompt import Prompt as GuardedPrompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
+from lab.provision import snagboot
 from lab.provision.way import Way
 from lab.provision.ways import ubootmedia
 from lab.provision.ways.command import Prompt
 from lab.provision.ways.overconsole import OverConsole
+from lab.provision.ways.overusb import OverUsb
 from lab.provision.ways.serving import LOOPBACK, TFTP_PORT, serving
 from lab.provision.ways.spareboot import SpareBootWay
 from lab.provision.ways.uboot import Loader, Network, Tftp, UbootWay
@@ -29,6 +31,7 @@ from lab.provision.ways.uboot import Loader, Network, Tftp, UbootWay
 _TFTP: Final = "tftp"
 _CONSOLE: Final = "console"
 _READABLE: Final = 0o755  # the server may be another user's
+_USB: Final = "usb"
 _NO_ARROW: Final = "(?<!=)"  # `crc32` and `hash` print `==> DIGEST`, which a prompt `=> ` would be found in
 
 
@@ -49,7 +52,8 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
         board_address (str): the board's own address; empty: from DHCP
         boot_from (str): the medium whose U-Boot writes; empty: the one that is selected
         erase_kib (int): erase block of a flash
-        over (str): "tftp"; or "console": by `loady`, slowly
+        over (str): "tftp"; or "usb": by Snagboot's `snagflash`; or "console": by `loady`, slowly
+        usb_port (str): of the board's U-Boot on USB, e.g. "0451:6165"
     """
 
     media: dict[str, str] = attr.ib(validator=attr.validators.instance_of(dict))
@@ -60,7 +64,8 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
     board_address: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     boot_from: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     erase_kib: int = attr.ib(default=128, validator=attr.validators.instance_of(int))
-    over: str = attr.ib(default=_TFTP, validator=attr.validators.in_((_TFTP, _CONSOLE)))
+    over: str = attr.ib(default=_TFTP, validator=attr.validators.in_((_TFTP, _USB, _CONSOLE)))
+    usb_port: str = attr.ib(default="", validator=attr.validators.instance_of(str))
 
     def ways(self, strategy: Any) -> Mapping[str, Way]:
         """See `ProvisionProtocol`."""
@@ -72,8 +77,11 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
         medium = ubootmedia.parse(as_uboot, erase_bytes=self.erase_kib * 1024)
         served = _Served(self)
         loader: Loader = served
+        line = ConsoleLine(strategy.console, strategy.power.clock)
         if self.over == _CONSOLE:
-            loader = OverConsole(ConsoleLine(strategy.console, strategy.power.clock), strategy.type.console.speed_bd)
+            loader = OverConsole(line, strategy.type.console.speed_bd)
+        if self.over == _USB:
+            loader = OverUsb(line, strategy.type.prompts.uboot, self.usb_port, snagboot.run_here)
 
         def begin() -> Prompt:
             if strategy.status.name != "bootloader" or strategy.uboot is None:

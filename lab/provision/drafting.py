@@ -1,7 +1,7 @@
 """A release file drafted from a folder of build outputs, in the layout of Yocto's deploy/images/MACHINE.
 
 Where parts go is what the board type says of its media; else, on eMMC and NOR flash, what U-Boot's documents of TI's K3 boards say
-(doc/board/ti), e.g. SK-AM62's and AM65x'.
+(doc/board/ti), e.g. am62x_sk.rst; that of sysfw.itb is of am65x_evm.rst, the only boards that have it apart.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ _K3: Final[Mapping[str, tuple[int, int]]] = {
     "tiboot3.bin": (0x0, 0x0),
     "tispl.bin": (0x80000, 0x80000),
     "u-boot.img": (0x280000, 0x280000),
-    "sysfw.itb": (0x6C0000, 0x6C0000),
+    "sysfw.itb": (0x6C0000, 0x6C0000),  # sector 0x3600, and OSPI at the same offset: am65x_evm.rst
 }
 _FLASHES: Final = ("ospi", "qspi")
+_FIRMWARE: Final = "sysfw.itb"
 _EXTCSD: Final = {"partconf": [1, 1, 1], "bootbus": [2, 0, 0]}
+_EXTCSD_FIRMWARE: Final = {"partconf": [1, 1, 1], "bootbus": [1, 0, 0]}  # am65x_evm.rst
 _IMAGES: Final = ("*.wic", "*.wic.xz", "*.wic.zst", "*.wic.gz")
 _UBOOTS: Final = ("u-boot.img", "u-boot.itb", "u-boot.bin")
 _RECOVERY: Final = "recovery"  # the folder with the stages that were built for USB DFU
@@ -99,9 +101,10 @@ def draft(
     if recovery:
         document["recovery"] = recovery
     if "usb" not in recovery:
-        remarks.append(
-            f"no folder {_RECOVERY}/ with tiboot3.bin, tispl.bin and u-boot.img for USB: a blank board comes up over UART only"
-        )
+        how = "comes up over UART only" if "uart" in recovery else "cannot be started"
+        remarks.append(f"no folder {_RECOVERY}/ with {', '.join(boot) or 'tiboot3.bin'} for USB: a blank board {how}")
+    else:
+        remarks.append("recovery has no `soc`: add Snagboot's name of it, which `snagrecover --list-socs` prints")
     return Drafted({**document, "identity": identity}, remarks)
 
 
@@ -193,7 +196,7 @@ def _boot_parts(maker: _Maker, security: str) -> dict[str, Path]:
     found["tiboot3.bin"] = first
     firmware = [path for path in sorted(maker.folder.glob("sysfw*.itb")) if _fits(path.name, security)]
     if firmware:
-        found["sysfw.itb"] = next((path for path in firmware if path.name != "sysfw.itb"), firmware[0])
+        found[_FIRMWARE] = next((path for path in firmware if path.name != "sysfw.itb"), firmware[0])
     for name in ("tispl.bin", "u-boot.img"):
         unsigned = maker.folder / f"{name}_unsigned"
         path = unsigned if security == "gp" and unsigned.is_file() else maker.folder / name
@@ -225,7 +228,8 @@ def _content(maker: _Maker, medium: str, whole: Mapping[str, Any], boot: Mapping
         parts = [
             _part(maker, name, path, {"hardware": "boot0", "offset": _K3[name][0]}) for name, path in known.items()
         ]
-        return {**({"image": dict(whole)} if whole else {}), "extcsd": dict(_EXTCSD), "parts": parts}
+        extcsd = _EXTCSD_FIRMWARE if _FIRMWARE in known else _EXTCSD
+        return {**({"image": dict(whole)} if whole else {}), "extcsd": dict(extcsd), "parts": parts}
     if medium in _FLASHES and known:
         return {"parts": [_part(maker, name, path, {"offset": _K3[name][1]}) for name, path in known.items()]}
     return {}
@@ -241,7 +245,8 @@ def _recovery(maker: _Maker, boot: Mapping[str, Path]) -> dict[str, Any]:
     usb = [folder / name for name in boot if (folder / name).is_file()]
     if usb and len(usb) == len(boot):
         found["usb"] = [{"name": path.name, **maker.entry(path)} for path in usb]
-    if {"tiboot3.bin", "tispl.bin", "u-boot.img"} <= boot.keys():
+    # With firmware of its own the ROM listens at another UART than the later stages: over the console alone it does not come up.
+    if {"tiboot3.bin", "tispl.bin", "u-boot.img"} <= boot.keys() and _FIRMWARE not in boot:
         found["uart"] = [{"name": name, **maker.entry(path)} for name, path in boot.items()]
     ram = list(_ram(maker.folder))
     if ram:

@@ -96,18 +96,6 @@ def unpacked_bytes(file: File, hosts: Hosts | None = None) -> int:
     return sum(map(len, open_image(file, hosts)))
 
 
-def unpacked_digest(file: File, hosts: Hosts | None = None) -> str:
-    """The SHA-256 of a file's unpacked bytes; of an unpacked file that is `file.sha256`.
-
-    Raises:
-        ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`.
-    """
-    digest = hashlib.sha256()
-    for chunk in open_image(file, hosts):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
 @contextmanager
 def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
     """The packed file, open at its start, after all of it was compared with its digest.

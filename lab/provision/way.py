@@ -8,15 +8,15 @@ A way decides everything in `plan`: nobody is asked later. What it writes is in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from attrs import define, field, frozen
 
 from lab.provision.failures import WriteStalledError
 from lab.provision.release import BOOT_STAGES, Content, File, Part, Place
 
-Method: TypeAlias = Literal["full", "sampled"]
 _SHOWN_EVERY_NS: Final = 500_000_000
 
 
@@ -46,13 +46,11 @@ class Step:
 
     Attributes:
         place: None: an image of the whole medium. bytes: unpacked.
-        digest: SHA-256 of the unpacked bytes; empty: it is computed on the way.
     """
 
     file: File
     place: Place | None
     bytes: int
-    digest: str = ""
 
     @property
     def name(self) -> str:
@@ -89,12 +87,10 @@ class Verified:
 
     Attributes:
         digest: SHA-256 over what was compared: the medium's bytes in the order of the steps.
-        method: "full": every byte that was written; "sampled": all ranges of a block map in part, or blocks by chance.
-        bytes: that were read back.
+        bytes: that were read back: all that were written, but what a later step overwrote.
     """
 
     digest: str
-    method: Method
     bytes: int
 
 
@@ -159,13 +155,14 @@ class Meter:
     """Counts what was written and reports it, not more often than a person can read.
 
     Attributes:
-        now_ns: a monotonic clock, e.g. `lab.host.clock.MonotonicRaw().now_ns`. stall_s: so long without a byte is a stall.
+        now_ns: a monotonic clock, e.g. `lab.host.clock.MonotonicRaw().now_ns`.
+        stall_s: so long without a byte is a stall; infinite where each command has its own limit.
     """
 
     total: int
     report: Report
     now_ns: Callable[[], int]
-    stall_s: float
+    stall_s: float = math.inf
     _step: str = ""
     _done: int = 0
     _began_ns: int = field(init=False)

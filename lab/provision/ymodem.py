@@ -154,9 +154,3 @@ class Sending:
     def _asks_for_more(self) -> bool:
         """Whether a receiver of a batch asks for its next file, right behind the end of the last."""
         return self.line.read(_FAREWELL_S)[:1] == _ASK
-
-
-def seconds(size: int, speed_bd: int) -> float:
-    """How long at least a file of `size` bytes takes over a line of that speed."""
-    blocks = -(-size // BLOCK_BYTES)
-    return blocks * (BLOCK_BYTES + 6) * BITS_PER_BYTE / speed_bd

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,8 +12,10 @@ from lab.console.blame import fairly
 from lab.drivers.consoleline import ConsoleLine
 from lab.errors import ConfigurationError
 from lab.provision import romuart, snagboot
+from lab.provision.failures import RecoveryFailedError
 from lab.provision.image import open_image
 from lab.provision.release import Recovery, Release
+from lab.provision.snagboot import run_here
 from lab.provision.way import Progress, Report
 
 UART: Final = "uart"
@@ -105,24 +106,11 @@ def _powered(strategy: Any, way: str) -> Iterator[None]:
         )
     strategy.off()
     strategy.switch_on(mode)
-    with fairly(strategy.console):
-        yield
-
-
-def run_here(arguments: Sequence[str], timeout_s: float) -> snagboot.ProgramEnd:
-    """Run a program on this host."""
-    with subprocess.Popen(
-        arguments,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        errors="replace",
-    ) as process:
-        try:
-            said, _ = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            said, _ = process.communicate()
-            return snagboot.ProgramEnd(tuple(said.splitlines()), None)
-    return snagboot.ProgramEnd(tuple(said.splitlines()), process.returncode)
+    try:
+        with fairly(strategy.console):
+            yield
+    except RecoveryFailedError as error:
+        source = strategy.type.references.get("recovery", "")
+        if not source.startswith("assumed"):
+            raise
+        raise RecoveryFailedError(f"{error} That {mode:#x} selects {way.upper()} boot is {source}") from error

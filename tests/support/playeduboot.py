@@ -83,6 +83,10 @@ class PlayedUBoot:
             case ["ubi", "read", address, name, count]:
                 self._store(int(address, 16), bytes(self.volumes[name][: int(count, 16)]))
                 return [f"Read {int(count, 16)} bytes from volume {name} to {address}"]
+            case ["part", "start" | "size" as what, _, _, "2"]:
+                return ["800" if what == "start" else "400"]
+            case ["part", *_]:
+                return ["** Invalid partition 3 **"]
             case ["nvme", "info"]:
                 return [f"Capacity: 1 MB = 0.0 GB ({len(self.disk) // 512} x 512)"]
             case ["nvme", "device", _]:

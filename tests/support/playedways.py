@@ -46,7 +46,7 @@ class PlayedWay:
             if self.medium.get(step.name) != b"".join(image.open_image(step.file)):
                 raise MediaVerifyFailedError(f"{step.name} is not what was written")
             digest.update(self.medium[step.name])
-        return Verified(digest.hexdigest(), "full", plan.total_bytes)
+        return Verified(digest.hexdigest(), plan.total_bytes)
 
 
 @define

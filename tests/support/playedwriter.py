@@ -38,7 +38,7 @@ class FileWay:
     def verify(self, plan: Plan) -> Verified:
         if not self.path.exists() or self.path.read_bytes() != self._data(plan):
             raise MediaVerifyFailedError("another file is there")
-        return Verified(hashlib.sha256(self.path.read_bytes()).hexdigest(), "full", plan.total_bytes)
+        return Verified(hashlib.sha256(self.path.read_bytes()).hexdigest(), plan.total_bytes)
 
     def _data(self, plan: Plan) -> bytes:
         return b"".join(image.open_image(plan.steps[0].file))

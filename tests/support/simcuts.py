@@ -9,7 +9,7 @@ from simprovision import NEW, Provisioning, provisioning
 
 from lab.errors import BoardlabError, LabTransientError
 
-WAYS = [("ospi", "tftp"), ("emmc", "tftp"), ("ospi", "console")]
+WAYS = [("ospi", "tftp"), ("emmc", "tftp"), ("ospi", "console"), ("emmc", "usb")]
 
 
 class KilledError(BaseException):

@@ -1,4 +1,4 @@
-"""Releases put on simulated boards in virtual time, from their U-Boot: over TFTP, or over the console."""
+"""Releases put on simulated boards in virtual time, from their U-Boot: over TFTP, over USB, or over the console."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 from simlab import SimLab
-from simrecovery import images
+from simrecovery import PlayedSnagflash, images
 from simruns import Told
 from simtarget import SimClock, strategy_on
 
@@ -22,6 +22,7 @@ from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.release import Content, Expected, ExtCsd, Part, Place, Recovery, Release
 from lab.provision.way import Plan, Progress, Target, Verified
 from lab.provision.ways.overconsole import OverConsole
+from lab.provision.ways.overusb import OverUsb
 from lab.provision.ways.uboot import Network, Tftp, UbootWay
 from lab.provision.ways.ubootmedia import parse
 from lab.strategies import BoardStrategy
@@ -97,6 +98,9 @@ class Provisioning:
         if self.over == "console":
             loader = OverConsole(ConsoleLine(self.strategy.console, SimClock(self.lab)), 115200)
         clock = SimClock(self.lab)
+        if self.over == "usb":
+            line = ConsoleLine(self.strategy.console, clock)
+            loader = OverUsb(line, "=> ", "0451:6165", PlayedSnagflash(self.lab), lambda: "snagflash")
         return UbootWay("uboot", parse(MEDIA[self.medium]), loader, self.begin, self.end, now_ns=clock.now_ns)
 
     def begin(self) -> Any:
@@ -139,6 +143,10 @@ class Provisioning:
             Expected(uboot=UBOOT_OF[NEW]),
             recovery=recovery,
         )
+
+    def release_content(self) -> Content:
+        """What the new release has for the medium."""
+        return content(self.folder, self.medium)
 
     def target(self) -> Target:
         """The medium, as an env names it."""

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from attrs import define
+from attrs import define, field
 from simlab import S, SimLab
 
 from lab.provision.release import Recovery, Stage
@@ -79,3 +79,35 @@ class PlayedSnagrecover:
             self.sent += len(part)
             assert usb.control(GETSTATUS, 0)[4] == DNLOAD_IDLE
         usb.control(DNLOAD, number + 1)  # the device takes it, and leaves the bus
+
+
+@define(eq=False)
+class PlayedSnagflash:
+    """`snagflash -P fastboot -f download:FILE` with a simulated board on its USB: the packets of fastboot's protocol."""
+
+    lab: SimLab
+    calls: list[Sequence[str]] = field(factory=list)
+
+    def __call__(self, arguments: Sequence[str], timeout_s: float) -> ProgramEnd:  # noqa: ARG002 - as of `Run`
+        self.calls.append(arguments)
+        data = Path(arguments[-1].removeprefix("download:")).read_bytes()
+        usb = self.lab.board.usb
+        if not self._until(lambda: usb.fastboot):
+            return ProgramEnd(("no USB device found",), 1)
+        usb.answers.clear()
+        usb.bulk(f"download:{len(data):08x}".encode())
+        for wanted in (b"DATA", b"OKAY"):
+            if not self._until(lambda: bool(usb.answers)) or not usb.answers[0].startswith(wanted):
+                return ProgramEnd((f"Fastboot error: {list(usb.answers)}",), 1)
+            usb.answers.popleft()
+            if wanted == b"DATA":
+                for start in range(0, len(data), _TRANSFER_BYTES):
+                    usb.bulk(data[start : start + _TRANSFER_BYTES])
+        return ProgramEnd(("Done",), 0)
+
+    def _until(self, reached: Callable[[], bool]) -> bool:
+        deadline_ns = self.lab.now_ns + _APPEARS_NS
+        while not reached():
+            if not self.lab.step_until(deadline_ns):
+                return False
+        return True

@@ -18,7 +18,7 @@ from lab.provision.ways.hostdisk import Disk
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
 _USUAL_RATE: Final = 20e6
-_WITHOUT: Final = frozenset({"file", "hardware", "mtd", "volume", "partition"})
+_WITHOUT: Final = frozenset({"hardware", "mtd", "volume", "partition"})
 
 
 @frozen
@@ -68,4 +68,4 @@ class CardWay:
                 planning.placed(planning.kept(plan.steps, planning.pieces(plan.steps, PIECE_BYTES, self.hosts), 1)),
                 meter,
             )
-        return Verified(compared.digest, "full", compared.count)
+        return Verified(compared.digest, compared.count)

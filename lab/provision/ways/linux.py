@@ -20,9 +20,8 @@ from lab.provision.ways import planning
 from lab.provision.ways.command import Prompt, carry_out
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
-_STALL_S: Final = 600.0
 _USUAL_RATE: Final = 10e6
-_WITHOUT: Final = frozenset({"file", "partition", "hardware", "volume", "mtd"})
+_WITHOUT: Final = frozenset({"partition", "hardware", "volume", "mtd"})
 
 
 class Server(Protocol):
@@ -94,7 +93,7 @@ class LinuxWay:
         try:
             prompt = self.begin()
             answers.expect_unused(carry_out(prompt, answers.used_by(self.device)), self.device)
-            meter = Meter(plan.total_bytes, report, self.now_ns, _STALL_S)
+            meter = Meter(plan.total_bytes, report, self.now_ns)
             for piece, offset in planning.placed(planning.pieces(plan.steps, PIECE_BYTES, self.hosts)):
                 if piece.first:
                     meter.begin(plan.steps[piece.step].name)
@@ -122,6 +121,6 @@ class LinuxWay:
                 )
                 carry_out(prompt, answers.compare(self.device, offset, len(piece.data), digest, what))
                 compared.add(piece.data)
-            return Verified(compared.digest, "full", compared.count)
+            return Verified(compared.digest, compared.count)
         finally:
             self.end()

@@ -41,7 +41,7 @@ def steps(content: Content, hosts: Hosts | None = None, *, without: frozenset[st
     The bytes of an image with a block map are those that are mapped: only they are written.
 
     Args:
-        without: kinds of places that the way cannot write, of "partition", "file", "hardware", "mtd", "volume", "offset", "image".
+        without: kinds of places that the way cannot write, of "partition", "hardware", "mtd", "volume", "offset", "image".
 
     Raises:
         ConfigurationError: the content has such a place. ImageUnreachableError, ImageDamagedError: as of `lab.provision.image`.
@@ -221,7 +221,6 @@ def _kinds(place: Place | None) -> set[str]:
         return {"image"}
     given = {
         "partition": place.partition is not None,
-        "file": bool(place.file),
         "offset": place.offset is not None,
         "hardware": place.hardware != "user",
         "mtd": bool(place.mtd),

@@ -16,27 +16,28 @@ from lab.provision.way import Plan, Report, Step, Target, Verified
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways.command import Command, carry_out
 from lab.provision.ways.uboot import UbootWay
+from lab.provision.ways.ubootmedia import HARDWARE
 
-_NUMBERS: Final = {"boot0": 1, "boot1": 2}
-_NAMES: Final = {number: name for name, number in _NUMBERS.items()}
+_BOOT: Final = {name: number for name, number in HARDWARE.items() if number}
+_NAMES: Final = {number: name for name, number in _BOOT.items()}
 _ENABLED: Final = re.compile(r"BOOT_PARTITION_ENABLE: (0x[0-9a-fA-F]+)")
 
 
 def boot_partition(content: Content) -> str:
     """The boot partition that all of a content's parts for one go to, where the content also switches to it; else empty."""
-    used = {part.to.hardware for part in content.parts} & set(_NUMBERS)
+    used = {part.to.hardware for part in content.parts} & set(_BOOT)
     switched = content.extcsd.partconf[1:2]
-    return used.pop() if len(used) == 1 and [_NUMBERS[next(iter(used))]] == switched else ""
+    return used.pop() if len(used) == 1 and [_BOOT[next(iter(used))]] == switched else ""
 
 
 def moved(content: Content, partition: str) -> Content:
     """The same content for the other boot partition, and the switch to that."""
     ack, _, access = content.extcsd.partconf
     parts = [
-        evolve(part, to=evolve(part.to, hardware=partition)) if part.to.hardware in _NUMBERS else part
+        evolve(part, to=evolve(part.to, hardware=partition)) if part.to.hardware in _BOOT else part
         for part in content.parts
     ]
-    return evolve(content, parts=parts, extcsd=ExtCsd([ack, _NUMBERS[partition], access], content.extcsd.bootbus))
+    return evolve(content, parts=parts, extcsd=ExtCsd([ack, _BOOT[partition], access], content.extcsd.bootbus))
 
 
 @frozen
@@ -85,6 +86,6 @@ def _at(step: Step, partition: str) -> Step:
     place = step.place
     return (
         evolve(step, place=evolve(place, hardware=partition))
-        if partition and place and place.hardware in _NUMBERS
+        if partition and place and place.hardware in _BOOT
         else step
     )

@@ -25,7 +25,6 @@ from lab.provision.ways.ubootsession import Session
 _SLOWEST_LOAD: Final = 200 * 1024  # bytes a second of a TFTP transfer that loses packets
 _USUAL_RATE: Final = 4 * 1024 * 1024
 _UNSAFE: Final = re.compile(r"[^\w.+-]", re.ASCII)
-_STALL_S: Final = 600.0
 
 
 class Loader(Protocol):
@@ -120,13 +119,15 @@ class UbootWay:
 
     def plan(self, content: Content, target: Target) -> Plan:
         """See `lab.provision.way.Way`."""
-        planned = planning.steps(content, self.hosts, without=frozenset({"partition", "file"}))
+        planned = planning.steps(content, self.hosts)
         if (content.extcsd.partconf or content.extcsd.bootbus) and self._places.mmc is None:
             raise ConfigurationError(
                 f"{target.medium}: extcsd is an eMMC's, and {target.device} is none; mend the release file or the env"
             )
         self._places.check(content, planned, self.hosts)
-        size = self._places.fit(Session.begin(self.begin()), content, planned, self.hosts)
+        session = Session.begin(self.begin())
+        planned = self._places.resolved(session, planned)
+        size = self._places.fit(session, content, planned, self.hosts)
         total = sum(step.bytes for step in planned)
         notes = (self.loader.note,) if self.loader.note else ()
         target = evolve(target, size_bytes=size)
@@ -137,7 +138,7 @@ class UbootWay:
         try:
             session = Session.begin(self.begin())
             self.loader.prepare(session.prompt)
-            meter = Meter(plan.total_bytes, report, self.now_ns, _STALL_S)
+            meter = Meter(plan.total_bytes, report, self.now_ns)
             chosen: Medium | None = None
             for piece in planning.pieces(plan.steps, session.most(self.medium.align), self.hosts):
                 step = plan.steps[piece.step]
@@ -175,7 +176,7 @@ class UbootWay:
                 compared.add(piece.data)
             if chosen:
                 session.run(chosen.finish())
-            return Verified(compared.digest, "full", compared.count)
+            return Verified(compared.digest, compared.count)
         finally:
             self.end()
 

@@ -23,7 +23,7 @@ from lab.provision.ways.command import Judge, said
 
 _UNKNOWN: Final = re.compile(r"Unknown command '([^']*)'")
 _MISSING: Final = re.compile(
-    r"\*\* Bad device|unknown device|no mmc device|MMC: no card present|No (?:such )?device|MTD device \S+ not found"
+    r"\*\* Bad device|\*\* Invalid partition|unknown device|no mmc device|MMC: no card present|No (?:such )?device|MTD device \S+ not found"
     r"|Failed to initialize SPI flash|No SPI flash selected|Volume \S+ not found|Cannot find mtd|missing or unknown FLASH type"
     r"|blocks (?:written|read): ERROR.*-19|-19 blocks (?:written|read)",
     re.IGNORECASE,
@@ -158,6 +158,11 @@ def partition_config(ack: int, boot: int, what: str) -> Judge:
             )
 
     return judge
+
+
+def partition_blocks(lines: Sequence[str]) -> int:
+    """Blocks, of `part start` or `part size`, which print hexadecimal digits alone."""
+    return next(int(line, 16) for line in lines if re.fullmatch(r"\s*[0-9a-f]+\s*", line))
 
 
 def has_command(lines: Sequence[str]) -> bool:

@@ -19,7 +19,7 @@ from lab.provision.ways.command import Command, fits, limit_s
 from lab.provision.ways.ubootflash import MOST, NAME, Cfi, Mtd, SpiFlash
 
 BLOCK_BYTES: Final = 512
-_HARDWARE: Final = {"user": 0, "boot0": 1, "boot1": 2}
+HARDWARE: Final = {"user": 0, "boot0": 1, "boot1": 2}
 
 
 class Medium(Protocol):
@@ -68,14 +68,14 @@ class Blocks:
 
     interface: str = field(validator=validators.in_(("mmc", "nvme", "virtio")))
     number: int = field(validator=_number)
-    hardware: str = field(default="user", validator=validators.in_(tuple(_HARDWARE)))
+    hardware: str = field(default="user", validator=validators.in_(tuple(HARDWARE)))
     align: int = BLOCK_BYTES
 
     def select(self) -> list[Command]:
         """See `Medium`."""
         if self.interface == "mmc":
-            text = f"mmc dev {self.number} {_HARDWARE[self.hardware]}"
-            good = rf"switch to partitions #{_HARDWARE[self.hardware]}, OK|is current device"
+            text = f"mmc dev {self.number} {HARDWARE[self.hardware]}"
+            good = rf"switch to partitions #{HARDWARE[self.hardware]}, OK|is current device"
             return [Command(text, answers.says(good, text))]
         scan = ["pci enum", "nvme scan"] if self.interface == "nvme" else ["virtio scan"]
         text = f"{self.interface} device {self.number}"
@@ -92,6 +92,11 @@ class Blocks:
     def sized(self, lines: Sequence[str]) -> int | None:
         """See `Medium`."""
         return ubootsizes.block_device(lines)
+
+    def partition(self, number: int) -> list[Command]:
+        """What asks where a partition begins, and how large it is (cmd/part.c)."""
+        texts = [f"part {what} {self.interface} {self.number} {number:x}" for what in ("start", "size")]
+        return [Command(text, answers.says(r"^\s*[0-9a-f]+\s*$", text)) for text in texts]
 
     def before(self, _offset: int, _count: int, /) -> list[Command]:
         """See `Medium`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.provision import image as images
@@ -13,6 +13,7 @@ from lab.provision.fetching import Hosts
 from lab.provision.release import Content, Place
 from lab.provision.way import Step
 from lab.provision.ways import planning
+from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways.command import carry_out
 from lab.provision.ways.ubootflash import Cfi, Mtd, SpiFlash, UbiVolume
 from lab.provision.ways.ubootmedia import BLOCK_BYTES, Blocks, Medium
@@ -68,10 +69,39 @@ class Places:
             ConfigurationError: a part cannot lie where it shall, or the image not where it must.
         """
         for step in planned:
-            self.of(step.place, step.bytes)
+            if step.place is None or step.place.partition is None:
+                self.of(step.place, step.bytes)
+            elif not isinstance(self.medium, Blocks):
+                raise ConfigurationError(
+                    f"{step.place.shown}: this medium has no partition table; give the part an offset"
+                )
         planning.check_ranges(content, self.medium.align, hosts)
         if isinstance(self.medium, _FLASHES):
             planning.check_overwritten(content, hosts)
+
+    def resolved(self, session: Session, planned: tuple[Step, ...]) -> tuple[Step, ...]:
+        """The steps, with the offsets of the partitions that they go to, as the table on the medium has them now.
+
+        Raises:
+            MediaMissingError: there is no such partition. ImageTooLargeError: it is too small.
+        """
+        medium = self.medium
+        if not isinstance(medium, Blocks):
+            return planned
+        if any(step.place and step.place.partition for step in planned):
+            session.run(medium.select())
+        return tuple(self._resolved(session, medium, step) for step in planned)
+
+    @staticmethod
+    def _resolved(session: Session, medium: Blocks, step: Step) -> Step:
+        if step.place is None or step.place.partition is None:
+            return step
+        found = [
+            answers.partition_blocks(carry_out(session.prompt, command)) * BLOCK_BYTES
+            for command in medium.partition(step.place.partition)
+        ]
+        _check_room(step, found[1])
+        return evolve(step, place=Place(offset=found[0], room=found[1]))
 
     def fit(self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None) -> int | None:
         """What only the board tells: whether everything fits. Returns the size of the medium; None: U-Boot does not say.

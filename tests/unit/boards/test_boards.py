@@ -128,6 +128,7 @@ def test_every_fact_about_a_vendors_board_says_where_it_is_from() -> None:
         assert [link.name for link in board.links if not link.reference] == []
         own = asdict(board.benchmarks).items() - asdict(Benchmarks()).items()
         facts = {f"benchmarks.{key}" for key, _ in own} | {"benchmarks.audio_period_frames", "features"}
+        facts |= {"recovery"} if board.recovery else set()
         assert facts - board.references.keys() == set(), board.name
 
 

@@ -82,14 +82,20 @@ def test_each_state_of_the_devices_has_its_own_first_stage(
     assert [Path(part.source).read_bytes() for part in parts[:2]] == [first, second]
 
 
-def test_firmware_of_a_board_that_has_it_and_a_recovery_set_are_taken(deploy: Path) -> None:
+def test_firmware_of_a_board_that_has_it_and_a_recovery_set_are_taken(
+    deploy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (deploy / "sysfw-am65x-gp-evm.itb").write_bytes(b"firmware")
     (deploy / "recovery").mkdir()
     for name in ("tiboot3.bin", "tispl.bin", "u-boot.img", "sysfw.itb"):
         (deploy / "recovery" / name).write_bytes(b"dfu")
     found = load(drafted(deploy, "--security", "gp")[1])
     assert {part.name: part.to.offset for part in found.media["emmc"].parts}["sysfw.itb"] == 0x6C0000
-    assert len(found.recovery.usb) == len(found.recovery.uart) == 4
+    assert found.media["emmc"].extcsd.bootbus == [1, 0, 0]
+    assert len(found.recovery.usb) == 4
+    assert found.recovery.uart == []  # its ROM listens at another UART than the console
+    said = capsys.readouterr().out
+    assert "snagrecover --list-socs" in said
 
 
 def test_what_cannot_be_known_is_asked_for(deploy: Path, capsys: pytest.CaptureFixture[str]) -> None:

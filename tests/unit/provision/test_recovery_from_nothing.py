@@ -150,6 +150,15 @@ def test_a_board_whose_rom_does_not_ask_fails_with_what_to_look_at(tmp_path: Pat
             recovering.by_uart(strategy, recovery(tmp_path), nothing)
 
 
+def test_a_boot_mode_that_is_assumed_is_said_to_be(tmp_path: Path) -> None:
+    lab = blank()
+    with board(lab) as strategy:
+        assumed = {"recovery": "assumed: nobody tried it"}
+        strategy.type = evolve(strategy.type, recovery={"uart": 0x04B}, references=assumed)
+        with pytest.raises(RecoveryFailedError, match="0x4b selects UART boot is assumed: nobody tried it"):
+            recovering.by_uart(strategy, recovery(tmp_path), nothing)
+
+
 def test_without_stages_or_straps_nothing_is_switched(tmp_path: Path) -> None:
     lab = blank()
     with board(lab) as strategy:

@@ -113,12 +113,12 @@ def test_a_place_is_shown_as_a_person_reads_it() -> None:
     places = [
         Place(hardware="boot0", offset=0x80000),
         Place(mtd="ospi.env", volume="a"),
-        Place(partition=1, file="Image"),
+        Place(partition=1),
     ]
     assert [place.shown for place in places] == [
         "boot0 at 0x80000",
         "MTD ospi.env, volume a",
-        "partition 1, file Image",
+        "partition 1",
     ]
     assert Part(name="x", source="x", sha256=DIGEST, to=places[0]).is_boot
 

@@ -9,18 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import ConfigurationError, LabStableError, TestStableError
+from lab.errors import ConfigurationError, LabStableError
 from lab.provision import snagboot
-from lab.provision.failures import MediaWriteFailedError, RecoveryFailedError, WriteStalledError
+from lab.provision.failures import RecoveryFailedError, WriteStalledError
 from lab.provision.snagboot import (
     ProgramEnd,
-    flash_command,
-    flash_commands,
-    judge_flash,
+    download_command,
+    judge_download,
     judge_recovery,
     recover_command,
+    run_here,
 )
-from lab.strategies.recovering import run_here
 
 IMAGES = {
     "tiboot3-hs-fs.bin": Path("/r/tiboot3-hs-fs.bin"),
@@ -85,32 +84,18 @@ def test_what_went_wrong_has_its_class(end: ProgramEnd, error: type[Exception], 
         judge_recovery(end)
 
 
-def test_a_good_end_is_taken_and_a_failed_flash_is_a_failed_write() -> None:
+def test_a_good_end_is_taken_and_a_failed_download_is_a_failed_recovery() -> None:
     judge_recovery(ProgramEnd(("Starting recovery of am625 board", "Done recovering am625 board"), 0))
-    judge_flash(ProgramEnd(("downloading… done",), 0))
-    with pytest.raises(MediaWriteFailedError, match="snagflash failed"):
-        judge_flash(ProgramEnd(("FAILmmc write failed",), 0))
+    judge_download(ProgramEnd(("Sending command download with args /t/piece", "Done"), 0))
+    with pytest.raises(RecoveryFailedError, match=r"snagflash failed .* `usb_port` of the env"):
+        judge_download(ProgramEnd(("Fastboot error: Fastboot fail with message: data too large",), 0))
 
 
-def test_a_medium_is_written_by_commands_in_a_file() -> None:
-    images = [(Path("/r/tispl.bin"), 0x80000, "hwpart 1"), (Path("/r/tiboot3.bin"), 0, "hwpart 1")]
-    assert flash_commands("mmc0", images, 0x82000000, 0x4000000) == (
-        "set target mmc0\nset fb-addr 0x82000000\nset fb-size 0x4000000\n"
-        "flash /r/tispl.bin 0x80000 hwpart 1\nflash /r/tiboot3.bin 0x0 hwpart 1\nexit\n"
-    )
-    assert flash_command("snagflash", "0451:6165", Path("/t/c"))[1:] == (
-        "-P",
-        "fastboot-uboot",
-        "-p",
-        "0451:6165",
-        "-I",
-        "/t/c",
-    )
-
-
-def test_nothing_irreversible_is_hidden_in_a_name() -> None:
-    with pytest.raises(TestStableError, match="never issues it"):
-        flash_commands("mmc0; mmc rst-function 0 1", [], 0, 0)
+def test_a_piece_goes_into_memory_and_nowhere_else() -> None:
+    words = download_command("snagflash", "0451:6165", Path("/t/piece"))
+    assert words == ("snagflash", "-P", "fastboot", "-p", "0451:6165", "-f", "download:/t/piece")
+    with pytest.raises(ConfigurationError, match=r"expected e\.g\. 3-1\.2"):
+        download_command("snagflash", "", Path("/t/piece"))
 
 
 def test_a_program_that_hangs_is_ended() -> None:

@@ -10,7 +10,13 @@ import pytest
 from playeduboot import BASE, TARGET, PlayedUBoot, content, image, part, way
 
 from lab.errors import ConfigurationError
-from lab.provision.failures import ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError, TftpTimeoutError
+from lab.provision.failures import (
+    ImageTooLargeError,
+    MediaMissingError,
+    MediaVerifyFailedError,
+    MediaWriteFailedError,
+    TftpTimeoutError,
+)
 from lab.provision.release import Content, ExtCsd, Image, Place
 from lab.provision.way import Progress
 
@@ -24,7 +30,7 @@ def test_an_image_is_written_in_pieces_that_fit_the_memory_and_read_back(tmp_pat
     chosen.write(plan, seen.append)
     verified = chosen.verify(plan)
     assert bytes(board.disk[: len(data)]) == data
-    assert (verified.digest, verified.bytes, verified.method) == (hashlib.sha256(data).hexdigest(), len(data), "full")
+    assert (verified.digest, verified.bytes) == (hashlib.sha256(data).hexdigest(), len(data))
     assert seen[-1].done == len(data)
     loads = [command for command in board.typed if command.startswith("tftpboot")]
     assert len(loads) > 1
@@ -85,7 +91,7 @@ def test_a_flash_is_erased_before_it_is_written_and_its_boot_part_comes_last(tmp
 def test_places_that_uboot_cannot_write_are_refused_with_the_reason(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
     for place, medium in (
-        (Place(partition=1), "nvme 0"),
+        (Place(partition=1), "cfi 0x4000000"),
         (Place(offset=0, hardware="boot0"), "nvme 0"),
         (Place(offset=1), "cfi 0x4000000"),
     ):
@@ -127,3 +133,19 @@ def test_a_name_with_a_blank_or_a_semicolon_is_one_word_of_a_command(tmp_path: P
     (load,) = [command for command in board.typed if command.startswith("tftpboot")]
     assert load.split(" ", 2)[2] == "my_image__mmc_erase_0_1.wic-0"
     assert bytes(board.disk[:4096]) == data
+
+
+def test_a_partition_is_where_the_table_on_the_medium_has_it(tmp_path: Path) -> None:
+    board, root = PlayedUBoot(tmp_path), content(300_000)[:300_000]
+    chosen = way(board)
+    plan = chosen.plan(Content(None, [part(tmp_path, "rootfs", root, Place(partition=2))]), TARGET)
+    chosen.write(plan, lambda _progress: None)
+    assert chosen.verify(plan).bytes == len(root)
+    assert bytes(board.disk[1 << 20 :][: len(root)]) == root
+    assert not any(board.disk[: 1 << 20])
+    with pytest.raises(ImageTooLargeError, match="partition 2 has 524288"):
+        chosen.plan(Content(None, [part(tmp_path, "large", content(600_000), Place(partition=2))]), TARGET)
+    with pytest.raises(MediaMissingError, match="Invalid partition"):
+        chosen.plan(Content(None, [part(tmp_path, "rootfs", root, Place(partition=3))]), TARGET)
+    with pytest.raises(ValueError, match="brings a partition table"):
+        Content(image(tmp_path, root).image, [part(tmp_path, "rootfs", root, Place(partition=2))])

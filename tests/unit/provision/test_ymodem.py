@@ -16,7 +16,7 @@ from simlab import SimLab
 from xmodem import XMODEM
 
 from lab.provision.failures import RecoveryFailedError, WriteStalledError
-from lab.provision.ymodem import Sending, seconds
+from lab.provision.ymodem import Sending
 
 S = 1_000_000_000
 PROMPT = "=> "
@@ -168,7 +168,3 @@ def test_a_word_with_a_c_is_no_question(uboot: SimLab) -> None:
     lab.type("echo CCcan C\r")
     with pytest.raises(RecoveryFailedError, match="nobody asked for it within 5 s"):
         Sending(SimLine(lab), b"12345", "x").send(5)
-
-
-def test_it_says_how_slow_it_is() -> None:
-    assert seconds(1_500_000, 115200) == pytest.approx(131, abs=1)

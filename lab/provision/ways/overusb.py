@@ -1,0 +1,90 @@
+"""Into the board's memory over USB: its U-Boot is a fastboot device meanwhile, and Snagboot's `snagflash` sends the bytes.
+
+What is written, and where, U-Boot's own commands say afterwards, as with every other loader; so nothing depends on which commands a
+fastboot device offers. U-Boot: cmd/fastboot.c, `fastboot [-l addr] [-s size] usb <controller>`, which ctrl-C ends.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.provision import snagboot
+from lab.provision.failures import RecoveryFailedError
+from lab.provision.ways.command import SHORT_S, Prompt, said
+from lab.provision.ways.ubootanswers import has_command
+from lab.provision.ymodem import SerialLine
+
+_USUAL_RATE: Final = 10e6  # Snagfactory's figures on SK-AM62: an eMMC of 64 MB in 18 s, most of it its write
+_LEAST_S: Final = 60.0  # snagflash waits some seconds for a device that has just come
+_SLOWEST: Final = 500e3
+_ENDS_S: Final = 10.0
+_CTRL_C: Final = b"\x03"
+
+
+@frozen
+class OverUsb:
+    """A `lab.provision.ways.uboot.Loader`.
+
+    Attributes:
+        line: the console. prompt: U-Boot's, a regular expression. port: of the board on USB, e.g. "0451:6165".
+        program: finds `snagflash`. run: runs a program. controller: U-Boot's number of its USB device port.
+    """
+
+    line: SerialLine
+    prompt: str
+    port: str
+    run: snagboot.Run
+    program: Callable[[], str] = lambda: snagboot.installed("snagflash")
+    controller: int = 0
+    rate: float = _USUAL_RATE
+    note: str = "over USB, by snagflash"
+
+    def prepare(self, prompt: Prompt) -> None:
+        """See `Loader`.
+
+        Raises:
+            ConfigurationError: this U-Boot has no `fastboot`, or this host no `snagflash`, or there can be no such port.
+        """
+        snagboot.download_command(self.program(), self.port, Path())
+        lines, _, _ = prompt.run("help fastboot", timeout=SHORT_S)
+        if not has_command(lines):
+            raise ConfigurationError(
+                "this U-Boot has no command `fastboot`: write the medium another way, or build U-Boot with CONFIG_USB_FUNCTION_FASTBOOT"
+            )
+
+    def load(self, _prompt: Prompt, address: int, data: bytes, name: str) -> None:
+        """See `Loader`.
+
+        Raises:
+            RecoveryFailedError, WriteStalledError: as of `snagboot.judge_download`, or U-Boot does not come back to its prompt.
+        """
+        with tempfile.TemporaryDirectory(prefix="boardlab-usb-") as folder:
+            path = Path(folder) / name
+            path.write_bytes(data)
+            command = snagboot.download_command(self.program(), self.port, path)
+            self.line.write(f"fastboot -l {address:#x} -s {len(data):#x} usb {self.controller}\r".encode())
+            end = self.run(command, _LEAST_S + len(data) / _SLOWEST)
+        self._back(name)
+        snagboot.judge_download(end)
+
+    def _back(self, name: str) -> None:
+        """End fastboot, and wait for the prompt."""
+        while self.line.read(0):
+            pass  # the echo of the command stands behind a prompt
+        self.line.write(_CTRL_C)
+        heard, deadline = b"", self.line.now_ns() + round(_ENDS_S * 1e9)
+        while (left_s := (deadline - self.line.now_ns()) / 1e9) > 0:
+            heard += self.line.read(left_s)
+            if re.search(self.prompt.encode(), heard):
+                return
+        words = said(heard.decode("latin-1").splitlines())
+        raise RecoveryFailedError(
+            f"{name}: U-Boot did not come back from `fastboot`: {words}. The next try switches it off and on"
+        )
