@@ -83,7 +83,8 @@ class _Pair:
 
     @property
     def is_within(self) -> bool:
-        return self.ratio is not None and self.ratio > 0 and abs(math.log(self.ratio)) <= self.half
+        stated = math.hypot(self.old.uncertainty or 0.0, self.new.uncertainty or 0.0)  # nothing is relative to zero
+        return abs(math.log(self.ratio)) <= self.half if self.ratio and self.ratio > 0 else self.difference <= stated
 
     @property
     def higher_is_better(self) -> bool:
@@ -256,8 +257,8 @@ def _ratio(ratio: float) -> str:
 def _usual(pair: _Pair) -> str:
     percent = 100 * math.expm1(pair.half)
     who = f"the last {pair.noise.runs} {pair.noise.of}" if pair.noise.runs else "equal runs"
-    whole = pair.half > math.log1p(pair.noise.relative)
-    return f"the {percent:.3g} % by which {who} differ" + (", both ± included" if whole else "")
+    included = ", both ± included" if pair.half > math.log1p(pair.noise.relative) else ""
+    return f"the {percent:.3g} % by which {who} differ{included}" if all(pair.values) else "both ±"
 
 
 def _overlap(pair: _Pair) -> str:

@@ -57,6 +57,15 @@ def test_a_number_moved_beyond_what_equal_runs_differ_by_or_it_says_why_not(
     assert found.reason
 
 
+@pytest.mark.parametrize(("old", "new"), [((0.0, 0.14), (0.005, 0.1)), ((0.017, 0.17), (0.0, 0.14))])
+def test_what_is_zero_within_its_uncertainty_is_neither_better_nor_worse_than_what_is_nearly_so(
+    old: tuple[float, float], new: tuple[float, float]
+) -> None:
+    assert compare(number(*old), number(*new), USUAL).verdict is Verdict.NOISE
+    found = compare(number(0.0, 0.01), number(0.1, 0.01), USUAL)
+    assert (found.verdict, found.reason) == (Verdict.REGRESSION, "from zero to 0.1 s, beyond both ±")
+
+
 def test_the_effect_and_its_interval_are_relative_and_hold_the_noise_and_both_uncertainties() -> None:
     found = compare(number(2.0, 0.08), number(2.2, 0.0), USUAL)
     half = math.hypot(math.log1p(0.03), 0.04)
