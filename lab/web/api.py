@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 
 from lab.errors import ConfigurationError
 from lab.farm import nowlines
+from lab.host.clock import MonotonicRaw
 from lab.judge.baseline import judge_run
 from lab.judge.builds import remarks
 from lab.judge.document import document
@@ -37,6 +38,11 @@ def router(site: Site) -> APIRouter:
     def lab() -> dict[str, Any]:
         """The lab at this moment, as `lab status --json` has it."""
         return nowlines.document(site.seen().lab)
+
+    @routes.get("/clock")
+    def clock() -> dict[str, Any]:
+        """The host's clock, on which consoles are stamped: a viewer who asks several times knows how far its own is off."""
+        return {"clock": MonotonicRaw.name, "now_us": MonotonicRaw().now_ns() / 1000}
 
     @routes.get("/runs")
     def runs(

@@ -6,7 +6,11 @@ The moments of a boot are found as a measurement finds them, with their ±.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import threading
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,49 +24,79 @@ from lab.console.model import Chunk, Moment
 from lab.console.moments import MomentFinder
 from lab.console.status import PortInfo
 from lab.errors import BoardlabError
+from lab.web.sse import event
 
 BACKLOG_LINES: Final = 200
 _READ_S: Final = 0.5  # then a reader looks whether anybody still wants it
 _QUEUED: Final = 1000  # pieces that wait for a slow viewer; more are left out, and it is said
+_TOGETHER_S: Final = 0.06  # at most; a line is on the screen 100 ms after its stamp
+_EACH_S: Final = 0.0002
 
 
 @frozen
 class Piece:
-    """Text of a console.
+    """Text of a console, for all who look at it.
 
     Attributes:
-        moments: that end in it. lost: pieces left out before it. error: why no more comes; empty: it goes on.
+        events: as server-sent events. error: why no more comes; empty: it goes on.
     """
 
-    text: str
-    moments: tuple[Moment, ...] = ()
-    lost: int = 0
+    events: bytes
     error: str = ""
 
 
 @define
 class Viewer:
-    """One who looks at a console; lives on the event loop."""
+    """One who looks at a console; lives on the event loop. Each piece is queued with how many were left out before it."""
 
     loop: asyncio.AbstractEventLoop
-    queue: asyncio.Queue[Piece] = field(factory=lambda: asyncio.Queue(_QUEUED))
+    queue: asyncio.Queue[tuple[Piece, int]] = field(factory=lambda: asyncio.Queue(_QUEUED))
     lost: int = 0
 
-    def give(self, piece: Piece) -> None:
-        """Queue a piece, from any thread; one who is too slow loses some, and holds nobody up."""
-        try:
-            self.loop.call_soon_threadsafe(self._put, piece)
-        except RuntimeError:  # the loop has ended
-            return
-
-    def _put(self, piece: Piece) -> None:
+    def put(self, piece: Piece) -> None:
+        """Queue a piece, on the loop; one who is too slow loses some, and holds nobody up."""
         if self.queue.full():
             self.lost += 1
             if not piece.error:
                 return
             self.queue.get_nowait()  # that it has ended is said in any case
-        self.queue.put_nowait(evolve(piece, lost=self.lost))
+        self.queue.put_nowait((piece, self.lost))
         self.lost = 0
+
+
+@define
+class _Waiting:
+    """What came and was not given yet: one event serves all viewers, and a burst of reads."""
+
+    text: str = ""
+    moments: list[Moment] = field(factory=list)
+    t_ns: int = 0
+    end: int = 0
+
+    def add(self, text: str, moments: Iterable[Moment], chunk: Chunk | None) -> None:
+        """Something more."""
+        self.text += text
+        self.moments += moments
+        if chunk is not None:
+            self.t_ns, self.end = chunk.t_ns, chunk.end
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything waits."""
+        return bool(self.text or self.moments or self.end)
+
+    def piece(self) -> Piece:
+        """All of it."""
+        found = ""
+        if self.text:
+            found = event("text", json.dumps({"text": self.text, "lost": 0, "t_us": self.t_ns / 1000}))
+        found += "".join(event("moment", json.dumps(_moment(moment))) for moment in self.moments)
+        return Piece(found.encode())
+
+
+def _moment(moment: Moment) -> dict[str, object]:
+    """A moment; `t_us` is on the host's clock, so that differences are what is measured."""
+    return {"name": moment.name, "t_us": moment.t_ns / 1000, "uncertainty_us": moment.uncertainty_ns / 1000}
 
 
 @define
@@ -91,33 +125,58 @@ class _Feed:
 
     def run(self) -> None:
         """Read until nobody looks, or the port cannot be read any more."""
-        text = LiveText()
+        text, waiting, due_s = LiveText(), _Waiting(), 0.0
         with self.client:
             while self._wanted():
+                left_s = due_s - time.monotonic() if waiting.anything else _READ_S
                 try:
-                    event = self.client.read_event(_READ_S)
+                    came = self.client.read_event(left_s) if left_s > 0 else None
                 except BoardlabError as problem:
+                    self._give(waiting)
                     self._end(str(problem))
                     return
-                moments = tuple(self.finder.feed(event)) if event is not None else ()
-                if isinstance(event, Chunk):
-                    self._give(Piece(text.feed(event.data), moments), event.end)
+                if came is not None:
+                    chunk = came if isinstance(came, Chunk) else None
+                    waiting.add(text.feed(chunk.data) if chunk else "", self.finder.feed(came), chunk)
+                if waiting.anything and time.monotonic() >= due_s:
+                    self._give(waiting)
+                    waiting, due_s = _Waiting(), time.monotonic() + self._together_s
 
-    def _give(self, piece: Piece, end: int | None = None) -> None:
+    @property
+    def _together_s(self) -> float:
+        """What comes within it after a piece goes out as one: a screen shows no more, and each piece costs each viewer's share."""
+        return min(_TOGETHER_S, _TOGETHER_S / 4 + _EACH_S * len(self.viewers))
+
+    def _give(self, waiting: _Waiting) -> None:
+        piece = waiting.piece()
         with self.lock:
-            self.info = self.info if end is None else evolve(self.info, position=end)
-            for viewer in self.viewers:
-                viewer.give(piece)
+            self.info = evolve(self.info, position=waiting.end) if waiting.end else self.info
+            if piece.events:
+                self._spread(piece)
 
     def _end(self, error: str) -> None:
-        self._give(Piece("", error=error))
         with self.lock:
+            self._spread(Piece(event("gone", json.dumps({"error": error})).encode(), error))
             self.over = True
+
+    def _spread(self, piece: Piece) -> None:
+        """To all viewers, each loop woken once."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[Viewer]] = {}
+        for viewer in self.viewers:
+            by_loop.setdefault(viewer.loop, []).append(viewer)
+        for loop, viewers in by_loop.items():
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(_put, viewers, piece)
 
     def _wanted(self) -> bool:
         with self.lock:
             self.over = not self.viewers
             return not self.over
+
+
+def _put(viewers: Sequence[Viewer], piece: Piece) -> None:
+    for viewer in viewers:
+        viewer.put(piece)
 
 
 @define

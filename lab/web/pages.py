@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
-from lab.errors import ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.now import BoardNow, LabNow
 from lab.judge.builds import remarks
 from lab.report.against import judged, last_of
@@ -68,13 +68,21 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         seen = site.seen()
         found = seen.lab
         now = next((each for each in found.boards if each.board == board), None)
-        with site.store() as store:
-            runs = listing.listed(store, RunFilter(boards=(board,)), PAGE)
+        runs, trouble = [], ""
+        try:
+            with site.store() as store:
+                runs = listing.listed(store, RunFilter(boards=(board,)), PAGE)
+        except BoardlabError as error:  # its console and its rails are there all the same
+            if now is None:
+                raise
+            trouble = str(error)
         if now is None and not runs:
             raise ConfigurationError(f"no board {board!r}; the wall shows the boards that there are")
         (tile,) = wall.tiles(_only(found, now or BoardNow(board)))
         port = next((each for each in seen.ports if each.board == board), None)
-        return renderer.page("board.html.j2", board=now or BoardNow(board), tile=tile, rows=_rows(runs), port=port)
+        return renderer.page(
+            "board.html.j2", board=now or BoardNow(board), tile=tile, rows=_rows(runs), port=port, trouble=trouble
+        )
 
     @routes.get("/runs")
     def runs_page(

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from lab.web.rails import LiveRails, RailsPiece
-from lab.web.streams import ALIVE_S, event, events
+from lab.web.sse import ALIVE, ALIVE_S, event, events
 
 RAILS_S: Final = 0.5
 
@@ -38,7 +38,7 @@ async def stream(request: Request, rails: LiveRails, board: str, every_s: float 
             last, said, quiet_s = piece.last, piece.said, 0.0
         elif quiet_s >= ALIVE_S:
             quiet_s = 0.0
-            yield ": alive\n\n"
+            yield ALIVE
         await asyncio.sleep(every_s)
         quiet_s += every_s
 

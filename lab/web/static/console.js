@@ -9,6 +9,7 @@ const source = new EventSource(live.dataset.address);
 source.addEventListener("text", (event) => {
   const piece = JSON.parse(event.data);
   const follows = live.scrollTop + live.clientHeight >= live.scrollHeight - 20;
+  if (piece.t_us) document.dispatchEvent(new CustomEvent("console-text", { detail: piece.t_us }));
   const lost = piece.lost ? `\n[${piece.lost} pieces left out: this viewer was too slow]\n` : "";
   text.appendData(lost + piece.text.replaceAll("\r\n", "\n"));
   if (text.length > MOST) text.deleteData(0, text.length - MOST);

@@ -1,0 +1,197 @@
+"""Does a live console keep up, and do viewers delay a stamp?
+
+    uv run python bench/web_live.py [--viewers 200] [--seconds 15] [--lines 1500]
+
+A board says a line of 80 bytes each 20 ms, as a kernel that boots does, on a pty that the console server reads; each line has the
+instant at which it was written. `lab web` serves it, all as processes of their own.
+
+1. How long after its stamp is a line on the screen? Measured in the page, in Chromium: its clock is related to the host's by the
+   quickest of 50 answers of /api/v1/clock, ± half of that one's time. Aim: p99 100 ms.
+2. What do so many viewers cost `lab web`, and how late are the server's stamps, without them, with them, and without them again?
+   Aim: 20 % of a core; no later stamp than without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tty
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+import page_looks
+from page_looks import Look
+
+from lab.console import ConsoleClient, ensure_server
+from lab.console.recording import Recording
+from lab.host.clock import MonotonicRaw
+
+LAB = Path(sys.executable).with_name("lab")
+PERIOD_S, BOARD = 0.02, "bench-1"
+LINE = re.compile(rb"(\d+) ns +\r\n")
+# In the page: relate the clocks, then note of each piece when it is about to be painted.
+BEHIND = """
+(async () => {
+  const found = [];
+  let best = { about: Infinity };
+  for (let n = 0; n < 50; n += 1) {
+    const before = performance.now();
+    const answer = await (await fetch('/api/v1/clock')).json();
+    const after = performance.now();
+    const about = (after - before) / 2;
+    if (about < best.about) best = { about, ahead: answer.now_us / 1000 - (after + before) / 2 };
+  }
+  await new Promise((done) => {
+    document.addEventListener('console-text', (event) => requestAnimationFrame(() => {
+      found.push(performance.now() + best.ahead - event.detail / 1000);
+      if (found.length === %d) done();
+    }));
+  });
+  return { found, about: best.about };
+})()
+"""
+
+
+def speak() -> None:
+    """The board: lines on a pty whose name is printed first, until stdin ends."""
+    board, line = os.openpty()
+    tty.setraw(line)
+    print(os.ttyname(line), flush=True)
+    sys.stdin.readline()
+    clock = MonotonicRaw()
+    due = time.monotonic()
+    while True:
+        due += PERIOD_S
+        time.sleep(max(0.0, due - time.monotonic()))
+        text = b"%d ns" % clock.now_ns()
+        os.write(board, text.ljust(78) + b"\r\n")
+
+
+async def view(address: str, count: int, seconds: float) -> int:
+    """So many viewers for so long; how many bytes came."""
+    host, port = address.removeprefix("http://").split(":")
+
+    async def one() -> int:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(f"GET /events/consoles/{BOARD} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        total, end = 0, time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                data = await asyncio.wait_for(reader.read(1 << 16), left)
+            except TimeoutError:
+                break
+            assert data, "lab web ended the stream"
+            total += len(data)
+        writer.close()
+        return total
+
+    return sum(await asyncio.gather(*(one() for _ in range(count))))
+
+
+def late_ms(recording: Path, begin_ns: int, end_ns: int) -> np.ndarray:
+    """How long after a line was written its last byte was stamped."""
+    found, text = [], b""
+    for chunk in Recording.open(recording).chunks():
+        text += chunk.data
+        for match in LINE.finditer(text):
+            if begin_ns <= (at := int(match[1])) < end_ns:
+                found.append((chunk.t_ns - at) / 1e6)
+        text = text[text.rfind(b"\n") + 1 :]
+    return np.array(found)
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--viewers", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--lines", type=int, default=1500)
+    parser.add_argument("--role", choices=["speaker", "viewers"], help=argparse.SUPPRESS)
+    parser.add_argument("--address", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.role == "speaker":
+        speak()
+    elif given.role == "viewers":
+        print(asyncio.run(view(given.address, given.viewers, given.seconds)))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(Path(folder), given.viewers, given.seconds, given.lines)
+
+
+def measure(folder: Path, viewers: int, seconds: float, lines: int) -> None:
+    """All of it in one run, in an empty lab in this folder."""
+    runtime, own = folder / "run", [sys.executable, __file__]
+    board = subprocess.Popen([*own, "--role", "speaker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert board.stdin is not None
+    assert board.stdout is not None
+    client = ConsoleClient(ensure_server(runtime))
+    client.open(Path(board.stdout.readline().strip()), name=BOARD, board=BOARD)
+    web = subprocess.Popen(
+        [LAB, "web", "--listen", "127.0.0.1:0", "--db", str(folder / "none.db"), "--runtime", str(runtime)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert web.stdout is not None
+    try:
+        address = web.stdout.readline().removeprefix("serving ").strip()
+        board.stdin.write("go\n")
+        board.stdin.flush()
+        (seen,) = page_looks.look([Look(address, f"/boards/{BOARD}", ask=BEHIND % lines)])
+        p50, p99 = np.percentile(seen.answer["found"], (50, 99))
+        about = seen.answer["about"]
+        print(f"on the screen after the stamp: p50 {p50:.1f} ms, p99 {p99:.1f} ms, ± {about:.1f} ms, {lines} pieces")
+        process, clock = psutil.Process(web.pid), MonotonicRaw()
+        for count in (0, viewers, 0):
+            looking = None
+            if count:
+                words = [
+                    "--role",
+                    "viewers",
+                    "--address",
+                    address,
+                    "--viewers",
+                    str(count),
+                    "--seconds",
+                    str(seconds + 4),
+                ]
+                looking = subprocess.Popen([*own, *words], stdout=subprocess.PIPE, text=True)
+                time.sleep(3)  # they connect
+            used_s, begin_ns = sum(process.cpu_times()[:2]), clock.now_ns()
+            time.sleep(seconds)
+            share = (sum(process.cpu_times()[:2]) - used_s) / (clock.now_ns() - begin_ns) * 1e9
+            late = late_ms(runtime / "recordings" / f"{BOARD}.log", begin_ns, clock.now_ns())
+            p50, p99 = np.percentile(late, (50, 99))
+            print(
+                f"{count:4} viewers: {100 * share:5.1f} % of a core; stamps after the write: p50 {p50:.3f} ms, "
+                f"p99 {p99:.3f} ms, most {late.max():.3f} ms, {len(late)} lines"
+            )
+            if looking is not None:
+                said, _ = looking.communicate()
+                print(f"              {int(said) / (seconds + 4) / count / 1000:.1f} kB/s each")
+        print(
+            f"load of the machine: {os.getloadavg()[0]:.1f}; memory of lab web: {process.memory_info().rss / 1e6:.0f} MB"
+        )
+    finally:
+        web.send_signal(signal.SIGINT)
+        web.wait(30)
+        client.stop()
+        board.kill()
+        board.wait()
+
+
+if __name__ == "__main__":
+    main()
