@@ -40,6 +40,32 @@ def test_a_climb_from_the_middle_on_is_found() -> None:
     assert 9 <= moved.cycle <= 14
 
 
+def climbing(seed: int, spreads: float, begin: int = 10) -> list[float]:
+    """Twenty boots with a spread of 0.6 %, which take longer and longer from one cycle on."""
+    chance = Random(seed)
+    return [5.0 * (1 + 0.006 * (chance.gauss(0, 1) + spreads * max(0, cycle - begin + 1))) for cycle in range(1, 21)]
+
+
+def test_most_climbs_from_the_tenth_cycle_on_are_named() -> None:
+    found = [drift(series(climbing(seed, 0.3))) for seed in range(200)]
+    named = [each for each in found if each is not None]
+    assert len(named) > 200 * 0.8, "a test for a step alone names less of them"
+    assert sum(7 <= each.cycle <= 15 for each in named) > 0.8 * len(named)
+
+
+def test_a_change_near_the_end_is_found() -> None:
+    values = [value + (0.1 if cycle >= 17 else 0.0) for cycle, value in enumerate(noise(20), 1)]
+    moved = drift(series(values))
+    assert moved is not None
+    assert moved.cycle == 17
+
+
+def test_what_nobody_acts_on_is_not_called() -> None:
+    values = [5.0 + 1e-4 * cycle for cycle in range(20)]
+    assert drift(series(values)) is None
+    assert drift(series([value + (0.1 if cycle >= 10 else 0.0) for cycle, value in enumerate(values)])) is not None
+
+
 def test_single_slow_boots_are_no_drift() -> None:
     values = noise(20)
     values[11] *= 1.3
@@ -50,6 +76,27 @@ def test_single_slow_boots_are_no_drift() -> None:
 def test_of_series_that_do_not_move_few_are_called() -> None:
     called = sum(drift(series(noise(20, seed))) is not None for seed in range(2000))
     assert called <= 2000 * CHANCE + 3 * math.sqrt(2000 * CHANCE)
+
+
+def test_nor_are_more_of_those_with_outliers_and_a_second_mode() -> None:
+    def run(seed: int) -> list[float]:
+        chance = Random(seed)
+        return [
+            5.0 * (1 + chance.gauss(0, 0.006) + 0.015 * (chance.random() < 0.2) + 0.2 * (chance.random() < 0.03))
+            for _ in range(20)
+        ]
+
+    called = sum(drift(series(run(seed))) is not None for seed in range(2000))
+    assert called <= 2000 * CHANCE + 3 * math.sqrt(2000 * CHANCE)
+
+
+@pytest.mark.parametrize("count", [FEWEST, 13, 41, 200, 1000])
+def test_a_run_of_any_length_is_judged(count: int) -> None:
+    values = noise(count)
+    half = count // 2
+    moved = drift(series([value + (0.1 if place >= half else 0.0) for place, value in enumerate(values)]))
+    assert moved is not None
+    assert abs(moved.cycle - 1 - half) <= max(1, count // 40)
 
 
 @pytest.mark.parametrize(
