@@ -6,7 +6,6 @@ moved: a board that has power, or a program at the host that still writes.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -58,8 +57,14 @@ def switch(folder: BoardFolder, place: str, *, is_on: bool) -> None:
     if is_on and BOARD in {now, place}:
         raise LabStableError(f"{folder.name} is on: its card is not taken away or put in; switch it off first")
     _expect_unused(places[now])
-    places[place].parent.mkdir(parents=True, exist_ok=True)
-    places[now].rename(places[place])
+    try:
+        places[place].parent.mkdir(parents=True, exist_ok=True)
+        places[now].rename(places[place])
+    except OSError as error:
+        raise LabStableError(
+            f"{places[place]}: the card cannot be moved there: {error.strerror}; free space there, or see who owns it",
+            failure="multiplexer_failed",
+        ) from error
 
 
 def _places(folder: BoardFolder) -> dict[str, Path]:
@@ -68,16 +73,19 @@ def _places(folder: BoardFolder) -> dict[str, Path]:
 
 def _expect_unused(path: Path) -> None:
     """A lease for writing is given only on a file that nobody else has open (fcntl(2), F_SETLEASE)."""
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        finally:
+            os.close(fd)
     except OSError as error:
         if error.errno == errno.EAGAIN:
-            raise LabStableError(
-                f"{path}: somebody has the card open, perhaps still writes it; it is not moved",
-                failure="multiplexer_failed",
-            ) from error
-    finally:
-        os.close(fd)
+            why = "somebody has the card open, perhaps still writes it"
+        else:
+            why = (
+                f"whether somebody has the card open cannot be told ({error.strerror}); it must be a file of your own, on a "
+                "file system that knows leases (ext4, XFS, Btrfs, tmpfs): `lab virtual up --dir` on another one"
+            )
+        raise LabStableError(f"{path}: {why}; it is not moved", failure="multiplexer_failed") from error

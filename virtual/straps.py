@@ -20,6 +20,14 @@ def create(folder: Path, bits: int) -> None:
             path(folder, bit).write_text("0\n")
 
 
+def begin(folder: Path, bits: int, word: int, *, fresh: bool) -> None:
+    """Make the files of `bits` lines with the levels of `word`; those that exist keep theirs, unless `fresh`."""
+    if fresh or not path(folder, 0).exists():
+        create(folder, bits)
+        for bit in range(bits):
+            write(folder, bit, high=bool(word >> bit & 1))
+
+
 def write(folder: Path, bit: int, *, high: bool) -> None:
     """Put a line high or low."""
     path(folder, bit).write_text("1\n" if high else "0\n", encoding="ascii")

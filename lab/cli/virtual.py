@@ -16,8 +16,7 @@ from virtual import control, kinds, pdudaemon
 from virtual.benchconfig import DEFAULT_FIFO_BYTES
 from virtual.board import BoardFolder
 from virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, QEMU_TYPE, measuring
-from virtual.images import cache
-from virtual.qemu import cable, recipe, uboottests
+from virtual.qemu import cable, uboottests
 from virtual.sim.environment import DEFAULT_SWITCH_PORT
 from virtual.sim.model import simulated
 from virtual.sim.order import SimOptions, board_specs
@@ -202,15 +201,10 @@ def images(
 @app.command("uboot-tests")
 def uboot_tests(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write them; created if missing.")],
+    board_type: Annotated[str, typer.Option("--type", help="Board type.")] = QEMU_TYPE,
 ) -> None:
-    """Write U-Boot's own tests and its configuration for the QEMU board into DIR (docs: U-Boot's tests)."""
-    root = cache.default_root()
-
-    def report(line: str) -> None:
-        echo(line, err=True)
-
-    packages = recipe.sources(root, report)
-    uboottests.unpack(packages, recipe.SUITE, recipe.ARCHITECTURE, folder, root, report)
+    """Write U-Boot's own tests and its configuration for a QEMU board into DIR (docs: U-Boot's tests)."""
+    kinds.qemu(board_type).uboot_tests(folder, lambda line: echo(line, err=True))
     echo(f"tests: {folder / uboottests.SOURCE / 'test/py'}, --build-dir {folder / uboottests.BUILD}")
 
 

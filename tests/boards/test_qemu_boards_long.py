@@ -15,6 +15,7 @@ from labgrid.environment import Environment
 from measuring_lab import Lab, running_lab
 
 from lab import boards
+from lab.metrics import Flag
 from lab.results import open_store
 
 CYCLES = 20
@@ -48,7 +49,7 @@ def test_twenty_cycles_from_each_medium(lab: Lab) -> None:
 def test_a_run_survives_the_death_of_every_process(lab: Lab) -> None:
     board = boards.load(board_type_of(lab))
     medium = list(board.media)[-1]
-    assert_run_survives(lab, medium, SURVIVORS, longest_s=8.0)
+    assert_run_survives(lab, medium, SURVIVORS)
     qemu_boards.assert_cycles(lab, board, SURVIVORS, (medium,))
 
 
@@ -58,6 +59,8 @@ def test_another_init_is_measured_to_its_prompt(lab: Lab) -> None:
     assert process.wait(INIT_S) == pytest.ExitCode.OK, lab.log
     (attempt,) = qemu_boards.attempts(lab)
     assert [moment.name for moment in attempt.moments][-1] == "shell"
+    assert attempt.details["medium_seen"] == dict.fromkeys(qemu_boards.SOURCES, medium)
+    assert Flag.MEDIUM_UNVERIFIED not in {flag for sample in attempt.samples for flag in sample.flags}
 
 
 def test_a_kernel_panic_is_one_of_the_board(lab: Lab) -> None:

@@ -15,6 +15,7 @@ from measuring_lab import Lab, running_lab
 from lab import boards
 from lab.console.moments import find_moments
 from lab.console.recording import Recording
+from lab.metrics import Flag
 from lab.results import open_store
 from lab.results.recordings import write_recordings
 
@@ -102,3 +103,5 @@ def test_another_init_is_measured_to_its_prompt_and_kept_apart_from_the_usual_bo
     assert {sample.metric for sample in attempt.samples} == {"boot.time", "boot.stage"}
     assert all(sample.params["init"] == "/bin/sh" for sample in attempt.samples)
     assert [moment.name for moment in attempt.moments][-1] == "shell"
+    assert attempt.details["medium_seen"] == dict.fromkeys(("uboot", "kernel", "rootfs"), "emmc")
+    assert Flag.MEDIUM_UNVERIFIED not in {flag for sample in attempt.samples for flag in sample.flags}

@@ -13,6 +13,9 @@ from typing import Final
 import psutil
 from measuring_lab import Lab
 
+from lab import boards
+from lab.boards import MomentPattern
+
 SEED: Final = 20261120
 DEADLINE_S: Final = 600
 VICTIMS: Final = ("pytest", "console", "pdudaemon", "qemu")
@@ -59,14 +62,32 @@ def _wait(
     return process
 
 
-def assert_run_survives(lab: Lab, medium: str, cycles: int, longest_s: float) -> None:
-    """Measure, and kill each of VICTIMS as often as the cycles allow, up to `longest_s` after a sample; the run completes."""
+def wait_for_moment(lab: Lab, process: subprocess.Popen[bytes], moment: MomentPattern) -> subprocess.Popen[bytes]:
+    """Wait until the board says a moment's text once more."""
+    text = moment.pattern.encode()
+    before = len(lab.bench.truth().find(text))
+    return _wait(lab, process, lambda: len(lab.bench.truth().find(text)) > before, f"{moment.name} did not come")
+
+
+def assert_run_survives(lab: Lab, medium: str, cycles: int) -> None:
+    """Measure, and kill each of VICTIMS as often as the cycles allow, each time at another moment of a boot; the run completes."""
     chance = random.Random(SEED)
+    moments = [moment for moment in boards.load(lab.bench.board.type).moments if moment.name != "shell"]
     process = lab.pytest("--medium", medium, "--cycles", str(cycles))
     rounds = (cycles // 2 - 1) // len(VICTIMS)
     for number, victim in enumerate(VICTIMS * rounds, start=1):
         process = wait_for_sample(lab, process, 2 * number)
-        time.sleep(chance.uniform(0.0, longest_s))  # anywhere in the next cycle: the moment is what is being tried
+        process = wait_for_moment(lab, process, chance.choice(moments))
         process = kill(lab, victim, process)
     process = wait_for_sample(lab, process, cycles)
     assert process.wait(DEADLINE_S) == 0, lab.log
+
+
+def assert_run_survives_a_kill(lab: Lab, cycles: int, moment: str) -> None:
+    """Measure all media, and kill the session at a moment of a boot behind the first sample; what is resumed completes."""
+    (at,) = (each for each in boards.load(lab.bench.board.type).moments if each.name == moment)
+    process = lab.pytest("--cycles", str(cycles))
+    process = wait_for_sample(lab, process, 1)
+    process = wait_for_moment(lab, process, at)
+    kill(lab, "pytest", process)
+    assert lab.pytest("--resume", "1").wait(DEADLINE_S) == 0, lab.log

@@ -85,12 +85,15 @@ class AptRoot:
         `update(sources=True)`.
         """
         folder = self._folder / "debs"
-        self._apt("apt-get", "source", "--download-only", name, cwd=folder)
-        (described,) = folder.glob(f"{name}_*.dsc")
+        found = re.search(r"^Version: (\S+)$", self._apt("apt-cache", "showsrc", "--only-source", name), re.MULTILINE)
+        if found is None:
+            raise LabTransientError(f"{self.mirror} {self._suite} has no sources of {name}; try again later")
+        for part in ("--tar-only", "--diff-only"):  # apt checks them by the signed index; their .dsc says nothing more
+            self._apt("apt-get", "source", "--download-only", part, f"{name}={found[1]}", cwd=folder)
         archives = [path for path in folder.glob(f"{name}_*.orig.tar.*") if path.suffix != ".asc"]
         if len(archives) != 1:
             raise LabTransientError(f"expected one archive of {name} from {self.mirror}, got {len(archives)}")
-        return Package(name, described.stem.partition("_")[2], archives[0])
+        return Package(name, found[1], archives[0])
 
     def clean(self) -> None:
         """Remove everything that was downloaded."""
@@ -130,6 +133,16 @@ class AptRoot:
 def _described(deb: Path) -> Package:
     name, version = tools.run(["dpkg-deb", "--show", "--showformat=${Package} ${Version}", deb]).decode().split()
     return Package(name, version, deb)
+
+
+def depends(package: Package) -> list[str]:
+    """The packages that one depends on; of alternatives the first.
+
+    Raises:
+        LabStableError: it cannot be read.
+    """
+    field = tools.run(["dpkg-deb", "--field", package.deb, "Depends"]).decode()
+    return [words[0].partition(":")[0] for entry in field.split(",") if (words := entry.split())]
 
 
 def unpack(package: Package, folder: Path) -> None:

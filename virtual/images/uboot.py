@@ -11,12 +11,14 @@ from pathlib import Path
 
 from attrs import frozen
 
-from lab.errors import LabStableError
+from lab.errors import ConfigurationError, LabStableError
 from virtual.images import tools
 
 _COMPILER = "aarch64-linux-gnu-"
 _UNPACKED = "--strip-components=1"
-PROGRAMS = (f"{_COMPILER}gcc", "bison", "flex")
+_CONFIGURE = ("make", "bison", "flex")
+PROGRAMS = (f"{_COMPILER}gcc", *_CONFIGURE)
+_HEADER = Path("/usr/include/openssl/evp.h")  # its programs for this host can sign images
 _SERIES = Path("debian/patches/series")
 
 
@@ -43,6 +45,17 @@ class Edit:
         path.write_text(text.replace(self.old, self.new))
 
 
+def require() -> None:
+    """Look for what a build needs, before anything is downloaded.
+
+    Raises:
+        ConfigurationError: a program, or OpenSSL's headers, are not installed.
+    """
+    tools.require(PROGRAMS)
+    if not _HEADER.exists():
+        raise ConfigurationError(f"{_HEADER} is missing, which U-Boot is built with; apt-get install libssl-dev")
+
+
 def build(source: Path, defconfig: str, settings: Sequence[str], edits: Sequence[Edit] = ()) -> bytes:
     """u-boot.bin of a 64-bit Arm board, without the distribution's own patches.
 
@@ -51,11 +64,10 @@ def build(source: Path, defconfig: str, settings: Sequence[str], edits: Sequence
         settings: lines of Kconfig that are added to it. edits: of the sources.
 
     Raises:
-        ConfigurationError: the cross compiler, make, bison or flex is not installed.
+        ConfigurationError: the cross compiler, make, bison, flex or OpenSSL's headers are not installed.
         LabStableError: it cannot be built, or the sources do not know a setting.
     """
-    for program in PROGRAMS:
-        tools.find(program)
+    require()
     with tempfile.TemporaryDirectory(prefix="boardlab-u-boot-") as folder:
         root = Path(folder)
         tools.run(["tar", "--extract", f"--file={source}", f"--directory={root}", _UNPACKED])
@@ -95,14 +107,16 @@ def unpack_patched(source: Path, folder: Path) -> None:
 
 
 def configure(root: Path, build: Path, defconfig: str) -> None:
-    """Write the configuration of a board (.config, include/autoconf.mk) into the folder `build`.
+    """Write the configuration of a board (.config, include/autoconf.mk) into the folder `build`, for any architecture.
+
+    The second has what is set elsewhere than in Kconfig. Only the board's compiler can tell, and nothing that asks for it is left
+    in U-Boot: it is empty.
 
     Raises:
-        ConfigurationError: the cross compiler, make, bison or flex is not installed.
+        ConfigurationError: make, bison or flex is not installed.
         LabStableError: it cannot be made.
     """
-    for program in PROGRAMS:
-        tools.find(program)
-    make: list[str | Path] = ["make", "-s", "-C", root, f"O={build}", f"CROSS_COMPILE={_COMPILER}"]
-    tools.run([*make, defconfig])
-    tools.run([*make, "include/autoconf.mk"])
+    tools.require(_CONFIGURE)
+    tools.run(["make", "-s", "-C", root, f"O={build}", defconfig])
+    (build / "include").mkdir(exist_ok=True)
+    (build / "include" / "autoconf.mk").write_text("")

@@ -17,6 +17,7 @@ from virtual.qemu import packaged, recipe
 from virtual.qemu.machine import drive, user_network
 from virtual.qemu.packaged import Software
 from virtual.qemu.program import Program
+from virtual.qemu.uboottests import UBoot
 
 PROGRAM: Final = Program("qemu-system-arm", "bpim2u", (9, 99), "bookworm-backports", "qemu-system-arm")
 SOFTWARE: Final = Software(
@@ -68,6 +69,8 @@ class BananaPi:
     program = PROGRAM
     drops = False
     board_type = SOFTWARE.board_type
+    straps = _SD_CARD
+    uboot = UBoot("Bananapi_M2_Ultra", SOFTWARE.uboot, SOFTWARE.suite, SOFTWARE.architecture)
 
     def __init__(
         self, *, stock: bool = False, with_network: bool = False, build_id: str = "", software: Software = SOFTWARE
@@ -107,6 +110,10 @@ class BananaPi:
             .replace("@medium@", medium)
             .replace("@device_tree@", "" if self._stock else _MENDED)
         )
+
+    def packages(self, root: Path, report: cache.Report) -> Path:
+        """See `Model`."""
+        return self._software.obtain(root, report)
 
     def words(self, folder: BoardFolder, straps: int, _tap_fd: int | None) -> list[str]:
         """See `Model`: without its strap the board has no SD card, nor while the host has it."""

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from lab import boards
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import Clock
-from virtual import environment
+from virtual import environment, straps
 from virtual.board import Backend, BoardAccess, BoardFolder
 from virtual.images import cache, tools, uboot
-from virtual.qemu import cable, packaged, recipe
+from virtual.qemu import cable, packaged, recipe, uboottests
 from virtual.qemu.bpim2u import BananaPi
 from virtual.qemu.machine import Model, QemuBoard
 from virtual.qemu.sifive_u import HiFive
@@ -49,9 +50,12 @@ class QemuKind:
         """See `BoardKind`; a board writes on copies of the images, which stay until `fresh` or until these change."""
         if self._with_tools:
             tools.require(tools.PACKAGES_OF_BENCHMARKS)
+            uboot.require()
         if self._with_tools and (problem := cable.problem()):
             report(f"{folder.name} gets no network, and what needs a tester is skipped: {problem}")
         images = self.images(report)
+        bits = boards.load(self._model.board_type).boot_mode_bits
+        straps.begin(folder.straps, bits, self._model.straps, fresh=fresh)
         folder.tftp.mkdir(parents=True, exist_ok=True)
         media = folder.media
         origin = media / recipe.ORIGIN
@@ -71,6 +75,11 @@ class QemuKind:
                 f"cannot copy the media to {media}: {error}; free space there, or choose another folder with --dir",
                 failure="disk",
             ) from error
+
+    def uboot_tests(self, folder: Path, report: Callable[[str], None]) -> None:
+        """Write U-Boot's own tests for such boards into `folder`; raises as `virtual.qemu.uboottests.unpack`."""
+        packages = self._model.packages(self._image_root, report)
+        uboottests.unpack(self._model.uboot, packages, folder, self._image_root, report)
 
     def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
         """See `BoardKind`."""
@@ -112,5 +121,5 @@ def _model(board_type: str, *, with_tools: bool, with_network: bool, stock: bool
     if board_type == BananaPi.board_type:
         return BananaPi(stock=stock, with_network=with_network)
     if with_network and board_type == Virt.board_type:
-        tools.require(uboot.PROGRAMS)
+        uboot.require()
     return MODELS[board_type](with_network=with_network)

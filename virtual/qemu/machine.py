@@ -15,12 +15,13 @@ from lab.host.clock import Clock
 from virtual.board import BoardFolder
 from virtual.images import cache
 from virtual.process import Child
-from virtual.qemu import recipe
+from virtual.qemu import libraries, recipe
 from virtual.qemu.activity import Activity
 from virtual.qemu.cable import Cable
 from virtual.qemu.program import Program
 from virtual.qemu.qmp import Qmp
 from virtual.qemu.serial import Serial
+from virtual.qemu.uboottests import UBoot
 from virtual.rails.sensors import RailTrouble
 from virtual.uart import UartAdapter
 
@@ -34,9 +35,13 @@ class Model(Protocol):
     Attributes:
         program: what it needs of QEMU. board_type: its name in lab/boards.
         drops: whether its UART drops what the line has no room for, unless it is made to wait.
+        uboot: which U-Boot it runs.
+        straps: how its boot-mode straps are when it is new.
     """
 
     program: Program
+    uboot: UBoot
+    straps: int
     board_type: str
     drops: bool
 
@@ -46,6 +51,10 @@ class Model(Protocol):
         Raises:
             LabError, ConfigurationError: it cannot be built.
         """
+        ...
+
+    def packages(self, root: Path, report: cache.Report) -> Path:
+        """The folder of the image cache `root` with what the images are made from, downloaded when missing; raises as `images`."""
         ...
 
     def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
@@ -135,6 +144,7 @@ class QemuBoard:
                         command(self._program, self._folder, self._model.words(self._folder, straps, tap), *fds),
                         self._folder.qemu_log,
                         pass_fds=fds if tap is None else (*fds, tap),
+                        env=libraries.environment(self._program),
                         ended_hook=self._ended,
                     )
                 async with asyncio.timeout(_START_S):

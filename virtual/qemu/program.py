@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from attrs import frozen
 
 from lab.errors import ConfigurationError
 from virtual.images import cache, debian, tools
+from virtual.qemu import libraries
+
+_WHOLE: Final = "-whole"  # in the cache: the program with libraries
 
 
 @frozen
@@ -44,7 +49,20 @@ class Program:
         own = shutil.which(self.name)
         if own is not None and self._fits(Path(own)):
             return Path(own)
+        unpacked = self._unpacked(root, report)
+        if missing := libraries.missing(unpacked):
+            unpacked = self._unpacked(root, report, missing)
+        if not self._fits(unpacked):
+            raise ConfigurationError(
+                f"{unpacked} of Debian {self.suite} does not run here: {_said(unpacked, '--version').strip()}. Install a "
+                f"{self.name} of version {self.versions[0]} to {self.versions[1]}, or use a Debian 12 (container)"
+            )
+        return unpacked
+
+    def _unpacked(self, root: Path, report: cache.Report, missing: Sequence[str] = ()) -> Path:
+        """The program of the package, in the image cache; `missing`: with these libraries beside it."""
         architecture = tools.run(["dpkg", "--print-architecture"]).decode().strip()
+        inputs = {"suite": self.suite, "architecture": architecture, "package": self.package, "name": self.name}
 
         def fetch(folder: Path) -> Mapping[str, object]:
             apt = debian.AptRoot(folder / "apt", self.suite, architecture)
@@ -53,19 +71,21 @@ class Program:
             )
             apt.update()
             package = apt.download(self.package)[self.package]
-            debian.extract(package, {f"usr/bin/{self.name}": folder / self.name})
-            (folder / self.name).chmod(0o755)
+            program = folder / self.name
+            debian.extract(package, {f"usr/bin/{self.name}": program})
+            program.chmod(0o755)
+            more: dict[str, str] = {}
+            if missing:
+                report(f"Downloading what this host has not of its libraries: {', '.join(missing)}")
+                more = libraries.add(program, package, self.suite, architecture)
             apt.clean()
-            return {"mirror": apt.mirror, "packages": {package.name: package.version}}
+            return {"mirror": apt.mirror, "packages": {package.name: package.version, **more}}
 
-        recipe = cache.recipe_hash(suite=self.suite, architecture=architecture, package=self.package, name=self.name)
-        unpacked = cache.obtain(f"{self.name}-{self.suite}", recipe, fetch, root=root, report=report) / self.name
-        if not self._fits(unpacked):
-            raise ConfigurationError(
-                f"{unpacked} of Debian {self.suite} does not run here: {_said(unpacked, '--version').strip()}. Install a "
-                f"{self.name} of version {self.versions[0]} to {self.versions[1]}, or use a Debian 12 (container)"
-            )
-        return unpacked
+        if missing:
+            recipe = cache.recipe_hash(**inputs, missing=list(missing))
+            return cache.obtain(self.name + _WHOLE, recipe, fetch, root=root, report=report) / self.name
+        recipe = cache.recipe_hash(**inputs)
+        return cache.obtain(f"{self.name}-{self.suite}", recipe, fetch, root=root, report=report) / self.name
 
     def _fits(self, program: Path) -> bool:
         version = re.search(r"version (\d+)\.", _said(program, "--version"))
@@ -79,5 +99,12 @@ class Program:
 
 
 def _said(program: Path, *words: str) -> str:
-    done = subprocess.run([program, *words], capture_output=True, text=True, check=False, errors="replace")
+    done = subprocess.run(
+        [program, *words],
+        env={**os.environ, **libraries.environment(program)},
+        capture_output=True,
+        text=True,
+        check=False,
+        errors="replace",
+    )
     return done.stdout or done.stderr

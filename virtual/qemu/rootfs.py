@@ -53,6 +53,7 @@ def tree(
         "etc/medium": File(f"{medium}\n".encode()),
         "etc/passwd": File(b"root::0:0:root:/root:/bin/sh\n"),
         "etc/group": File(b"root:x:0:\n"),
+        "etc/shrc": File(data("shrc")),
         "etc/profile": File(b"export PS1='root@\\h:\\w# '\n"),
         **more,
     }

@@ -14,6 +14,7 @@ from virtual.qemu import packaged, recipe
 from virtual.qemu.machine import drive, user_network
 from virtual.qemu.packaged import Software
 from virtual.qemu.program import Program
+from virtual.qemu.uboottests import UBoot
 
 # From 8 on the SD card hangs in SPL (seen with 10.0).
 PROGRAM: Final = Program("qemu-system-riscv64", "sifive_u", (7, 7), "bookworm", "qemu-system-misc")
@@ -47,6 +48,7 @@ FLASH_PARTS: Final = {  # as in lab/boards/types/sifive_u.toml
     "board.dtb": _DTB_OFFSET,
 }
 _SIZE_MIB, _START_MIB = 64, 4
+_MSEL_SD: Final = 11
 _MEMORY: Final = "8G"  # the board's; SPL wants it, the host gives what is used
 
 
@@ -60,6 +62,8 @@ class HiFive:
     program = PROGRAM
     drops = True
     board_type = SOFTWARE.board_type
+    straps = _MSEL_SD
+    uboot = UBoot("sifive_unleashed", SOFTWARE.uboot, SOFTWARE.suite, SOFTWARE.architecture)
 
     def __init__(self, *, with_network: bool = False, build_id: str = "") -> None:
         self._with_network = with_network
@@ -107,6 +111,10 @@ class HiFive:
             "initrd": initrd,
             "board.dtb": device_tree,
         }
+
+    def packages(self, root: Path, report: cache.Report) -> Path:
+        """See `Model`."""
+        return SOFTWARE.obtain(root, report)
 
     def words(self, folder: BoardFolder, straps: int, _tap_fd: int | None) -> list[str]:
         """See `Model`: the straps are MSEL."""

@@ -11,6 +11,7 @@ from virtual.images import cache
 from virtual.qemu import recipe
 from virtual.qemu.machine import drive
 from virtual.qemu.program import Program
+from virtual.qemu.uboottests import UBoot
 
 PROGRAM: Final = Program("qemu-system-aarch64", "virt")
 _MEMORY_MIB, _MEMORY_WITH_TOOLS_MIB = 256, 512
@@ -30,6 +31,8 @@ class Virt:
     program = PROGRAM
     drops = False
     board_type = "qemu-virt"
+    straps = 0  # it stays at U-Boot's prompt
+    uboot = UBoot("qemu_arm64", "u-boot-qemu", recipe.SUITE, recipe.ARCHITECTURE)
 
     def __init__(self, *, with_tools: bool = False, with_network: bool = False) -> None:
         self._with_tools = with_tools
@@ -38,6 +41,10 @@ class Virt:
     def images(self, root: Path, report: cache.Report) -> Path:
         """See `Model`."""
         return recipe.obtain(root, report, with_tools=self._with_tools, with_network=self._with_network)
+
+    def packages(self, root: Path, report: cache.Report) -> Path:
+        """See `Model`."""
+        return recipe.sources(root, report)
 
     def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
         """See `Model`."""

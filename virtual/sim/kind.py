@@ -31,10 +31,7 @@ class SimKind:
             config.save(folder.path, self._settings)
         board = boards.load(self._board_type)
         first = next(iter(board.media.values())).boot_mode
-        if fresh or not straps.path(folder.straps, 0).exists():
-            straps.create(folder.straps, board.boot_mode_bits)
-            for bit in range(board.boot_mode_bits):
-                straps.write(folder.straps, bit, high=bool(first >> bit & 1))
+        straps.begin(folder.straps, board.boot_mode_bits, first, fresh=fresh)
 
     def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
         """See `BoardKind`."""

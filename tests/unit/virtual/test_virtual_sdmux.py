@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,9 @@ import pytest
 from lab.errors import ConfigurationError, LabStableError
 from virtual import sdmux
 from virtual.board import BoardFolder
+from virtual.qemu.bpim2u import BananaPi
+from virtual.qemu.machine import Model
+from virtual.qemu.sifive_u import HiFive
 from virtual.qemu.virt import Virt
 
 
@@ -54,7 +60,34 @@ def test_no_place_and_no_card_are_told(folder: BoardFolder) -> None:
         sdmux.position(folder)
 
 
-def test_a_board_starts_without_the_card_that_is_at_the_host(folder: BoardFolder) -> None:
-    assert any("id=sd" in word for word in Virt().words(folder, 1, None))
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EACCES])
+def test_a_card_that_perhaps_somebody_writes_stays(
+    number: int, folder: BoardFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    with pytest.raises(LabStableError, match=rf"cannot be told \({os.strerror(number)}\).*leases") as caught:
+        sdmux.switch(folder, "host", is_on=False)
+    assert caught.value.failure == "multiplexer_failed"
+    assert sdmux.position(folder) == "dut"
+
+
+def test_a_card_that_cannot_be_moved_stays(folder: BoardFolder) -> None:
+    folder.sdmux.write_text("a file in its way")
+    with pytest.raises(LabStableError, match=r"cannot be moved there: (File exists|Not a directory)"):
+        sdmux.switch(folder, "host", is_on=False)
+    assert folder.medium("sd").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "straps"), [(Virt(), 1), (BananaPi(), 1), (HiFive(), 11)], ids=lambda value: type(value).__name__
+)
+def test_a_board_starts_without_the_card_that_is_at_the_host(folder: BoardFolder, model: Model, straps: int) -> None:
+    card = str(folder.medium("sd"))
+    assert any(card in word for word in model.words(folder, straps, None))
     sdmux.switch(folder, "host", is_on=False)
-    assert not any("=sd" in word for word in Virt().words(folder, 1, None))
+    assert not any(card in word for word in model.words(folder, straps, None))
+    sdmux.switch(folder, "dut", is_on=False)
+    assert any(card in word for word in model.words(folder, straps, None))

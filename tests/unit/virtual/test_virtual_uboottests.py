@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabStableError
+from lab.errors import ConfigurationError, LabStableError
 from virtual.images import cache, debian, uboot
 from virtual.qemu import uboottests
+from virtual.qemu.bpim2u import BananaPi
+from virtual.qemu.virt import Virt
 
 VERSION = "2023.01+dfsg-2"
 
@@ -44,10 +46,9 @@ def unpack_patched(_source: Path, folder: Path) -> None:
 
 
 def configure(_root: Path, build: Path, defconfig: str) -> None:
-    assert defconfig == "qemu_arm64_defconfig"
     (build / "include").mkdir(parents=True)
-    for name in (".config", "include/autoconf.mk", "u-boot.cfg"):
-        (build / name).touch()
+    (build / ".config").write_text(defconfig)
+    (build / "include" / "autoconf.mk").touch()
 
 
 @pytest.fixture
@@ -60,13 +61,14 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(uboot, "configure", configure)
     folder = tmp_path / "packages"
     folder.mkdir()
-    (folder / cache.MANIFEST).write_text(json.dumps({"packages": {"u-boot-qemu": VERSION}}))
+    rebuilt = f"{VERSION}+b1"  # from the same sources
+    (folder / cache.MANIFEST).write_text(json.dumps({"packages": {"u-boot-qemu": VERSION, "u-boot-sunxi": rebuilt}}))
     return folder
 
 
-def unpack(packages: Path, target: str) -> Path:
+def unpack(packages: Path, target: str, of: uboottests.UBoot = Virt.uboot) -> Path:
     folder = packages.parent / target
-    uboottests.unpack(packages, "bookworm", "arm64", folder, packages.parent / "cache", lambda _line: None)
+    uboottests.unpack(of, packages, folder, packages.parent / "cache", lambda _line: None)
     return folder
 
 
@@ -76,9 +78,14 @@ def test_they_are_fetched_once(packages: Path) -> None:
         files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
         assert files == {
             *("u-boot/test/py/conftest.py", "u-boot/scripts/env2string.awk"),
-            *("build/.config", "build/include/autoconf.mk", "build/u-boot.cfg"),
+            *("build/.config", "build/include/autoconf.mk"),
         }
     assert Mirror.asked == 1
+
+
+def test_each_board_has_its_own_configuration(packages: Path) -> None:
+    found = [unpack(packages, of.name, of) / "build" / ".config" for of in (Virt.uboot, BananaPi.uboot)]
+    assert [path.read_text() for path in found] == ["qemu_arm64_defconfig", "Bananapi_M2_Ultra_defconfig"]
 
 
 def test_sources_of_another_version_are_refused(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,3 +95,11 @@ def test_sources_of_another_version_are_refused(packages: Path, monkeypatch: pyt
     ) as caught:
         unpack(packages, "one")
     assert str(caught.value).endswith(f"rm -r {packages}")
+
+
+def test_headers_that_a_build_needs_are_asked_for_by_their_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uboot, "_HEADER", tmp_path / "evp.h")
+    with pytest.raises(ConfigurationError, match="apt-get install libssl-dev"):
+        uboot.build(tmp_path / "u-boot.tar", "qemu_arm64_defconfig", ())

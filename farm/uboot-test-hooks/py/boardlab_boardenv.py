@@ -1,0 +1,24 @@
+"""What boards of a virtual bench share in their modules for U-Boot's test/py."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+NAME = "boardlab-test.bin"
+SIZE_BYTES = 1 << 20
+
+
+def served_file(address: int) -> dict[str, object]:
+    """Write a file into the folder that the board's TFTP server gives out, which BOARDLAB_TFTP names, and describe it.
+
+    Returns:
+        `env__net_tftp_readable_file` of test/py, to be loaded to this address; empty where nothing is named.
+    """
+    folder = os.environ.get("BOARDLAB_TFTP")
+    if not folder:
+        return {}
+    data = b"".join(number.to_bytes(4, "little") for number in range(SIZE_BYTES // 4))
+    Path(folder, NAME).write_bytes(data)
+    return {"fn": NAME, "addr": address, "size": len(data), "crc32": f"{zlib.crc32(data):08x}"}
