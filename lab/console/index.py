@@ -47,6 +47,7 @@ class RecordingMeta:
         boot_id: of the host; stamps of different boots are on different time lines.
         started: wall time, UTC, ISO 8601; a label only.
         start: position in the port's stream at which the recording begins.
+        pty: the port is a pseudo terminal: no real board hangs on it.
     """
 
     name: str
@@ -63,6 +64,7 @@ class RecordingMeta:
     boot_id: str = ""
     started: str = ""
     start: int = 0
+    pty: bool = False
 
     @property
     def timing(self) -> LineTiming:

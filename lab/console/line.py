@@ -87,6 +87,7 @@ class PortRequest:
             scheduling=scheduling.text,
             boot_id=boot_id,
             started=utc_now().isoformat(),
+            pty=is_pty(self.device),
         )
 
 

@@ -15,6 +15,9 @@ from lab.errors import ConfigurationError
 from lab.host.clock import time_line
 
 PREFIX: Final = "boardlab_"
+BARE_ADAPTER: Final = (
+    "another host's, served over TCP: stamped when it arrives here"  # of a port that no server of ours stamps
+)
 _MACHINE_ID: Final = Path("/etc/machine-id")
 _TEXT: Final = validators.instance_of(str)
 _NAMED: Final = validators.and_(_TEXT, validators.min_len(1))
@@ -28,16 +31,18 @@ class PublishedPort:
         socket: path of the console server's socket on its host.
         host: name or address by which ssh reaches that host.
         machine: its machine-id(5); empty where it has none. line: the time line of the stamps, see `time_line`.
+        pty: a pseudo terminal: no real board hangs on it.
         device: path of the port there. id_path, serial: what udev knows of its adapter (ID_PATH, ID_SERIAL_SHORT); empty where nothing.
     """
 
-    socket: str = field(validator=_NAMED)
+    socket: str = field(validator=validators.matches_re(r"/[^:\x00-\x1f]+"))  # a colon would end it in ssh's -L
     host: str = field(validator=_NAMED)
     machine: str = field(validator=_TEXT)
     line: str = field(validator=_TEXT)
     device: str = field(validator=_NAMED)
     id_path: str = field(default="", validator=_TEXT)
     serial: str = field(default="", validator=_TEXT)
+    pty: bool = field(default=False, validator=validators.instance_of(bool))
 
     @classmethod
     def of(cls, extra: Mapping[str, object]) -> Self | None:
@@ -57,14 +62,14 @@ class PublishedPort:
                 f"the exporter of this port says too little of it ({error}): it is of another boardlab than this one; update both"
             ) from error
 
-    def extra(self) -> dict[str, str]:
+    def extra(self) -> dict[str, str | bool]:
         """As it stands in `extra`."""
         return {PREFIX + name: value for name, value in asdict(self).items()}
 
     @property
     def is_here(self) -> bool:
-        """Whether it is a port of this host."""
-        return bool(self.machine) and self.machine == machine_id() and self.line == time_line()
+        """Whether it is a port of this host: no other has the identity of this boot."""
+        return self.line == time_line()
 
 
 def machine_id() -> str:

@@ -180,7 +180,7 @@ class ResumingClient:
                 if error.failure not in CUTS:
                     raise
                 self._why = error
-                if error.failure != "console_link":
+                if error.failure == "console_server_silent":
                     self._reset()
         return self._client
 

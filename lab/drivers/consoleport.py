@@ -2,27 +2,136 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from attrs import define
+from labgrid.resource import SerialPort
+
+from lab.console.blame import blamed
 from lab.console.client import ConsoleClient
+from lab.console.model import Event
+from lab.console.resuming import PortOrder
 from lab.console.spawn import ensure_server
-from lab.errors import ConfigurationError
+from lab.console.status import PortInfo, ServerStatus
+from lab.errors import BoardlabError, ConfigurationError
+from lab.host.clockrelation import ClockRelation
+from lab.host.runtime import runtime_dir, server_pid
+
+
+class ConsoleReader(Protocol):
+    """Who reads a port and writes to it; see `ConsoleClient`."""
+
+    def read_event(self, timeout_s: float) -> Event | None: ...
+    def write(self, data: bytes) -> None: ...
+    def status(self) -> ServerStatus: ...
+    def close(self) -> None: ...
+
+
+class ConsolePort(Protocol):
+    """A port, wherever it is.
+
+    Attributes:
+        shown: for messages. is_local: this host's console server has it.
+        pty: it is a pseudo terminal, as far as that is known: no real board hangs on it.
+    """
+
+    @property
+    def shown(self) -> str: ...
+    @property
+    def is_local(self) -> bool: ...
+    @property
+    def pty(self) -> bool: ...
+    def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
+        """Read it, and be the one who writes.
+
+        Raises:
+            BoardlabError: that is not possible now.
+        """
+        ...
+
+    def relation(self) -> ClockRelation | None:
+        """How the clock of its stamps is related to this host's; None: it is the same."""
+        ...
+
+    def device(self) -> str:
+        """The device behind its name, which may be a link of udev's."""
+        ...
+
+    def blamed(self, error: BoardlabError) -> BoardlabError:
+        """What a failure is, seen by who else reads the port now."""
+        ...
+
+
+@define
+class LocalPort:
+    """A SerialPort of labgrid's: the adapter is plugged into this host.
+
+    Attributes:
+        runtime: the console server's folder; empty: the usual one.
+    """
+
+    port: Any
+    runtime: str
+    is_local: bool = True
+
+    @property
+    def shown(self) -> str:
+        """See `ConsolePort`."""
+        return str(self.port.port)
+
+    @property
+    def pty(self) -> bool:
+        """See `ConsolePort`; the recording says it."""
+        return False
+
+    def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
+        """See `ConsolePort`."""
+        with new_client(self.runtime) as client:
+            info = client.open(
+                self.port.port,
+                speed_bd=order.speed_bd,
+                adapter_latency_ns=order.adapter_latency_ns,
+                board=order.board,
+            )
+            client.attach(info.name, write=True)
+        return client, info
+
+    def relation(self) -> ClockRelation | None:
+        """See `ConsolePort`."""
+        return None
+
+    def device(self) -> str:
+        """See `ConsolePort`."""
+        port = Path(self.port.port)
+        return os.path.normpath(port.parent / port.readlink()) if port.is_symlink() else str(port)
+
+    def blamed(self, error: BoardlabError) -> BoardlabError:
+        """See `ConsolePort`."""
+        folder = Path(self.runtime) if self.runtime else runtime_dir()
+        return blamed(error, Path(self.port.port), {server_pid(folder)}) if self.port.port else error
 
 
 def check_plugged(port: Any) -> None:
-    """See that a SerialPort of labgrid's has a device now.
+    """See that a serial port of labgrid's has a device now, or an exporter that serves it.
 
     Raises:
         ConfigurationError: it has none.
     """
-    if not port.port:
+    if port.port:
+        return
+    if isinstance(port, SerialPort):
         raise ConfigurationError(
             f"{port.display_name}: no such serial port now; is the adapter plugged in, and does `match` fit it? "
             "(udevadm info /dev/ttyUSB0)"
         )
+    raise ConfigurationError(
+        f"{port.display_name}: nobody serves this port on {port.host} now. Is the place acquired, does the exporter run there, and does "
+        "its log say why it does not serve the port? (labgrid-client -p PLACE show)"
+    )
 
 
 @contextmanager

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import attr
 from labgrid.driver import Driver
 from labgrid.driver.consoleexpectmixin import ConsoleExpectMixin
 from labgrid.factory import target_factory
 from labgrid.protocol import ConsoleProtocol
+from labgrid.resource import SerialPort
 from pexpect import TIMEOUT
 
-from lab.console.blame import blamed
-from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Event, Gap, RecordKind
+from lab.console.resuming import PortOrder
 from lab.console.status import PortInfo, PortStatus
-from lab.drivers.consoleport import check_plugged, new_client
+from lab.drivers.consoleport import ConsolePort, ConsoleReader, check_plugged
+from lab.drivers.networkports import AUTO, SSH, port_of
 from lab.errors import BoardlabError, LabTransientError
-from lab.host.runtime import runtime_dir, server_pid
+from lab.host.clockrelation import ClockRelation
 
 RETURN_S = 3.0  # how long an adapter that went away is waited for: a USB device is found again within a second or two
 
@@ -29,12 +27,14 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     """StampedConsoleDriver - a console that the console server owns, stamps and records.
 
     Put it in SerialDriver's place under UBootDriver and ShellDriver. The server is started when none runs, and goes on
-    reading the port when this driver is deactivated.
+    reading the port when this driver is deactivated. A NetworkSerialPort of `lab farm export` is read from the console server
+    of its host; one of labgrid's own exporter has no stamps of its own, see docs/farm.md.
 
     Args:
         adapter_latency_ms (float): the USB adapter's latency timer, where sysfs does not tell it
         txdelay (float), txchunk (int): as of SerialDriver
         runtime (str): the console server's runtime directory; default as `lab console` has it
+        transport (str): how another host's console server is reached: "auto", directly where it is this host's; "ssh", never directly
 
     Attributes:
         capture: what came since `start_capture`: a chunk per read(2) of the server, and what disturbed the reading.
@@ -42,7 +42,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         board: name of the board that hangs on it, if its strategy has said it; `lab console` finds the port by it.
     """
 
-    bindings = {"port": {"SerialPort"}}
+    bindings = {"port": {"SerialPort", "NetworkSerialPort"}}
     adapter_latency_ms: float | None = attr.ib(
         default=None, validator=attr.validators.optional(attr.validators.instance_of(float))
     )
@@ -50,11 +50,13 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     txchunk: int = attr.ib(default=1, validator=attr.validators.instance_of(int))
     timeout: float = attr.ib(default=3.0, validator=attr.validators.instance_of(float))
     runtime: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    transport: str = attr.ib(default=AUTO, validator=attr.validators.in_([AUTO, SSH]))
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._expect.delayafterread = None  # 100 µs a read that only terminals of its own children need
-        self._client: ConsoleClient | None = None
+        self._client: ConsoleReader | None = None
+        self._way: ConsolePort | None = None
         self._unread = b""
         self._device = ""
         self._overruns_before: int = 0
@@ -64,6 +66,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     def on_activate(self) -> None:
         check_plugged(self.port)
+        self._way = port_of(self.port, self.runtime, self.transport)
         self._connected()
         self._unread = b""
 
@@ -71,18 +74,32 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self._disconnect()
         self._expect.buffer = b""
 
-    def _connected(self) -> ConsoleClient:
+    @property
+    def local_device(self) -> str | None:
+        """The port's device on this host; None where it is another's, or is away."""
+        return self.port.port if isinstance(self.port, SerialPort) else None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the exporter of the port says that it is a pseudo terminal."""
+        return not isinstance(self.port, SerialPort) and port_of(self.port, self.runtime).pty
+
+    @property
+    def relation(self) -> ClockRelation | None:
+        """How the clock of the stamps is related to this host's; None where it is the same."""
+        return self._way.relation() if self._way is not None else None
+
+    def _connected(self) -> ConsoleReader:
         if self._client is not None:
             return self._client
-        with new_client(self.runtime) as client:
-            latency_ns = None if self.adapter_latency_ms is None else round(self.adapter_latency_ms * 1e6)
-            self.info = client.open(
-                self.port.port, speed_bd=self.port.speed, adapter_latency_ns=latency_ns, board=self.board
-            )
-            client.attach(self.info.name, write=True)
-        self._client = client
-        self._device = self._resolved()
-        return client
+        way = self._way or port_of(self.port, self.runtime, self.transport)
+        latency_ns = None if self.adapter_latency_ms is None else round(self.adapter_latency_ms * 1e6)
+        self._client, self.info = way.connect(
+            PortOrder(str(self.port.port), self.port.speed, latency_ns, board=self.board)
+        )
+        self._way = way
+        self._device = way.device()
+        return self._client
 
     def _disconnect(self) -> None:
         if self._client is not None:
@@ -101,14 +118,16 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         return max(0, self._overruns() - self._overruns_before)
 
     @Driver.check_active
-    def sync(self) -> None:
+    def sync(self) -> bool:
         """Wait until the console server has handed on everything that its ports had; it is in `capture` then.
+
+        Returns: whether anything came.
 
         Raises:
             LabTransientError: the server does not answer.
         """
         self._port_status()  # its answer comes behind what it had read before
-        self.poll(0)
+        return bool(self.poll(0))
 
     def forget_input(self) -> None:
         """What came so far is nobody's answer; `capture` keeps it."""
@@ -117,8 +136,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
         """What a failure is, seen by who else reads the port now: `console_shared`, or what it was."""
-        folder = Path(self.runtime) if self.runtime else runtime_dir()
-        return blamed(error, Path(self.port.port), {server_pid(folder)}) if self.port.port else error
+        return self._way.blamed(error) if self._way is not None else error
 
     def captured(self) -> bytes:
         """The bytes of `capture`."""
@@ -137,7 +155,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     def answers(self, timeout: float) -> bool:
         """Send a carriage return; whether anything came back within `timeout` seconds."""
         self._write(b"\r")
-        return bool(self.poll(timeout))
+        return bool(self.poll(timeout)) or bool(self.sync())
 
     @Driver.check_active
     def receive(self, timeout: float) -> bytes:
@@ -160,7 +178,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         if not self._unread:
             self._unread = self._fetch(timeout)
             if not self._unread:
-                raise TIMEOUT(f"nothing on {self.port.port} within {timeout:.2f} s")
+                raise TIMEOUT(f"nothing on {self._device} within {timeout:.2f} s")
         wanted = max_size or len(self._unread)
         data, self._unread = self._unread[:wanted], self._unread[wanted:]
         return data
@@ -198,7 +216,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         while not back and (event := self._next_event(RETURN_S)) is not None:
             self.capture.append(event)
             back = isinstance(event, Gap) and event.kind is RecordKind.BACK
-        self._device = self._resolved()
+        self._device = self._way.device() if self._way is not None else was
         look = "look at the adapter, its cable and its hub (dmesg)"
         if back and self._device != was:
             return LabTransientError(
@@ -208,11 +226,6 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
             )
         ending = "and is back as the same device" if back else f"and is not back after {RETURN_S:g} s"
         return LabTransientError(f"{was} went away while it was read, {ending}: {look}", failure="adapter_lost")
-
-    def _resolved(self) -> str:
-        """The device behind the port's name, which may be a link of udev's."""
-        port = Path(self.port.port)
-        return os.path.normpath(port.parent / port.readlink()) if port.is_symlink() else str(port)
 
     def _next_event(self, timeout: float) -> Event | None:
         try:

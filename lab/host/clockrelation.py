@@ -8,6 +8,7 @@ hours; the bounds of all readings together bound the rate as well, and every bou
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from typing import Final
@@ -183,9 +184,11 @@ class ClockRelation:
         )
 
 
-@frozen
+@define
 class RelatedClock:
     """Another host's CLOCK_MONOTONIC_RAW, as it shows now by what is known of it.
+
+    Whoever waits by it need not care how well it is known; whoever measures asks `bound_ns`.
 
     Attributes:
         name: goes into the provenance of what it stamps.
@@ -194,16 +197,19 @@ class RelatedClock:
     relation: ClockRelation
     clock: Clock
     name: str = "CLOCK_MONOTONIC_RAW of another host"
+    _last: Offset = field(default=Offset(0, 0), init=False)
 
     def now_ns(self) -> int:
-        """See `Clock`.
+        """See `Clock`; while the clocks cannot be related, as they were when they could."""
+        here_ns = self.clock.now_ns()
+        with contextlib.suppress(LabTransientError):
+            self._last = self.relation.at(here_ns)
+        return here_ns + self._last.ns
+
+    def bound_ns(self) -> int:
+        """± of `now_ns`.
 
         Raises:
             LabTransientError: the clocks cannot be related.
         """
-        here_ns = self.clock.now_ns()
-        return here_ns + self.relation.at(here_ns).ns
-
-    def bound_ns(self) -> int:
-        """± of `now_ns`."""
         return self.relation.at(self.clock.now_ns()).bound_ns

@@ -18,6 +18,9 @@ class Flag(enum.StrEnum):
     OFF_UNVERIFIED = "off_unverified"  # the board was silent already before it was switched off, so nothing proved it
     CLOCK_DISAGREES = "clock_disagrees"  # the kernel's printk times and the host's stamps drift apart, or step; or bytes came too soon
     CONSOLE_OVERRUN = "console_overrun"  # the kernel's tty driver counted lost bytes, or the text shows that some are
+    REMOTE_STAMP = (
+        "remote_stamp"  # no console server stamped the bytes where they came: they came over a network first
+    )
     PROMPT_REPEATED = "prompt_repeated"  # something else looked like the prompt, or came behind it
     FLOW_UNVERIFIED = (
         "flow_unverified"  # the boot has this flow's moments, but so would another one that lost characters

@@ -25,6 +25,7 @@ from labgrid.resource.udev import USBSerialPort
 from lab.console.bridge import Bridge
 from lab.console.client import ConsoleClient
 from lab.console.published import PublishedPort, machine_id
+from lab.console.serialport import is_pty
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import time_line
 from lab.host.runtime import socket_path
@@ -152,6 +153,7 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
             device=str(self.serial.port or "unplugged"),
             id_path=known.get("ID_PATH", ""),
             serial=known.get("ID_SERIAL_SHORT", ""),
+            pty=is_pty(Path(self.serial.port or "")),
         )
         return {
             "host": options.listen if options.isolated or options.listen == LOOPBACK else options.hostname,

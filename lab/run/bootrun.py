@@ -27,6 +27,7 @@ from lab.run.recorded import (
     AttemptResult,
     RunConsole,
     base_of,
+    clocks_document,
     moment_record,
     port_flags,
     recording,
@@ -180,7 +181,7 @@ class BootRun:
         identity = found or BoardIdentity()
         if identity.root:
             watch.root_is_on(identity.root)
-        virtual = self.board.type.virtual or bool(port_flags(self.board.console.info))
+        virtual = self.board.type.virtual or Flag.SIMULATED in port_flags(self.board.console.info)
         known = frozenset() if self.board.identity or virtual else self._known_names()
         check_board(identity, self.board.board, known, "its run before")
         expected = not virtual or self.board.identity
@@ -234,7 +235,7 @@ class BootRun:
         return AttemptResult(
             params={"medium": medium},
             artifacts=recording(self.store, console),
-            details=_details(boot, console.info),
+            details={**_details(boot, console.info), **clocks_document(console)},
             samples=tuple(sample_record(s, base) for s in boot.samples) if boot else (),
             moments=tuple(moment_record(m, base) for m in boot.watch.moments) if boot else (),
         )

@@ -27,6 +27,7 @@ from lab.run.recorded import (
     AttemptResult,
     RunConsole,
     base_of,
+    clocks_document,
     moment_record,
     port_flags,
     recording,
@@ -187,6 +188,7 @@ class LowPowerRun:
             details={
                 "port": asdict(console.info.meta) if console.info else None,
                 "software": dict(self.board.software),
+                **clocks_document(console),
                 "suspend": _suspend_details(cycle.suspended) if cycle and cycle.suspended else None,
             },
             samples=tuple(sample_record(s, base_of(console)) for s in cycle.samples) if cycle else (),

@@ -27,6 +27,7 @@ def collect(
     images: Mapping[str, Path],
     clock: Clock,
     console: str | None = None,
+    simulated: bool = False,
     confirms: int | None = None,
     provisioned: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
@@ -36,6 +37,7 @@ def collect(
         env: the labgrid environment; its hash tells whether two runs used the same.
         images: name -> file, as the environment's `images:` has them; each is hashed.
         console: its device; a board on a pseudo terminal is no real one, whatever its type.
+        simulated: it is on another host's pseudo terminal.
         provisioned: medium -> what boardlab put there (`lab.provision.labels.document`).
         confirms: the run that this one was asked for as confirmation of (`lab.judge.stored`).
 
@@ -46,7 +48,7 @@ def collect(
         "board_type": board_type.name,
         "board_title": board_type.title,
         "board": board,
-        "virtual": board_type.virtual or (console is not None and is_pty(Path(console))),
+        "virtual": board_type.virtual or simulated or (console is not None and is_pty(Path(console))),
         "release": release,
         "host": socket.gethostname(),
         "host_kernel": platform.release(),

@@ -13,11 +13,13 @@ from lab.benchmarks.boot import BootSample
 from lab.benchmarks.boot.records import MomentLike
 from lab.benchmarks.cycles import Attempt
 from lab.console.model import Event
+from lab.console.published import BARE_ADAPTER
 from lab.console.recording import encode
 from lab.console.serialport import is_pty
 from lab.console.status import PortInfo
-from lab.errors import BoardlabError
+from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import NS_PER_S, Clock, utc_now
+from lab.host.clockrelation import ClockRelation
 from lab.host.load import CpuTimes, cpu_times
 from lab.metrics import Flag
 from lab.results import ArtifactRef, AttemptRecord, MomentRecord, SampleRecord, Store
@@ -156,6 +158,19 @@ def base_of(console: RunConsole) -> int:
 
 
 def port_flags(info: PortInfo | None) -> frozenset[Flag]:
-    """No real board hangs on a pseudo terminal."""
-    simulated = info is not None and is_pty(Path(info.meta.device))
-    return frozenset({Flag.SIMULATED}) if simulated else frozenset()
+    """What the port says of every number: no real board hangs on a pseudo terminal, and only a console server's stamps are its own."""
+    if info is None:
+        return frozenset()
+    simulated = {Flag.SIMULATED} if info.meta.pty or is_pty(Path(info.meta.device)) else set()
+    return frozenset(simulated | ({Flag.REMOTE_STAMP} if info.meta.adapter == BARE_ADAPTER else set()))
+
+
+def clocks_document(console: RunConsole) -> dict[str, object]:
+    """How the clock of a console on another host is related to this host's, for an attempt's details; nothing where it is the same."""
+    relation: ClockRelation | None = getattr(console, "relation", None)
+    if relation is None:
+        return {}
+    try:
+        return {"console_clock": relation.document()}
+    except LabTransientError as error:
+        return {"console_clock": {"host": relation.name, "unrelated": str(error)}}

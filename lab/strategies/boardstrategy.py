@@ -28,6 +28,7 @@ from lab.provision.way import Way
 from lab.strategies import otherinit
 from lab.strategies.activation import activate
 from lab.strategies.bringing import bring
+from lab.strategies.clocks import relate, widened
 from lab.strategies.following import falls_silent, follow
 from lab.strategies.login import identified, log_in
 from lab.strategies.lowpower.control import LowPower
@@ -129,6 +130,7 @@ class BoardStrategy(Strategy):
         self.places.check()
         self.activate(self.console, CONSOLE)
         self.activate(self.power.driver, POWER)
+        relate(self.console, self.power, self.wake_pins)
 
     @step(args=["status"])
     def transition(self, status: Status | str) -> None:
@@ -235,7 +237,7 @@ class BoardStrategy(Strategy):
         self.status = Status.unknown
         self.on_at = utc_now().timestamp()
         self.power.on()
-        edge: PowerEdge = self.power.edge
+        edge: PowerEdge = widened(self.power.edge, self.power.clock)
         return attr.evolve(edge, off_verified=self._off_verified)
 
     def interrupt(self) -> Any:

@@ -55,6 +55,6 @@ def falls_silent(board: DrivenBoard) -> bool:
     clock = board.power.clock
     deadline_ns = clock.now_ns() + round(DRAIN_S * 1e9)
     while clock.now_ns() < deadline_ns:
-        if not board.console.poll(board.type.timeouts.off_silence_s / 2):
-            return True
+        if not board.console.poll(board.type.timeouts.off_silence_s / 2) and not board.console.sync():
+            return True  # and the console server has answered that there is nothing more
     return False

@@ -12,7 +12,7 @@ import pytest
 import serial
 from console_bench import ConsoleBench, read_bytes
 from coordinator import client, running_coordinator
-from exported import make_place, running_exporter, shown, tcp_port
+from exported import make_place, running_exporter, serial_port, shown, tcp_port
 from prometheus_server import until
 
 from lab.console.published import PREFIX
@@ -45,7 +45,10 @@ def test_a_stock_client_and_ours_share_a_port_that_outlives_the_exporter(
     bench: ConsoleBench, coordinator: str, tmp_path: Path
 ) -> None:
     adapter = bench.adapter()
-    with bench.client() as ours, running_exporter(coordinator, tmp_path, bench.runtime, adapter.link) as exporter:
+    with (
+        bench.client() as ours,
+        running_exporter(coordinator, tmp_path, bench.runtime, serial_port(adapter.link)) as exporter,
+    ):
         info = ours.open(adapter.link)
         ours.attach(info.name, since=info.position)
         client(coordinator, "-p", "b1", "acquire")
@@ -83,7 +86,7 @@ def test_a_console_server_that_is_away_takes_the_port_away_until_it_is_back(
     adapter = bench.adapter()
     bench.client().close()
     bench.end_server()
-    with running_exporter(coordinator, tmp_path, bench.runtime, adapter.link):
+    with running_exporter(coordinator, tmp_path, bench.runtime, serial_port(adapter.link)):
         log = tmp_path / "exporter.log"
         until(lambda: "no serial port is exported" in log.read_text(), "the exporter says that the server is missing")
         assert "'avail': False" in shown(coordinator)

@@ -19,11 +19,11 @@ EXPORTER = "labhost"
 
 @contextmanager
 def running_exporter(
-    coordinator: str, folder: Path, runtime: Path, device: Path, *words: str
+    coordinator: str, folder: Path, runtime: Path, exported: str, *words: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """`lab farm export` of one board with a serial port."""
+    """`lab farm export` of these resources (YAML)."""
     resources = folder / "exporter.yaml"
-    resources.write_text(f"{PLACE}:\n  RawSerialPort: {{port: '{device}', speed: 115200}}\n")
+    resources.write_text(exported)
     command = [Path(sys.executable).with_name("lab"), "farm", "export", str(resources), "--coordinator", coordinator]
     options = ["--name", EXPORTER, "--hostname", "127.0.0.1", "--runtime", str(runtime), *words]
     log = folder / "exporter.log"
@@ -34,6 +34,11 @@ def running_exporter(
         finally:
             process.terminate()
             process.wait(DEADLINE_S)
+
+
+def serial_port(device: Path) -> str:
+    """What exports one serial port of one board."""
+    return f"{PLACE}:\n  RawSerialPort: {{port: '{device}', speed: 115200}}\n"
 
 
 def make_place(coordinator: str, name: str = PLACE) -> None:

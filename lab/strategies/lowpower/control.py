@@ -34,6 +34,7 @@ from lab.drivers.guarded import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import ConfigurationError
 from lab.rails import PhasePower, Range, Sampler
 from lab.rails.phase import cut
+from lab.strategies.clocks import bound_ns, check_rails
 from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.lowpower import partialio
 from lab.strategies.lowpower.suspendmonitor import SuspendMonitor
@@ -127,7 +128,8 @@ class LowPower:
             acknowledged_ns = self._now_ns() + out_ns
         else:
             requested_ns, acknowledged_ns = self.board.wake_pins.press(source)
-        monitor.watch.edge = WakeEdge(source, requested_ns, acknowledged_ns)
+        apart_ns = bound_ns(self.board.power.clock)
+        monitor.watch.edge = WakeEdge(source, requested_ns - apart_ns, acknowledged_ns + apart_ns)
         monitor.finders.append(MomentFinder(ANY_BYTE, timing))
         return monitor.watch.edge
 
@@ -228,6 +230,7 @@ class LowPower:
             yield
             return
         self.board.activate(rails, RAILS)
+        check_rails(self.board.console)
         with rails.sampling(trace, wanted) as sampler:
             self._sampler = sampler
             try:

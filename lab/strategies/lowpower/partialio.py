@@ -12,6 +12,7 @@ from lab.drivers.guarded import RAILS
 from lab.errors import BoardTransientError
 from lab.rails import Range
 from lab.rails.phase import cut
+from lab.strategies.clocks import check_rails, widened
 from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.following import follow
 
@@ -62,6 +63,7 @@ def rails_off(board: DrivenBoard, plan: SuspendPlan, trace: Path) -> Off | None:
     if board.rails is None:
         return None
     board.activate(board.rails, RAILS)
+    check_rails(board.console)
     clock, console = board.power.clock, board.console
     heard = len(console.captured())
     with board.rails.sampling(trace, Range.ACTIVE) as sampler:
@@ -86,7 +88,8 @@ def cold_boot(board: DrivenBoard) -> BootWatch:
         BoardlabError: it did not boot.
     """
     requested_ns, acknowledged_ns = board.wake_pins.press(CAN)
-    watch = BootWatch(board.type, board.medium, PowerEdge(requested_ns, acknowledged_ns))
+    edge = widened(PowerEdge(requested_ns, acknowledged_ns), board.power.clock)
+    watch = BootWatch(board.type, board.medium, edge)
     follow(board, watch, woken=True)
     board.software = dict(watch.software)
     return watch

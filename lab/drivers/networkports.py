@@ -1,0 +1,130 @@
+"""Serial ports of other hosts: behind a console server there, or bare TCP ports of labgrid's stock exporter."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import define, field
+from labgrid.resource import SerialPort
+from labgrid.util.proxy import proxymanager
+
+from lab.console.bareport import BareClient, BarePort
+from lab.console.client import ConsoleClient
+from lab.console.published import PublishedPort
+from lab.console.resuming import PortOrder, ResumingClient
+from lab.console.status import PortInfo
+from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
+from lab.errors import BoardlabError
+from lab.host.clockrelation import ClockRelation
+from lab.host.runtime import prepare, runtime_dir
+from lab.host.sshlink import SshLink
+
+AUTO: Final = "auto"
+SSH: Final = "ssh"
+
+
+def port_of(port: Any, runtime: str, transport: str = AUTO) -> ConsolePort:
+    """A SerialPort or a NetworkSerialPort of labgrid's as a console reads it.
+
+    Raises:
+        ConfigurationError: an exporter of ours says too little of it.
+    """
+    if isinstance(port, SerialPort):
+        return LocalPort(port, runtime)
+    published = PublishedPort.of(getattr(port, "extra", None) or {})
+    if published is None:
+        return BareNetworkPort(port)
+    return ServedPort(published, runtime, transport)
+
+
+@define
+class ServedPort:
+    """A port behind a console server, on another host or on this one.
+
+    Attributes:
+        transport: "ssh": through ssh even where the server is on this host.
+    """
+
+    published: PublishedPort
+    runtime: str
+    transport: str = AUTO
+    is_local: bool = False
+    _relation: ClockRelation | None = field(default=None, init=False)
+
+    @property
+    def shown(self) -> str:
+        """See `ConsolePort`."""
+        return f"{self.published.host}:{self.published.device}"
+
+    @property
+    def pty(self) -> bool:
+        """See `ConsolePort`."""
+        return self.published.pty
+
+    def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
+        """See `ConsolePort`."""
+        published = self.published
+        theirs = PortOrder(published.device, order.speed_bd, order.adapter_latency_ns, order.board)
+        if self.transport != SSH and published.is_here and os.access(published.socket, os.W_OK):
+            connect, reset = partial(ConsoleClient, Path(published.socket)), _nothing
+        else:
+            link = SshLink.to(published.host, prepare(Path(self.runtime) if self.runtime else runtime_dir()))
+            connect, reset = partial(_through, link, published.socket), link.reset
+        client = ResumingClient(connect, reset, theirs, published.host, write=True)
+        self._relation = client.relation
+        return client, client.info
+
+    def relation(self) -> ClockRelation | None:
+        """See `ConsolePort`."""
+        return None if self._relation is None or self._relation.same else self._relation
+
+    def device(self) -> str:
+        """See `ConsolePort`."""
+        return self.shown
+
+    def blamed(self, error: BoardlabError) -> BoardlabError:
+        """Who else reads a port of another host is not seen from here."""
+        return error
+
+
+@define
+class BareNetworkPort:
+    """A NetworkSerialPort of labgrid's stock exporter, or of any other server of RFC 2217 or raw TCP: without stamps."""
+
+    port: Any
+    is_local: bool = False
+    pty: bool = False
+
+    @property
+    def shown(self) -> str:
+        """See `ConsolePort`."""
+        return f"{self.port.host}:{self.port.port}"
+
+    def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
+        """See `ConsolePort`."""
+        host, tcp = proxymanager.get_host_and_port(self.port)
+        client = BareClient(BarePort(host, int(tcp), self.port.protocol, order.speed_bd or self.port.speed))
+        return client, client.info
+
+    def relation(self) -> ClockRelation | None:
+        """See `ConsolePort`: the stamps are this host's."""
+        return None
+
+    def device(self) -> str:
+        """See `ConsolePort`."""
+        return self.shown
+
+    def blamed(self, error: BoardlabError) -> BoardlabError:
+        """Who else reads it is not seen from here."""
+        return error
+
+
+def _through(link: SshLink, remote: str) -> ConsoleClient:
+    return ConsoleClient(link.forwarded(remote))
+
+
+def _nothing() -> None:
+    """A socket of this host needs no connection to be forgotten."""

@@ -1,0 +1,47 @@
+"""A second host on this one: a console server whose clock is another (time_namespaces(7)), and its exporter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from coordinator import DEADLINE_S
+from prometheus_server import until
+
+from lab.console.client import ConsoleClient
+from lab.host.runtime import prepare, socket_path
+
+AHEAD_S = 100_000  # of this host's clock
+
+
+def _in_another_time() -> list[str]:
+    """The words that give a program another clock; without root through a user namespace."""
+    alone = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    offsets = ["--monotonic", str(AHEAD_S), "--boottime", str(AHEAD_S)]
+    return ["unshare", *alone, "--time", *offsets, "--fork", "--kill-child"]
+
+
+@contextmanager
+def console_server_with_another_clock(runtime: Path) -> Iterator[Path]:
+    """Its socket. The test fails where the kernel lets nobody have a clock of his own; it needs root, or user namespaces."""
+    address = socket_path(prepare(runtime))
+    command = [*_in_another_time(), sys.executable, "-m", "lab.console.server", "--runtime", str(runtime)]
+    with subprocess.Popen(command) as process:
+        try:
+            until(
+                lambda: address.is_socket() or process.poll() is not None,
+                "the console server of the other host listens",
+            )
+            assert process.poll() is None, (
+                "no time namespace: this test needs root, or a kernel that allows user namespaces"
+            )
+            yield address
+        finally:
+            if process.poll() is None:
+                with ConsoleClient(address) as client:
+                    client.stop()
+            process.wait(DEADLINE_S)

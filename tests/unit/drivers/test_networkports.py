@@ -1,0 +1,136 @@
+"""The console on a port of another host: behind a console server there, or a bare TCP port, which is flagged."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from console_bench import DEADLINE_S, ConsoleBench, wait_for
+from labgrid import Target
+from labgrid.resource import NetworkSerialPort
+
+from lab.benchmarks.boot import PowerEdge
+from lab.console.bareport import HOLD_NS
+from lab.console.published import PublishedPort, machine_id
+from lab.drivers import StampedConsoleDriver
+from lab.errors import ConfigurationError, LabError, LabTransientError
+from lab.host.clock import MonotonicRaw, time_line
+from lab.host.clockrelation import ClockReading, ClockRelation
+from lab.host.runtime import socket_path
+from lab.metrics import Flag
+from lab.run.recorded import clocks_document, port_flags
+from lab.strategies.clocks import bound_ns, check_rails, relate, widened
+
+
+@pytest.fixture
+def bench() -> Iterator[ConsoleBench]:
+    bench = ConsoleBench(Path(tempfile.mkdtemp(prefix="console-")))  # short, for the socket's path
+    yield bench
+    bench.close()
+    shutil.rmtree(bench.folder)
+
+
+def driver(port: int | None, extra: dict[str, object] | None = None, **options: str) -> StampedConsoleDriver:
+    target = Target("main")
+    resource = NetworkSerialPort(target, None, host="127.0.0.1", port=port, protocol="raw")
+    resource.extra = extra or {}
+    return StampedConsoleDriver(target, None, **options)
+
+
+def published(bench: ConsoleBench) -> dict[str, object]:
+    bench.client().close()
+    device = str(bench.adapter().link)
+    port = PublishedPort(str(socket_path(bench.runtime)), "127.0.0.1", machine_id(), time_line(), device, pty=True)
+    return port.extra()
+
+
+def test_a_published_port_of_this_host_is_read_without_ssh_with_the_stamps_of_its_server(bench: ConsoleBench) -> None:
+    console = driver(4000, published(bench))
+    console.target.activate(console)
+    console.start_capture()
+    bench.adapters[0].say(b"hello")
+    wait_for(lambda: console.poll(0.1) or console.captured() == b"hello", "the bytes came")
+    assert console.info is not None
+    assert console.capture[-1] in list(bench.recording(console.info.name).events())
+    console.send(b"typed")
+    assert bench.adapters[0].heard(5) == b"typed"
+    assert port_flags(console.info) == {Flag.SIMULATED}
+    assert console.simulated
+    assert console.relation is None
+    assert clocks_document(console) == {}
+    console.target.deactivate(console)
+
+
+def test_a_published_port_that_nobody_serves_says_what_to_look_at() -> None:
+    console = driver(None, {})
+    with pytest.raises(ConfigurationError, match=r"nobody serves this port on 127\.0\.0\.1 now"):
+        console.target.activate(console)
+
+
+def test_an_exporter_of_another_version_is_said() -> None:
+    console = driver(4000, {"boardlab_socket": "/run/x/console.sock"})
+    with pytest.raises(ConfigurationError, match="of another boardlab than this one"):
+        console.target.activate(console)
+    console = driver(4000, {**PublishedPort("/a", "h", "m", "l", "/dev/x").extra(), "boardlab_socket": "/a:/etc"})
+    with pytest.raises(ConfigurationError, match="says too little of it"):
+        console.target.activate(console)
+
+
+def test_a_bare_port_is_read_and_every_number_of_it_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        console = driver(server.getsockname()[1])
+        console.target.activate(console)
+        board, _ = server.accept()
+        console.start_capture()
+        board.sendall(b"U-Boot")
+        wait_for(lambda: console.poll(0.1) or console.captured() == b"U-Boot", "the bytes came")
+        console.send(b"x")
+        board.settimeout(DEADLINE_S)
+        assert board.recv(1) == b"x"
+        assert console.info is not None
+        assert port_flags(console.info) == {Flag.REMOTE_STAMP}
+        assert console.info.meta.timing.delivery_ns == HOLD_NS
+        assert not console.sync()
+        board.close()
+        with pytest.raises(LabTransientError) as caught:
+            wait_for(lambda: console.poll(0.1), "the end is noticed")
+        assert caught.value.failure == "port_lost"
+
+
+class Switch:
+    def __init__(self) -> None:
+        self.clock: object = None
+
+
+class Elsewhere:
+    """A console whose stamps are on another host's clock."""
+
+    def __init__(self, relation: ClockRelation | None) -> None:
+        self.relation = relation
+
+
+def test_switches_take_their_instants_on_the_consoles_time_line_and_say_how_sure_that_is() -> None:
+
+    switch = Switch()
+    switch.clock = here = MonotonicRaw()
+    relate(Elsewhere(None), switch, None)
+    assert switch.clock is here
+    assert widened(PowerEdge(10, 20), switch.clock) == PowerEdge(10, 20)
+    relation, now_ns = ClockRelation("lab-2"), here.now_ns()
+    relation.add(ClockReading(now_ns - 4_000_000, now_ns + 10**12, now_ns, "line"))
+    console = Elsewhere(relation)
+    relate(console, switch)
+    bound = bound_ns(switch.clock)
+    assert 2_000_000 <= bound < 500_000_000
+    assert switch.clock.now_ns() - here.now_ns() == pytest.approx(10**12, abs=2 * bound)
+    edge = widened(PowerEdge(10**12, 10**12 + 5), switch.clock)
+    assert edge.acknowledged_ns - edge.requested_ns >= 5 + 2 * 2_000_000
+    with pytest.raises(LabError, match="Sample the rails where the console is") as caught:
+        check_rails(console)
+    assert caught.value.failure == "clock_unrelated"
+    relate(Elsewhere(None), switch)
+    assert isinstance(switch.clock, MonotonicRaw)
