@@ -25,6 +25,7 @@ from lab.errors import ConfigurationError
 from lab.rails import from_env
 
 _SLOW_RAW = "NetworkSerialPort"
+_BYTE_BY_BYTE = "SerialDriver"
 _REMOTE = "RemotePlace"
 
 
@@ -89,14 +90,15 @@ def _arguments(entry: TargetComponent) -> Iterator[str]:
 
 
 def _ports(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
-    if not any(_measures(entry.cls) for entry in drivers):
+    if not any(_measures(entry.cls) for entry in drivers) or not any(
+        entry.cls.__name__ == _BYTE_BY_BYTE for entry in drivers
+    ):
         return
     for entry in resources:
         if entry.cls.__name__ == _SLOW_RAW and entry.arguments.get("protocol") == "raw":
             yield (
                 f"{entry.place}: protocol: raw is read one byte at a time, slower than a console of 115200 Bd speaks, "
-                "and its bytes have no stamps; connect the adapter to this host, or use `protocol: rfc2217` for what is "
-                "not timed"
+                "and its bytes have no stamps: StampedConsoleDriver in SerialDriver's place reads it in blocks"
             )
 
 
