@@ -48,6 +48,11 @@ class Guard:
         self._users = config.basic_auth_users if config else {}
         self._known: frozenset[bytes] = frozenset()
 
+    @property
+    def asks(self) -> bool:
+        """Whether there are users."""
+        return bool(self._users)
+
     def knows(self, header: str | None) -> bool:
         """Whether this Authorization header, or none, has opened the door before."""
         digest = self._digest(header)
@@ -65,7 +70,7 @@ class Guard:
         return hashlib.sha256("\0".join(self._read(header)).encode()).digest()
 
     def _read(self, header: str | None) -> tuple[str, str, str]:
-        user, _, password = _decoded(header).partition(":")
+        user, _, password = decoded(header).partition(":")
         return user, self._users.get(user, _NOBODY), password
 
 
@@ -183,7 +188,8 @@ def _quietly(loop: asyncio.AbstractEventLoop, keeping: asyncio.Task[None]) -> No
         loop.call_soon_threadsafe(keeping.cancel)
 
 
-def _decoded(header: str | None) -> str:
+def decoded(header: str | None) -> str:
+    """`name:password` of an Authorization header (RFC 7617); empty: it has none."""
     kind, _, text = (header or "").partition(" ")
     if kind.lower() != "basic":
         return ""

@@ -68,9 +68,9 @@ def _loaded(*words: str) -> Any:
 
 def _command(name: str, command: Any) -> Iterator[str]:
     inner = {key: each for key, each in getattr(command, "commands", {}).items() if not _is_named_only(each)}
-    if inner:
-        for key, each in inner.items():
-            yield from _command(f"{name} {key}", each)
+    for key, each in inner.items():
+        yield from _command(f"{name} {key}", each)
+    if inner and not command.invoke_without_command:
         return
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     options = [

@@ -20,8 +20,9 @@ from lab.provision.finding import find
 from lab.results import Store, joblist, open_store
 from lab.results.jobrecords import Job, Order, call, number
 from lab.results.jobs import JobQueue
+from lab.results.records import LAST_ID
 from lab.results.reservations import IGNORE
-from lab.run.options import MAX_CYCLES, PROVISION, SECTIONS, Value
+from lab.run.options import CONFIRMS, JUDGE, MAX_CYCLES, PROVISION, SECTIONS, Value
 from lab.shown import echo, log_to
 
 LONGEST_WAIT_S: Final = 30 * 86_400.0
@@ -68,6 +69,12 @@ def run(
     ignore: Annotated[
         bool, typer.Option(IGNORE, help="Measure although the board is reserved; only for whom it is reserved.")
     ] = False,
+    confirms: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=LAST_ID, metavar="RUN", help="Measure again what the judge asked for of this run, and judge it."
+        ),
+    ] = None,
     tests: Annotated[
         Path | None,
         typer.Option(
@@ -89,6 +96,8 @@ def run(
     with open_store(db) as store:
         book = JobQueue(store, process.identity(), process.has_died, person=process.person(), ignores=ignore)
         if resume is None:
+            if confirms is not None:
+                suite, options = suite or store.run(confirms).kind, {**options, CONFIRMS: confirms, JUDGE: True}
             wanted = suite or (SECTIONS if SECTIONS in options else DEFAULT_SUITE)
             order = _order(place, wanted, env, release, cycles, options)
             unfinished = book.unfinished(order) if go_on else None

@@ -11,12 +11,14 @@ from typing import Annotated, Any, Final
 import typer
 import uvicorn
 
-from exporters.webconfig import WebConfig, check_address, load
+from exporters.webconfig import WebConfig, load
+from lab.cli import web_user
 from lab.cli.exporter import address
 from lab.cli.status import Database, FarmFile, Runtime
 from lab.errors import LabStableError
 from lab.shown import echo, log_to
 from lab.web.app import LOCAL_NAMES, create
+from lab.web.entry import access_of
 from lab.web.site import Site
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9880"
@@ -24,10 +26,12 @@ _BACKLOG: Final = 128
 _LAST_S: Final = 2  # for answers that are on their way when the site ends; live views would never end
 
 app = typer.Typer(help="The same and all results in a browser.")
+app.add_typer(web_user.app, name="user")
 
 
-@app.command()
+@app.callback(invoke_without_command=True)
 def web(
+    context: typer.Context,
     *,
     listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where to listen.")] = DEFAULT_LISTEN,
     name: Annotated[
@@ -37,23 +41,42 @@ def web(
     web_config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="TLS and users, as Prometheus' exporter toolkit has it.")
     ] = None,
+    users: web_user.UsersFile = None,
+    trust_proxy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="A proxy that says who asks; with --user-header; may be repeated."),
+    ] = None,
+    user_header: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The header in which the proxy says it, e.g. X-Forwarded-User.")
+    ] = None,
     db: Database = None,
     farm: FarmFile = None,
     runtime: Runtime = None,
 ) -> None:
-    """Show boards, live consoles, runs, releases and metrics to browsers until SIGTERM or Ctrl-C. It only reads."""
+    """Show boards, live consoles, runs, releases and metrics to browsers until SIGTERM or Ctrl-C; operators act there, too."""
+    if context.invoked_subcommand is not None:
+        return
     host, port = address(listen)
     protection = load(web_config) if web_config else None
-    check_address(host, protection)
+    access = access_of(host, protection, web_user.of_file(users), trust_proxy or (), user_header)
     site = Site(db, farm, runtime)
     site.seen()  # a wrong farm.yaml is said now
     log_to(sys.stderr)
     listening = _socket(host, port)
     own = f"[{host}]" if ":" in host else host
     scheme = "https" if protection is not None and protection.tls_server_config is not None else "http"
-    served = create(site, [*LOCAL_NAMES, own, *(name or ())], protection)
-    options = {"log_config": None, "timeout_graceful_shutdown": _LAST_S, "server_header": False, **_tls(protection)}
-    echo(f"serving {scheme}://{own}:{listening.getsockname()[1]}")
+    served = create(site, [*LOCAL_NAMES, own, *(name or ())], access)
+    options = {
+        "log_config": None,
+        "timeout_graceful_shutdown": _LAST_S,
+        "server_header": False,
+        "proxy_headers": False,
+        **_tls(protection),
+    }
+    url = f"{scheme}://{own}:{listening.getsockname()[1]}"
+    echo(f"serving {url}")
+    if access.token:
+        echo(f"to act: {url}/login?token={access.token}")
     uvicorn.Server(uvicorn.Config(served, **options)).run([listening])
 
 

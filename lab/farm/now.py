@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import functools
+import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -215,6 +216,12 @@ def _measured(
     return found
 
 
+def _through(person: str, pid: int) -> str:
+    """Whose job a process has: who asked `lab web` for it is not who runs it."""
+    known, described = people.person(pid), people.described(pid)
+    return described if person in {"", known, people.user_name(os.getuid())} else f"{person}, {described}"
+
+
 def _jobs(store: Store, now: dt.datetime) -> list[tuple[str, JobNow]]:
     return [(each.job.board, _job(each, now)) for each in joblist.jobs(store, 0, now)]
 
@@ -226,7 +233,7 @@ def _job(seen: JobView, now: dt.datetime) -> JobNow:
         died = (now - job.heartbeat_at).total_seconds() > LEASE_S
         who = job.who
     else:
-        who = "nobody" if died else people.described(int(job.holder.rsplit("/", 2)[1]))
+        who = "nobody" if died else _through(job.person, int(job.holder.rsplit("/", 2)[1]))
     since = job.started_at if job.state == "running" and job.started_at else job.queued_at
     planned = {run.id: run.planned for run in seen.runs}
     return JobNow(job.id, job.state, ",".join(job.suites), who, since, died, planned, seen.expected_end)

@@ -26,7 +26,7 @@ from lab.results.joblist import latest_run, obstacle
 from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
 from lab.results.jobs import HEARTBEAT_S, JobQueue
 from lab.results.location import DATABASE_VARIABLE
-from lab.run.options import JUDGE, pytest_words
+from lab.run.options import CONFIRMS, JUDGE, pytest_words
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
@@ -201,6 +201,7 @@ class Runner:
         words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider"]
         # With `=`: pytest takes a path that stands alone for a folder of tests when it looks for its settings.
         words += [f"--lg-env={job.env}", *map(str, suites.files(self.place.tests, suite))]
+        words += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
         unfinished = self._unfinished(job)
         told = {
             name: value for name, value in job.options.items() if name != JUDGE

@@ -16,6 +16,7 @@ JobState = Literal["queued", "running", "completed", "failed", "interrupted", "c
 BY_LAB_RUN: Final = "lab run"
 BY_PYTEST: Final = "pytest"
 BY_PROVISION: Final = "lab provision"
+BY_WEB: Final = "lab web"  # which switches a board's power off and on
 JOB_VARIABLE: Final = "BOARDLAB_JOB"  # how `lab run` tells its pytest whose runs it begins
 LETTER: Final = "j"
 

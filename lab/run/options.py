@@ -19,6 +19,7 @@ Form: TypeAlias = Literal["flag", "number", "word", "names"]
 BOOT, LOW_POWER, SECTIONS = "boot", "low_power", "sections"  # kinds of runs
 JUDGE: Final = "judge"
 PROVISION: Final = "provision"
+CONFIRMS: Final = "confirms"  # of a job: the run that it measures again
 MAX_CYCLES: Final = 100_000  # a year of boots
 MAX_SLEEP_S: Final = 24 * 3600
 MAX_RETRIES: Final = 1000

@@ -14,11 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from exporters.server import Guard
-from exporters.webconfig import WebConfig
 from lab.errors import BoardlabError, ConfigurationError
-from lab.web import api, pages, railstream, streams
+from lab.web import actions, api, audit, keyboard, login, pages, railstream, streams, triage
+from lab.web.access import Access
 from lab.web.consoles import Consoles
+from lab.web.deeds import Deeds
 from lab.web.door import GuardedDoor
 from lab.web.rails import LiveRails
 from lab.web.rendering import Renderer
@@ -28,17 +28,27 @@ STATIC: Final = Path(__file__).parent / "static"
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
-def create(site: Site, names: Sequence[str] = LOCAL_NAMES, protection: WebConfig | None = None) -> FastAPI:
+def create(site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None = None) -> FastAPI:
     """The application.
 
     Args:
         names: by which a browser may ask for it; a page of another site cannot have a name of its own lead here.
-        protection: users, and TLS beyond this host.
+        access: who may look and act; None: everybody may look.
     """
+    access = access or Access(open=True)
     app = FastAPI(title="boardlab", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json")
     renderer, consoles = Renderer(), Consoles(site.runtime)
     app.include_router(pages.router(site, renderer))
     app.include_router(api.router(site))
+    deeds = Deeds(site)
+    for router in (
+        login.router(renderer, access, deeds),
+        actions.router(deeds),
+        keyboard.router(deeds),
+        triage.router(deeds),
+        audit.router(site, renderer),
+    ):
+        app.include_router(router)
     wall = functools.partial(pages.wall_part, site, renderer)
     app.include_router(streams.router(consoles, wall, lambda board: pages.type_of(site, board)))
     app.include_router(railstream.router(LiveRails(site.runtime)))
@@ -46,14 +56,15 @@ def create(site: Site, names: Sequence[str] = LOCAL_NAMES, protection: WebConfig
 
     @app.exception_handler(BoardlabError)
     async def failed(request: Request, error: BoardlabError) -> Response:
-        return _said(renderer, request, 404 if isinstance(error, ConfigurationError) else 503, str(error))
+        wrong = 404 if request.method in {"GET", "HEAD"} else 422
+        return _said(renderer, request, wrong if isinstance(error, ConfigurationError) else 503, str(error))
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
         return _said(renderer, request, error.status_code, str(error.detail))
 
     app.add_middleware(GZipMiddleware, minimum_size=1000)
-    app.add_middleware(GuardedDoor, guard=Guard(protection))
+    app.add_middleware(GuardedDoor, access=access, tell=renderer.show_to)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(names))
     return app
 

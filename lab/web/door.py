@@ -1,17 +1,32 @@
-"""Who may ask, and what every answer tells the browser to refuse."""
+"""Who comes in, who may change something, and what every answer tells the browser to refuse.
+
+All of it stands here, before any page: an address that is added to the site is guarded as all others.
+"""
 
 from __future__ import annotations
 
+import hmac
+from collections.abc import Callable, Mapping
 from typing import Final
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from attrs import define
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from exporters.server import Guard
+from exporters.server import decoded
+from lab.errors import BoardlabError
+from lab.web.access import Access, Person
 
+COOKIE: Final = "boardlab"
+SECURE_COOKIE: Final = "__Host-boardlab"  # browsers take it over TLS only, and from this host only (RFC 6265bis)
+LOGIN: Final = "/login"
+OPEN_TO_ALL: Final = ("/static/", LOGIN)
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_MOST_BYTES: Final = 64 * 1024  # of a form
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -25,21 +40,23 @@ _HEADERS: Final = {
 _REALM: Final = {"WWW-Authenticate": 'Basic realm="boardlab", charset="UTF-8"'}
 
 
+def cookie_name(scope: Scope) -> str:
+    """The session's cookie: over TLS one that is sent over TLS only."""
+    return SECURE_COOKIE if scope["scheme"] == "https" else COOKIE
+
+
 @define
 class GuardedDoor:
-    """ASGI middleware: asks for a name and a password where there are users, and adds the headers."""
+    """ASGI middleware. `tell`: told who asks, before a page is made."""
 
     app: ASGIApp
-    guard: Guard
+    access: Access
+    tell: Callable[[Person], None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
-            return
-        given = Headers(scope=scope).get("authorization")
-        if not self.guard.knows(given) and not await run_in_threadpool(self.guard.admits, given):
-            await PlainTextResponse("a name and a password are needed\n", 401, _REALM)(scope, receive, send)
             return
 
         async def with_headers(message: Message) -> None:
@@ -49,4 +66,88 @@ class GuardedDoor:
                     headers.setdefault(name, value)
             await send(message)
 
-        await self.app(scope, receive, with_headers)
+        request = Request(scope, receive)
+        try:
+            answer = await self._refusal(request)
+        except BoardlabError as error:  # the file of users cannot be read: nobody comes in
+            answer = PlainTextResponse(f"{error}\n", 503)
+        if answer is None and scope["method"] not in _SAFE:
+            body = await _body(request)
+            if body is None:
+                answer = PlainTextResponse("a form has at most 64 KiB\n", 413)
+            else:
+                form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+                request.state.form = form
+                answer = _forbidden(request, request.state.person, form)
+                receive = _again(body, receive)
+        await (answer or self.app)(scope, receive, with_headers)
+
+    async def _refusal(self, request: Request) -> Response | None:
+        """The answer to one who may not look; None: come in."""
+        headers, address = request.headers, request.client.host if request.client else ""
+        person = self.access.person(headers, request.cookies.get(cookie_name(request.scope), ""), address)
+        given = headers.get("authorization")
+        if person is None and given:
+            person = self.access.known(given)
+            if person is None:
+                name, _, password = decoded(given).partition(":")
+                keys = (f"address {address}", f"name {name}")
+                if self.access.attempts.wait_s(*keys):
+                    return PlainTextResponse("too many wrong passwords; try again in some minutes\n", 429)
+                person = await run_in_threadpool(self.access.by_password, given, name, password)
+                if person is None:
+                    self.access.attempts.failed(*keys)
+        path = request.url.path
+        if person is None and not path.startswith(OPEN_TO_ALL):
+            if self.access.users is None or path.startswith("/api/") or "text/html" not in headers.get("accept", ""):
+                return PlainTextResponse("a name and a password are needed\n", 401, _REALM)
+            wanted = path + (f"?{request.url.query}" if request.url.query else "")
+            if request.method not in _SAFE:
+                return PlainTextResponse(f"log in first, at {LOGIN}\n", 401)
+            return RedirectResponse(f"{LOGIN}?next={quote(wanted, safe='')}", 303)
+        request.state.person = person or Person("")
+        self.tell(request.state.person)
+        return None
+
+
+def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Response | None:
+    """The answer to one who may not change anything, or whose browser was led here by another site; None: go on."""
+    headers = request.headers
+    origin = urlsplit(headers.get("origin", ""))
+    if not origin.netloc or origin.netloc != headers.get("host", ""):
+        return PlainTextResponse("this did not come from a page of this site: nothing was done\n", 403)
+    path = request.url.path
+    if path == LOGIN:
+        return None
+    if not person.name:
+        return PlainTextResponse(f"log in first, at {LOGIN}\n", 401)
+    given = headers.get("x-csrf-token", "") or form.get("csrf", "")
+    if not person.csrf or not hmac.compare_digest(given.encode(), person.csrf.encode()):
+        return PlainTextResponse("this page is too old: load it again, then repeat; nothing was done\n", 403)
+    if not person.acts and path != "/logout":
+        return PlainTextResponse(f"{person.name} may only look: an operator may do that\n", 403)
+    return None
+
+
+async def _body(request: Request) -> bytes | None:
+    """What was sent; None: it is too long."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MOST_BYTES:
+            return None
+    return body
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Gives a body that was read once more, then what comes after it."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

@@ -16,6 +16,7 @@ from lab.judge.builds import remarks
 from lab.report.against import judged, last_of
 from lab.report.page import render
 from lab.results import listing, series
+from lab.results.audit import Audit
 from lab.results.figures import headline
 from lab.results.listing import ListedRun, RunFilter
 from lab.results.overview import overview
@@ -23,7 +24,7 @@ from lab.results.places import release_names
 from lab.results.records import LAST_ID
 from lab.results.revision import revision, run_revision
 from lab.results.store import Store
-from lab.web import history, releases, wall
+from lab.web import history, releases, triage, wall
 from lab.web.releases import ReleaseJudge
 from lab.web.rendering import Renderer, unless_known
 from lab.web.site import Site
@@ -68,10 +69,11 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         seen = site.seen()
         found = seen.lab
         now = next((each for each in found.boards if each.board == board), None)
-        runs, trouble = [], ""
+        runs, comments, trouble = [], [], ""
         try:
             with site.store() as store:
                 runs = listing.listed(store, RunFilter(boards=(board,)), PAGE)
+                comments = Audit(store).comments(board)
         except BoardlabError as error:  # its console and its rails are there all the same
             if now is None:
                 raise
@@ -81,7 +83,13 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         (tile,) = wall.tiles(_only(found, now or BoardNow(board)))
         port = next((each for each in seen.ports if each.board == board), None)
         return renderer.page(
-            "board.html.j2", board=now or BoardNow(board), tile=tile, rows=_rows(runs), port=port, trouble=trouble
+            "board.html.j2",
+            board=now or BoardNow(board),
+            tile=tile,
+            rows=_rows(runs),
+            port=port,
+            trouble=trouble,
+            comments=comments,
         )
 
     @routes.get("/runs")
@@ -118,7 +126,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     @routes.get("/releases/{release:path}")
     def release_page(request: Request, release: Name, against: Asked | None = None) -> Response:
         page = site.page(
-            ("release", release, against or ""),
+            ("release", release, against or "", renderer.person.csrf),
             lambda store: _release(site, renderer, judge, store, release, against or None),
         )
         return unless_known(request, page)
@@ -129,9 +137,10 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             return renderer.page("metrics.html.j2", metrics=series.metrics(store))
 
     @routes.get("/metrics/{metric:path}")
-    def metric_page(metric: Name, board: Asked = "", board_type: Type = "") -> Response:
+    def metric_page(request: Request, metric: Name, board: Asked = "", board_type: Type = "") -> Response:
         with site.store() as store:
             points = series.points(store, metric, board, board_type)
+            verdicts = triage.shown(store, metric, board)
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /metrics lists the metrics")
         return renderer.page(
@@ -140,6 +149,8 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             series=history.drawn(points),
             board=board,
             type=board_type,
+            verdicts=verdicts,
+            here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         )
 
     @routes.get("/search")
@@ -164,9 +175,8 @@ def _release(
     with site.snapshot() as snapshot:
         found = judge.judged(snapshot, store, release, against)
         names = release_names(snapshot)
-    return renderer.text(
-        "release.html.j2", release=release, against=against or "", runs=found, line=releases.line(found), names=names
-    )
+    shown = {"release": release, "against": against or "", "runs": found, "names": names}
+    return renderer.text("release.html.j2", **shown, line=releases.line(found), asking=releases.asking(store))
 
 
 def _only(found: LabNow, board: BoardNow) -> LabNow:

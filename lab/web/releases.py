@@ -6,6 +6,7 @@ changes each second, and nearly all of a release stays as it was.
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable
@@ -14,15 +15,19 @@ from typing import Final
 from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError
+from lab.host.clock import utc_now
 from lab.judge.baseline import judge_run
 from lab.judge.labels import same_release
 from lab.report.against import Comparison, comparison
 from lab.report.names import Names
 from lab.results.places import Place, PlaceState, last_completed, release_names, states
 from lab.results.store import Store
+from lab.results.verdictrecords import UNSURE
+from lab.results.verdicts import read_verdicts
 from lab.results.watch import RunHead, StoreSnapshot
 
 KEPT: Final = 20_000  # runs whose comparison is kept
+_LATELY: Final = dt.timedelta(days=7)  # a confirmation that is asked for is of the same software
 
 
 @frozen
@@ -74,6 +79,12 @@ class ReleaseJudge:
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return made
+
+
+def asking(store: Store) -> frozenset[int]:
+    """The runs of late of which the judge wants another one."""
+    verdicts = read_verdicts(store, outcomes=[UNSURE], since=utc_now() - _LATELY)
+    return frozenset(verdict.run.id for verdict in verdicts if verdict.open)
 
 
 def line(found: Iterable[ReleaseRun]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment
 
 from lab.shown.templates import environment
+from lab.web.access import NOBODY, Person
 
 _PROGRAM: Final = f"boardlab {version('boardlab')}"
 
@@ -21,10 +23,20 @@ class Renderer:
     """The templates of the site, and those that it shares with the report."""
 
     _environment: Environment = field(factory=lambda: environment("lab.web", "lab.results"))
+    _person: ContextVar[Person] = field(factory=lambda: ContextVar("person", default=NOBODY), init=False)
+
+    @property
+    def person(self) -> Person:
+        """Who asked for the page that is made."""
+        return self._person.get()
+
+    def show_to(self, person: Person) -> None:
+        """Make the pages of this request for a person."""
+        self._person.set(person)
 
     def text(self, template: str, **shown: Any) -> str:
         """A part of a page."""
-        return self._environment.get_template(template).render(program=_PROGRAM, **shown)
+        return self._environment.get_template(template).render(program=_PROGRAM, person=self.person, **shown)
 
     def page(self, template: str, *, status: int = 200, **shown: Any) -> Response:
         """A whole page."""

@@ -6,13 +6,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from attrs import define, field, frozen
 
 from lab.console.status import PortStatus
+from lab.errors import ConfigurationError, LabStableError
 from lab.farm import now, services
 from lab.farm.now import LabNow
 from lab.host.runtime import runtime_dir
@@ -77,14 +78,23 @@ class Site:
                 self._seen = Seen(time.monotonic(), found, ports, wall.console_lines(ports))
             return self._seen
 
+    def look_again(self) -> None:
+        """Somebody changed something: the next page shows it."""
+        with self._looking:
+            self._fresh_s = 0.0
+
     @contextmanager
     def store(self) -> Iterator[Store]:
         """The results.
 
         Raises:
-            BoardlabError: they cannot be read.
+            LabError: they cannot be read.
         """
-        with open_store(self._database(), create=False) as opened:
+        try:
+            opened = open_store(self.database(), create=False)
+        except ConfigurationError as error:  # whoever asks for a page has asked for nothing wrong
+            raise LabStableError(str(error), failure="results") from error
+        with opened:
             yield opened
 
     def page(
@@ -120,12 +130,21 @@ class Site:
         """The results at one instant.
 
         Raises:
-            BoardlabError: they cannot be read.
+            LabError: they cannot be read.
         """
-        if self._watcher is None:
-            self._watcher = watch(self._database())
-        with self._watcher.snapshot() as found:
+        with ExitStack() as stack:
+            try:
+                if self._watcher is None:
+                    self._watcher = watch(self.database())
+                found = stack.enter_context(self._watcher.snapshot())
+            except ConfigurationError as error:
+                raise LabStableError(str(error), failure="results") from error
             yield found
 
-    def _database(self) -> str | None:
+    def database(self) -> str | None:
+        """The results, as `--db`.
+
+        Raises:
+            ConfigurationError: the farm.yaml is wrong.
+        """
         return services.database(self.db, services.host_file(self.farm).farm)

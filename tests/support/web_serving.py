@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 
 import uvicorn
 
-from exporters.webconfig import WebConfig
+from lab.web.access import Access
 from lab.web.app import LOCAL_NAMES, create
 from lab.web.site import Site
 
 
 @contextlib.contextmanager
-def serving(site: Site, names: Sequence[str] = LOCAL_NAMES, protection: WebConfig | None = None) -> Iterator[str]:
+def serving(site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None = None) -> Iterator[str]:
     """The address of the site."""
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
-        uvicorn.Config(create(site, names, protection), log_config=None, timeout_graceful_shutdown=1)
+        uvicorn.Config(create(site, names, access), log_config=None, proxy_headers=False, timeout_graceful_shutdown=1)
     )
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()

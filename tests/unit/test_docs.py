@@ -179,8 +179,19 @@ def commands() -> set[str]:
     for room in COMMAND_GROUPS:
         modules = [import_module(name) for name in {room.module, *(each.module for each in room.more)}]
         registered = [command for module in modules for command in module.app.registered_commands]
+        inner = [
+            (group.name, each)
+            for m in modules
+            for group in m.app.registered_groups
+            for each in group.typer_instance.registered_commands
+        ]
+        found |= {f"lab {room.name} {group} {each.name or each.callback.__name__}" for group, each in inner}
         names = [command.name or command.callback.__name__.replace("_", "-") for command in registered]
         alone = len(names) == 1 and not any(module.app.registered_callback for module in modules)
+        if any(
+            m.app.registered_callback and m.app.registered_callback.invoke_without_command is True for m in modules
+        ):
+            found.add(f"lab {room.name}")
         found |= {f"lab {room.name}"} if alone else {f"lab {room.name} {name}" for name in names}
     return found
 

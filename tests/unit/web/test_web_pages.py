@@ -47,7 +47,17 @@ def get(address: str, **options: object) -> requests.Response:
     return requests.get(address, timeout=60, **options)  # type: ignore[arg-type]
 
 
-PAGES = ["/", "/runs", "/runs/1", "/runs/3", "/releases", "/releases/11.01", "/metrics", "/metrics/boot.time"]
+PAGES = [
+    "/",
+    "/runs",
+    "/runs/1",
+    "/runs/3",
+    "/releases",
+    "/releases/11.01",
+    "/metrics",
+    "/metrics/boot.time",
+    "/audit",
+]
 PAGES += [
     "/search?q=boot",
     "/search?q=script",
@@ -146,12 +156,6 @@ def test_another_sites_name_leads_nowhere(url: str) -> None:
     assert answer.status_code == 400
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-@pytest.mark.parametrize("page", ["/", "/runs/1", "/boards/SK-AM62-0042", "/api/v1/runs/1"])
-def test_nothing_can_be_changed(url: str, method: str, page: str) -> None:
-    assert requests.request(method, url + page, timeout=60).status_code == 405
-
-
 @pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2f..%2ferrors.py"])
 def test_no_path_leaves_the_static_files(url: str, path: str) -> None:
     session = requests.Session()
@@ -165,11 +169,19 @@ def test_results_that_cannot_be_read_are_said_on_every_page(tmp_path: Path) -> N
         wall = get(address)
         assert wall.status_code == 200
         assert "none.db" in wall.text
-        runs = get(f"{address}/runs")
-        assert (runs.status_code, "none.db" in runs.text, "Traceback" in runs.text) in {
-            (503, True, False),
-            (404, True, False),
-        }
+        for page in (
+            "/runs",
+            "/runs/1",
+            "/releases",
+            "/metrics/boot.time",
+            "/audit",
+            "/api/v1/runs",
+            "/api/v1/releases",
+        ):
+            answer = get(address + page)
+            assert (answer.status_code, "none.db" in answer.text, "Traceback" in answer.text) == (503, True, False), (
+                page
+            )
 
 
 def test_a_page_is_made_again_when_a_person_decides_or_another_attempt_came(tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""What operators do with a board. Each is a form that is sent (POST); the door has looked at who sends it before."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import RedirectResponse, Response
+
+from lab.errors import ConfigurationError
+from lab.host import process
+from lab.results.audit import LONGEST_COMMENT, Audit
+from lab.results.jobrecords import number
+from lab.results.jobs import JobQueue
+from lab.results.reservations import IGNORE, LONGEST_REASON, ReservationBook
+from lab.results.store import Store
+from lab.run.options import LOW_POWER, MAX_CYCLES, SECTIONS
+from lab.web import programs
+from lab.web.deeds import Deeds, field
+
+SUITES: Final = ("boot", LOW_POWER, SECTIONS, "guide")
+Board = Annotated[str, Path(max_length=200)]
+
+
+def router(deeds: Deeds) -> APIRouter:
+    """The actions' addresses."""
+    routes = APIRouter(include_in_schema=False)
+    site = deeds.site
+
+    @routes.post("/boards/{board:path}/reserve")
+    def reserve(request: Request, board: Board) -> Response:
+        hours, reason = _number(field(request, "hours")), field(request, "reason", longest=LONGEST_REASON)
+        with deeds.noted(request, "reserve", board, f"{hours:g} h: {reason}") as deed:
+            deeds.board(board)
+            ReservationBook(deed.store).reserve(board, deed.person.name, reason, hours)
+        return back(board)
+
+    @routes.post("/boards/{board:path}/release")
+    def release(request: Request, board: Board) -> Response:
+        with deeds.noted(request, "release", board) as deed:
+            deed.about = ReservationBook(deed.store).end(board, "reserved", deed.person.name).described
+        return back(board)
+
+    @routes.post("/boards/{board:path}/maintain")
+    def maintain(request: Request, board: Board) -> Response:
+        reason = field(request, "reason", longest=LONGEST_REASON)
+        with deeds.noted(request, "maintenance on", board, reason) as deed:
+            deeds.board(board)
+            ReservationBook(deed.store).maintain(board, deed.person.name, reason)
+        return back(board)
+
+    @routes.post("/boards/{board:path}/maintained")
+    def maintained(request: Request, board: Board) -> Response:
+        with deeds.noted(request, "maintenance off", board) as deed:
+            deed.about = ReservationBook(deed.store).end(board, "maintenance", deed.person.name).described
+        return back(board)
+
+    @routes.post("/boards/{board:path}/cancel")
+    def cancel(request: Request, board: Board) -> Response:
+        job_id = number(field(request, "job"))
+        with deeds.noted(request, "cancel", board, f"j{job_id}") as deed:
+            book = JobQueue(deed.store, process.identity(), process.has_died)
+            if book.job(job_id).board != board:
+                raise ConfigurationError(f"job j{job_id} is of another board")
+            job = book.cancel(job_id, deed.person.name)
+            if job.state != "cancelled":
+                process.ask_to_end(job.holder)
+        return back(board)
+
+    @routes.post("/boards/{board:path}/power-cycle")
+    def power_cycle(request: Request, board: Board) -> Response:
+        with deeds.noted(request, "power-cycle", board) as deed:
+            site.look_again()
+            programs.power_cycle(site, deed.store, deed.person.name, deeds.board(board))
+        return back(board)
+
+    @routes.post("/boards/{board:path}/run")
+    def run(request: Request, board: Board) -> Response:
+        words = _order(request)
+        with deeds.noted(request, "run", board, " ".join(words)) as deed:
+            env = programs.environment(deeds.board(board))
+            words = [f"--env={env}", *words, *own(deed.store, board, deed.person.name)]
+            job = programs.queued(site, deed.person.name, words)
+            deed.about = f"{job}: {deed.about}"
+        return back(board)
+
+    @routes.post("/boards/{board:path}/comment")
+    def comment(request: Request, board: Board) -> Response:
+        text = field(request, "text", longest=LONGEST_COMMENT)
+        with deeds.noted(request, "comment", board, text[:80]) as deed:
+            deeds.board(board)
+            Audit(deed.store).comment(board, deed.person.name, text)
+        return back(board)
+
+    return routes
+
+
+def _order(request: Request) -> list[str]:
+    """The words of `lab run` for what a form asks.
+
+    Raises:
+        ConfigurationError: something in it is wrong.
+    """
+    suite, release, cycles = field(request, "suite"), field(request, "release"), field(request, "cycles")
+    if suite not in SUITES:
+        raise ConfigurationError(f"suite {suite!r}: there are {', '.join(SUITES)}")
+    if cycles and not (cycles.isascii() and cycles.isdecimal() and 1 <= int(cycles[:9]) <= MAX_CYCLES):
+        raise ConfigurationError(f"cycles {cycles!r:.40}: a whole number from 1 to {MAX_CYCLES}")
+    words = [f"--suite={suite}"]
+    words += [f"--release={release}"] if release else []
+    return words + ([f"--cycles={cycles}"] if cycles else [])
+
+
+def own(store: Store, board: str, person: str) -> list[str]:
+    """Whoever has reserved a board and has it measured knows of the reservation."""
+    holds = ReservationBook(store).standing(board)
+    return [IGNORE] if any(hold.person == person for hold in holds) else []
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigurationError(f"hours {text!r:.40}: a number, e.g. 4") from None
+
+
+def back(board: str, part: str = "") -> Response:
+    """To the board's page, which shows what it is now."""
+    return RedirectResponse(f"/boards/{quote(board)}" + (f"#{part}" if part else ""), 303)

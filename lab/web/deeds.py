@@ -1,0 +1,106 @@
+"""Doing what people ask for, each with an entry in the audit: who, what, on which board, and what became of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from attrs import define
+from fastapi import Request
+from starlette.exceptions import HTTPException
+
+from lab.errors import BoardlabError, ConfigurationError
+from lab.farm.now import BoardNow
+from lab.results.audit import Audit
+from lab.results.store import Store
+from lab.web.access import Person
+from lab.web.site import Site
+
+_LONGEST: Final = 200  # characters of a field that is no text of its own
+_log = logging.getLogger(__name__)
+
+
+@define
+class Deed:
+    """What is being done; `about` of the audit's entry may be said later, e.g. the job's number."""
+
+    store: Store
+    person: Person
+    about: str
+
+
+@define
+class Deeds:
+    """What people do on a site."""
+
+    site: Site
+
+    @contextmanager
+    def noted(self, request: Request, action: str, board: str = "", about: str = "") -> Iterator[Deed]:
+        """Around an action: its outcome is in the audit, whether it is done or not.
+
+        Raises:
+            HTTPException: 409, it cannot be done as things are.
+            BoardlabError: of the action, or the results cannot be written.
+        """
+        person: Person = request.state.person
+        with self.site.store() as store:
+            audit = Audit(store)
+            deed = Deed(store, person, about)
+            said = {"person": person.name, "address": address(request), "board": board}
+            try:
+                yield deed
+            except BoardlabError as error:
+                audit.note(action, about=deed.about, outcome=str(error), **said)
+                if isinstance(error, ConfigurationError):  # not as things are; the page says why
+                    raise HTTPException(409, str(error)) from error
+                raise
+            finally:
+                self.site.look_again()
+            audit.note(action, about=deed.about, **said)
+
+    def tell(self, request: Request, action: str, person: str, outcome: str, board: str = "") -> None:
+        """An entry about who came in or did not; where the results cannot be written, the log has it."""
+        try:
+            with self.site.store() as store:
+                Audit(store).note(action, person=person, address=address(request), board=board, outcome=outcome)
+        except BoardlabError as error:
+            _log.warning(
+                "%s of %s from %s: %s; not in the audit: %s", action, person, address(request), outcome, error
+            )
+
+    def board(self, name: str) -> BoardNow:
+        """A board of the lab.
+
+        Raises:
+            ConfigurationError: there is none of that name.
+        """
+        found = next((each for each in self.site.seen().lab.boards if each.board == name), None)
+        if found is None:
+            raise ConfigurationError(f"no board {name!r:.200}; the wall shows the boards that there are")
+        return found
+
+
+def form(request: Request) -> Mapping[str, str]:
+    """What a form sent."""
+    found: Mapping[str, str] = request.state.form
+    return found
+
+
+def field(request: Request, name: str, *, longest: int = _LONGEST, default: str = "") -> str:
+    """One field of a form.
+
+    Raises:
+        ConfigurationError: it is too long.
+    """
+    text = form(request).get(name, default).strip()
+    if len(text) > longest:
+        raise ConfigurationError(f"{name} has {len(text)} characters; at most {longest} fit")
+    return text
+
+
+def address(request: Request) -> str:
+    """Where a request came from."""
+    return request.client.host if request.client else ""

@@ -1,0 +1,76 @@
+"""Logging in and out."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from lab.web.access import SESSION_S, Access
+from lab.web.deeds import Deeds, address, form
+from lab.web.door import LOGIN, cookie_name
+from lab.web.rendering import Renderer
+
+_WRONG: Final = "The name or the password is wrong."
+_OLD_LINK: Final = "This link is of another start of `lab web`: take the one that it printed last."
+Text = Annotated[str, Query(max_length=500)]
+
+
+def router(renderer: Renderer, access: Access, deeds: Deeds) -> APIRouter:
+    """The addresses to log in and out."""
+    routes = APIRouter(include_in_schema=False)
+
+    def shown(wanted: str, token: str, wrong: str = "", status: int = 200) -> Response:
+        ways = {"by_name": access.users is not None, "owner": access.owner if access.token else ""}
+        return renderer.page("login.html.j2", status=status, next=inside(wanted), token=token, wrong=wrong, **ways)
+
+    @routes.get(LOGIN)
+    def login_page(wanted: Annotated[str, Query(max_length=500, alias="next")] = "/", token: Text = "") -> Response:
+        return shown(wanted, token)
+
+    @routes.post(LOGIN)
+    def log_in(request: Request) -> Response:
+        given = form(request)
+        name, token, wanted = given.get("name", "")[:100], given.get("token", ""), given.get("next", "/")
+        keys = (f"address {address(request)}", *([f"name {name}"] if name else []))
+        wait_s = access.attempts.wait_s(*keys)
+        if wait_s:
+            told = f"Too many wrong passwords: try again in {math.ceil(wait_s / 60)} min."
+            answer = shown(wanted, "", told, 429)
+            answer.headers["Retry-After"] = str(math.ceil(wait_s))
+            return answer
+        cookie = access.log_in_here(token) if token else access.log_in(name, given.get("password", ""))
+        who = access.owner if token else name
+        if cookie is None:
+            access.attempts.failed(*keys)
+            deeds.tell(request, "login", who, "wrong link" if token else "wrong name or password")
+            return shown(wanted, "", _OLD_LINK if token else _WRONG, 403)
+        access.attempts.succeeded(f"name {name}")
+        deeds.tell(request, "login", who, "done")
+        answer = RedirectResponse(inside(wanted), 303)
+        secure = request.url.scheme == "https"
+        answer.set_cookie(
+            cookie_name(request.scope), cookie, max_age=int(SESSION_S), secure=secure, httponly=True, samesite="strict"
+        )
+        return answer
+
+    @routes.post("/logout")
+    def log_out(request: Request) -> Response:
+        name = cookie_name(request.scope)
+        access.log_out(request.cookies.get(name, ""))
+        deeds.tell(request, "logout", request.state.person.name, "done")
+        answer = RedirectResponse("/", 303)
+        answer.delete_cookie(name, secure=request.url.scheme == "https", httponly=True, samesite="strict")
+        return answer
+
+    return routes
+
+
+def inside(wanted: str) -> str:
+    """An address of this site, never of another one."""
+    parts = urlsplit(wanted.replace("\\", "/"))
+    inside = not parts.scheme and not parts.netloc and wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
+    return wanted if inside and wanted.isprintable() else "/"

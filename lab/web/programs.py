@@ -1,0 +1,150 @@
+"""Programs that the site starts for a person: a job of `lab run`, which outlives the site, and `lab power`, for which it waits."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from lab.errors import ConfigurationError, LabTransientError
+from lab.farm.now import BoardNow
+from lab.host import process
+from lab.host.process import PERSON_VARIABLE
+from lab.host.runtime import prepare, runtime_dir
+from lab.results import joblist
+from lab.results.jobrecords import BY_WEB, Order
+from lab.results.jobs import HEARTBEAT_S, JobQueue
+from lab.results.location import DATABASE_VARIABLE
+from lab.results.store import Store
+from lab.web.site import Site
+
+LONGEST_WAIT_S: Final = 7 * 86_400  # for a board, of a job that is queued here
+_POWER_S: Final = 300.0
+_BEGUN_S: Final = 60.0  # until `lab run` says which job it is; it looks at the environment first
+_LOOK_S: Final = 0.05
+_LAB: Final = (sys.executable, "-P", "-c", "import sys; from lab.cli import main; sys.exit(main())")
+_JOB: Final = re.compile(r"^job (j\d+): ", re.MULTILINE)
+
+
+def queued(site: Site, person: str, words: Sequence[str]) -> str:
+    """Begin a `lab run` that waits for its board; returns its job, e.g. "j12".
+
+    Raises:
+        ConfigurationError: it refuses the order; the message is its own.
+        LabTransientError: it says nothing.
+    """
+    folder = prepare(site.runtime or runtime_dir())
+    handle, name = tempfile.mkstemp(prefix="web-run-", suffix=".log", dir=folder)
+    with os.fdopen(handle, "wb") as log:
+        child = subprocess.Popen(
+            [*_LAB, "run", *words, "--wait", str(LONGEST_WAIT_S)],
+            cwd=site.folder,
+            env=_environment(site, person),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    threading.Thread(target=child.wait, name="lab run", daemon=True).start()
+    deadline = time.monotonic() + _BEGUN_S
+    while True:
+        ended = child.poll() is not None
+        said = Path(name).read_text(encoding="utf-8", errors="replace")
+        found = _JOB.search(said)
+        if found is not None:
+            return found[1]
+        if ended:
+            raise ConfigurationError(_last(said) or f"lab run ended with status {child.returncode} and said nothing")
+        if time.monotonic() > deadline:
+            child.terminate()
+            raise LabTransientError(f"lab run said nothing for {_BEGUN_S:g} s; see {name}")
+        time.sleep(_LOOK_S)
+
+
+def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
+    """Switch a board off and on by its environment's power driver, while nobody else can have the board.
+
+    Raises:
+        ConfigurationError: somebody has it, or nothing describes it.
+        LabTransientError: it failed; the message is that of `lab power`.
+    """
+    if board.console and not _ours(site, board.board):
+        raise ConfigurationError(f"its console is held by {board.console}: that ends first")
+    queue = JobQueue(store, process.identity(), process.has_died, person=person, program=BY_WEB, ignores=True)
+    order = Order(board.board_type, board.board, ("power_cycle",), environment(board), "", None)
+    job = queue.enqueue(order)
+    if queue.start(job.id) is None:
+        why = joblist.obstacle(queue, board.board)
+        queue.finish(job.id, "refused")
+        raise ConfigurationError(why)
+    done = False
+    try:
+        done = _power(site, person, queue, job.id, order.env)
+    finally:
+        queue.finish(job.id, "completed" if done else "failed")
+
+
+def environment(board: BoardNow) -> str:
+    """The environment of a board.
+
+    Raises:
+        ConfigurationError: none in the lab's folder describes it.
+    """
+    if not board.env:
+        raise ConfigurationError(
+            f"no environment describes {board.board}: start `lab web` in the lab's folder, whose envs/ has one (`lab init`)"
+        )
+    return board.env
+
+
+def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> bool:
+    child = subprocess.Popen(
+        [*_LAB, "power", "cycle", env],
+        cwd=site.folder,
+        env=_environment(site, person),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + _POWER_S
+    while True:
+        try:
+            said, _ = child.communicate(timeout=HEARTBEAT_S)
+            break
+        except subprocess.TimeoutExpired:
+            if queue.beat(job_id) or time.monotonic() > deadline:
+                child.kill()
+    if child.returncode != 0:
+        why = _last(said.decode("utf-8", "replace")) or f"lab power ended with status {child.returncode}"
+        raise LabTransientError(why)
+    return True
+
+
+def _ours(site: Site, board: str) -> bool:
+    """Whether this process types at a board, for somebody who has reserved it."""
+    return any(port.board == board and port.writer == os.getpid() for port in site.seen().ports)
+
+
+def _environment(site: Site, person: str) -> dict[str, str]:
+    database = site.database()
+    return {
+        **os.environ,
+        PERSON_VARIABLE: person,
+        **({} if database is None else {DATABASE_VARIABLE: database}),
+        **({} if site.runtime is None else {"BOARDLAB_RUNTIME": str(site.runtime)}),
+    }
+
+
+def _last(said: str) -> str:
+    """What a program said of why it failed."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    found = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines[-1:]
+    return found[-1] if found else ""

@@ -1,0 +1,115 @@
+"""Deciding on verdicts where they are shown: the judge's own states, as `lab judge accept`, `reject` and `mute` set them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from glob import escape
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import RedirectResponse, Response
+
+from lab.errors import ConfigurationError
+from lab.host.clock import utc_now
+from lab.judge import words
+from lab.results.records import LAST_ID
+from lab.results.reservations import LONGEST_REASON
+from lab.results.store import Store
+from lab.results.verdictrecords import CALLED, UNSURE, Decision, Verdict
+from lab.results.verdicts import mute, read_verdicts, review
+from lab.web import programs
+from lab.web.actions import back, own
+from lab.web.deeds import Deeds, field
+from lab.web.login import inside
+
+_LATELY: Final = dt.timedelta(days=90)
+_MOST: Final = 50
+_DECISIONS: Final[Mapping[str, Decision]] = {"accept": "accepted", "reject": "rejected"}
+
+
+def router(deeds: Deeds) -> APIRouter:
+    """The addresses that decide."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.post("/triage/review")
+    def review_run(request: Request) -> Response:
+        run_id, decision = _id(field(request, "run")), field(request, "decision")
+        reason = field(request, "reason", longest=LONGEST_REASON)
+        with deeds.noted(
+            request, decision if decision in _DECISIONS else "review", about=f"run {run_id}: {reason}"
+        ) as deed:
+            if decision not in _DECISIONS:
+                raise ConfigurationError(f"decision {decision!r:.40}: one of {', '.join(_DECISIONS)}")
+            if decision == "reject" and not reason:
+                raise ConfigurationError("say what was wrong with the run")
+            review(deed.store, run_id, _DECISIONS[decision], deed.person.name, reason)
+        return RedirectResponse(inside(field(request, "next", default="/")), 303)
+
+    @routes.post("/triage/mute")
+    def mute_number(request: Request) -> Response:
+        verdict_id, until = _id(field(request, "verdict")), field(request, "until")
+        reason = field(request, "reason", longest=LONGEST_REASON)
+        with deeds.noted(request, "mute", about=f"v{verdict_id} until {until}: {reason}") as deed:
+            found = read_verdicts(deed.store, verdict_id=verdict_id)
+            if not found:
+                raise ConfigurationError(f"no verdict v{verdict_id} (any more): the run was judged again")
+            if not reason:
+                raise ConfigurationError("say why nobody needs to hear of it")
+            ((verdict,), by) = found, deed.person.name
+            its = {name: escape(value) for name, value in verdict.params.items()}
+            board, day = verdict.run.board, _day(until)
+            mute(deed.store, escape(verdict.metric), board=board, params=its, until=day, reason=reason, by=by)
+        return RedirectResponse(inside(field(request, "next", default="/")), 303)
+
+    @routes.post("/runs/{run_id}/again")
+    def again(request: Request, run_id: Annotated[int, Path(ge=1, le=LAST_ID)]) -> Response:
+        with deeds.noted(request, "measure again", about=f"run {run_id}") as deed:
+            measured = deed.store.run(run_id)
+            if not read_verdicts(deed.store, run_id=run_id, outcomes=[UNSURE]):
+                raise ConfigurationError(f"the judge asks for nothing of run {run_id} again")
+            env = programs.environment(deeds.board(measured.board))
+            words = [f"--env={env}", f"--confirms={run_id}", f"--release={measured.release}"]
+            words += own(deed.store, measured.board, deed.person.name)
+            deed.about = f"{programs.queued(deeds.site, deed.person.name, words)}: run {run_id} of {measured.board}"
+        return back(measured.board)
+
+    return routes
+
+
+def shown(store: Store, metric: str, board: str) -> list[dict[str, Any]]:
+    """The verdicts of some months that call something, as a metric's page shows them; those that nobody decided on first."""
+    since = utc_now() - _LATELY
+    found = read_verdicts(store, metric=metric, board=board or None, since=since, outcomes=(*CALLED, UNSURE))
+    ordered = sorted(found, key=lambda verdict: not verdict.open)  # of each the newest first, as they are read
+    return [_row(verdict) for verdict in ordered[:_MOST]]
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    state = ""
+    if verdict.review is not None:
+        state = f"{verdict.review.decision} by {verdict.review.by}: {verdict.review.reason}"
+    elif verdict.muted is not None:
+        state = f"muted until {verdict.muted.until:%Y-%m-%d} by {verdict.muted.by}: {verdict.muted.reason}"
+    return {
+        "id": verdict.id,
+        "run": verdict.run,
+        "said": words.sentence(verdict),
+        "outcome": verdict.outcome,
+        "open": verdict.open,
+        "state": state,
+    }
+
+
+def _id(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:12]) <= LAST_ID):
+        raise ConfigurationError(f"{text!r:.40}: a number")
+    return int(text)
+
+
+def _day(text: str) -> dt.datetime:
+    """The beginning of a day, in UTC."""
+    try:
+        return dt.datetime.combine(dt.date.fromisoformat(text), dt.time(), dt.UTC)
+    except ValueError:
+        raise ConfigurationError(f"{text!r:.40} is no day; write it like 2026-12-24") from None

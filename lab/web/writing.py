@@ -1,0 +1,157 @@
+"""Typing at a console: whoever has reserved the board writes through the console server, for a line or as long as the page is open."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Final
+
+from attrs import define, field
+from starlette.concurrency import run_in_threadpool
+
+from lab.console.client import ConsoleClient
+from lab.console.lookup import attached
+from lab.errors import BoardlabError, ConfigurationError
+from lab.results.reservations import ReservationBook
+from lab.web.site import Site
+from lab.web.streams import event
+
+LOOK_S: Final = 2.0  # a reservation that ended is seen so soon
+ENDS: Final = {"enter": b"\r", "ctrl-c": b"\x03", "ctrl-d": b"\x04", "nothing": b""}
+
+
+@define
+class Writer:
+    """One who types at a console; `sent`: bytes."""
+
+    client: ConsoleClient
+    sent: int = 0
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        with self._lock:
+            self._drain()
+            self.client.write(data)
+            self.sent += len(data)
+
+    def listen(self) -> None:
+        """Take what the console says: it is shown by another connection, and a reader that takes nothing is dropped."""
+        with self._lock:
+            self._drain()
+
+    def close(self) -> None:
+        """Give the console back."""
+        with self._lock:
+            self.client.close()
+
+    def _drain(self) -> None:
+        while self.client.read_event(0.0) is not None:
+            pass
+
+
+@define
+class Writers:
+    """Who types at which console."""
+
+    site: Site
+    _held: dict[tuple[str, str], Writer] = field(factory=dict, init=False)  # person and board
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def check(self, board: str, person: str) -> None:
+        """Whether a person may type at a board now.
+
+        Raises:
+            ConfigurationError: it is not reserved for this person.
+            BoardlabError: the results cannot be read.
+        """
+        with self.site.store() as store:
+            holds = ReservationBook(store).standing(board)
+        if not any(hold.kind == "reserved" and hold.person == person for hold in holds):
+            whose = f"; it is {holds[0].described}" if holds else ""
+            raise ConfigurationError(f"only who has reserved {board} types at its console{whose}")
+
+    def type(self, board: str, person: str, data: bytes) -> None:
+        """Send bytes to a console.
+
+        Raises:
+            BoardlabError: as of `check`; somebody else types, or no port of that board is open.
+        """
+        self.check(board, person)
+        writer = self._held.get((person, board))
+        if writer is not None:
+            writer.write(data)
+            return
+        writer = Writer(attached(board, self.site.runtime, write=True)[0])
+        try:
+            writer.write(data)
+        finally:
+            writer.close()
+
+    def hold(self, board: str, person: str) -> Writer:
+        """Be the one who types at a console.
+
+        Raises:
+            BoardlabError: as of `type`.
+        """
+        self.check(board, person)
+        with self._lock:
+            if (person, board) in self._held:
+                raise ConfigurationError(f"{person} types at {board} already, in another window")
+            writer = Writer(attached(board, self.site.runtime, write=True)[0])
+            self._held[person, board] = writer
+        return writer
+
+    def release(self, board: str, person: str, writer: Writer) -> None:
+        """Give a console back."""
+        with self._lock:
+            if self._held.get((person, board)) is writer:
+                del self._held[person, board]
+        with suppress(BoardlabError):
+            writer.close()
+
+    async def held(
+        self, board: str, person: str, writer: Writer, released: Callable[[str], None]
+    ) -> AsyncIterator[str]:
+        """A stream that lasts as long as a page types; the console is given back at its end, whatever ends it.
+
+        Args:
+            released: told why, in a thread of its own.
+        """
+        why = "the page was closed"
+        try:
+            yield event("held", json.dumps({"board": board}))
+            while True:
+                await asyncio.sleep(LOOK_S)
+                try:
+                    await run_in_threadpool(self._look, board, person, writer)
+                except BoardlabError as error:
+                    why = str(error)
+                    yield event("released", json.dumps({"why": why}))
+                    return
+                yield ": held\n\n"
+        finally:
+
+            def end() -> None:
+                self.release(board, person, writer)
+                released(f"{writer.sent} bytes; {why}")
+
+            threading.Thread(target=end, name=f"release {board}").start()
+
+    def _look(self, board: str, person: str, writer: Writer) -> None:
+        self.check(board, person)
+        writer.listen()
+
+
+def typed(line: str, end: str) -> bytes:
+    """The bytes of a line and the key that ends it.
+
+    Raises:
+        ConfigurationError: it has control characters, or there is no such key.
+    """
+    if end not in ENDS or not (line.isprintable() or not line):
+        raise ConfigurationError(f"a line of printable characters, then one of: {', '.join(ENDS)}")
+    return line.encode() + ENDS[end]

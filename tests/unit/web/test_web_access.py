@@ -1,0 +1,303 @@
+"""Who comes in and who may change something: every address of the site is tried by everybody who may not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from attrs import evolve
+from conftest import BOARD, GuardedSite
+from fastapi.routing import APIRoute
+from sqlalchemy import Table, select
+from web_people import PASSWORDS, Browser, Time, access, logged_in, users
+from web_serving import serving
+
+from exporters.webconfig import Tls, WebConfig
+from lab.errors import ConfigurationError
+from lab.results.audit import Audit
+from lab.results.models import Base
+from lab.web import programs
+from lab.web.access import SESSION_S, Access, Proxy
+from lab.web.app import create
+from lab.web.attempts import MOST, WINDOW_S
+from lab.web.entry import access_of
+from lab.web.site import Site
+from lab.web.users import Users
+
+TABLES = [table for name, table in Base.metadata.tables.items() if name != "audit"]
+CHANGING = ("POST", "PUT", "PATCH", "DELETE")
+OF_EVERYBODY = {"/login", "/logout"}
+
+
+def addresses() -> list[str]:
+    """Every address of the site, with something for its parameters; a new one is among them."""
+    found = [route.path for route in routes()]
+    values = {"{board:path}": BOARD, "{run_id}": "1", "{release:path}": "11.01", "{metric:path}": "boot.time"}
+    filled = [re.sub(r"\{[^}]+\}", lambda part: values.get(part[0], "1"), path) for path in found]
+    return sorted({*filled, "/static/site.css", "/nosuch"})
+
+
+def routes() -> list[APIRoute]:
+    return [route for route in _flat(create(Site()).routes) if isinstance(route, APIRoute)]
+
+
+def _flat(found: Iterable[Any]) -> Iterator[Any]:
+    """Routes, also those of routers that FastAPI keeps whole."""
+    for each in found:
+        router = getattr(each, "original_router", each)
+        inner = [] if isinstance(each, APIRoute) else getattr(router, "routes", [])
+        yield from _flat(inner) if inner else [each]
+
+
+def posted() -> set[str]:
+    return {route.path for route in routes() if "POST" in route.methods} - OF_EVERYBODY
+
+
+def contents(site: GuardedSite) -> dict[Table, list[Any]]:
+    """All rows of what actions change."""
+    with site.store() as store, store._read() as session:
+        return {table: [tuple(row) for row in session.execute(select(table))] for table in TABLES}
+
+
+def test_the_list_of_addresses_has_the_actions() -> None:
+    assert {"/boards/{board:path}/reserve", "/boards/{board:path}/power-cycle", "/runs/{run_id}/again"} <= posted()
+    assert len(posted()) >= 12
+    assert f"/boards/{BOARD}/power-cycle" in addresses()
+
+
+def test_nobody_but_an_operator_changes_anything_anywhere(
+    guarded: GuardedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(programs, "queued", lambda *given: started.append(given))
+    monkeypatch.setattr(programs, "power_cycle", lambda *given: started.append(given))
+    nobody, viewer, operator = Browser(guarded.url), logged_in(guarded.url, "vera"), logged_in(guarded.url, "olga")
+    before = contents(guarded)
+    csrf, own = {who: who_browser.csrf() for who, who_browser in (("vera", viewer), ("olga", operator))}, guarded.url
+    assert all(csrf.values())
+    actions = posted()
+    fields = {"hours": "1", "reason": "x", "text": "x", "job": "j1", "suite": "boot", "line": "x", "run": "1"}
+    fields |= {"decision": "accept", "verdict": "1", "until": "2099-01-01"}
+    tries: list[tuple[str, requests.Session, dict[str, str], dict[str, str], Any]] = [
+        ("nobody", nobody.session, {}, {"Origin": own}, None),
+        ("a viewer", viewer.session, {"csrf": csrf["vera"]}, {"Origin": own}, None),
+        ("nobody with a token", nobody.session, {"csrf": csrf["olga"]}, {"Origin": own}, None),
+        ("a viewer with another's token", viewer.session, {"csrf": csrf["olga"]}, {"Origin": own}, None),
+        ("an operator's password", requests.Session(), {}, {"Origin": own}, ("olga", PASSWORDS["olga"])),
+        ("another site", operator.session, {"csrf": csrf["olga"]}, {"Origin": "https://attacker.example"}, None),
+        ("another port", operator.session, {"csrf": csrf["olga"]}, {"Origin": "http://127.0.0.1:1"}, None),
+        ("a page of nowhere", operator.session, {"csrf": csrf["olga"]}, {"Origin": "null"}, None),
+        ("no page", operator.session, {"csrf": csrf["olga"]}, {}, None),
+        ("an old page", operator.session, {"csrf": "0" * 64}, {"Origin": own}, None),
+        ("a page without a token", operator.session, {}, {"Origin": own}, None),
+    ]
+    for path in addresses():
+        if path in OF_EVERYBODY:
+            continue
+        acts = any(path.endswith(action.rpartition("/")[2]) for action in actions)
+        for who, session, more, headers, auth in tries if acts else tries[:2]:
+            for method in CHANGING if acts and who == "a viewer" else ("POST",):
+                answer = session.request(
+                    method,
+                    own + path,
+                    data=fields | more,
+                    headers=headers,
+                    auth=auth,
+                    allow_redirects=False,
+                    timeout=60,
+                )
+                assert answer.status_code in {401, 403}, (who, method, path, answer.text[:200])
+    assert (contents(guarded), started) == (before, [])
+    with guarded.store() as store:
+        assert {entry.action for entry in Audit(store).entries()} == {"login"}
+
+
+def test_no_address_changes_anything_when_it_is_only_looked_at(guarded: GuardedSite) -> None:
+    operator = logged_in(guarded.url, "olga")
+    before = contents(guarded)
+    for path in addresses():
+        with operator.get(path, stream=True, allow_redirects=False) as answer:
+            assert answer.status_code in {200, 404, 405, 503}, path
+    assert contents(guarded) == before
+
+
+def test_nobody_sees_anything_before_the_login(guarded: GuardedSite) -> None:
+    for path in set(addresses()) - {"/login", "/static/site.css"}:
+        answer = Browser(guarded.url).get(path, allow_redirects=False)
+        assert answer.status_code == (401 if path.startswith("/api/") else 303), path
+        assert BOARD not in answer.text
+        if answer.status_code == 303:
+            assert answer.headers["location"].startswith("/login?next=%2F")
+
+
+def test_a_login_leads_to_the_page_that_was_asked_for_and_a_logout_ends_it(guarded: GuardedSite) -> None:
+    browser = Browser(guarded.url)
+    page = browser.get(f"/boards/{BOARD}?x=1")
+    assert f'name="next" value="/boards/{BOARD}?x=1"' in page.text
+    answer = browser.send("/login", csrf=False, name="vera", password=PASSWORDS["vera"], next=f"/boards/{BOARD}")
+    assert answer.headers["location"] == f"/boards/{BOARD}"
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    kept = dict(browser.session.cookies)
+    assert browser.send("/logout").status_code == 303
+    again = requests.get(
+        f"{guarded.url}/runs", cookies=kept, headers={"Accept": "text/html"}, allow_redirects=False, timeout=60
+    )
+    assert again.status_code == 303, "the session has ended, not only the browser's cookie"
+
+
+def test_a_login_leads_to_no_other_site(guarded: GuardedSite) -> None:
+    browser = Browser(guarded.url)
+    for wanted in (
+        "https://attacker.example/",
+        "//attacker.example",
+        "/\\attacker.example",
+        "\\\\a",
+        "x",
+        "/a\r\nb: c",
+    ):
+        answer = browser.send("/login", csrf=False, name="vera", password=PASSWORDS["vera"], next=wanted)
+        assert answer.headers["location"] == "/", wanted
+
+
+def test_a_password_is_guessed_a_few_times_and_every_failure_is_in_the_audit(guarded: GuardedSite) -> None:
+    browser = Browser(guarded.url)
+    for _ in range(MOST):
+        assert browser.log_in("olga", "wrong").status_code == 403
+    late = browser.log_in("olga")
+    assert (late.status_code, late.headers["retry-after"]) == (429, str(int(WINDOW_S)))
+    assert requests.get(guarded.url, auth=("olga", "wrong"), timeout=60).status_code == 429
+    guarded.time.now += WINDOW_S - 1
+    assert browser.log_in("olga").status_code == 429
+    guarded.time.now += 1
+    assert browser.log_in("olga").status_code == 303
+    with guarded.store() as store:
+        entries = Audit(store).entries(action="login")
+    assert [entry.outcome for entry in entries] == ["done", *["wrong name or password"] * MOST]
+    assert {(entry.person, entry.address) for entry in entries} == {("olga", "127.0.0.1")}
+
+
+def test_a_password_with_a_request_only_looks(guarded: GuardedSite) -> None:
+    right = requests.get(f"{guarded.url}/api/v1/runs", auth=("olga", PASSWORDS["olga"]), timeout=60)
+    assert right.status_code == 200
+    assert requests.get(f"{guarded.url}/api/v1/runs", auth=("olga", "x"), timeout=60).status_code == 401
+    Users(guarded.folder / "users.json").add("olga", "operator", "another password")
+    after = requests.get(f"{guarded.url}/api/v1/runs", auth=("olga", PASSWORDS["olga"]), timeout=60)
+    assert after.status_code == 401, "a password that was changed is known no more"
+
+
+def test_a_session_ends_with_its_time_with_its_user_and_with_its_password(tmp_path: Path) -> None:
+    time = Time()
+    door = access(tmp_path, time)
+    book = Users(tmp_path / "users.json")
+
+    def begin() -> str:
+        cookie = door.log_in("olga", PASSWORDS["olga"])
+        assert cookie is not None
+        assert door.person({}, cookie, "") is not None
+        return cookie
+
+    first = begin()
+    time.now += SESSION_S
+    assert door.person({}, first, "") is None
+    second = begin()
+    book.add("olga", "viewer", PASSWORDS["olga"])
+    assert door.person({}, second, "") is None
+    third = begin()
+    person = door.person({}, third, "")
+    assert person is not None
+    assert (person.role, person.acts) == ("viewer", False)
+    book.remove("olga")
+    assert door.person({}, third, "") is None
+
+
+def test_only_a_trusted_proxy_says_who_asks(tmp_path: Path) -> None:
+    door = Access(users=users(tmp_path), proxy=Proxy(frozenset({"192.0.2.9"}), "X-Forwarded-User"))
+
+    def asked(name: str, address: str) -> object:
+        person = door.person({"x-forwarded-user": name}, "", address)
+        return person and (person.name, person.acts)
+
+    assert asked("olga", "192.0.2.9") == ("olga", True)
+    assert asked("olga", "::ffff:192.0.2.9") == ("olga", True)
+    assert asked("stranger", "192.0.2.9") == ("stranger", False)
+    for name, address in (
+        ("olga", "192.0.2.8"),
+        ("olga", "127.0.0.1"),
+        ("", "192.0.2.9"),
+        ("a b\x1b", "192.0.2.9"),
+        ("olga", "x"),
+    ):
+        assert asked(name, address) is None, (name, address)
+
+
+def test_on_loopback_without_users_all_look_and_who_has_the_link_acts(guarded: GuardedSite) -> None:
+    door = access_of("127.0.0.1", None, Users(guarded.folder / "none.json"))
+    with serving(
+        Site(guarded.database, runtime=guarded.folder / "runtime", folder=guarded.folder), access=door
+    ) as url:
+        browser = Browser(url)
+        assert "Log in</a> to reserve" in browser.get(f"/boards/{BOARD}").text
+        assert browser.send("/login", csrf=False, token=door.token[:-1]).status_code == 403
+        assert browser.send(f"/boards/{BOARD}/reserve", hours="1", reason="x").status_code == 401
+        assert "Log in as" in browser.get(f"/login?token={door.token}").text
+        assert browser.send("/login", csrf=False, token=door.token).status_code == 303
+        assert browser.send(f"/boards/{BOARD}/reserve", hours="1", reason="x").status_code == 303
+        assert f"reserved</strong>\nby {door.owner} until" in browser.get(f"/boards/{BOARD}").text
+
+
+def test_beyond_loopback_it_starts_only_with_tls_and_users(tmp_path: Path) -> None:
+    nobody, some = Users(tmp_path / "none.json"), users(tmp_path)
+    tls = Tls("a", "b")
+    assert access_of("127.0.0.1", None, nobody).open
+    for config, book, lacks in (
+        (None, some, "TLS"),
+        (WebConfig(), some, "TLS"),
+        (None, nobody, "TLS"),
+        (WebConfig(tls), nobody, "users"),
+    ):
+        with pytest.raises(ConfigurationError, match=f"open to other machines.*It lacks {lacks}"):
+            access_of("192.0.2.1", config, book)
+    door = access_of("192.0.2.1", WebConfig(tls), some)
+    assert (door.open, door.token) == (False, "")
+    proxy = access_of("192.0.2.1", WebConfig(tls), nobody, ["192.0.2.9"], "X-User").proxy
+    assert proxy == Proxy(frozenset({"192.0.2.9"}), "X-User")
+
+
+@pytest.mark.parametrize(
+    ("proxies", "header", "says"),
+    [
+        (["127.0.0.1"], "X-User", "any user of this host could pass"),
+        (["::1"], "X-User", "any user of this host could pass"),
+        (["proxy.example"], "X-User", "expected an IP address"),
+        (["192.0.2.9"], None, "need each other"),
+        ([], "X-User", "need each other"),
+        (["192.0.2.9"], "X User", "the name of a header"),
+    ],
+)
+def test_a_proxy_that_anybody_could_be_is_not_trusted(
+    tmp_path: Path, proxies: list[str], header: str | None, says: str
+) -> None:
+    config = WebConfig(Tls("a", "b"))
+    with pytest.raises(ConfigurationError, match=says):
+        access_of("127.0.0.1", config, Users(tmp_path / "none.json"), proxies, header)
+    verified = evolve(config, tls_server_config=Tls("a", "b", "RequireAndVerifyClientCert", "ca"))
+    assert access_of("127.0.0.1", verified, Users(tmp_path / "none.json"), ["127.0.0.1"], "X-User").proxy is not None
+
+
+def test_users_that_others_may_read_let_nobody_in(guarded: GuardedSite) -> None:
+    browser = logged_in(guarded.url, "olga")
+    (guarded.folder / "users.json").chmod(0o644)
+    file = guarded.folder / "users.json"
+    file.write_text(file.read_text() + "\n")
+    answer = browser.get("/runs")
+    assert (answer.status_code, "chmod 600" in answer.text) == (503, True)
+
+
+def test_a_form_that_is_too_long_is_refused(guarded: GuardedSite) -> None:
+    assert logged_in(guarded.url, "olga").send(f"/boards/{BOARD}/comment", text="x" * 70_000).status_code == 413

@@ -1,0 +1,269 @@
+"""What operators do in the browser, by forms alone: done, shown on the next page, and in the audit."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import BOARD, GuardedSite
+from web_people import Browser, logged_in
+
+from lab.host import process
+from lab.host.clock import utc_now
+from lab.results import joblist
+from lab.results.audit import Audit, Entry
+from lab.results.jobrecords import Order
+from lab.results.jobs import JobQueue
+from lab.results.reservations import IGNORE, ReservationBook
+from lab.results.verdictrecords import UNSURE, NewVerdict
+from lab.results.verdicts import mutes, read_verdicts, reviews, write_verdicts
+from lab.web import programs, writing
+
+HERE = f"/boards/{BOARD}"
+ORDER = Order("am62xx_sk", BOARD, ("boot",), "one.yaml", "11.01", 20)
+HOSTILE = "<script>alert('b')</script>\u202e\x1b]0;x\x07"
+
+
+@pytest.fixture
+def olga(guarded: GuardedSite) -> Browser:
+    return logged_in(guarded.url, "olga")
+
+
+def audit(guarded: GuardedSite) -> Entry:
+    """The newest entry."""
+    with guarded.store() as store:
+        return Audit(store).entries(limit=1)[0]
+
+
+def done(browser: Browser, path: str, **fields: str) -> str:
+    """Send a form that works; returns the page that it leads to."""
+    answer = browser.send(path, **fields)
+    assert answer.status_code == 303, answer.text
+    return browser.get(answer.headers["location"]).text
+
+
+def refused(browser: Browser, path: str, **fields: str) -> str:
+    """Send a form that is refused; returns what is said."""
+    answer = browser.send(path, **fields)
+    assert answer.status_code in {409, 422}, answer.text
+    assert "Nothing was done" in answer.text
+    return answer.text
+
+
+def test_a_reservation_is_shown_refuses_others_and_is_given_back(guarded: GuardedSite, olga: Browser) -> None:
+    page = done(olga, f"{HERE}/reserve", hours="4", reason="a new PMIC")
+    assert "reserved</strong>\nby olga until" in page
+    assert "a new PMIC" in page
+    assert (audit(guarded).action, audit(guarded).about, audit(guarded).outcome) == (
+        "reserve",
+        "4 h: a new PMIC",
+        "done",
+    )
+    with guarded.store() as store:
+        timer = JobQueue(store, "lab-9/b/1/1", lambda _who: None, person="timer")
+        assert timer.start(timer.enqueue(ORDER).id) is None
+        assert joblist.obstacle(timer, BOARD).startswith(f"{BOARD} is reserved by olga until ")
+    assert "olga" in olga.get("/").text, "the wall shows whose it is"
+    assert "Not reserved" in done(olga, f"{HERE}/release")
+    assert "is not reserved (any more)" in refused(olga, f"{HERE}/release")
+    assert (audit(guarded).action, audit(guarded).outcome) == ("release", f"{BOARD} is not reserved (any more)")
+
+
+def test_maintenance_is_put_on_and_off(guarded: GuardedSite, olga: Browser) -> None:
+    assert "a fuse" in done(olga, f"{HERE}/maintain", reason="a fuse")
+    with guarded.store() as store:
+        assert [hold.kind for hold in ReservationBook(store).standing(BOARD)] == ["maintenance"]
+    assert "not in maintenance" in done(olga, f"{HERE}/maintained")
+    assert audit(guarded).action == "maintenance off"
+
+
+WRONG = [
+    ("reserve", {"hours": "many", "reason": "x"}, "a number, e.g. 4"),
+    ("reserve", {"hours": "nan", "reason": "x"}, "a board is reserved for at most 336 h"),
+    ("reserve", {"hours": "1", "reason": " "}, "say in at most 500 characters why"),
+    ("reserve", {"hours": "1", "reason": "x" * 501}, "at most 500 fit"),
+    ("comment", {"text": ""}, "a comment has between 1 and 4000"),
+    ("cancel", {"job": "x"}, "is no job"),
+    ("cancel", {"job": "j7"}, "no job j7"),
+    ("run", {"suite": "none"}, "there are boot, low_power, sections, guide"),
+    ("run", {"suite": "boot", "cycles": "0"}, "a whole number from 1"),
+    ("run", {"suite": "boot", "cycles": "10000000"}, "a whole number from 1"),
+]
+
+
+def test_a_wrong_form_is_refused_with_what_is_wrong(olga: Browser) -> None:
+    for action, fields, says in WRONG:
+        assert says in refused(olga, f"{HERE}/{action}", **fields)
+
+
+def test_a_board_that_there_is_not_is_not_reserved(guarded: GuardedSite, olga: Browser) -> None:
+    assert "no board" in refused(olga, "/boards/nosuch/reserve", hours="1", reason="x")
+    assert (audit(guarded).board, audit(guarded).outcome[:8]) == ("nosuch", "no board")
+
+
+def test_comments_are_text_and_nothing_else(guarded: GuardedSite, olga: Browser) -> None:
+    page = done(olga, f"{HERE}/comment", text=f"loose cable {HOSTILE}")
+    for shown in (page, olga.get("/audit").text, olga.get(HERE).text):
+        assert "<script>alert" not in shown
+        assert "\u202e" not in shown
+        assert "\x1b" not in shown
+        assert "loose cable" in shown
+    (row,) = csv.DictReader(io.StringIO(olga.get("/audit.csv?action=comment").text))
+    assert (row["person"], row["board"]) == ("olga", BOARD)
+    assert olga.get("/api/v1/audit?limit=1").json()["entries"][0]["action"] == "comment"
+
+
+def test_a_job_is_cancelled_by_who_asks(guarded: GuardedSite, olga: Browser) -> None:
+    with guarded.store() as store:
+        book = JobQueue(store, "lab-9/b/1/1", lambda _who: None, person="timer")
+        job = book.start(book.enqueue(ORDER).id)
+        assert job is not None
+        assert "Cancel job j1" in olga.get(HERE).text
+        assert "is of another board" in refused(olga, "/boards/another/cancel", job="j1")
+        done(olga, f"{HERE}/cancel", job="j1")
+        assert book.job(job.id).cancelled_by == "olga"
+        assert book.beat(job.id)
+
+
+def test_a_job_is_queued_as_lab_run_does_with_whose_it_is(
+    guarded: GuardedSite, olga: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = guarded.folder / "said"
+    program = f"""import os, sys
+open({str(said)!r}, "a").write(repr((sys.argv[1:], os.environ["BOARDLAB_PERSON"], os.environ["LAB_DB"])) + "\\n")
+print("job j7: boot on it, results in here")"""
+    monkeypatch.setattr(programs, "_LAB", (sys.executable, "-c", program))
+    done(olga, f"{HERE}/run", suite="boot", release="11.01", cycles="3")
+    done(olga, f"{HERE}/reserve", hours="1", reason="x")
+    done(olga, f"{HERE}/run", suite="boot")
+    first, second = [eval(line) for line in said.read_text().splitlines()]  # noqa: S307 - of the program above
+    words = ["run", "--env=one.yaml", "--suite=boot", "--release=11.01", "--cycles=3", "--wait", "604800"]
+    assert first == (words, "olga", guarded.database)
+    assert IGNORE in second[0]
+    assert audit(guarded).about == "j7: --suite=boot"
+
+
+def test_what_lab_run_says_against_an_order_is_shown(guarded: GuardedSite, olga: Browser) -> None:
+    said = refused(olga, f"{HERE}/run", suite="boot")
+    assert "one.yaml" in said, said
+    assert "one.yaml" in audit(guarded).outcome
+
+
+def test_power_is_switched_while_nobody_else_can_have_the_board(
+    guarded: GuardedSite, olga: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = guarded.folder / "said"
+    program = f"""import sys
+from lab.results import open_store, joblist
+with open_store({guarded.database!r}) as store:
+    (job,) = [view.job for view in joblist.jobs(store, 0, __import__("lab.host.clock").host.clock.utc_now())]
+open({str(said)!r}, "a").write(" ".join((*sys.argv[1:], job.state, job.person, job.program)))"""
+    monkeypatch.setattr(programs, "_LAB", (sys.executable, "-c", program))
+    done(olga, f"{HERE}/power-cycle")
+    assert said.read_text() == "power cycle one.yaml running olga lab web"
+    said.unlink()
+    with guarded.store() as store:
+        assert joblist.job(store, 1).state == "completed"
+        timer = JobQueue(store, process.identity(), process.has_died, person="timer")
+        held = timer.start(timer.enqueue(ORDER).id)
+        assert held is not None
+        assert "is busy: job j2 (boot) of timer" in refused(olga, f"{HERE}/power-cycle")
+        timer.finish(held.id, "completed")
+        ReservationBook(store).reserve(BOARD, "lena", "mine", 1)
+    assert "is reserved by lena" in refused(olga, f"{HERE}/power-cycle")
+    assert not said.exists(), "nothing was switched"
+
+
+def test_a_power_switch_that_fails_is_said_and_gives_the_board_back(
+    guarded: GuardedSite, olga: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        programs, "_LAB", (sys.executable, "-c", "print('error: the outlet does not answer'); exit(1)")
+    )
+    answer = olga.send(f"{HERE}/power-cycle")
+    assert (answer.status_code, "the outlet does not answer" in answer.text) == (503, True)
+    assert audit(guarded).outcome == "the outlet does not answer"
+    with guarded.store() as store:
+        assert joblist.job(store, 1).state == "failed"
+
+
+def verdict(guarded: GuardedSite, outcome: str = "regression") -> int:
+    """A verdict on the run that calls something; its number."""
+    called = NewVerdict("boot.time", 1, {"medium": "sd"}, outcome, 1, 1, 3, 0.05, 0.04, 0.06)  # type: ignore[arg-type]
+    with guarded.store() as store:
+        write_verdicts(store, 1, [called])
+        return read_verdicts(store, run_id=1)[0].id
+
+
+def test_a_run_is_accepted_where_its_verdict_is_shown(guarded: GuardedSite, olga: Browser) -> None:
+    verdict(guarded)
+    assert "Accept run 1" in olga.get("/metrics/boot.time").text
+    assert "Accept run 1" not in logged_in(guarded.url, "vera").get("/metrics/boot.time").text
+    fields = {"run": "1", "decision": "accept", "next": "/metrics/boot.time"}
+    page = done(olga, "/triage/review", reason="the new compiler", **fields)
+    for shown in (page, olga.get("/metrics/boot.time").text):
+        assert "accepted by olga: the new compiler" in shown
+        assert "Accept run 1" not in shown
+    with guarded.store() as store:
+        assert (reviews(store)[1].decision, reviews(store)[1].by) == ("accepted", "olga")
+    assert "say what was wrong" in refused(olga, "/triage/review", run="1", decision="reject")
+    assert olga.send("/triage/review", **fields | {"next": "//attacker.example"}).headers["location"] == "/"
+
+
+def test_a_number_is_muted_on_its_board_until_a_day(guarded: GuardedSite, olga: Browser) -> None:
+    number = str(verdict(guarded))
+    until = utc_now().date() + dt.timedelta(days=7)
+    fields = {"verdict": number, "until": until.isoformat(), "next": "/metrics/boot.time"}
+    page = done(olga, "/triage/mute", reason="known", **fields)
+    assert f"muted until {until} by olga: known" in page
+    with guarded.store() as store:
+        (mute,) = mutes(store)
+        assert read_verdicts(store, run_id=1)[0].muted == mute
+    assert (mute.metric, mute.board, dict(mute.params), mute.by) == ("boot.time", BOARD, {"medium": "sd"}, "olga")
+    for wrong, says in (
+        ({"until": "2020-01-01"}, "is past"),
+        ({"until": "soon"}, "is no day"),
+        ({"verdict": "99"}, "no verdict v99"),
+        ({"reason": ""}, "say why"),
+    ):
+        assert says in refused(olga, "/triage/mute", **{"reason": "x", **fields, **wrong})
+
+
+def test_measuring_again_queues_the_judges_confirmation(
+    guarded: GuardedSite, olga: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "the judge asks for nothing of run 1 again" in refused(olga, "/runs/1/again")
+    verdict(guarded, UNSURE)
+    words: list[list[str]] = []
+    monkeypatch.setattr(programs, "queued", lambda _site, person, given: words.append([person, *given]) or "j9")
+    assert 'action="/runs/1/again"' in olga.get("/releases/11.01").text
+    assert 'action="/runs/1/again"' not in logged_in(guarded.url, "vera").get("/releases/11.01").text
+    done(olga, "/runs/1/again")
+    assert words == [["olga", "--env=one.yaml", "--confirms=1", "--release=11.01"]]
+    assert audit(guarded).about == f"j9: run 1 of {BOARD}"
+
+
+def test_only_who_has_reserved_a_board_types_at_it(guarded: GuardedSite, olga: Browser) -> None:
+    assert f"only who has reserved {BOARD} types at its console" in refused(olga, f"{HERE}/type", line="ls")
+    with guarded.store() as store:
+        ReservationBook(store).reserve(BOARD, "lena", "mine", 1)
+    for action in ("type", "hold"):
+        assert "it is reserved by lena" in refused(olga, f"{HERE}/{action}", line="ls")
+
+
+@pytest.mark.parametrize(("line", "end"), [("a\x1b", "enter"), ("a\nb", "enter"), ("ls", "format")])
+def test_a_line_has_no_control_characters_but_the_key_that_ends_it(line: str, end: str) -> None:
+    with pytest.raises(writing.ConfigurationError):
+        writing.typed(line, end)
+    assert writing.typed("ls ±", "ctrl-c") == "ls ±".encode() + b"\x03"
+
+
+def test_the_page_of_a_viewer_has_no_action(guarded: GuardedSite, olga: Browser, tmp_path: Path) -> None:
+    viewer = logged_in(guarded.url, "vera").get(HERE).text
+    assert 'method="post" action="/boards' not in viewer
+    assert "vera may look" in viewer
+    assert olga.get(HERE).text.count('method="post" action="/boards') >= 5
