@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from lab.web.actions import Board, back
 from lab.web.deeds import Deeds, field
-from lab.web.streams import events
+from lab.web.sse import events
 from lab.web.writing import Writer, Writers, typed
 
 

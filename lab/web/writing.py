@@ -17,7 +17,7 @@ from lab.console.lookup import attached
 from lab.errors import BoardlabError, ConfigurationError
 from lab.results.reservations import ReservationBook
 from lab.web.site import Site
-from lab.web.streams import event
+from lab.web.sse import event
 
 LOOK_S: Final = 2.0  # a reservation that ended is seen so soon
 ENDS: Final = {"enter": b"\r", "ctrl-c": b"\x03", "ctrl-d": b"\x04", "nothing": b""}
