@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,8 +68,11 @@ def test_two_releases_are_put_on_all_media_booted_and_judged(put: Put) -> None:
             assert run.release == name
             found = [sample.params["medium"] for sample in store.samples(run.id, "boot.time")]
         assert sorted(found) == sorted(put.media * CYCLES)
-    verdicts = said(put.lab, "judge", "compare", "latest", "--against", OLD, "--all", code=None)
-    assert all(f"boot.time {medium}" in verdicts for medium in put.media)
+    text = said(put.lab, "judge", "compare", "latest", "--against", OLD, "--all", "--json", code=None)
+    numbers = json.loads(text[text.index("{") :])["numbers"]
+    judged = {each["params"]["medium"]: each["verdict"] for each in numbers if each["metric"] == "boot.time"}
+    assert set(judged) == set(put.media)
+    assert set(judged.values()) <= {"noise", "regression", "improvement"}  # a busy host is slower
 
 
 def test_a_medium_that_was_damaged_is_found_and_mended_by_the_next_try(put: Put) -> None:
