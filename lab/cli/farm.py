@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +11,10 @@ import typer
 from lab import shipped
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import hostfiles, notify, orders, suites
+from lab.farm import buildbot, hostfiles, notify, orders, suites
 from lab.farm import units as unit_files
-from lab.farm.config import Farm, load
+from lab.farm.config import BoardEntry, Farm, load
+from lab.results.location import DATABASE_VARIABLE
 from lab.shown import echo
 
 app = typer.Typer(
@@ -47,10 +49,32 @@ def units(
     installed: Annotated[
         Path, typer.Option("--farm", metavar="FILE", help="Where the host keeps its farm.yaml.")
     ] = Path("/etc/boardlab/farm.yaml"),
+    host: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Which of the farm's hosts (default: the first, which has the results)."),
+    ] = "",
 ) -> None:
     """Write the systemd units of a farm.yaml; then: systemctl daemon-reload, and enable them."""
-    for path in hostfiles.write(unit_files.units(load(file), str(installed)), output):
+    for path in hostfiles.write(unit_files.units(load(file), str(installed), host), output):
         echo(str(path))
+
+
+@app.command("buildbot")
+def buildbot_folders(
+    file: File,
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Where: /var/lib/boardlab/buildbot for the units.")
+    ],
+) -> None:
+    """Write the folders of Buildbot's master and workers; a worker's belongs on its host."""
+    farm = load(file)
+    if farm.buildbot is None:
+        raise ConfigurationError(f'{file}: it has no `buildbot`; docs/farm.md, "Runs at scale", says what that needs')
+    site = buildbot.Site(output.absolute())
+    buildbot.write(farm, farm.buildbot, site, {DATABASE_VARIABLE: farm.database})
+    for folder in (site.master, *map(site.worker, buildbot.hosts(farm))):
+        echo(str(folder))
 
 
 @app.command("test-alert")
@@ -111,7 +135,7 @@ def untold(farm: Farm) -> list[str]:
 def problems(farm: Farm) -> list[str]:
     """What a schedule names and is not there, or is another board's."""
     folder = Path(farm.directory)
-    found = []
+    found = [problem for entry in farm.boards for problem in _wrong_board(folder, entry)]
     for schedule in farm.schedules:
         try:
             wanted = suites.expand(schedule.suites)
@@ -128,3 +152,13 @@ def problems(farm: Farm) -> list[str]:
         wrong = orders.problems(shipped.tests(folder), wanted, schedule.options, path)
         found += [f"schedules: {schedule.name}: {problem}" for problem in wrong]
     return found
+
+
+def _wrong_board(folder: Path, entry: BoardEntry) -> Iterator[str]:
+    try:
+        board = envfile.arguments_of(envfile.find(entry.env, folder), "BoardStrategy").get("board")
+    except BoardlabError as error:
+        yield f"boards: {entry.name}: {error}"
+        return
+    if board != entry.name:
+        yield f"boards: {entry.name}: {entry.env} is of board {board!r}"

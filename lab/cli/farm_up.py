@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from lab.errors import ConfigurationError
-from lab.farm import config, desk, now, nowlines
+from lab.farm import buildbot, config, desk, now, nowlines
 from lab.farm.config import Farm, VirtualBoards
 from lab.farm.desk import Desk
 from lab.farm.supervised import Supervised
@@ -41,27 +41,32 @@ def up(
     time_scale: Annotated[
         float | None, typer.Option(metavar="F", help="Factor on the times of the simulated boards (default: 1).")
     ] = None,
+    with_buildbot: Annotated[
+        bool, typer.Option("--buildbot", help="With a Buildbot that queues the runs of a new farm.")
+    ] = False,
 ) -> None:
     """Bring a farm up on this machine, as its user: what is in farm.yaml, else simulated boards.
 
     The programs are kept running until `lab farm down`, or until the host is switched off. Runs on a timer are systemd's:
-    `lab farm units`.
+    `lab farm units`, or Buildbot's.
     """
     place = Desk(file.absolute())
-    if place.file.exists() and (board_type or count or time_scale):
-        raise ConfigurationError(f"{file} is there, and says which boards there are: edit its `virtual`")
+    if place.file.exists() and (board_type or count or time_scale or with_buildbot):
+        raise ConfigurationError(f"{file} is there, and says what there is: edit its `virtual` and `buildbot`")
     if file != desk.FILE and not place.file.exists():
         raise ConfigurationError(f"{file}: there is no such file; `lab init` writes one")
     try:
         boards = VirtualBoards(board_type or [DEFAULT_TYPE], count or COUNT, time_scale or 1.0)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
-    farm, started = place.up(boards)
+    farm, started = place.up(boards, queued=with_buildbot)
     echo(f"The farm is up in {place.folder}." if started else f"Already up in {place.folder}.")
     _programs(place, farm)
     echo("In a shell of yours, for `lab` and pytest:")
     for name, value in place.environ(farm).items():
         echo(f"  export {name}={shlex.quote(value)}")
+    if farm.buildbot is not None:
+        echo(f"Start builds as user lab; its password is in {place.buildbot.master / buildbot.SECRETS}")
     for schedule in farm.schedules[:1]:
         echo(f"Measure one: lab run --cycles 2 --env {shlex.quote(str(Path(farm.directory) / schedule.env))}")
 
@@ -110,5 +115,7 @@ def down(file: File = desk.FILE) -> None:
 def _programs(place: Desk, farm: Farm) -> None:
     addresses = {"exporter": f"http://{farm.exporter.listen}/metrics", "web": f"http://{farm.web.listen}/"}
     addresses |= {"boards": farm.pdudaemon.address, "pdudaemon": farm.pdudaemon.address}
+    if farm.buildbot is not None:
+        addresses["buildbot"] = f"http://{farm.buildbot.www}/"
     rows = [[s.name, s.state.lower(), s.said, addresses.get(s.name, "")] for s in place.states()]
     echo(*table(["program", "state", "", "address"], rows, "<<<<"))

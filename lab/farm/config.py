@@ -20,8 +20,9 @@ from lab.run import options
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
 DOCUMENTS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has them; as in farm/prometheus and farm/grafana
+HERE: Final = "local"  # the host of a farm that names none
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @frozen
@@ -48,6 +49,43 @@ class VirtualBoards:
     types: list[str]
     count: int = field(default=1, validator=[validators.ge(1), validators.le(1000)])
     time_scale: float = field(default=1.0, validator=validators.gt(0))
+
+
+@frozen
+class Buildbot:
+    """Buildbot, where it queues the runs. program: `buildbot`; its `buildbot-worker` is beside it.
+
+    Attributes:
+        www: address:port of its pages; workers: of the master for its workers; both know no TLS.
+        parallel: runs at once on a host.
+    """
+
+    program: str = field(validator=values.program)
+    www: str = field(default="127.0.0.1:8010", validator=values.loopback)
+    workers: str = field(default="127.0.0.1:9989", validator=values.loopback)
+    parallel: int = field(default=16, validator=validators.ge(1))
+
+
+@frozen
+class HostEntry:
+    """A host with boards; Buildbot's worker there has its name."""
+
+    name: str = field(validator=values.name)
+
+
+@frozen
+class BoardEntry:
+    """A board of the farm.
+
+    Attributes:
+        name: as its env names it. host: where it is plugged in; empty: the only one.
+        hub: of its USB devices: one release at a time is put on boards of the same hub.
+    """
+
+    name: str = field(validator=values.word)
+    env: str = field(validator=values.word)
+    host: str = field(default="", validator=values.word)
+    hub: str = field(default="", validator=values.word)
 
 
 @frozen
@@ -87,7 +125,7 @@ class Schedule:
     cycles: int = field(default=20, validator=validators.ge(1))
     every: str = field(default="day", validator=validators.in_(PERIODS_S))
     at: str = field(default="02:00", validator=values.time)
-    day: str = field(default="Sun", validator=validators.in_(_DAYS))
+    day: str = field(default="Sun", validator=validators.in_(DAYS))
     spread_s: int = field(default=300, validator=validators.ge(0))
     options: Mapping[str, options.Value] = {}
 
@@ -107,7 +145,7 @@ class Schedule:
         hour, minute = map(int, self.at.split(":"))
         start = local.replace(tzinfo=None, hour=hour, minute=minute, second=0, microsecond=0)
         if self.every == "week":
-            start -= dt.timedelta(days=(start.weekday() - _DAYS.index(self.day)) % len(_DAYS))
+            start -= dt.timedelta(days=(start.weekday() - DAYS.index(self.day)) % len(DAYS))
         if start.astimezone() > local:
             start -= dt.timedelta(seconds=self.interval_s)
         return start.astimezone()
@@ -129,6 +167,7 @@ class Farm:
         reports: address of a run's report, with {run}, for links in mails; empty: mails name commands.
         documents: address of the documents' site, to which alerts and dashboards link.
         virtual: boards that are simulated on this host; None: it has real ones.
+        buildbot: None: runs are systemd's timers'. hosts, boards: what Buildbot knows of; no hosts: only this one.
     """
 
     user: str = field(default="boardlab", validator=values.word)
@@ -146,13 +185,33 @@ class Farm:
     virtual: VirtualBoards | None = None
     pdudaemon: PduDaemonConfig = PduDaemonConfig()
     usb: list[UsbEntry] = Factory(list)
+    buildbot: Buildbot | None = None
+    hosts: list[HostEntry] = Factory(list)
+    boards: list[BoardEntry] = Factory(list)
     schedules: list[Schedule] = Factory(list)
 
     def __attrs_post_init__(self) -> None:
-        names = [schedule.name for schedule in self.schedules]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"schedules: two are called {name!r}")
+        for key, entries in (("schedules", self.schedules), ("hosts", self.hosts), ("boards", self.boards)):
+            names = [entry.name for entry in entries]
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"{key}: two are called {name!r}")
+        hosts = [host.name for host in self.hosts] or [HERE]
+        for board in self.boards:
+            if board.host not in {*hosts, *([""] if len(hosts) == 1 else [])}:
+                raise ValueError(f"boards: {board.name}: host {board.host!r}: name one of {', '.join(hosts)}")
+        known = {board.name: board.env for board in self.boards}
+        for schedule in self.schedules if known else ():
+            if known.get(schedule.board) != schedule.env:
+                raise ValueError(
+                    f"schedules: {schedule.name}: board {schedule.board!r} with env {schedule.env!r} is not one of `boards`"
+                )
+        if self.buildbot is not None and not self.boards:
+            raise ValueError("buildbot: `boards` lists none, so it has nothing to run on")
+
+    def host_of(self, board: BoardEntry) -> str:
+        """Where a board is plugged in."""
+        return board.host or (self.hosts[0].name if self.hosts else HERE)
 
 
 def load(path: Path) -> Farm:

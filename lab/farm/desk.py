@@ -10,7 +10,8 @@ from typing import Final
 
 from attrs import frozen
 
-from lab.farm import config
+from lab.farm import buildbot, config
+from lab.farm.buildbot import Site
 from lab.farm.config import Farm, VirtualBoards
 from lab.farm.labfolder import scalar, template
 from lab.farm.services import SUPERVISORD
@@ -51,22 +52,30 @@ class Desk:
         """Of the virtual boards."""
         return self.folder / "virtual"
 
-    def up(self, boards: VirtualBoards) -> tuple[Farm, bool]:
+    @property
+    def buildbot(self) -> Site:
+        """Of Buildbot's master and worker."""
+        return Site(self.folder / "buildbot")
+
+    def up(self, boards: VirtualBoards, *, queued: bool = False) -> tuple[Farm, bool]:
         """Bring it up; whether something was started.
 
         Args:
-            boards: for the farm.yaml that is written where there is none.
+            boards: for the farm.yaml that is written where there is none. queued: with a Buildbot there.
 
         Raises:
             ConfigurationError: farm.yaml is wrong, or the folder is.
             LabError: a program did not start.
         """
         if not self.file.exists():
-            self._write(boards)
+            self._write(boards, buildbot.find() if queued else None)
         farm = config.load(self.file)
-        open_store(farm.database).close()
-        environ = {**os.environ, "BOARDLAB_RUNTIME": str(self.runtime), DATABASE_VARIABLE: farm.database}
-        return farm, Supervised(self.runtime).up(programs(farm, self), environ)
+        if not self.states():
+            open_store(farm.database).close()
+            if farm.buildbot is not None:
+                buildbot.write(farm, farm.buildbot, self.buildbot, self.environ(farm))
+                buildbot.prepare(farm.buildbot, self.buildbot)
+        return farm, Supervised(self.runtime).up(programs(farm, self), {**os.environ, **self.environ(farm)})
 
     def environ(self, farm: Farm) -> Mapping[str, str]:
         """What a person's shell needs so that `lab` and pytest mean this farm."""
@@ -76,7 +85,7 @@ class Desk:
         """What became of its programs; none: it is down."""
         return Supervised(self.runtime).states()
 
-    def _write(self, boards: VirtualBoards) -> None:
+    def _write(self, boards: VirtualBoards, program: Path | None) -> None:
         board_specs(SimOptions(boards.types, boards.count, "", 0, boards.time_scale))  # a wrong type is named now
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = template(
@@ -90,6 +99,7 @@ class Desk:
             pdudaemon=_address(),
             boards=boards,
             bench=self.bench.name,
+            buildbot=program and {"program": scalar(program), "www": _address(), "workers": _address()},
         )
         self.file.write_text(text, encoding="utf-8")
 
@@ -111,7 +121,12 @@ def programs(farm: Farm, desk: Desk) -> list[Program]:
     web = ["web", "--listen", farm.web.listen, "--farm", str(desk.file), *runtime, *database]
     web += ["--web-config", farm.web.web_config] if farm.web.web_config else []
     web += ["--name", farm.web.name] if farm.web.name else []
-    return [*found, Program("web", (lab, *web), farm.web.listen)]
+    found.append(Program("web", (lab, *web), farm.web.listen))
+    if farm.buildbot is not None:
+        queue = buildbot.commands(farm.buildbot, desk.buildbot, buildbot.hosts(farm)[0])
+        found.append(Program("buildbot", queue["buildbot"], farm.buildbot.www))
+        found.append(Program("worker", queue["worker"]))
+    return found
 
 
 def _bench(farm: Farm, boards: VirtualBoards, desk: Desk) -> list[str]:

@@ -1,36 +1,58 @@
-"""systemd units from farm.yaml: the exporter, the site, the console server, pdudaemon, and a service and a timer per schedule; and who tells that one failed."""
+"""systemd units from farm.yaml: the exporter, the site, the console server, pdudaemon, and a service and a timer per schedule, or Buildbot; and who tells that one failed."""
 
 from __future__ import annotations
 
 from importlib import resources
+from pathlib import Path
 from typing import Final
 
 import jinja2
 
-from lab.farm.config import Farm
+from lab.errors import ConfigurationError
+from lab.farm import buildbot
+from lab.farm.config import Buildbot, Farm
 from lab.run.options import words
 
 _TEMPLATES: Final = "lab.farm"
 
 
-def units(farm: Farm, path: str) -> dict[str, str]:
+def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
     """File name -> text.
 
     Args:
         path: where the host keeps its farm.yaml.
+        host: of the farm; empty: its first one, which also has the results, the exporter, the site and Buildbot's master.
+
+    Raises:
+        ConfigurationError: there is no such host.
     """
-    found = {"boardlab-exporter.service": _text("boardlab-exporter.service", farm=farm, path=path)}
-    found["boardlab-web.service"] = _text("boardlab-web.service", farm=farm, path=path)
+    hosts = buildbot.hosts(farm)
+    if host and host not in hosts:
+        raise ConfigurationError(f"--host {host}: farm.yaml has: {', '.join(hosts)}")
+    found = {}
+    if host in {"", hosts[0]}:
+        found["boardlab-exporter.service"] = _text("boardlab-exporter.service", farm=farm, path=path)
+        found["boardlab-web.service"] = _text("boardlab-web.service", farm=farm, path=path)
     found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
     found["boardlab-notify@.service"] = _text("boardlab-notify@.service", farm=farm, path=path)
     if farm.pdudaemon.program:
         found["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
+    if farm.buildbot is not None:
+        return found | _queue(farm, farm.buildbot, host or hosts[0])
     for schedule in farm.schedules:
         for kind in ("service", "timer"):
             found[f"boardlab-{schedule.name}.{kind}"] = _text(
                 f"boardlab-run.{kind}", farm=farm, schedule=schedule, words=words
             )
     return found
+
+
+def _queue(farm: Farm, queue: Buildbot, host: str) -> dict[str, str]:
+    """Buildbot's, which has the schedules then."""
+    site = buildbot.Site(Path("/var/lib", farm.state, "buildbot"))
+    kinds = ("buildbot", "worker") if host == buildbot.hosts(farm)[0] else ("worker",)
+    values = {"farm": farm, "site": site, "commands": buildbot.commands(queue, site, host)}
+    return {f"boardlab-{kind}.service": _text(f"boardlab-{kind}.service", **values) for kind in kinds}
 
 
 def _text(name: str, **values: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Any, Final
 
@@ -54,6 +55,20 @@ def word(_instance: object, attribute: Any, value: str) -> None:
     if any(c.isspace() or c in "%\"'\\$;" for c in value):
         raise ValueError(
             f"{attribute.name}: {redacted(value)!r}: no blanks, quotes, $, ; and %, as it stands in a unit file"
+        )
+
+
+def loopback(_instance: object, attribute: Any, value: str) -> None:
+    """An address and port that only this host reaches."""
+    machine, _, port = value.rpartition(":")
+    try:
+        wrong = not ipaddress.ip_address(machine.strip("[]")).is_loopback or not 0 < int(port) < 65_536
+    except ValueError:
+        wrong = True
+    if wrong:
+        raise ValueError(
+            f"{attribute.name}: {value!r}: expected a loopback address and a port, e.g. 127.0.0.1:8010: it knows no TLS, so "
+            "other hosts reach it through ssh -L or WireGuard"
         )
 
 

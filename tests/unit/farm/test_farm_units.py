@@ -14,7 +14,19 @@ from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
-from lab.farm.config import Exporter, Farm, PduDaemonConfig, Schedule, UsbEntry, VirtualBoards, Web, load
+from lab.farm.config import (
+    BoardEntry,
+    Buildbot,
+    Exporter,
+    Farm,
+    HostEntry,
+    PduDaemonConfig,
+    Schedule,
+    UsbEntry,
+    VirtualBoards,
+    Web,
+    load,
+)
 from lab.farm.hostfiles import write
 from lab.farm.runner import WORSE
 from lab.farm.units import units
@@ -23,7 +35,7 @@ from lab.run import options
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "farm" / "farm.yaml"
 INSTALLED = "/etc/boardlab/farm.yaml"
-RECORDS = (Farm, Exporter, Web, VirtualBoards, PduDaemonConfig, UsbEntry, Schedule)
+RECORDS = (Farm, Exporter, Web, VirtualBoards, PduDaemonConfig, UsbEntry, Buildbot, HostEntry, BoardEntry, Schedule)
 WORST_EXPOSURE = 2.5  # of 10; systemd calls up to 4 "ok", and an unprotected service has 9.6
 
 
@@ -142,6 +154,13 @@ def test_the_timers_come_when_they_should(tmp_path: Path) -> None:
         ("virtual: {types: [am62xx_sk], count: 0}", "count"),
         ("virtual: {types: [am62xx_sk], time_scale: 0}", "time_scale"),
         ("web: {listen: '1 2'}", "no blanks"),
+        ("buildbot: {program: /b}", "boards"),
+        ("buildbot: {program: /b, www: '0.0.0.0:8010'}", "ssh -L"),
+        ("buildbot: {program: /b, workers: 'lab:9989'}", "ssh -L"),
+        ("boards: [{name: b, env: e, host: h}]", "name one of local"),
+        ("hosts: [{name: h1}, {name: h2}]\nboards: [{name: b, env: e}]", "name one of h1, h2"),
+        ("boards: [{name: b, env: e}, {name: b, env: f}]", "two are called 'b'"),
+        ("boards: [{name: b, env: e}]\nschedules: [{name: n, env: f, board: b}]", "not one of `boards`"),
         ("- a list", "expected keys and values"),
         ("a: [", "not YAML"),
     ],

@@ -1,0 +1,194 @@
+"""The folders of a Buildbot over a farm: its master's and its workers', from farm.yaml. Buildbot itself is called as a program."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import frozen
+
+from lab import shipped
+from lab.errors import ConfigurationError, LabStableError
+from lab.farm import suites
+from lab.farm.config import DAYS, HERE, Buildbot, Farm, Schedule
+from lab.run.options import words
+
+SECRETS: Final = "secrets.json"
+UPGRADE_S: Final = 300
+WAIT_S: Final = 14_400  # for a board that a person measures on
+_MASTER_TAC: Final = """\
+from twisted.application import service
+from buildbot.master import BuildMaster
+
+application = service.Application('buildmaster')  # Buildbot looks for these words
+BuildMaster({folder!r}, "master.cfg", umask=0o077).setServiceParent(application)
+"""
+_WORKER_TAC: Final = """\
+from twisted.application import service
+from buildbot_worker.bot import Worker
+
+application = service.Application('buildbot-worker')
+password = open({secret!r}).read().strip()
+Worker({host!r}, {port}, {name!r}, password, {folder!r}, 60, umask=0o077).setServiceParent(application)
+"""
+
+
+@frozen
+class Site:
+    """A Buildbot's folders.
+
+    Attributes:
+        folder: with `master`, and `worker-HOST` of each host.
+    """
+
+    folder: Path
+
+    @property
+    def master(self) -> Path:
+        """The master's."""
+        return self.folder / "master"
+
+    def worker(self, host: str) -> Path:
+        """A worker's; it belongs on its host."""
+        return self.folder / f"worker-{host}"
+
+
+def hosts(farm: Farm) -> list[str]:
+    """The names of the hosts."""
+    return [host.name for host in farm.hosts] or [HERE]
+
+
+def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What master.cfg reads.
+
+    Args:
+        environ: what the runs have in their environment beside the worker's.
+    """
+    boards = [{"name": b.name, "env": b.env, "host": farm.host_of(b), "hub": b.hub} for b in farm.boards]
+    return {
+        "program": farm.program,
+        "directory": farm.directory,
+        "environ": dict(environ),
+        "hosts": hosts(farm),
+        "boards": boards,
+        "suites": sorted(suites.GUIDE),
+        "schedules": [_schedule(schedule) for schedule in farm.schedules],
+        "listen": _endpoint(buildbot.www),
+        "www": f"http://{buildbot.www}/",
+        "workers": _endpoint(buildbot.workers),
+        "parallel": buildbot.parallel,
+        "wait_s": WAIT_S,
+    }
+
+
+def write(farm: Farm, buildbot: Buildbot, site: Site, environ: Mapping[str, str]) -> None:
+    """Write the folders; passwords that are there stay.
+
+    Raises:
+        LabStableError: the folder cannot be written.
+    """
+    found = described(farm, buildbot, environ)
+    machine, _, port = buildbot.workers.rpartition(":")
+    try:
+        site.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        site.master.mkdir(exist_ok=True, mode=0o700)
+        known = _secrets(site.master / SECRETS, found["hosts"])
+        _write(site.master / "farm.json", json.dumps(found, indent=1))
+        source = shipped.folder(shipped.FARM) / "buildbot" / "master.cfg"
+        _write(site.master / "master.cfg", source.read_text(encoding="utf-8"))
+        _write(site.master / "buildbot.tac", _MASTER_TAC.format(folder=str(site.master)))
+        for name in found["hosts"]:
+            folder = site.worker(name)
+            folder.mkdir(exist_ok=True, mode=0o700)
+            (folder / "info").mkdir(exist_ok=True)
+            _write(folder / "password", known["workers"][name] + "\n")
+            _write(folder / "info" / "host", name + "\n")
+            values = {"host": machine.strip("[]"), "port": int(port), "name": name, "folder": str(folder)}
+            _write(folder / "buildbot.tac", _WORKER_TAC.format(secret=str(folder / "password"), **values))
+    except OSError as error:
+        raise LabStableError(f"{error.filename}: {error.strerror}; choose another folder") from error
+
+
+def find() -> Path:
+    """The program `buildbot`: in the environment of its own that `./run setup test` fills, else on PATH.
+
+    Raises:
+        ConfigurationError: it is not there.
+    """
+    checkout = shipped.checkout()
+    own = (checkout / ".cache" / "buildbot" if checkout else Path(sys.prefix) / "buildbot") / "bin" / "buildbot"
+    for candidate in (own, shutil.which("buildbot")):
+        if candidate and os.access(candidate, os.X_OK):
+            return Path(candidate)
+    wanted = shipped.folder(shipped.FARM) / "buildbot" / "requirements.txt"
+    where = own.parents[1]
+    raise ConfigurationError(
+        f"Buildbot is not installed ({own} is no program). Into an environment of its own: python3 -m venv {shlex.quote(str(where))} && "
+        f"{shlex.quote(str(where / 'bin' / 'pip'))} install --no-deps -r {shlex.quote(str(wanted))}"
+    )
+
+
+def prepare(buildbot: Buildbot, site: Site) -> None:
+    """Make the master's database, or bring it up to date.
+
+    Raises:
+        LabStableError: Buildbot cannot be started, or finds something wrong; the message has its last words.
+    """
+    command = [buildbot.program, "upgrade-master", "--quiet", str(site.master)]
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=UPGRADE_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LabStableError(f"buildbot: {buildbot.program}: {error}") from error
+    if done.returncode:
+        raise LabStableError(f"buildbot upgrade-master {site.master}: {(done.stdout + done.stderr).strip()[-400:]}")
+
+
+def commands(buildbot: Buildbot, site: Site, host: str) -> dict[str, tuple[str, ...]]:
+    """What runs: the master, and the worker of a host."""
+    worker = str(Path(buildbot.program).with_name("buildbot-worker"))
+    return {
+        "buildbot": (buildbot.program, "start", "--nodaemon", str(site.master)),
+        "worker": (worker, "start", "--nodaemon", str(site.worker(host))),
+    }
+
+
+def _schedule(schedule: Schedule) -> dict[str, Any]:
+    hour, minute = map(int, schedule.at.split(":"))
+    order = ["--suite", schedule.suite, "--env", schedule.env, "--cycles", str(schedule.cycles)]
+    order += ["--release", schedule.release] if schedule.release else []
+    return {
+        "name": schedule.name,
+        "board": schedule.board,
+        "suite": schedule.suite,
+        "words": [*order, *words(schedule.options)],
+        "hour": hour,
+        "minute": minute,
+        "day": DAYS.index(schedule.day) if schedule.every == "week" else None,
+    }
+
+
+def _secrets(path: Path, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    known: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    users, workers = known.get("users") or {"lab": secrets.token_urlsafe()}, known.get("workers", {})
+    made = {"users": users, "workers": {name: workers.get(name) or secrets.token_urlsafe() for name in names}}
+    _write(path, json.dumps(made, indent=1))
+    return made
+
+
+def _endpoint(address: str) -> str:
+    """As Twisted names it (`twisted.internet.endpoints.serverFromString`)."""
+    machine, _, port = address.rpartition(":")
+    return f"tcp:port={port}:interface={machine.strip('[]').replace(':', chr(92) + ':')}"
+
+
+def _write(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="utf-8")

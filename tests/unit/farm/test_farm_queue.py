@@ -1,0 +1,122 @@
+"""farm.yaml as Buildbot has it: its folders, what runs on which host, and that nothing else keeps schedules then."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import stat
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lab.cli import farm as commands
+from lab.errors import ConfigurationError
+from lab.farm import buildbot
+from lab.farm.config import Farm, load
+from lab.farm.units import units
+
+TEXT = """\
+directory: /srv/lab
+program: /srv/lab/bin/lab
+buildbot: {program: /opt/bb/bin/buildbot, www: '127.0.0.1:81', workers: '[::1]:82', parallel: 3}
+hosts: [{name: lab-1}, {name: lab-2}]
+boards:
+  - {name: one, env: one.yaml, host: lab-1, hub: left}
+  - {name: two, env: two.yaml, host: lab-2}
+schedules:
+  - {name: nightly, env: one.yaml, board: one, at: '02:30', cycles: 7, release: '11.01', medium: [sd, emmc]}
+  - {name: weekly, env: two.yaml, board: two, suite: low_power, every: week, day: Sat, judge: false}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "farm.yaml"
+    file.write_text(TEXT)
+    return file
+
+
+@pytest.fixture
+def farm(path: Path) -> Farm:
+    return load(path)
+
+
+def test_buildbot_is_told_of_hosts_boards_and_orders(path: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(commands.app, ["buildbot", str(path), "--output", str(tmp_path / "bb")])
+    assert result.output.split() == [
+        str(tmp_path / "bb" / name) for name in ("master", "worker-lab-1", "worker-lab-2")
+    ]
+    found = json.loads((tmp_path / "bb" / "master" / "farm.json").read_text())
+    assert found["hosts"] == ["lab-1", "lab-2"]
+    assert found["boards"] == [
+        {"name": "one", "env": "one.yaml", "host": "lab-1", "hub": "left"},
+        {"name": "two", "env": "two.yaml", "host": "lab-2", "hub": ""},
+    ]
+    nightly, weekly = found["schedules"]
+    assert (nightly["hour"], nightly["minute"], nightly["day"]) == (2, 30, None)
+    assert (weekly["hour"], weekly["minute"], weekly["day"]) == (2, 0, 5), "Buildbot counts days from Monday, 0"
+    assert shlex.join(nightly["words"]) == (
+        "--suite boot --env one.yaml --cycles 7 --release 11.01 --medium=sd,emmc --judge"
+    )
+    assert "--judge" not in weekly["words"]
+    assert (found["listen"], found["workers"]) == (
+        "tcp:port=81:interface=127.0.0.1",
+        r"tcp:port=82:interface=\:\:1",
+    )
+
+
+def test_passwords_stay_and_are_nobody_elses(farm: Farm, tmp_path: Path) -> None:
+    queue = farm.buildbot
+    assert queue is not None
+    site = buildbot.Site(tmp_path / "bb")
+
+    def secrets() -> dict[str, dict[str, str]]:
+        buildbot.write(farm, queue, site, {})
+        found: dict[str, dict[str, str]] = json.loads((site.master / "secrets.json").read_text())
+        return found
+
+    first = secrets()
+    assert secrets() == first
+    assert len({*first["users"].values(), *first["workers"].values()}) == 3
+    assert (site.worker("lab-2") / "password").read_text().strip() == first["workers"]["lab-2"]
+    for place in (
+        site.folder,
+        *site.folder.iterdir(),
+        site.master / "secrets.json",
+        site.worker("lab-1") / "password",
+    ):
+        assert not stat.S_IMODE(place.stat().st_mode) & 0o077, place
+
+
+def test_each_host_has_its_units_and_no_timer(farm: Farm) -> None:
+    main, other = units(farm, "/etc/farm.yaml"), units(farm, "/etc/farm.yaml", "lab-2")
+    assert set(main) - set(other) == {"boardlab-buildbot.service", "boardlab-exporter.service", "boardlab-web.service"}
+    assert "worker-lab-1\n" in main["boardlab-worker.service"]
+    assert (
+        "/opt/bb/bin/buildbot-worker start --nodaemon /var/lib/boardlab/buildbot/worker-lab-2\n"
+        in (other["boardlab-worker.service"])
+    )
+    assert not [name for name in {*main, *other} if name.endswith(".timer")]
+    with pytest.raises(ConfigurationError, match="lab-1, lab-2"):
+        units(farm, "/etc/farm.yaml", "lab-3")
+
+
+def test_a_farm_without_buildbot_has_no_folders_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "farm.yaml"
+    file.write_text("user: me\n")
+    result = CliRunner().invoke(commands.app, ["buildbot", str(file), "--output", str(tmp_path / "bb")])
+    assert isinstance(result.exception, ConfigurationError)
+    assert not (tmp_path / "bb").exists()
+
+
+def test_check_compares_boards_with_their_environments(path: Path, tmp_path: Path) -> None:
+    envs = tmp_path / "envs"
+    envs.mkdir()
+    (envs / "one.yaml").write_text(
+        "targets: {main: {drivers: [{BoardStrategy: {board: uno, board_type: am62xx_sk}}]}}\n"
+    )
+    path.write_text(TEXT.replace("/srv/lab\n", f"{tmp_path}\n", 1))
+    problems = commands.problems(load(path))
+    assert "boards: one: one.yaml is of board 'uno'" in problems
+    assert any(problem.startswith("boards: two: ") and "two.yaml" in problem for problem in problems)
