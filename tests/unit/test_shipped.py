@@ -56,14 +56,15 @@ def test_a_program_has_its_path_where_its_name_means_none_or_another(
     assert shipped.program("pytest") == str(ours)
 
 
-def test_pip_installs_of_pdudaemon_what_uv_locked_and_nothing_that_must_be_built() -> None:
-    folder = ROOT / "farm" / "pdudaemon"
+@pytest.mark.parametrize("program", ["pdudaemon", "buildbot"])
+def test_pip_installs_what_uv_locked_and_nothing_that_must_be_built(program: str) -> None:
+    folder = ROOT / "farm" / program
     locked = {
         (package["name"], package["version"]): {
             file["hash"] for file in [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
         }
         for package in tomllib.loads((folder / "uv.lock").read_text(encoding="utf-8"))["package"]
-        if package["name"] not in {"systemd-python", "boardlab-pdudaemon"}
+        if package["name"] not in {"systemd-python", f"boardlab-{program}"}
     }
     text = re.sub(r"^#.*\n", "", (folder / "requirements.txt").read_text(encoding="utf-8"), flags=re.MULTILINE)
     required = {
