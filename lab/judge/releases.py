@@ -46,6 +46,8 @@ def _returned(like: Sequence[Number], new: Number, noise: Noise, said: Judgement
 
 def _crept(before: Sequence[Number], new: Number, noise: Noise, said: Judgement) -> Judgement:
     """Whether the number only rose, or only fell, in steps that are none alone, and is by now beyond noise."""
+    if len(before) < 2:
+        return said
     steps = [new]
     way = _difference(before[-1], new)
     for number in reversed(before):
