@@ -1,12 +1,17 @@
 """How fast a card and an eMMC are provisioned, against `dd` (and bmaptool, where it is installed) alone on the same target.
 
     uv run python bench/provision.py [--folder DIR] [--mib 512] [--times 3] [--rate 90]
+    uv run python bench/provision.py --emmc [--mib 32] [--times 3]
     uv run python bench/provision.py --sparse
 
 The target is a file in DIR (default: the temporary folder), which stands for a card: written past the page cache and synced, as dd does
 with oflag=direct conv=fsync, and no faster than RATE MB/s for all of them (bench/shim/slowcard.c; a UHS-I card reaches 90, 0: as fast as
 the disk is). The ways take turns, so that all meet the same machine; compared are the fastest writes of each.
-Aim: at least 90 % of dd's rate. `--sparse` provisions an image of 8 GiB with 64 MiB of data by its block map: the writer and the
+Aim: at least 90 % of dd's rate.
+
+`--emmc` writes the eMMC of the QEMU board (an NVMe disk) by the board's own U-Boot over TFTP, against the same commands (`tftpboot`,
+`nvme write`) alone: what this board reaches bounds both, and the difference is what checking each piece before it is written takes. There is
+no `dd` in U-Boot; what a real eMMC takes does not show on QEMU, whose processor is emulated. `--sparse` provisions an image of 8 GiB with 64 MiB of data by its block map: the writer and the
 provisioning process together stay below 100 MiB. Exit status 1 when an aim is missed.
 """
 
@@ -22,16 +27,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from lab.console.client import ConsoleClient
+from lab.env.target import parts
+from lab.errors import LabTransientError
+from lab.host.runtime import socket_path
 from lab.provision.release import Content, Image
 from lab.provision.way import Plan, Target
+from lab.provision.ways import planning
 from lab.provision.ways.cardway import CardWay
 from lab.provision.ways.hostdisk import Disk
+from lab.provision.ways.ubootsession import Session
 from lab.shown import bad, echo, table
 
+LAB: Final = Path(sys.executable).with_name("lab")
 MIB: Final = 1 << 20
 AIM: Final = 0.9
 MEMORY_MIB: Final = 100
@@ -111,6 +123,69 @@ def rates(folder: Path, mib: int, times: int) -> bool:
     return share >= AIM
 
 
+@contextmanager
+def qemu_board(folder: Path) -> Iterator[Any]:
+    """The strategy of a QEMU board with a network."""
+    where = folder / "bench"
+    up = [LAB, "virtual", "up", "--network", "--dir", where, "--pdu-port", "0"]
+    os.environ["BOARDLAB_RUNTIME"] = str(folder / "runtime")
+    subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
+    try:
+        yield parts(str(where / "env.yaml"), "ConsoleProtocol", "console", "console")[1]
+    finally:
+        subprocess.run([LAB, "virtual", "down", "--dir", where], check=True, stdout=subprocess.DEVNULL)
+        with suppress(LabTransientError), ConsoleClient(socket_path(folder / "runtime")) as client:
+            client.stop()
+
+
+def emmc(folder: Path, mib: int, times: int) -> bool:
+    image = folder / "image.wic"
+    image.write_bytes(os.urandom(mib * MIB))
+    content = Content(Image(source=str(image), sha256=sha256(image), size=mib * MIB))
+    with qemu_board(folder) as strategy:
+        way = strategy.ways()["emmc"]
+        plan = way.plan(content, Target("bench", strategy.type.name, "emmc"))
+        session = Session.begin(way.begin())
+        way.loader.prepare(session.prompt)
+        pieces = list(planning.pieces(plan.steps, session.most(way.medium.align)))
+
+        def load() -> None:
+            for piece in pieces:
+                way.loader.load(session.prompt, session.address, piece.data, "piece")
+
+        def write() -> None:
+            for piece in pieces:
+                session.run(way.medium.write(session.address, piece.offset, len(piece.data)))
+
+        def digest() -> None:  # of the last piece, which is in memory, for each
+            for _ in pieces:
+                session.compare(pieces[-1].data, "piece")
+
+        def alone() -> None:
+            for piece in pieces:
+                way.loader.load(session.prompt, session.address, piece.data, "piece")
+                session.run(way.medium.write(session.address, piece.offset, len(piece.data)))
+
+        works: dict[str, Callable[[], None]] = {
+            "tftpboot": load,
+            "digest (" + ("sha256" if session.has_hash else "crc32") + ")": digest,
+            "nvme write": write,
+            "both alone": alone,
+            "lab provision": lambda: way.write(plan, lambda _progress: None),
+        }
+        seconds = fastest(works, times)
+        began = time.monotonic()
+        verified = way.verify(plan)
+        seconds["read back and compared"] = time.monotonic() - began
+    share = seconds["both alone"] / seconds["lab provision"]
+    rows = [[name, f"{each:.2f}", f"{mib / each:.1f}"] for name, each in seconds.items()]
+    echo(*table(["what", "s", "MiB/s"], rows, "<>>"))
+    echo(
+        f"{share:.0%} of the rate of U-Boot's own commands (aim: {AIM:.0%}); read back: {verified.bytes == mib * MIB}"
+    )
+    return share >= AIM
+
+
 def block_map(image: Path, runs: Sequence[int]) -> str:
     ranges = []
     with image.open("rb") as file:
@@ -155,16 +230,22 @@ def sparse(folder: Path) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description="How fast a medium is provisioned, and with how much memory.")
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--mib", type=int, help="default: 512, and 32 with --emmc")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--rate", type=float, default=90.0)
-    parser.add_argument("--sparse", action="store_true")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--sparse", action="store_true")
+    kind.add_argument("--emmc", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder, prefix="boardlab-provision-") as name:
         folder = Path(name)
-        if not given.sparse:
+        if given.sparse:
+            is_met = sparse(folder)
+        elif given.emmc:
+            is_met = emmc(folder, given.mib or 32, given.times)
+        else:
             slowed(folder, given.rate)
-        is_met = sparse(folder) if given.sparse else rates(folder, given.mib, given.times)
+            is_met = rates(folder, given.mib or 512, given.times)
     if not is_met:
         echo(bad("the aim is missed"))
     return 0 if is_met else 1
