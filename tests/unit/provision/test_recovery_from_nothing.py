@@ -78,6 +78,19 @@ def test_by_uart_it_reaches_the_prompt_and_no_medium_is_touched(tmp_path: Path) 
     assert lab.said().count("Trying to boot from UART") == 2
 
 
+@pytest.mark.parametrize("way", ["uart", "usb"])
+def test_an_am62a_comes_up_by_straps_of_its_own(tmp_path: Path, way: str) -> None:
+    lab = blank("am62axx_sk")
+    files = recovery(tmp_path, images("am62axx_sk", "09.02"), way=way)
+    with board(lab) as strategy:
+        if way == "uart":
+            recovering.by_uart(strategy, files, nothing)
+        else:
+            recovering.by_usb(strategy, files, nothing, run=PlayedSnagrecover(lab))
+        assert at_u_boot(strategy)
+        assert lab.straps == {"uart": 0x03B, "usb": 0x053}[way]  # U-Boot doc/board/ti/am62ax_sk.rst
+
+
 def test_by_usb_it_reaches_the_prompt_and_no_medium_is_touched(tmp_path: Path) -> None:
     lab, told = blank(), []
     before = digests(lab)
