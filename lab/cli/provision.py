@@ -17,7 +17,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.runner import BUSY
 from lab.host import process
 from lab.provision.finding import find
-from lab.provision.putting import Put, Putting, described
+from lab.provision.putting import METHOD, Put, Putting, described
 from lab.provision.release import Release
 from lab.provision.telling import Teller
 from lab.results import Store, joblist, open_store
@@ -223,7 +223,7 @@ def _tell(release: str, done: list[Put], *, as_json: bool) -> None:
                 echo(f"  {step.name}: {step.bytes} bytes {step.place.shown if step.place else 'as the whole medium'}")
         else:
             booted = ", booted and compared" if each.software else ""
-            echo(f"{medium}: {release}, read back{booted}")
+            echo(f"{medium}: {release}, read back ({METHOD}){booted}")
 
 
 def _put_document(release: str, put: Put) -> dict[str, object]:
@@ -235,7 +235,9 @@ def _put_document(release: str, put: Put) -> dict[str, object]:
         "device": put.plan.target.device,
         "bytes": put.plan.total_bytes,
         "steps": [step.name for step in put.plan.steps],
-        "verified": None if verified is None else {"digest": verified.digest, "bytes": verified.bytes},
+        "verified": None
+        if verified is None
+        else {"method": METHOD, "digest": verified.digest, "bytes": verified.bytes},
         "software": dict(put.software),
     }
 

@@ -18,7 +18,7 @@ from lab.provision.way import Plan, Report, Target, Verified, Way
 from lab.redaction import redacted
 from lab.results.provisions import NewProvision, ProvisionBook
 
-_METHOD: Final = "full"  # every byte is read back, in the word of the record
+METHOD: Final = "full"  # every byte is read back, in the word of the record
 
 
 class WritableBoard(Protocol):
@@ -125,8 +125,8 @@ class Putting:
                 way.write(plan, self.report)
                 verified = way.verify(plan)
             if self.book is not None:
-                self.book.written(begun[medium], verified.digest, _METHOD, verified.bytes)
-            self.say(f"{medium}: read back and the same ({verified.bytes} bytes)")
+                self.book.written(begun[medium], verified.digest, METHOD, verified.bytes)
+            self.say(f"{medium}: read back and the same ({METHOD}, {verified.bytes} bytes)")
             self.done.append(Put(plan, verified))
         for number, each in enumerate(self.done):
             medium = each.plan.target.medium
