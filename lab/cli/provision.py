@@ -223,7 +223,7 @@ def _tell(release: str, done: list[Put], *, as_json: bool) -> None:
                 echo(f"  {step.name}: {step.bytes} bytes {step.place.shown if step.place else 'as the whole medium'}")
         else:
             booted = ", booted and compared" if each.software else ""
-            echo(f"{medium}: {release}, read back ({METHOD}){booted}")
+            echo(f"{medium}: {release}, read back{booted}")
 
 
 def _put_document(release: str, put: Put) -> dict[str, object]:

@@ -126,7 +126,7 @@ class Putting:
                 verified = way.verify(plan)
             if self.book is not None:
                 self.book.written(begun[medium], verified.digest, METHOD, verified.bytes)
-            self.say(f"{medium}: read back and the same ({METHOD}, {verified.bytes} bytes)")
+            self.say(f"{medium}: read back and the same ({verified.bytes} bytes)")
             self.done.append(Put(plan, verified))
         for number, each in enumerate(self.done):
             medium = each.plan.target.medium
