@@ -1,15 +1,18 @@
 """How long do the pages of `lab web` take over a large store, and how much memory does it need?
 
-    uv run python bench/web.py [--boards 1000] [--runs 100] [--metrics 10] [--samples 10] [--requests 100]
+    uv run python bench/web.py [--postgresql] [--boards 1000] [--runs 100] [--metrics 10] [--samples 10] [--requests 100]
 
-Fills a store in SQLite with so many boards, runs a board, metrics a run and samples a metric (the defaults: 100,000 runs, 10 million
-samples; filling takes some minutes), starts `lab web` as a process, and asks for each page so many times, one after the other.
-The first request of each page is left out: it fills caches. Aim: p99 150 ms for each page, 200 MB.
+Fills a store with so many boards, runs a board, metrics a run and samples a metric (the defaults: 100,000 runs, 10 million samples; a
+minute or two), the last of them today, in SQLite or in a PostgreSQL server of its own, starts `lab web` as a process, and asks for each
+page so many times, one after the other. Before each request another attempt is recorded on another board, so that no page is
+given as it was made before because nothing in the store has changed. The first request of each page is told by itself: it fills
+what `lab web` keeps of runs that have ended. Aim: p99 150 ms for each page, 200 MB.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -25,6 +28,10 @@ import requests
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 from farm_store import fill
+from postgresql_cluster import cluster
+
+from lab.host.clock import utc_now
+from lab.results import AttemptRecord, SampleRecord, open_store
 
 LAB = Path(sys.executable).with_name("lab")
 
@@ -34,19 +41,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("boards", 1000), ("runs", 100), ("metrics", 10), ("samples", 10), ("requests", 100)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--postgresql", action="store_true", help="In a PostgreSQL server, not in SQLite.")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        at = stack.enter_context(cluster(fsync=True)).url if given.postgresql else Path(folder) / "results.db"
         began = time.monotonic()
-        url = fill(
-            Path(folder) / "results.db",
-            boards=given.boards,
-            metrics=given.metrics,
-            samples=given.samples,
-            releases=given.runs,
+        sizes = {"boards": given.boards, "metrics": given.metrics, "samples": given.samples, "releases": given.runs}
+        url = fill(at, **sizes, last=utc_now())
+        runs = given.boards * given.runs
+        print(
+            f"{runs} runs, {runs * given.metrics * given.samples} samples, filled in {time.monotonic() - began:.0f} s"
         )
-        size_mb = (Path(folder) / "results.db").stat().st_size / 1e6
-        print(f"{given.boards * given.runs} runs, {size_mb:.0f} MB, filled in {time.monotonic() - began:.0f} s")
-        measure(url, Path(folder), given.boards * given.runs, given.runs, given.requests)
+        measure(url, Path(folder), runs, given.runs, given.requests)
 
 
 def measure(url: str, folder: Path, last: int, releases: int, count: int) -> None:
@@ -68,23 +74,35 @@ def measure(url: str, folder: Path, last: int, releases: int, count: int) -> Non
         "/boards/B": "/boards/board-0001",
         "/releases/X": f"/releases/{releases:02}.00",
         "/metrics/M": "/metrics/boot.time",
+        "/search": "/search?q=board-00",
         "/api/v1/runs": "/api/v1/runs?limit=100",
     }
     try:
-        with requests.Session() as session:
+        with requests.Session() as session, open_store(url) as store:
+            running = store.begin_run("boot", "am62xx_sk", "board-0000", "next", plan={}, provenance={}).id
+            cycle = 0
             for name, page in pages.items():
-                times = []
+                times, used_s = [], 0.0
                 for _ in range(count + 1):
+                    cycle += 1
+                    sample = SampleRecord("boot.time", {"medium": "sd"}, 2.0, 0.001)
+                    store.record_attempt(
+                        running,
+                        AttemptRecord(cycle, 1, {"medium": "sd"}, "ok", None, None, "", utc_now(), 6.0, (sample,)),
+                    )
+                    used_s = sum(psutil.Process(server.pid).cpu_times()[:2]) if len(times) == 1 else used_s
                     began = time.monotonic()
                     answer = session.get(address + page, timeout=600)
                     times.append(1e3 * (time.monotonic() - began))
                     assert answer.status_code == 200, (page, answer.text[-500:])
-                first, rest = times[0], times[1:]
-                p50, p99 = np.percentile(rest, (50, 99))
+                cpu_ms = 1e3 * (sum(psutil.Process(server.pid).cpu_times()[:2]) - used_s) / count
+                p50, p99 = np.percentile(times[1:], (50, 99))
                 print(
-                    f"{name:14} first {first:7.0f} ms, p50 {p50:6.1f} ms, p99 {p99:6.1f} ms, {len(answer.content)} bytes"
+                    f"{name:13} first {times[0]:7.0f} ms, p50 {p50:6.1f} ms, p99 {p99:6.1f} ms, "
+                    f"processor {cpu_ms:5.1f} ms, {len(answer.content)} bytes"
                 )
-        print(f"memory: {psutil.Process(server.pid).memory_info().rss / 1e6:.0f} MB")
+        memory = psutil.Process(server.pid).memory_info().rss / 1e6
+        print(f"memory: {memory:.0f} MB; load of the machine: {os.getloadavg()[0]:.1f}")
     finally:
         server.send_signal(signal.SIGINT)
         server.wait(30)
