@@ -24,6 +24,12 @@ function open_evidence() { const row = document.getElementById(location.hash.sli
   if (row && row.closest("details")) { row.closest("details").open = true; row.scrollIntoView(); } }
 addEventListener("hashchange", open_evidence); open_evidence();
 """  # not every browser opens the details that hold a link's target
+_SCRIPT_HASH = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+# For a server that gives the page to a browser: nothing but the page's own style, pictures and this script.
+POLICY = (
+    f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_SCRIPT_HASH}'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
 
 
 @frozen
@@ -105,7 +111,7 @@ def render(release: GuideRelease, figures: Mapping[str, Sequence[tuple[str, str]
             trend=[Markup(trend)] if trend else [],  # noqa: S704 - the same
             left_out=release.left_out,
             script=Markup(_SCRIPT),  # noqa: S704 - ours
-            script_hash=base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode(),
+            script_hash=_SCRIPT_HASH,
             program=f"boardlab {version('boardlab')}",
         )
     )

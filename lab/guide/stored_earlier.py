@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 
 from lab.guide.earlier import Earlier, Key
 from lab.judge import noise
@@ -24,10 +24,12 @@ def of_store(url: str | None, boards: Iterable[str], before: str) -> Earlier:
         before: a release.
     """
     with watch(url).snapshot() as snapshot:
-        return _of_snapshot(snapshot, set(boards), before)
+        return of_snapshot(snapshot, boards, before)
 
 
-def _of_snapshot(snapshot: StoreSnapshot, wanted: Set[str], before: str) -> Earlier:
+def of_snapshot(snapshot: StoreSnapshot, boards: Iterable[str], before: str) -> Earlier:
+    """The same of a store at one instant."""
+    wanted = set(boards)
     by_board: dict[str, list[RunHead]] = {}
     for head in snapshot.heads():
         if head.kind == PUBLISHED and head.board in wanted:

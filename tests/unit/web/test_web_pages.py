@@ -59,6 +59,8 @@ PAGES = [
     "/audit",
 ]
 PAGES += [
+    "/guides",
+    "/guides/11.01",
     "/search?q=boot",
     "/search?q=script",
     "/boards/SK-AM62-0042",

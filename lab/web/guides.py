@@ -1,0 +1,110 @@
+"""Performance guides: those that were imported, those that the store's numbers make, what is wrong in them, and two compared."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from attrs import frozen
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import PlainTextResponse, Response
+from sqlalchemy import func, select
+
+from lab.guide import change_page, compare, page, rulebook, stored, stored_earlier, summary, write_rst
+from lab.guide.rulebook import Finding, Severity
+from lab.judge.labels import release_key
+from lab.results.models import RunRow
+from lab.results.records import PUBLISHED
+from lab.results.store import Store
+from lab.web.rendering import Renderer, unless_known
+from lab.web.site import Site
+
+MOST_FINDINGS: Final = 300  # of a page; `lab guide check` has all
+Name = Annotated[str, Path(max_length=200)]
+Asked = Annotated[str, Query(max_length=200)]
+_ORDER: Final = list(Severity)
+
+
+@frozen
+class ListedGuide:
+    """A release that has a guide.
+
+    Attributes:
+        files: that were imported. published, measured: boards with numbers of such a file, and with numbers from here.
+    """
+
+    release: str
+    files: tuple[str, ...]
+    published: int
+    measured: int
+
+
+def router(site: Site, renderer: Renderer) -> APIRouter:
+    """The pages' addresses."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/guides")
+    def guides(request: Request, old: Asked = "", new: Asked = "") -> Response:
+        if old and new:
+            made = site.page(("guides", old, new), lambda store: _compared(site, store, old, new))
+            return unless_known(request, made)
+        with site.store() as store:
+            return renderer.page("guides.html.j2", guides=listed(store), old=old, new=new)
+
+    @routes.get("/guides/{release:path}")
+    def guide(request: Request, release: Name, form: Literal["", "html", "rst"] = "") -> Response:
+        if form == "rst":
+            with site.store() as store:
+                return PlainTextResponse(write_rst.write(stored.release(store, release, ())))
+        if form == "html":
+            whole = site.page(("guide", release), lambda store: page.render(stored.release(store, release, ()), {}))
+            answer = unless_known(request, whole)
+            answer.headers["Content-Security-Policy"] = (
+                page.POLICY
+            )  # the page has one script of its own, by its digest
+            return answer
+        with site.store() as store:
+            numbers = stored.release(store, release, ())
+            found = findings(store, release)
+            names = [each.release for each in listed(store)]
+        return renderer.page(
+            "guide.of.html.j2",
+            release=release,
+            boards=[(one.board, one.text) for one in summary.boards(numbers)],
+            findings=found[:MOST_FINDINGS],
+            more=max(0, len(found) - MOST_FINDINGS),
+            names=names,
+        )
+
+    return routes
+
+
+def listed(store: Store) -> list[ListedGuide]:
+    """The releases with numbers, the newest first."""
+    counted = select(RunRow.release, RunRow.kind == PUBLISHED, func.count(func.distinct(RunRow.board)))
+    imported = select(RunRow.release, RunRow.provenance).where(RunRow.kind == PUBLISHED).order_by(RunRow.id)
+    files: dict[str, dict[str, None]] = {}
+    boards: dict[str, dict[bool, int]] = {}
+    with store._read() as session:
+        for release, published, count in session.execute(counted.group_by(RunRow.release, RunRow.kind == PUBLISHED)):
+            boards.setdefault(release, {})[bool(published)] = count
+        for release, provenance in session.execute(imported):
+            files.setdefault(release, {})[str(provenance.get("file", "a guide"))] = None
+    return [
+        ListedGuide(name, tuple(files.get(name, ())), boards[name].get(True, 0), boards[name].get(False, 0))
+        for name in sorted(boards, key=release_key, reverse=True)
+    ]
+
+
+def findings(store: Store, release: str) -> list[Finding]:
+    """What is wrong in a release's guide, the surest first."""
+    found = rulebook.run(stored.sheet(store, release), None)
+    return sorted(found, key=lambda each: (_ORDER.index(each.severity), each.line))
+
+
+def _compared(site: Site, store: Store, old: str, new: str) -> str:
+    """Two releases' guides, as `lab guide compare --html` has them."""
+    sheets = stored.sheet(store, old), stored.sheet(store, new)
+    known = sorted({board for sheet in sheets for board in sheet.guide.boards})
+    with site.snapshot() as snapshot:
+        earlier = stored_earlier.of_snapshot(snapshot, known, sheets[0].guide.kernel_release or old)
+    return change_page.html(compare.compare(*sheets, None, earlier))
