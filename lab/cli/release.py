@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Container, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +21,8 @@ from lab.provision.releasefile import load
 from lab.results.provisions import ProvisionBook
 from lab.results.store import open_store
 from lab.shown import bad, echo, echo_json, table
+from virtual.images import cache
+from virtual.ramlinux import image
 
 app = typer.Typer(help="Releases as files: draft them, check them, list them.", no_args_is_help=True)
 
@@ -100,6 +104,29 @@ def make(
         part.rename(path)
     echo(f"{path}: {', '.join(drafted.document['media'])}", *[f"look at: {remark}" for remark in drafted.remarks])
     echo(f"then: lab release check {path}")
+
+
+@app.command("ram-linux")
+def ram_linux(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where the file goes, e.g. the release's build outputs.")
+    ],
+    *,
+    architecture: Annotated[
+        str, typer.Option(metavar="NAME", help=f"Debian's, of the board's kernel: {', '.join(image.ARCHITECTURES)}.")
+    ] = "arm64",
+) -> None:
+    """Make the initramfs of a Linux that runs in a board's memory and writes its media: busybox and mtd-utils of Debian."""
+    made = image.obtain(cache.default_root(), architecture, lambda line: echo(line, err=True))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / image.FILE.format(architecture)
+    shutil.copyfile(made / path.name, path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    echo(
+        f"{path}: {path.stat().st_size} bytes",
+        "in the release file, beside the board's own kernel and device tree, under `recovery: ram:`:",
+        f"  - {{name: {path.name}, source: {path}, sha256: {digest}}}",
+    )
 
 
 @app.command("list")

@@ -1,99 +1,168 @@
-"""Writes media from the board's own Linux, over HTTP."""
+"""Writes media from a Linux on the board, over HTTP or over ssh."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import contextlib
+import hashlib
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import attr
-from attrs import define, field
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 
+from lab.drivers import guarded
+from lab.drivers.boardservers import BoardServer
+from lab.drivers.guarded import SHELL
+from lab.drivers.prompt import Prompt as GuardedPrompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
-from lab.errors import ConfigurationError
+from lab.drivers.ramboot import RamBoot
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
+from lab.provision import ramlinux
+from lab.provision.failures import TftpTimeoutError
+from lab.provision.ramlinux import RamLinux
+from lab.provision.release import Stage
 from lab.provision.way import Way
-from lab.provision.ways.command import Command, Prompt, carry_out
-from lab.provision.ways.linux import FolderServer, LinuxWay
+from lab.provision.ways.carriers import Carrier, OverHttp, OverSsh
+from lab.provision.ways.command import Command, Prompt, carry_out, limit_s
+from lab.provision.ways.linux import LinuxWay
 from lab.provision.ways.linuxanswers import refuse
-from lab.provision.ways.serving import LOOPBACK, serving
+from lab.provision.ways.serving import LOOPBACK, TFTP_PORT
 
+RAM: Final = "ram"
+HTTP: Final = "http"
+SSH: Final = "ssh"
+_NAMES: Final = {"kernel": "Image", "device_tree": "board.dtb", "initramfs": "initramfs.cpio"}
 _PREPARED: Final = "/run/boardlab-prepared"  # in the board's memory, so it is gone with the next boot
 _PREPARE_S: Final = 120.0  # DHCP on a network that is slow to come up
+_MORE: Final = ("arguments", "prompt")
 
 
 @target_factory.reg_driver
 @attr.s(eq=False)
 class LinuxWriterDriver(Driver, ProvisionProtocol):
-    """LinuxWriterDriver - writes block devices from the board's Linux, which fetches over HTTP from a server of its own
+    """LinuxWriterDriver - writes block devices and flash from a Linux on the board, which fetches over HTTP from a server of its own; or over ssh
 
     Args:
-        media (dict): medium -> as that Linux calls it, e.g. /dev/mmcblk0
-        boot_from (str): the medium that Linux is booted from; it is never one of `media`
+        media (dict): medium -> as that Linux calls it, e.g. /dev/mmcblk0, /dev/mtd0, or mtd
+        boot_from (str): the medium that Linux is booted from, never one of `media`; "ram": it runs in memory, from U-Boot over TFTP
         listen (str): this host's address where the board can reach it
         server (str): the same as the board sees it; empty: `listen`
+        over (str): "http"; or "ssh": commands and files go by the SSHDriver of the environment
         prepare (str): a command at its prompt once in each boot before anything else, e.g. what loads drivers and brings the network
             up; empty: none
+        ram (dict): for "ram": the files `kernel`, `device_tree` and `initramfs`, in place of the release's `recovery: ram:`; more
+            `arguments` for the kernel; the `prompt` of its shell, where it is not that of `lab release ram-linux`
+        uboot_from (str): for "ram": the medium whose U-Boot loads it; empty: the one that is selected
+        port (int): for "ram": of the TFTP server; 0: a free one, which takes CONFIG_TFTP_PORT in U-Boot
+        folder (str): for "ram": what a TFTP server gives out that runs already, at `server`; empty: one is started
+        board_address (str): for "ram": the board's own address; empty: from DHCP
     """
+
+    bindings = {"ssh": {"SSHDriver", None}}
 
     media: dict[str, str] = attr.ib(validator=attr.validators.instance_of(dict))
     boot_from: str = attr.ib(validator=attr.validators.instance_of(str))
     listen: str = attr.ib(default=LOOPBACK, validator=attr.validators.instance_of(str))
     server: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    over: str = attr.ib(default=HTTP, validator=attr.validators.in_((HTTP, SSH)))
     prepare: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    ram: dict[str, str] = attr.ib(factory=dict, validator=attr.validators.instance_of(dict))
+    uboot_from: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    port: int = attr.ib(default=TFTP_PORT, validator=attr.validators.instance_of(int))
+    folder: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    board_address: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._server = BoardServer(self.listen, self.server, self.port, self.board_address, self.folder)
+        if unknown := set(self.ram) - {*_NAMES, *_MORE}:
+            raise ConfigurationError(
+                f"LinuxWriterDriver: ram: {', '.join(sorted(unknown))}: expected some of {', '.join((*_NAMES, *_MORE))}"
+            )
 
     def ways(self, strategy: Any) -> Mapping[str, Way]:
         """See `ProvisionProtocol`."""
         if self.boot_from in self.media:
             raise ConfigurationError(
                 f"LinuxWriterDriver: {self.boot_from} is what Linux runs from (boot_from), and it is in media: a medium is not written by "
-                "the Linux on it. Boot from another one, or write it from U-Boot"
+                "the Linux on it. Boot from another one, run a Linux in memory (boot_from: ram), or write it from U-Boot"
             )
         return {name: self._way(strategy, device) for name, device in self.media.items()}
 
     def _way(self, strategy: Any, device: str) -> Way:
-        server = _Served(self)
-
         def begin() -> Prompt:
-            strategy.select_medium(self.boot_from)
-            strategy.transition("linux")
+            if self.boot_from == RAM:
+                self._in_memory(strategy)
+            else:
+                strategy.select_medium(self.boot_from)
+                strategy.transition("linux")
             prompt: Prompt = strategy.linux
             if self.prepare:
                 once = f"[ -e {_PREPARED} ] || {{ ( {self.prepare} ) && : > {_PREPARED}; }}"
                 carry_out(prompt, Command(once, partial(refuse, what=self.prepare), _PREPARE_S))
-            return prompt
+            return self._over_ssh(strategy) if self.over == SSH else prompt
 
         def end() -> None:
-            server.close()
+            self._server.close()
+            if self.over == SSH:
+                with contextlib.suppress(BoardlabError):  # a board that has no power any more does not say goodbye
+                    guarded.deactivate(self.ssh, SHELL)
             strategy.status = type(strategy.status).unknown
 
-        return LinuxWay("linux-http", device, server, begin, end)
+        if self.over == SSH and self.ssh is None:
+            raise ConfigurationError(
+                "LinuxWriterDriver: over: ssh, and the env has no SSHDriver: add one, and a NetworkService with the board's address"
+            )
+        carrier: Carrier = OverSsh(self._put) if self.over == SSH else OverHttp(self._server)
+        kind = "ram-linux" if self.boot_from == RAM else "linux"
+        return LinuxWay(f"{kind}-{carrier.name}", device, carrier, begin, end)
+
+    def _over_ssh(self, strategy: Any) -> Prompt:
+        late = f"{strategy.board} does not answer over ssh"
+        strategy.activate(self.ssh, SHELL, BoardTransientError(late, failure="login_failed"))
+        return GuardedPrompt(self.ssh, SHELL)
+
+    def _put(self, source: str, target: str, count: int) -> None:
+        def work() -> None:
+            self.ssh.put(source, target)
+
+        try:
+            guarded.call(self.ssh, SHELL, "copy a piece to the board", work, limit_s(count))
+        except BoardlabError as error:
+            raise TftpTimeoutError(f"a piece of {count} bytes did not come to the board over ssh: {error}") from error
+
+    def _in_memory(self, strategy: Any) -> None:
+        if strategy.status.name == "ram_linux":
+            return
+        if self.uboot_from:
+            strategy.select_medium(self.uboot_from)
+        strategy.ram_linux = RamBoot(
+            lambda: self._files(strategy.recovery.ram),
+            self._server,
+            self.board_address,
+            self.ram.get("arguments", ""),
+            self.ram.get("prompt", ramlinux.PROMPT),
+        )
+        strategy.transition("ram_linux")
+
+    def _files(self, released: Sequence[Stage]) -> RamLinux:
+        own = [_stage(name, self.ram[name]) for name in _NAMES if name in self.ram]
+        if not own and not released:
+            raise ConfigurationError(
+                "LinuxWriterDriver: boot_from: ram, and neither the release has `recovery: ram:` nor the env `ram: {kernel: ..., initramfs: ...}`; "
+                "`lab release ram-linux` makes an initramfs (docs/releases.md)"
+            )
+        return ramlinux.read(own or released)
 
 
-@define
-class _Served:
-    """A server that runs from the first use to `close`."""
-
-    driver: LinuxWriterDriver
-    _stack: ExitStack = field(factory=ExitStack, init=False)
-    _folder: FolderServer | None = field(default=None, init=False)
-
-    @contextmanager
-    def offered(self, name: str, data: bytes) -> Iterator[str]:
-        """See `lab.provision.ways.linux.Server`."""
-        if self._folder is None:
-            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="boardlab-http-")))
-            served = self._stack.enter_context(serving(folder, self.driver.listen))
-            url = f"http://{self.driver.server or self.driver.listen}:{served.http_port}"
-            self._folder = FolderServer(folder, url)
-        with self._folder.offered(name, data) as url:
-            yield url
-
-    def close(self) -> None:
-        """End the server."""
-        self._folder = None
-        self._stack.close()
+def _stage(kind: str, path: str) -> Stage:
+    """A file of this host's; what it is, is said by its key and not by its name."""
+    try:
+        with Path(path).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigurationError(f"LinuxWriterDriver: ram: {kind}: {path}: {error.strerror}") from error
+    return Stage(name=_NAMES[kind], source=path, sha256=digest)

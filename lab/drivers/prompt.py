@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
 
 from lab.drivers import guarded
-from lab.drivers.guarded import GRACE_S, DriverRole
+from lab.drivers.guarded import GRACE_S, UBOOT, DriverRole
 
+_NO_ARROW: Final = "(?<!=)"  # `crc32` and `hash` print `==> DIGEST`, which a prompt `=> ` would be found in
 COMMAND_S = 30.0  # as labgrid's drivers have it
 
 
@@ -53,3 +54,10 @@ class Prompt:
 
         with self.around():
             return guarded.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)
+
+
+def uboot_prompt(uboot: Any) -> Prompt:
+    """The prompt of a UBootDriver, which no digest of U-Boot's looks like."""
+    if not uboot.prompt.startswith(_NO_ARROW):
+        uboot.prompt = f"{_NO_ARROW}(?:{uboot.prompt})"
+    return Prompt(uboot, UBOOT)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Final
 
 import attr
-from attrs import define, field
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 
+from lab.drivers.boardservers import BoardServer
 from lab.drivers.consoleline import ConsoleLine
-from lab.drivers.guarded import UBOOT
-from lab.drivers.prompt import Prompt as GuardedPrompt
+from lab.drivers.prompt import uboot_prompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
@@ -24,15 +20,13 @@ from lab.provision.ways import ubootmedia
 from lab.provision.ways.command import Prompt
 from lab.provision.ways.overconsole import OverConsole
 from lab.provision.ways.overusb import OverUsb
-from lab.provision.ways.serving import LOOPBACK, TFTP_PORT, serving
+from lab.provision.ways.serving import LOOPBACK, TFTP_PORT
 from lab.provision.ways.spareboot import SpareBootWay
-from lab.provision.ways.uboot import Loader, Network, Tftp, UbootWay
+from lab.provision.ways.uboot import Loader, UbootWay
 
 _TFTP: Final = "tftp"
 _CONSOLE: Final = "console"
-_READABLE: Final = 0o755  # the server may be another user's
 _USB: Final = "usb"
-_NO_ARROW: Final = "(?<!=)"  # `crc32` and `hash` print `==> DIGEST`, which a prompt `=> ` would be found in
 
 
 @target_factory.reg_driver
@@ -75,7 +69,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
 
     def _way(self, strategy: Any, as_uboot: str) -> Way:
         medium = ubootmedia.parse(as_uboot, erase_bytes=self.erase_kib * 1024)
-        served = _Served(self)
+        served = BoardServer(self.listen, self.server, self.port, self.board_address, self.folder)
         loader: Loader = served
         line = ConsoleLine(strategy.console, strategy.power.clock)
         if self.over == _CONSOLE:
@@ -88,10 +82,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
                 if self.boot_from:
                     strategy.select_medium(self.boot_from)
                 strategy.transition("bootloader")
-            uboot = strategy.uboot
-            if not uboot.prompt.startswith(_NO_ARROW):
-                uboot.prompt = f"{_NO_ARROW}(?:{uboot.prompt})"
-            return GuardedPrompt(uboot, UBOOT)
+            return uboot_prompt(strategy.uboot)
 
         def end() -> None:
             served.close()
@@ -101,45 +92,3 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
         if isinstance(medium, ubootmedia.Blocks) and medium.interface == "mmc":
             return SpareBootWay(way, medium.number)
         return way
-
-
-@define
-class _Served:
-    """A loader whose server runs from the first use to `close`."""
-
-    driver: UBootWriterDriver
-    rate: float = 4 * 1024 * 1024
-    note: str = ""
-    _stack: ExitStack = field(factory=ExitStack, init=False)
-    _tftp: Tftp | None = field(default=None, init=False)
-
-    def prepare(self, prompt: Prompt) -> None:
-        """See `lab.provision.ways.uboot.Loader`."""
-        driver = self.driver
-        above = driver.folder or None
-        try:
-            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="boardlab-tftp-", dir=above)))
-        except OSError as error:
-            raise ConfigurationError(
-                f"UBootWriterDriver: folder {driver.folder}: {error.strerror}. It must be the folder of the TFTP server at "
-                f"{driver.server or driver.listen}, and this user must be able to write to it"
-            ) from error
-        if driver.folder:
-            folder.chmod(_READABLE)
-            port, prefix = driver.port, f"{folder.name}/"
-        else:
-            port, prefix = self._stack.enter_context(serving(folder, driver.listen, driver.port)).tftp_port, ""
-        self._tftp = Tftp(folder, Network(driver.server or driver.listen, port, driver.board_address), prefix)
-        self._tftp.prepare(prompt)
-
-    def load(self, prompt: Prompt, address: int, data: bytes, name: str) -> None:
-        """See `lab.provision.ways.uboot.Loader`."""
-        if self._tftp is None:
-            self.prepare(prompt)
-        if self._tftp is not None:
-            self._tftp.load(prompt, address, data, name)
-
-    def close(self) -> None:
-        """End the server."""
-        self._tftp = None
-        self._stack.close()

@@ -31,6 +31,7 @@ _EXTCSD: Final = {"partconf": [1, 1, 1], "bootbus": [2, 0, 0]}
 _EXTCSD_FIRMWARE: Final = {"partconf": [1, 1, 1], "bootbus": [1, 0, 0]}  # am65x_evm.rst
 _IMAGES: Final = ("*.wic", "*.wic.xz", "*.wic.zst", "*.wic.gz")
 _UBOOTS: Final = ("u-boot.img", "u-boot.itb", "u-boot.bin")
+_IN_MEMORY: Final = ("ram-linux", "initramfs", "initrd")  # the first is that of `lab release ram-linux`
 _RECOVERY: Final = "recovery"  # the folder with the stages that were built for USB DFU
 _FIRST_STAGES: Final[Mapping[str, str]] = {  # of U-Boot's and Yocto's names; HS alone is HS-SE
     "gp": r"(?<![a-z])gp(?![a-z])",
@@ -258,7 +259,7 @@ def _ram(folder: Path) -> Iterator[tuple[str, Path]]:
     """Kernel, device tree and initramfs of a Linux that runs in memory; nothing where one of them is missing."""
     kernel = folder / "Image"
     trees = [path for path in sorted(folder.glob("*.dtb")) if "-overlay" not in path.name]
-    memory = sorted([*folder.glob("*initramfs*.cpio*"), *folder.glob("*initrd*.cpio*")])
+    memory = [path for name in _IN_MEMORY for path in sorted(folder.glob(f"*{name}*.cpio*"))]
     if kernel.is_file() and len(trees) == 1 and memory:
         yield from (("Image", kernel), (trees[0].name, trees[0]), (memory[0].name, memory[0]))
 

@@ -22,6 +22,7 @@ from lab.provision import bmap
 from lab.provision.failures import ImageDamagedError
 from lab.provision.fetching import Hosts, fetched
 from lab.provision.release import File, Image
+from lab.redaction import redacted
 
 CHUNK_BYTES: Final = 1024 * 1024
 _PACKED_BYTES: Final = 256  # of a zst at once: 4 of them can become 128 KiB, and these 8 MiB
@@ -76,11 +77,14 @@ def block_map(image: Image, hosts: Hosts | None = None) -> bmap.Bmap | None:
     Raises:
         ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`.
     """
-    if not image.bmap:
-        return None
+    return bmap.parse(block_map_text(image, hosts), redacted(image.bmap)) if image.bmap else None
+
+
+def block_map_text(image: Image, hosts: Hosts | None = None) -> bytes:
+    """The file of an image's block map, which it has; one that is too large is cut, and longer than `bmap.MAX_BYTES`. Raises as `block_map`."""
     file = File(source=image.bmap, sha256=image.bmap_sha256 or _digest_of(Path(image.bmap)))
     with checked(file, hosts) as stream:
-        return bmap.parse(stream.read(bmap.MAX_BYTES + 1), file.shown)
+        return stream.read(bmap.MAX_BYTES + 1)
 
 
 def unpacked_bytes(file: File, hosts: Hosts | None = None) -> int:

@@ -13,7 +13,7 @@ from lab.boards import BoardType
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import identity
 from lab.provision.failures import ReleaseMismatchError, TargetRefusedError, WrongImageForBoardError
-from lab.provision.release import Content, Release
+from lab.provision.release import Content, Recovery, Release
 from lab.provision.way import Plan, Report, Target, Verified, Way
 from lab.redaction import redacted
 from lab.results.provisions import NewProvision, ProvisionBook
@@ -26,12 +26,14 @@ class WritableBoard(Protocol):
 
     Attributes:
         medium: what it boots from next. security: the state of the device, as the environment says it; empty: it does not.
+        recovery: what the release has for its memory.
     """
 
     type: BoardType
     board: str
     medium: str
     security: str
+    recovery: Recovery
 
     def ways(self) -> Mapping[str, Way]:
         """Medium -> the way to write it."""
@@ -82,6 +84,7 @@ class Putting:
             TargetRefusedError, ImageTooLargeError, ConfigurationError: a medium cannot or must not be written.
         """
         check_board(self.release, board.type.name, board.security)
+        board.recovery = self.release.recovery
         ways, selected = board.ways(), board.medium
         for medium in self.media:
             if medium not in self.release.media:

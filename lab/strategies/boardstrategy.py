@@ -24,6 +24,7 @@ from lab.drivers.switching import switch_of
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.provision.putting import Putting
+from lab.provision.release import Recovery
 from lab.provision.way import Way
 from lab.strategies import otherinit
 from lab.strategies.activation import activate
@@ -54,7 +55,7 @@ class BoardStrategy(Strategy):
         wake (str): what wakes it from a low-power state, of lab.boards.WAKE_SOURCES; default "uart"; "can" for partial I/O
 
     Beside `off`, `bootloader` and `linux` its states are the low-power modes of its type; `low_power` does more with them; and
-    `provisioned`: what `putting` says is on its media, and it is off.
+    `provisioned`: what `putting` says is on its media, and it is off; and `ram_linux`: a Linux in its memory, as a driver that writes says.
 
     It can be used again after a failure: nothing is remembered but that the state is unknown.
 
@@ -62,6 +63,8 @@ class BoardStrategy(Strategy):
         lives: it was seen to live, and nothing has been done to it since; so silence after power off means that it is off.
         on_at: when it was switched on last, seconds since 1970.
         from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see lab.strategies.recovering.
+        ram_linux: starts a Linux in its memory from U-Boot's prompt, and logs in; see lab.drivers.ramboot.
+        recovery: what the release that is put on it has for a board without software, and for its memory.
     """
 
     bindings = {
@@ -95,6 +98,8 @@ class BoardStrategy(Strategy):
         self.low_power = LowPower(self)
         self.putting: Putting | None = None
         self.from_nothing: Callable[[Any], None] | None = None
+        self.ram_linux: Callable[[Any], None] | None = None
+        self.recovery = Recovery()
         self.expected: Mapping[str, Mapping[str, str]] = {}
         self.places = HeldPlaces(self.target)
         self.medium = self.medium or next(iter(self.type.media))

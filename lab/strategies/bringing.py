@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.benchmarks.lowpower.modes import SuspendPlan
+from lab.errors import ConfigurationError
 from lab.strategies.login import identified, log_in
 from lab.strategies.provisioning import provision
 from lab.strategies.status import Status
@@ -28,6 +29,8 @@ def bring(board: Any, status: Status) -> None:
             _linux(board)
         case Status.provisioned:
             provision(board)
+        case Status.ram_linux:
+            _ram_linux(board)
         case _:
             wake = board.wake or ("can" if status is Status.partial_io else "uart")
             board.low_power.enter(SuspendPlan(status.name, wake))
@@ -46,6 +49,15 @@ def _linux(board: Any) -> None:
     log_in(board)
     if board.identity:
         identified(board)
+
+
+def _ram_linux(board: Any) -> None:
+    if board.ram_linux is None:
+        raise ConfigurationError(
+            "nothing says which Linux shall run in the board's memory: give `boot_from: ram` to a LinuxWriterDriver of the env"
+        )
+    _bootloader(board)
+    board.ram_linux(board)
 
 
 def _bootloader(board: Any) -> None:

@@ -20,6 +20,7 @@ class Status(enum.Enum):
     s2idle = 7
     partial_io = 8
     provisioned = 9
+    ram_linux = 10
 
     @property
     def asleep(self) -> bool:

@@ -47,15 +47,35 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
-def command(lab: Lab, *words: str | Path) -> subprocess.Popen[str]:
-    environ = {**lab.environ, "LAB_ENV": str(lab.folder / "bench" / "env.yaml")}
+FROM_LINUX = """\
+      - LinuxWriterDriver:
+          media: {media}
+          boot_from: {boot_from}
+          server: 10.0.2.2
+          port: 0
+{more}"""
+NVME, RAM_MEDIA = "{emmc: /dev/nvme0n1}", "{sd: /dev/vda, emmc: /dev/nvme0n1, ospi: /dev/mtd0}"
+
+
+def linux_writes(lab: Lab, media: str, boot_from: str, more: str = "") -> Path:
+    """The board's environment, with a Linux that writes before all other drivers."""
+    text, strange = (lab.folder / "bench" / "env.yaml").read_text(), "      - VirtualSDMuxDriver"
+    assert strange in text
+    driver = FROM_LINUX.format(media=media, boot_from=boot_from, more=f"          {more}\n" if more else "")
+    path = lab.folder / "bench" / f"linux-{boot_from}.yaml"
+    path.write_text(text.replace(strange, driver + strange, 1))
+    return path
+
+
+def command(lab: Lab, *words: str | Path, env: Path | None = None) -> subprocess.Popen[str]:
+    environ = {**lab.environ, "LAB_ENV": str(env or lab.folder / "bench" / "env.yaml")}
     return subprocess.Popen(
         [LAB, *map(str, words)], env=environ, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
-def done(lab: Lab, *words: str | Path) -> str:
-    child = command(lab, *words)
+def done(lab: Lab, *words: str | Path, env: Path | None = None) -> str:
+    child = command(lab, *words, env=env)
     said, _ = child.communicate(timeout=DEADLINE_S)
     assert child.returncode == 0, said
     return said
@@ -89,6 +109,43 @@ def test_two_releases_are_put_on_three_media_and_each_run_has_the_label_and_the_
     assert "cloud" not in kernels["1.0"]
     if LONG:
         assert "boot.time" in done(lab, "judge", "compare", "latest", "--against", "1.1", "--all")
+
+
+def test_the_boards_own_linux_writes_a_medium_that_it_does_not_run_from(lab: Lab, files: Path) -> None:
+    env = linux_writes(lab, NVME, "sd", "prepare: /etc/init.d/network")
+    said = done(lab, "provision", "--release", files / "1.0.yaml", "--medium", "emmc", env=env)
+    assert "by linux-http to /dev/nvme0n1" in said, said
+    assert "emmc: 1.0, read back (full), booted and compared" in said, said
+
+
+def test_a_linux_in_memory_writes_the_medium_that_the_board_comes_from(lab: Lab, files: Path) -> None:
+    env = linux_writes(lab, RAM_MEDIA, "ram")
+    media = MEDIA if LONG else ("sd",)
+    only = [word for medium in media for word in ("--medium", medium)]
+    said = done(lab, "provision", "--release", files / "1.1.yaml", *only, env=env)
+    for medium in media:
+        assert f"{medium}: by ram-linux-http to " in said, said
+        assert f"{medium}: 1.1, read back (full), booted and compared" in said, said
+
+
+@pytest.mark.skipif(not LONG, reason="each takes a boot; what decides is tested in tests/unit/provision")
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("ram: {arguments: rdinit=/nothing init=/nothing}", "Kernel panic"),
+        ("prepare: ip addr flush dev eth0", "could not load it"),
+        ("ram: {kernel: /etc/hostname, initramfs: /etc/hostname}", "neither an arm64 Image nor"),
+    ],
+)
+def test_a_linux_in_memory_that_cannot_write_is_refused_before_the_first_byte(
+    lab: Lab, files: Path, more: str, said: str
+) -> None:
+    env = linux_writes(lab, RAM_MEDIA, "ram", more)
+    child = command(lab, "provision", "--release", files / "1.0.yaml", "--medium", "emmc", env=env)
+    words, _ = child.communicate(timeout=DEADLINE_S)
+    assert child.returncode != 0
+    assert said in words, words
+    assert " 0 %" not in words, words
 
 
 def test_the_card_of_a_board_that_is_on_is_not_taken_away(lab: Lab) -> None:

@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 
 from lab.provision import image
 from lab.provision.failures import ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError
-from lab.provision.release import Content, Image, Part
+from lab.provision.release import Content, Image, Part, Recovery
 from lab.provision.way import Plan, Progress, Report, Step, Target, Verified, order
 
 
@@ -58,6 +58,7 @@ class PlayedBoard:
     board: str = "b-1"
     medium: str = "sd"
     security: str = ""
+    recovery: Recovery = field(factory=Recovery)
     type: Any = field(factory=lambda: SimpleNamespace(name="some_board", media=dict.fromkeys(("sd", "emmc", "ospi"))))
     boots: list[str] = field(factory=list)
 

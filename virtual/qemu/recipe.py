@@ -37,11 +37,24 @@ _MODULES = (
     *("crc64-rocksoft", "t10-pi", "nvme-core", "nvme", "jbd2", "mbcache", "crc16", "ext4", "fat", "vfat", "nls_cp437"),
     *("nls_ascii", "e1000e", "mtd"),
 )
+# What a Linux needs that writes media, in this order: drivers of its disks, MTD and UBI; and of its network.
+_MEDIA_MODULES = (
+    *("crct10dif_common", "crct10dif_generic", "virtio_mmio", "virtio_blk", "crc-t10dif", "crc64", "crc64-rocksoft"),
+    *("t10-pi", "nvme-core", "nvme", "mtd", "ubi"),
+)
+_NETWORK_MODULES = ("failover", "net_failover", "virtio_net")
 DISKS = {"sd": 1, "emmc": 2}  # medium -> identity of its disk
 _PARTITION = {"sd": "/dev/vda", "emmc": "/dev/nvme0n1p"}  # as Linux names them, but for the number
 FLASH = "ospi"
 FIRMWARE = "u-boot.bin"
-_MADE_BY = (__name__, "virtual.qemu.benchtools", "virtual.qemu.busybox", "virtual.qemu.rootfs", "virtual.qemu.data")
+_MADE_BY = (
+    __name__,
+    "virtual.qemu.benchtools",
+    "virtual.qemu.busybox",
+    "virtual.qemu.rootfs",
+    "virtual.qemu.data",
+    "virtual.ramlinux",
+)
 
 
 def obtain(
@@ -74,7 +87,7 @@ def obtain(
 
     def fill(folder: Path) -> Mapping[str, object]:
         report("Building the board's media")
-        parts = build(folder, packages, programs)
+        parts = build(folder, packages, programs, with_network=with_network)
         if loading is not None:
             (folder / FIRMWARE).write_bytes((loading / FIRMWARE).read_bytes())
         return {"packages": {**facts["packages"], **more["packages"]}, "mirror": facts["mirror"], "flash": parts}
@@ -102,7 +115,7 @@ def sources(root: Path, report: cache.Report, kernel_meta: str = KERNEL_META) ->
     """The folder with U-Boot, the kernel and busybox out of Debian's packages, downloaded when missing; raises as
     `obtain`.
     """
-    modules = _MODULES if kernel_meta == KERNEL_META else ()
+    modules = sorted({*_MODULES, *_MEDIA_MODULES, *_NETWORK_MODULES}) if kernel_meta == KERNEL_META else ()
     return cache.obtain(
         f"debian-{SUITE}-{ARCHITECTURE}",
         cache.recipe_hash(
@@ -146,21 +159,25 @@ def _kbuild(work: Path, kernel: str) -> dict[str, debian.Package]:
     return apt.download(f"linux-kbuild-{version}")
 
 
-def build(folder: Path, sources: Path, programs: Path | None = None) -> dict[str, list[int]]:
+def build(
+    folder: Path, sources: Path, programs: Path | None = None, *, with_network: bool = False
+) -> dict[str, list[int]]:
     """Write U-Boot and one image per medium into `folder`, from the files of the packages in `sources`.
 
     Returns:
         what is where on the flash, by name: offset and bytes.
 
     Args:
-        programs: the folder of `virtual.qemu.benchtools`.
+        programs: the folder of `virtual.qemu.benchtools`. with_network: see `obtain`.
     """
     kernel = (sources / "Image").read_bytes()
     busybox = quiet((sources / "busybox").read_bytes())
     lpm = _module(MODULE, sources)
     (folder / FIRMWARE).write_bytes(((programs or sources) / FIRMWARE).read_bytes())
+    media, network = (media_modules(sources), network_modules(sources)) if with_network else ({}, {})
+    loads = rootfs.drivers(media, network)
     for medium, identity in DISKS.items():
-        more = with_programs(sources, medium) if programs else {}
+        more = with_programs(sources, medium) if programs else loads
         tree: Tree = {
             "boot/Image": File(kernel),
             "boot/initrd.gz": File(initramfs.build({**root_file_system(busybox, lpm, medium), **more})),
@@ -169,7 +186,7 @@ def build(folder: Path, sources: Path, programs: Path | None = None) -> dict[str
         if programs:
             behind = [programs / benchtools.IMAGE, _SCRATCH_MIB, programs / benchtools.FAT]
         disk.build(folder / f"{medium}.img", tree, size_mib=_DISK_MIB, identity=identity, more=behind)
-    initrd = initramfs.build(root_file_system(busybox, lpm, FLASH))
+    initrd = initramfs.build({**root_file_system(busybox, lpm, FLASH), **loads})
     initrd_offset = _KERNEL_OFFSET + -(-len(kernel) // _ALIGN) * _ALIGN
     variables = environment(
         kernel_offset=_KERNEL_OFFSET, kernel_bytes=len(kernel), initrd_offset=initrd_offset, initrd_bytes=len(initrd)
@@ -221,6 +238,22 @@ def with_programs(sources: Path, medium: str) -> Tree:
         "etc/init.d/bench-tools": File(rootfs.data("bench-tools"), 0o755),
         "etc/profile": File(profile.encode()),
     }
+
+
+def media_modules(sources: Path) -> dict[str, bytes]:
+    """The drivers of a board's media for Linux, in the order in which they are loaded; none for the other kernel."""
+    found = _modules(sources, _MEDIA_MODULES)
+    return {**found, f"{FLASH_MODULE}.ko": _module(FLASH_MODULE, sources)} if found else {}
+
+
+def network_modules(sources: Path) -> dict[str, bytes]:
+    """Those of its network, likewise."""
+    return _modules(sources, _NETWORK_MODULES)
+
+
+def _modules(sources: Path, names: Sequence[str]) -> dict[str, bytes]:
+    paths = [sources / f"{name}.ko" for name in names]
+    return {path.name: path.read_bytes() for path in paths} if all(path.exists() for path in paths) else {}
 
 
 def _module(name: str, sources: Path) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from virtual.images import cache
-from virtual.qemu import recipe
+from virtual.qemu import ramlinux, recipe
 
 OTHER: Final = "other"
 FIRST: Final = "first"
@@ -35,6 +35,8 @@ def write(folder: Path, name: str, root: Path, report: cache.Report, *, kernel: 
     with (images / "sd.img").open("rb") as image, gzip.open(files / "sd.img.gz", "wb", compresslevel=1) as packed:
         shutil.copyfileobj(image, packed)
     shutil.copyfile(images / "emmc.img", files / "emmc.img")
+    ram = ramlinux.obtain(root, report)
+    stages = [_copied(ram / name, files) for name in (ramlinux.KERNEL, ramlinux.INITRAMFS)]
     flash = (images / f"{recipe.FLASH}.img").read_bytes()
     facts = json.loads((images / cache.MANIFEST).read_text())
     parts = [_part(files, name, flash, *where) for name, where in facts["flash"].items()]
@@ -52,6 +54,7 @@ def write(folder: Path, name: str, root: Path, report: cache.Report, *, kernel: 
         {
             "boards": ["qemu-virt"],
             "media": {**media, recipe.FLASH: {"parts": parts}},
+            "recovery": {"ram": stages},
             "identity": {"kernel": rf"\b{re.escape(_version(facts['packages']))}\b"},
         },
         indent=2,
@@ -64,6 +67,11 @@ def write(folder: Path, name: str, root: Path, report: cache.Report, *, kernel: 
 def _part(files: Path, name: str, flash: bytes, offset: int, count: int) -> dict[str, Any]:
     (files / name).write_bytes(flash[offset : offset + count])
     return {"name": name, "source": f"{files.name}/{name}", "sha256": _sha256(files / name), "to": {"offset": offset}}
+
+
+def _copied(path: Path, files: Path) -> dict[str, Any]:
+    shutil.copyfile(path, files / path.name)
+    return {"name": path.name, "source": f"{files.name}/{path.name}", "sha256": _sha256(path)}
 
 
 def _version(packages: Iterable[str]) -> str:

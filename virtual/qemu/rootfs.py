@@ -31,13 +31,7 @@ def tree(
         network: those of the network; /etc/init.d/network loads them and the media's, and asks DHCP.
         build_id: of /etc/os-release; empty: there is none.
     """
-    more: dict[str, File] = {}
-    if modules:
-        more |= _modules(MODULES, modules)
-        more["etc/init.d/load-media"] = File(data("load-media"), 0o755)
-    if network:
-        more |= _modules(NETWORK, network)
-        more |= {f"etc/{name}": File(data(name.rpartition("/")[2]), 0o755) for name in ("init.d/network", "udhcpc")}
+    more = drivers(modules or {}, network or {})
     if build_id:
         more["etc/os-release"] = File(f"ID=boardlab\nBUILD_ID={build_id}\n".encode())
     return {
@@ -57,6 +51,18 @@ def tree(
         "etc/profile": File(b"export PS1='root@\\h:\\w# '\n"),
         **more,
     }
+
+
+def drivers(modules: Mapping[str, bytes], network: Mapping[str, bytes]) -> dict[str, File]:
+    """What of a root file system loads drivers that a boot does not need; see `tree`."""
+    found: dict[str, File] = {}
+    if modules:
+        found |= _modules(MODULES, modules)
+        found["etc/init.d/load-media"] = File(data("load-media"), 0o755)
+    if network:
+        found |= _modules(NETWORK, network)
+        found |= {f"etc/{name}": File(data(name.rpartition("/")[2]), 0o755) for name in ("init.d/network", "udhcpc")}
+    return found
 
 
 def _modules(folder: str, modules: Mapping[str, bytes]) -> dict[str, File]:

@@ -1,107 +1,81 @@
-"""From a Linux on the board: each piece is fetched over HTTP into its memory, checked there, written and read back."""
+"""From a Linux on the board: each piece is carried into its memory over HTTP or ssh, checked there, written and read back."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from attrs import evolve, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.provision.fetching import Hosts
-from lab.provision.release import Content
-from lab.provision.way import Meter, Plan, Report, Target, Verified
+from lab.provision.release import Content, Image
+from lab.provision.way import Meter, Plan, Report, Step, Target, Verified
+from lab.provision.ways import bmaptool, planning
 from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways import planning
+from lab.provision.ways.carriers import Carrier, OverHttp
 from lab.provision.ways.command import Prompt, carry_out
+from lab.provision.ways.linuxmedia import Blocks, Medium, Surface, parse
 
-PIECE_BYTES: Final = 16 * 1024 * 1024
 _USUAL_RATE: Final = 10e6
-_WITHOUT: Final = frozenset({"partition", "hardware", "volume", "mtd"})
-
-
-class Server(Protocol):
-    """Gives bytes out to the board."""
-
-    def offered(self, name: str, data: bytes) -> AbstractContextManager[str]:
-        """The URL of these bytes, as long as the context lasts."""
-
-
-@frozen
-class FolderServer:
-    """Over HTTP from a folder. url: of the folder, as the board sees it."""
-
-    folder: Path
-    url: str
-
-    @contextmanager
-    def offered(self, name: str, data: bytes) -> Iterator[str]:
-        """See `Server`."""
-        path = self.folder / name
-        path.write_bytes(data)
-        try:
-            yield f"{self.url}/{name}"
-        finally:
-            path.unlink(missing_ok=True)
+_PROBE: Final = b"boardlab\n"  # is carried before anything is decided
 
 
 @frozen
 class LinuxWay:
-    """Writes a block device from the board's Linux.
+    """Writes a medium from the board's Linux.
 
     Attributes:
-        device: as that Linux calls it. begin: brings the board to its shell; it stays there until `end`.
+        device: the medium, as that Linux calls it (`lab.provision.ways.linuxmedia.parse`).
+        begin: brings the board to its shell; it stays there until `end`.
     """
 
     name: str
     device: str
-    server: Server
+    carrier: Carrier
     begin: Callable[[], Prompt]
     end: Callable[[], None]
     hosts: Hosts | None = None
     now_ns: Callable[[], int] = field(default=MonotonicRaw().now_ns)
 
     def plan(self, content: Content, target: Target) -> Plan:
-        """See `lab.provision.way.Way`; what Linux itself runs from is refused."""
-        planned = planning.steps(content, self.hosts, without=_WITHOUT)
+        """See `lab.provision.way.Way`; what Linux itself runs from is refused, and so is a Linux that a piece does not reach."""
+        planned = planning.steps(content, self.hosts, without=self._medium.without)
         if content.extcsd.partconf or content.extcsd.bootbus:
             raise ConfigurationError(
                 f"{target.medium}: Linux does not set extcsd here; write this medium from U-Boot, by the env"
             )
-        for step in planned:
-            answers.check_offset(step.place.offset or 0 if step.place else 0)
-        planning.check_ranges(content, answers.SECTOR_BYTES, self.hosts)
-        prompt = self.begin()
-        answers.expect_unused(carry_out(prompt, answers.used_by(self.device)), self.device)
-        size = answers.sectors(carry_out(prompt, answers.size_of(self.device)), self.device)
-        planning.check_fits(content, planned, size, self.hosts)
+        self._medium.check(content, planned, self.hosts)
+        try:
+            prompt = self.begin()
+            surface = self._medium.look(prompt)
+            surface.check(content, planned, self.hosts)
+            planning.check_fits(content, planned, surface.size_bytes, self.hosts)
+            self._most(prompt, surface, planned)
+            self._carry(prompt, "probe", _PROBE, "a probe")
+        except BaseException:
+            self.end()
+            raise
         total = sum(step.bytes for step in planned)
-        return Plan(
-            self.name,
-            evolve(target, device=self.device, size_bytes=size),
-            content,
-            planned,
-            estimate_s=total / _USUAL_RATE,
-        )
+        target = evolve(target, device=self.device, size_bytes=surface.size_bytes)
+        return Plan(self.name, target, content, planned, estimate_s=total / _USUAL_RATE)
 
     def write(self, plan: Plan, report: Report) -> None:
         """See `lab.provision.way.Way`."""
         try:
             prompt = self.begin()
-            answers.expect_unused(carry_out(prompt, answers.used_by(self.device)), self.device)
+            surface = self._medium.look(prompt)
             meter = Meter(plan.total_bytes, report, self.now_ns)
-            for piece, offset in planning.placed(planning.pieces(plan.steps, PIECE_BYTES, self.hosts)):
+            most = self._most(prompt, surface, plan.steps)
+            whole = self._by_bmaptool(prompt, plan, meter)
+            for piece, offset in planning.placed(planning.pieces(plan.steps, most, self.hosts, without=whole)):
+                step = plan.steps[piece.step]
                 if piece.first:
-                    meter.begin(plan.steps[piece.step].name)
-                digest = hashlib.sha256(piece.data).hexdigest()
-                with self.server.offered(f"{piece.step}-{piece.offset:x}", piece.data) as url:
-                    for command in answers.fetch(url, len(piece.data), digest):
-                        carry_out(prompt, command)
-                carry_out(prompt, answers.write(self.device, offset, len(piece.data)))
+                    meter.begin(step.name)
+                self._carry(prompt, f"{piece.step}-{piece.offset:x}", piece.data, step.name)
+                surface.write(prompt, piece.place, offset, len(piece.data))
                 meter.add(len(piece.data))
         except BaseException:
             self.end()
@@ -111,16 +85,42 @@ class LinuxWay:
         """See `lab.provision.way.Way`; the board reads back what was written and not overwritten by a later part, past its page cache."""
         try:
             prompt, compared = self.begin(), planning.Compared()
+            surface = self._medium.look(prompt)
             carry_out(prompt, answers.forget_cache())
-            for piece, offset in planning.placed(
-                planning.kept(plan.steps, planning.pieces(plan.steps, PIECE_BYTES, self.hosts), answers.SECTOR_BYTES)
-            ):
-                digest, what = (
-                    hashlib.sha256(piece.data).hexdigest(),
-                    f"{plan.steps[piece.step].name}: read back at {offset:#x}",
-                )
-                carry_out(prompt, answers.compare(self.device, offset, len(piece.data), digest, what))
+            found = planning.pieces(plan.steps, self._most(prompt, surface, plan.steps), self.hosts)
+            for piece, offset in planning.placed(planning.kept(plan.steps, found, surface.align)):
+                digest = hashlib.sha256(piece.data).hexdigest()
+                what = f"{plan.steps[piece.step].name}: read back at {offset:#x}"
+                surface.compare(prompt, piece.place, offset, len(piece.data), digest, what)
                 compared.add(piece.data)
             return Verified(compared.digest, compared.count)
         finally:
             self.end()
+
+    def _by_bmaptool(self, prompt: Prompt, plan: Plan, meter: Meter) -> frozenset[int]:
+        """Have the board's bmaptool fetch and write an image that has a block map; the numbers of the steps that are done so."""
+        image = plan.content.image
+        if image is None or not image.bmap or not isinstance(self._medium, Blocks):
+            return frozenset()
+        if not isinstance(self.carrier, OverHttp) or not bmaptool.there(carry_out(prompt, bmaptool.ask())):
+            return frozenset()
+        (number,) = (number for number, step in enumerate(plan.steps) if isinstance(step.file, Image))
+        step = plan.steps[number]
+        meter.begin(step.name)
+        with self.carrier.image(image, self.hosts) as (url, bmap_url):
+            carry_out(prompt, bmaptool.copy(url, bmap_url, self._medium.device, step.bytes))
+        meter.add(step.bytes)
+        return frozenset({number})
+
+    @property
+    def _medium(self) -> Medium:
+        return parse(self.device)
+
+    @staticmethod
+    def _most(prompt: Prompt, surface: Surface, planned: Sequence[Step]) -> int:
+        return surface.most(planned, answers.memory_bytes(carry_out(prompt, answers.memory())))
+
+    def _carry(self, prompt: Prompt, name: str, data: bytes, what: str) -> None:
+        self.carrier.carry(prompt, name, data)
+        digest = hashlib.sha256(data).hexdigest()
+        carry_out(prompt, answers.digest(len(data), digest, f"{what}: what was loaded"))

@@ -1,4 +1,4 @@
-"""What a Linux on the board is told to write, and what its answers mean: busybox's or coreutils' wget, dd and sha256sum; mtd-utils."""
+"""What a Linux on the board is told to write, and what its answers mean: busybox's or coreutils' wget, dd and sha256sum."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SECTOR_BYTES: Final = 512  # of sysfs, and what every block device takes
 _SIZES: Final = (1 << 20, 4096, SECTOR_BYTES)
 _COMPLAINTS: Final = (
     (re.compile(r"[Rr]ead-only|[Oo]peration not permitted|write.protect"), MediaWriteProtectedError, "take the protection away"),
-    (re.compile(r"No space left|does not fit|too large", re.IGNORECASE), ImageTooLargeError, "take a larger medium or a smaller image"),
+    (re.compile(r"No space left|does not fit|won't fit|will not fit|too large", re.IGNORECASE), ImageTooLargeError, "take a larger medium or a smaller image"),
     (re.compile(r"bad (?:erase)?block", re.IGNORECASE), MediaBadBlockError, "let the part lie in UBI, or change the board"),
-    (re.compile(r"No such (?:file|device)|can't open '/dev"), MediaMissingError, "is its name in the env right?"),
+    (re.compile(r"No such (?:file|device)|can't open '/dev|cannot get information about"), MediaMissingError, "is its name in the env right?"),
     (re.compile(r"verif\w+ data.*(?:fail|differ|mismatch)|does not match", re.IGNORECASE), MediaVerifyFailedError, "try again"),
 )  # fmt: skip
 
@@ -49,26 +49,36 @@ def refuse(lines: Sequence[str], status: int, what: str) -> None:
         raise MediaWriteFailedError(f"{what}: exit status {status}, {said(lines)}. Try again; then look at the medium")
 
 
-def fetch(url: str, count: int, sha256: str) -> list[Command]:
-    """Load a piece into the board's memory and have it compute the digest."""
-    limit = _RUNNING_LIMIT_S + limit_s(count)
-    return [
-        Command(f"wget -q -O {SPOOL} {url}", _fetched(url), limit),
-        Command(f"sha256sum {SPOOL}", digest_is(sha256, "what was loaded"), limit),
-    ]
+def done(what: str) -> Judge:
+    """The judge of a command that must only not complain."""
+    return lambda lines, status: refuse(lines, status, what)
 
 
-def write(device: str, offset: int, count: int) -> Command:
-    """Write the piece in memory to a block device, until the device has it."""
+def fetch(url: str, count: int) -> Command:
+    """Load a piece into the board's memory."""
+    return Command(f"wget -q -O {SPOOL} {url}", _fetched(url), _RUNNING_LIMIT_S + limit_s(count))
+
+
+def digest(count: int, sha256: str, what: str) -> Command:
+    """Compute the digest of the piece in memory."""
+    return Command(f"sha256sum {SPOOL}", digest_is(sha256, what), _RUNNING_LIMIT_S + limit_s(count))
+
+
+def write(device: str, offset: int, count: int, conversion: str = "notrunc,fsync") -> Command:
+    """Write the piece in memory to a device, until the device has it.
+
+    Args:
+        conversion: of `dd`; the character device of a flash knows no fsync, and needs none.
+    """
     size = _unit(offset)
-    text = f"dd if={SPOOL} of={_device(device)} bs={size} seek={offset // size} conv=notrunc,fsync"
+    text = f"dd if={SPOOL} of={_device(device)} bs={size} seek={offset // size} conv={conversion}"
     return Command(text, _written(count, size, text), limit_s(count))
 
 
 def forget_cache() -> Command:
     """What is read afterwards comes from the medium (proc_sys_vm(5))."""
     text = "sync; echo 3 > /proc/sys/vm/drop_caches"
-    return Command(text, lambda lines, status: refuse(lines, status, text), limit_s(0))
+    return Command(text, done(text), limit_s(0))
 
 
 def compare(device: str, offset: int, count: int, sha256: str, what: str) -> Command:
@@ -79,22 +89,30 @@ def compare(device: str, offset: int, count: int, sha256: str, what: str) -> Com
     return Command(text, digest_is(sha256, what), limit_s(count))
 
 
-def flash(mtd: str, count: int) -> list[Command]:
-    """Write the piece in memory to the start of an MTD device, which reads it back itself (mtd-utils, flashcp)."""
-    text = f"flashcp -v {SPOOL} {_device(mtd)}"
-    return [Command(text, _flashed(text), limit_s(3 * count))]
+def memory() -> Command:
+    """What asks for the memory that is free."""
+    text = "grep MemAvailable /proc/meminfo"
+    return Command(text, done(text))
 
 
-def format_ubi(mtd: str, count: int) -> list[Command]:
-    """Write the UBI image in memory to a NAND, keeping its erase counters (mtd-utils, ubiformat)."""
-    text = f"ubiformat {_device(mtd)} -y -q -f {SPOOL} -S {count}"
-    return [Command(text, lambda lines, status: refuse(lines, status, text), limit_s(2 * count))]
+def memory_bytes(lines: Sequence[str]) -> int:
+    """Bytes that are free, of `memory` (proc_meminfo(5)).
+
+    Raises:
+        BoardStableError: it does not say.
+    """
+    found = re.search(r"MemAvailable:\s+(\d+) kB", "\n".join(lines))
+    if found is None:
+        raise BoardStableError(
+            f"the board's Linux does not say how much memory is free: {said(lines)}", failure="media_write_failed"
+        )
+    return int(found[1]) * 1024
 
 
 def size_of(device: str) -> Command:
     """What asks for the sectors of a block device."""
     name = _device(device).rpartition("/")[2]
-    return Command(f"cat /sys/class/block/{name}/size", lambda lines, status: refuse(lines, status, device))
+    return Command(f"cat /sys/class/block/{name}/size", done(device))
 
 
 def sectors(lines: Sequence[str], device: str) -> int:
@@ -196,15 +214,6 @@ def _written(count: int, size: int, what: str) -> Judge:
             raise MediaWriteFailedError(
                 f"{what}: not all of {count} bytes were written: {said(lines)}. Try again; then look at the medium"
             )
-
-    return judge
-
-
-def _flashed(what: str) -> Judge:
-    def judge(lines: Sequence[str], status: int) -> None:
-        refuse(lines, status, what)
-        if not re.search(r"Verifying (?:data|kb): .*100%", "\n".join(lines)):
-            raise MediaVerifyFailedError(f"{what}: it did not read back what it wrote: {said(lines)}")
 
     return judge
 

@@ -161,15 +161,22 @@ def _slice(piece: Piece, begin: int, start: int, stop: int) -> Piece:
     return evolve(piece, offset=start - begin, data=data)
 
 
-def pieces(planned: tuple[Step, ...], most: int, hosts: Hosts | None = None) -> Iterator[Piece]:
+def pieces(
+    planned: tuple[Step, ...], most: int, hosts: Hosts | None = None, *, without: frozenset[int] = frozenset()
+) -> Iterator[Piece]:
     """What the steps write, in pieces of at most `most` bytes; no more than two are in memory.
 
     A piece ends where the block map has a gap. `most` should be a multiple of what the medium is written in.
+
+    Args:
+        without: the numbers of steps that are left out.
 
     Raises:
         ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `lab.provision.image`.
     """
     for number, step in enumerate(planned):
+        if number in without:
+            continue
         first, waiting = True, None
         for offset, data in _runs(step, most, hosts):
             if waiting is not None:

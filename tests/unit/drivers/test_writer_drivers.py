@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from labgrid import Target
 
-from lab.drivers import LinuxWriterDriver, UBootWriterDriver
-from lab.drivers import ubootwriterdriver as module
+from lab.drivers import LinuxWriterDriver, boardservers
+from lab.drivers.boardservers import BoardServer
 from lab.errors import ConfigurationError
 from lab.provision.failures import MediaWriteFailedError
 
@@ -39,10 +39,9 @@ class PlayedUBoot:
 def test_the_pieces_lie_in_a_folder_of_their_own_below_that_of_the_lab_s_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "serving", lambda *_words: pytest.fail("a server of its own was started"))
-    driver = UBootWriterDriver(Target("main"), "w", media={"emmc": "mmc 1"}, server="10.0.2.2", folder=str(tmp_path))
+    monkeypatch.setattr(boardservers, "serving", lambda *_words: pytest.fail("a server of its own was started"))
     uboot = PlayedUBoot(tmp_path)
-    served = module._Served(driver)
+    served = BoardServer("127.0.0.1", "10.0.2.2", port=69, folder=str(tmp_path))
     served.load(uboot, 0x5000_0000, PIECE, "image-0")
     assert uboot.loaded == PIECE
     assert "setenv serverip 10.0.2.2" in uboot.typed
@@ -52,9 +51,9 @@ def test_the_pieces_lie_in_a_folder_of_their_own_below_that_of_the_lab_s_server(
 
 
 def test_a_folder_that_is_not_there_is_told_before_the_board_loads(tmp_path: Path) -> None:
-    driver = UBootWriterDriver(Target("main"), "w", media={"emmc": "mmc 1"}, folder=str(tmp_path / "none"))
+    served = BoardServer("127.0.0.1", folder=str(tmp_path / "none"))
     with pytest.raises(ConfigurationError, match="must be the folder of the TFTP server"):
-        module._Served(driver).prepare(PlayedUBoot(tmp_path))
+        served.prepare(PlayedUBoot(tmp_path))
 
 
 class PlayedBoard:

@@ -12,7 +12,6 @@ import pytest
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision.failures import (
     ImageTooLargeError,
-    MediaBadBlockError,
     MediaMissingError,
     MediaVerifyFailedError,
     MediaWriteFailedError,
@@ -23,7 +22,8 @@ from lab.provision.failures import (
 from lab.provision.release import Content, Image, Part, Place
 from lab.provision.way import Target
 from lab.provision.ways import linuxanswers as answers
-from lab.provision.ways.linux import FolderServer, LinuxWay
+from lab.provision.ways.carriers import FolderServer, OverHttp
+from lab.provision.ways.linux import LinuxWay
 
 DEVICE = "/dev/mmcblk0"
 TARGET = Target("b1", "any", "emmc")
@@ -36,6 +36,7 @@ class PlayedLinux:
         self.card, self.spool, self.mounts = folder / "card", folder / "piece", "rootfs / rootfs rw 0 0"
         self.card.write_bytes(b"\xa5" * size)
         self.typed: list[str] = []
+        self.free = 200 << 20
         self.breaks: dict[str, tuple[list[str], int]] = {}
 
     def run(self, cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
@@ -51,6 +52,8 @@ class PlayedLinux:
             return [str(self.card.stat().st_size // 512)], [], 0
         if "drop_caches" in cmd:
             return [], [], 0
+        if cmd.startswith("grep MemAvailable"):
+            return [f"MemAvailable:   {self.free >> 10} kB"], [], 0
         here = (
             cmd.replace(DEVICE, str(self.card))
             .replace(answers.SPOOL, str(self.spool))
@@ -66,7 +69,7 @@ class PlayedLinux:
 
 
 def way(board: PlayedLinux, folder: Path) -> LinuxWay:
-    return LinuxWay("linux-http", DEVICE, FolderServer(folder, str(folder)), lambda: board, lambda: None)
+    return LinuxWay("linux-http", DEVICE, OverHttp(FolderServer(folder, str(folder))), lambda: board, lambda: None)
 
 
 def image(folder: Path, data: bytes) -> Content:
@@ -164,18 +167,34 @@ def test_what_linux_says_has_its_class(
         chosen.write(plan, lambda _progress: None)
 
 
-def test_a_flash_is_written_only_by_what_reads_it_back() -> None:
-    (command,) = answers.flash("/dev/mtd3", 4096)
-    command.judge(["Erasing blocks: 1/1 (100%)", "Writing data: 4k/4k (100%)", "Verifying data: 4k/4k (100%)"], 0)
-    with pytest.raises(MediaVerifyFailedError):
-        command.judge(["Erasing blocks: 1/1 (100%)", "Writing data: 4k/4k (100%)"], 0)
-    with pytest.raises(ImageTooLargeError):
-        command.judge(["it does not fit into /dev/mtd3!"], 1)
-    (formatted,) = answers.format_ubi("/dev/mtd3", 4096)
-    with pytest.raises(MediaBadBlockError):
-        formatted.judge(["ubiformat: error!: bad eraseblock 7"], 1)
-    with pytest.raises(ConfigurationError):
-        answers.flash("/dev/mtd3; reboot", 1)
+@pytest.mark.parametrize(
+    ("lines", "status", "kind"),
+    [
+        (["wget: can't connect to remote host (10.0.2.2): Network is unreachable"], 1, TftpTimeoutError),
+        (["sh: wget: not found"], 127, ConfigurationError),
+    ],
+)
+def test_a_linux_without_a_network_is_refused_before_the_first_byte(
+    tmp_path: Path, lines: list[str], status: int, kind: type[BoardlabError]
+) -> None:
+    board = PlayedLinux(tmp_path)
+    board.breaks["wget"] = (lines, status)
+    with pytest.raises(kind):
+        way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+    assert not any(command.startswith("dd") for command in board.typed)
+
+
+def test_a_board_with_little_memory_gets_smaller_pieces_or_none(tmp_path: Path) -> None:
+    board, data = PlayedLinux(tmp_path, 20 << 20), os.urandom(5 << 20)
+    board.free = 10 << 20
+    chosen = way(board, tmp_path)
+    plan = chosen.plan(image(tmp_path, data), TARGET)
+    chosen.write(plan, lambda _progress: None)
+    assert sum(command.startswith("dd if=/run") for command in board.typed) == 3
+    chosen.verify(plan)
+    board.free = 4 << 20
+    with pytest.raises(ConfigurationError, match="memory free"):
+        chosen.plan(image(tmp_path, data), TARGET)
 
 
 def test_an_offset_within_a_sector_is_refused_before_the_first_byte(tmp_path: Path) -> None:

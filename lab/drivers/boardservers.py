@@ -1,0 +1,94 @@
+"""Servers for a board that run from the first use to their end, over TFTP for U-Boot and over HTTP for Linux."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from attrs import define, field
+
+from lab.errors import ConfigurationError
+from lab.provision.ways.carriers import FolderServer
+from lab.provision.ways.command import Prompt
+from lab.provision.ways.serving import serving
+from lab.provision.ways.uboot import Network, Tftp
+
+_READABLE: Final = 0o755  # the server may be another user's
+
+
+@define
+class BoardServer:
+    """A folder that is given out to a board.
+
+    Attributes:
+        listen: this host's address. server: the same as the board sees it; empty: `listen`. port: of TFTP; 0: a free one.
+        board_address: the board's own address in U-Boot; empty: from DHCP.
+        folder: what a TFTP server gives out that runs already, at `server`; empty: one is started.
+    """
+
+    listen: str
+    server: str = ""
+    port: int = 0
+    board_address: str = ""
+    folder: str = ""
+    rate: float = 4 * 1024 * 1024
+    note: str = ""
+    _stack: ExitStack = field(factory=ExitStack, init=False)
+    _tftp: Tftp | None = field(default=None, init=False)
+    _http: FolderServer | None = field(default=None, init=False)
+
+    def prepare(self, prompt: Prompt) -> None:
+        """See `lab.provision.ways.uboot.Loader`."""
+        folder = self._made(self.folder)
+        if self.folder:
+            folder.chmod(_READABLE)
+            port, prefix = self.port, f"{folder.name}/"
+        else:
+            port, prefix = self._stack.enter_context(serving(folder, self.listen, self.port)).tftp_port, ""
+        self._tftp = tftp = Tftp(folder, Network(self.server or self.listen, port, self.board_address), prefix)
+        tftp.prepare(prompt)
+
+    def load(self, prompt: Prompt, address: int, data: bytes, name: str) -> None:
+        """See `lab.provision.ways.uboot.Loader`."""
+        if self._tftp is None:
+            self.prepare(prompt)
+        if self._tftp is not None:
+            self._tftp.load(prompt, address, data, name)
+
+    @contextmanager
+    def offered(self, name: str, data: bytes) -> Iterator[str]:
+        """See `lab.provision.ways.carriers.Server`."""
+        with self._over_http().offered(name, data) as url:
+            yield url
+
+    @contextmanager
+    def offered_file(self, name: str, path: Path) -> Iterator[str]:
+        """See `lab.provision.ways.carriers.Server`."""
+        with self._over_http().offered_file(name, path) as url:
+            yield url
+
+    def close(self) -> None:
+        """End the servers."""
+        self._tftp = self._http = None
+        self._stack.close()
+
+    def _over_http(self) -> FolderServer:
+        if self._http is None:
+            folder = self._made()
+            served = self._stack.enter_context(serving(folder, self.listen))
+            self._http = FolderServer(folder, f"http://{self.server or self.listen}:{served.http_port}")
+        return self._http
+
+    def _made(self, above: str = "") -> Path:
+        try:
+            return Path(
+                self._stack.enter_context(tempfile.TemporaryDirectory(prefix="boardlab-serves-", dir=above or None))
+            )
+        except OSError as error:
+            raise ConfigurationError(
+                f"folder {above}: {error.strerror}. It must be the folder of the TFTP server at {self.server or self.listen}, and this user "
+                "must be able to write to it"
+            ) from error

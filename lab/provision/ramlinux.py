@@ -1,0 +1,218 @@
+"""A Linux that runs in a board's memory, so that it can write every medium: what it consists of, and how U-Boot starts it.
+
+U-Boot  <── TFTP   kernel, device tree, initramfs      each with its digest
+        booti (arm64: Documentation/arch/arm64/booting.rst) or bootz (arm: Documentation/arch/arm/booting.rst)
+Linux   rdinit=/init ──> a shell on the console        nothing of it lies on a medium
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from attrs import define, field, frozen
+
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
+from lab.provision.failures import RecoveryFailedError
+from lab.provision.image import checked, open_image
+from lab.provision.release import Stage
+
+PROMPT: Final = r"root@ram-linux:[^ ]*# "  # of the one that `lab release ram-linux` makes (virtual.ramlinux)
+_ALIGN: Final = 2 << 20  # where an arm64 kernel may lie without being moved
+_ARM64: Final = (56, b"ARM\x64")
+_ARM: Final = (36, struct.pack("<I", 0x016F2818))
+_IMAGE_SIZE_OFFSET: Final = 16
+_ZIMAGE_ROOM: Final = 4  # a zImage unpacks itself in front of where it lies, to about so many times its size
+_LINE_BYTES: Final = 4096
+_REFUSED: Final = re.compile(
+    r"Bad Linux ARM64 Image magic|Bad Linux ARM zImage magic|Unknown command 'boot[iz]'|Wrong Ramdisk Image Format"
+    r"|Could not find a valid device tree|Did not find a cmdline Flattened Device Tree|does not fit|Ramdisk image is corrupt"
+)
+_AGAIN: Final = re.compile(r"(?<!=)U-Boot (?:SPL )?20\d\d\.\d\d")
+
+
+@frozen
+class RamLinux:
+    """What is loaded, unpacked.
+
+    Attributes:
+        device_tree: empty: U-Boot's own. command: U-Boot's, "booti" or "bootz".
+    """
+
+    kernel: bytes = field(repr=False)
+    initramfs: bytes = field(repr=False)
+    device_tree: bytes = field(default=b"", repr=False)
+    command: str = "booti"
+
+    @property
+    def kernel_room(self) -> int:
+        """Bytes that the kernel takes where it is loaded, with what it clears behind itself."""
+        if self.command == "bootz":
+            return len(self.kernel)
+        return max(len(self.kernel), int.from_bytes(self.kernel[_IMAGE_SIZE_OFFSET:][:8], "little"))
+
+
+@frozen
+class Placed:
+    """A file and where it is loaded to. name: of the variable in messages, e.g. "kernel"."""
+
+    name: str
+    address: int
+    data: bytes = field(repr=False)
+
+
+def read(stages: Sequence[Stage]) -> RamLinux:
+    """The files of a release's `recovery: ram:`, or of an environment, each checked against its digest.
+
+    An initramfs has `.cpio`, `initramfs` or `initrd` in its name, a device tree ends in `.dtb`; what is left is the kernel.
+
+    Raises:
+        ConfigurationError: one is missing, or the kernel is none that U-Boot starts as it is.
+        BoardlabError: one cannot be read (see `lab.provision.image.open_image`).
+    """
+    found: dict[str, Stage] = {}
+    for stage in stages:
+        found.setdefault(_kind(stage.name), stage)
+    if missing := [kind for kind in ("kernel", "initramfs") if kind not in found]:
+        raise ConfigurationError(
+            f"a Linux in memory takes a kernel and an initramfs, and there is no {' and no '.join(missing)}: add it to `recovery: ram:` of "
+            "the release file, or to `ram` of the LinuxWriterDriver; `lab release ram-linux` makes an initramfs (docs/releases.md)"
+        )
+    data = {kind: _bytes(kind, stage) for kind, stage in found.items()}
+    kernel = data["kernel"]
+    for command, (offset, magic) in {"booti": _ARM64, "bootz": _ARM}.items():
+        if kernel[offset : offset + len(magic)] == magic:
+            return RamLinux(kernel, data["initramfs"], data.get("device_tree", b""), command)
+    raise ConfigurationError(
+        f"{found['kernel'].name}: neither an arm64 Image nor an arm zImage: give the kernel as `make Image` or `make zImage` leaves it"
+    )
+
+
+def place(linux: RamLinux, memory: tuple[int, int]) -> list[Placed]:
+    """Where the files are loaded to, behind each other.
+
+    Args:
+        memory: from where to where it is free.
+
+    Raises:
+        ConfigurationError: they do not fit.
+    """
+    begin, end = memory
+    if linux.command == "bootz":
+        begin = max(begin, begin // _ALIGN * _ALIGN + _ZIMAGE_ROOM * len(linux.kernel))
+    placed: list[Placed] = []
+    for name, data, room in (
+        ("kernel", linux.kernel, linux.kernel_room),
+        ("device tree", linux.device_tree, len(linux.device_tree)),
+        ("initramfs", linux.initramfs, len(linux.initramfs)),
+    ):
+        begin = -(-begin // _ALIGN) * _ALIGN
+        if data:
+            placed.append(Placed(name, begin, data))
+        begin += room
+    if begin > end:
+        raise ConfigurationError(
+            f"kernel and initramfs end at {begin:#x}, and U-Boot's memory is free up to {end:#x}: give a smaller initramfs, or kernel"
+        )
+    return placed
+
+
+def arguments(console: str, speed_bd: int, address: str = "", more: str = "") -> str:
+    """The kernel's command line. Its own messages stay away from the shell, but for those of a kernel that ends.
+
+    Args:
+        console: the kernel's name of the UART. address: of the board; empty: DHCP. more: what the environment adds.
+
+    Raises:
+        ConfigurationError: a word cannot be typed at U-Boot's prompt.
+    """
+    network = f" ip={address}:::255.255.255.0:::off" if address else ""
+    text = f"console={console},{speed_bd}n8 rdinit=/init loglevel=4{network}{' ' if more else ''}{more}"
+    if not re.fullmatch(r"[\w.,:=/@+ -]+", text, re.ASCII):
+        raise ConfigurationError(
+            f"{text!r:.200}: letters, digits and . , : = / @ + _ - only, as it is typed at U-Boot's prompt"
+        )
+    return text
+
+
+def start(linux: RamLinux, placed: Sequence[Placed]) -> str:
+    """U-Boot's command that starts it."""
+    at: Mapping[str, Placed] = {each.name: each for each in placed}
+    tree = f"{at['device tree'].address:#x}" if "device tree" in at else "${fdtcontroladdr}"
+    ramdisk = at["initramfs"]
+    return f"{linux.command} {at['kernel'].address:#x} {ramdisk.address:#x}:{len(ramdisk.data):#x} {tree}"
+
+
+@define
+class Start:
+    """Watches the console from U-Boot's command to the shell's prompt.
+
+    Attributes:
+        prompt: regular expression. failures: console text -> failure class, as board types have them.
+        up: whether the prompt came.
+    """
+
+    prompt: str
+    failures: Mapping[str, str]
+    up: bool = field(default=False, init=False)
+    said: str = field(default="", init=False)
+    _line: str = field(default="", init=False)
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read.
+
+        Raises:
+            RecoveryFailedError: U-Boot refused to start it.
+            BoardTransientError: with the class of what the kernel said; `reset` where the board began anew.
+        """
+        *lines, rest = (self._line + data.decode("latin-1")).split("\n")
+        self._line = rest[-_LINE_BYTES:]
+        for line in lines:
+            self._judge(line)
+        self.up = self.up or re.search(self.prompt, self._line) is not None
+
+    def ended(self, silent_s: float) -> BoardTransientError:
+        """What it is when nothing more comes."""
+        return BoardTransientError(
+            f"the Linux in memory did not come to its prompt: nothing for {silent_s:g} s, and the last it said was {self.said!r}. Is its "
+            "console the board's, and does its initramfs open a shell there? docs/releases.md says what it needs",
+            failure="hang_kernel",
+        )
+
+    def _judge(self, line: str) -> None:
+        self.said = line.strip() or self.said
+        error: BoardlabError | None = None
+        if _REFUSED.search(line):
+            error = RecoveryFailedError(
+                f"U-Boot does not start the Linux in memory: it said {line.strip()!r}. Are kernel and initramfs this board's?"
+            )
+        elif _AGAIN.search(line):
+            error = BoardTransientError(
+                f"the board began anew while the Linux in memory started: {line.strip()!r}. Look for a watchdog, or a weak supply",
+                failure="reset",
+            )
+        for pattern, means in self.failures.items():
+            if error is None and re.search(pattern, line):
+                error = BoardTransientError(
+                    f"the Linux in memory did not start: it printed {line.strip()!r}. Nothing was written; the console's log shows what "
+                    "led to it. Are kernel, device tree and initramfs this board's?",
+                    failure=means,
+                )
+        if error is not None:
+            raise error
+
+
+def _bytes(kind: str, stage: Stage) -> bytes:
+    if kind != "initramfs":
+        return b"".join(open_image(stage))
+    with checked(stage) as stream:  # the kernel unpacks it, and a smaller one is loaded sooner
+        return stream.read()
+
+
+def _kind(name: str) -> str:
+    low = name.lower()
+    if ".cpio" in low or "initramfs" in low or "initrd" in low:
+        return "initramfs"
+    return "device_tree" if low.endswith(".dtb") else "kernel"

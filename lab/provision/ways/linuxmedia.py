@@ -1,0 +1,246 @@
+"""How a Linux on the board writes and reads each kind of medium: block devices by dd, flash and UBI volumes by mtd-utils."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.provision.failures import ImageTooLargeError, MediaMissingError
+from lab.provision.fetching import Hosts
+from lab.provision.release import Content, Place
+from lab.provision.way import Step
+from lab.provision.ways import linuxanswers as answers
+from lab.provision.ways import linuxflash as flash
+from lab.provision.ways import planning
+from lab.provision.ways.command import Prompt, carry_out
+
+PIECE_BYTES: Final = 16 * 1024 * 1024
+MTD: Final = "mtd"
+_SPARE_BYTES: Final = 8 * 1024 * 1024  # that a Linux with a piece in its memory still has
+
+
+class Surface(Protocol):
+    """A medium as it was found. size_bytes: of it; None: its parts have sizes of their own. align: bytes in which it is written."""
+
+    @property
+    def size_bytes(self) -> int | None: ...
+
+    @property
+    def align(self) -> int: ...
+
+    def most(self, planned: Sequence[Step], memory: int, /) -> int:
+        """The largest piece, with so many bytes of the board's memory free.
+
+        Raises:
+            ConfigurationError: they do not do.
+        """
+
+    def check(self, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
+        """Whether everything has a place here; raises before the first byte."""
+
+    def write(self, prompt: Prompt, place: Place | None, offset: int, count: int, /) -> None:
+        """Write the piece that is in the board's memory."""
+
+    def compare(self, prompt: Prompt, place: Place | None, offset: int, count: int, sha256: str, what: str, /) -> None:
+        """Read back and compare."""
+
+
+class Medium(Protocol):
+    """A medium as the environment names it. without: kinds of places that it cannot take (`lab.provision.ways.planning.steps`)."""
+
+    @property
+    def without(self) -> frozenset[str]: ...
+
+    def check(self, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
+        """What the release file alone tells, without a board; raises ConfigurationError."""
+
+    def look(self, prompt: Prompt) -> Surface:
+        """Find it, unused.
+
+        Raises:
+            MediaMissingError, TargetRefusedError: it is not there, or Linux uses it.
+        """
+
+
+@frozen
+class Blocks:
+    """A block device: SD card, eMMC, NVMe."""
+
+    device: str
+    without: frozenset[str] = frozenset({"partition", "hardware", "volume", "mtd"})
+
+    def check(self, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
+        """See `Medium`."""
+        for step in planned:
+            answers.check_offset(step.place.offset or 0 if step.place else 0)
+        planning.check_ranges(content, answers.SECTOR_BYTES, hosts)
+
+    def look(self, prompt: Prompt) -> Surface:
+        """See `Medium`."""
+        answers.expect_unused(carry_out(prompt, answers.used_by(self.device)), self.device)
+        return _BlockSurface(
+            self.device, answers.sectors(carry_out(prompt, answers.size_of(self.device)), self.device)
+        )
+
+
+@frozen
+class _BlockSurface:
+    device: str
+    size_bytes: int
+    align: int = answers.SECTOR_BYTES
+
+    def most(self, _planned: Sequence[Step], memory: int, /) -> int:
+        room = min(PIECE_BYTES, memory - _SPARE_BYTES) // (1 << 20) * (1 << 20)
+        if room <= 0:
+            raise _too_little(1 << 20, memory)
+        return room
+
+    def check(self, _content: Content, _planned: Sequence[Step], _hosts: Hosts | None, /) -> None:
+        """Nothing more than the size, which `planning.check_fits` compares."""
+
+    def write(self, prompt: Prompt, _place: Place | None, offset: int, count: int, /) -> None:
+        carry_out(prompt, answers.write(self.device, offset, count))
+
+    def compare(
+        self, prompt: Prompt, _place: Place | None, offset: int, count: int, sha256: str, what: str, /
+    ) -> None:
+        carry_out(prompt, answers.compare(self.device, offset, count, sha256, what))
+
+
+@frozen
+class Flash:
+    """A flash. device: e.g. "/dev/mtd0", for parts by offset; empty: for parts by the names of MTD partitions, and UBI volumes in them."""
+
+    device: str = ""
+
+    @property
+    def without(self) -> frozenset[str]:
+        """See `Medium`."""
+        usual = {"partition", "hardware"}
+        return frozenset(usual | ({"mtd", "volume"} if self.device else {"offset", "image"}))
+
+    def check(self, content: Content, _planned: Sequence[Step], hosts: Hosts | None, /) -> None:
+        """See `Medium`."""
+        planning.check_overwritten(content, hosts)
+
+    def look(self, prompt: Prompt) -> Surface:
+        """See `Medium`."""
+        found = flash.partitions(carry_out(prompt, flash.list_partitions()))
+        if self.device:
+            whole = [each for each in found.values() if each.device == self.device]
+            if not whole:
+                raise MediaMissingError(
+                    f"{self.device}: the board's Linux has no such flash; /proc/mtd has {', '.join(found) or 'none'}"
+                )
+            found = {"": whole[0]}
+        used = carry_out(prompt, flash.used())
+        for each in found.values():
+            flash.expect_unused(used, each, whole=bool(self.device))
+        return _FlashSurface(found)
+
+
+@frozen
+class _FlashSurface:
+    partitions: Mapping[str, flash.Partition]
+
+    @property
+    def size_bytes(self) -> int | None:
+        return self.partitions[""].size_bytes if "" in self.partitions else None
+
+    @property
+    def align(self) -> int:
+        return max(each.erase_bytes for each in self.partitions.values())
+
+    def most(self, planned: Sequence[Step], memory: int, /) -> int:
+        largest = max(step.bytes for step in planned)
+        if largest + _SPARE_BYTES > memory:
+            raise _too_little(largest, memory)
+        return largest
+
+    def check(self, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
+        planning.check_ranges(content, self.align, hosts)
+        for step in planned:
+            on = self._on(step.place)
+            offset = (step.place.offset or 0) if step.place else 0
+            if offset % on.erase_bytes:
+                raise ConfigurationError(
+                    f"{step.name}: it must begin at a multiple of {on.erase_bytes:#x}, as the flash is erased in such blocks"
+                )
+            if step.bytes + offset > on.size_bytes:
+                raise ImageTooLargeError(f"{step.name}: {step.bytes} bytes, and {on.device} has {on.size_bytes}")
+            if on.kind != flash.NOR and not (step.place and step.place.volume):
+                raise ConfigurationError(
+                    f"{step.name}: {on.device} is {on.kind}, whose blocks may be bad: let the part lie in a UBI volume, or write it from U-Boot"
+                )
+
+    def write(self, prompt: Prompt, place: Place | None, offset: int, count: int) -> None:
+        on = self._on(place)
+        if place and place.volume:
+            device = self._volume(prompt, on, place.volume)
+            carry_out(prompt, flash.update(device, count))
+        elif place and place.mtd:
+            carry_out(prompt, flash.detach(on))
+            carry_out(prompt, flash.copy(on.device, count))
+        else:
+            carry_out(prompt, flash.erase(on, offset, count))
+            carry_out(prompt, answers.write(on.device, offset, count, "notrunc"))
+
+    def compare(self, prompt: Prompt, place: Place | None, offset: int, count: int, sha256: str, what: str) -> None:
+        on = self._on(place)
+        if place and place.volume:
+            carry_out(
+                prompt, flash.compare(self._volume(prompt, on, place.volume, only_there=True), count, sha256, what)
+            )
+        else:
+            carry_out(prompt, answers.compare(on.device, offset, count, sha256, what))
+
+    def _on(self, place: Place | None) -> flash.Partition:
+        name = place.mtd if place else ""
+        if name not in self.partitions:
+            raise MediaMissingError(
+                f"MTD {name}: the board's Linux has no such partition; it has {', '.join(self.partitions) or 'none'}. Is the device tree "
+                "this board's, or `mtdparts=` missing?"
+            )
+        return self.partitions[name]
+
+    @staticmethod
+    def _volume(prompt: Prompt, on: flash.Partition, name: str, *, only_there: bool = False) -> str:
+        """The device of a UBI volume, made where it is not there; a partition without UBI is formatted."""
+        if not flash.attached(carry_out(prompt, flash.attach(on))):
+            carry_out(prompt, flash.expect_no_ubi(on))
+            carry_out(prompt, flash.format_ubi(on))
+            carry_out(prompt, flash.attach(on, must=True))
+        found = flash.volumes(carry_out(prompt, flash.list_volumes()), on)
+        if name not in found.devices and not only_there:
+            carry_out(prompt, flash.make_volume(found.ubi, name))
+            found = flash.volumes(carry_out(prompt, flash.list_volumes()), on)
+        if name not in found.devices:
+            raise MediaMissingError(
+                f"{on.device}: it has no UBI volume {name}; it has {', '.join(found.devices) or 'none'}"
+            )
+        return found.devices[name]
+
+
+def parse(text: str) -> Medium:
+    """A medium as environments name it: "/dev/mmcblk0", "/dev/mtd0", or "mtd".
+
+    Raises:
+        ConfigurationError: it is none of these.
+    """
+    if text == MTD:
+        return Flash()
+    if not answers.DEVICE.fullmatch(text):
+        raise ConfigurationError(
+            f"{text!r:.60}: expected a device such as /dev/mmcblk0 or /dev/mtd0, or `mtd` for parts by the names of MTD partitions"
+        )
+    return Flash(text) if flash.DEVICE.fullmatch(text) else Blocks(text)
+
+
+def _too_little(needed: int, memory: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"the board's Linux has {memory} bytes of memory free, and a piece of {needed} bytes has to lie there before it is written. "
+        "Write this medium from U-Boot, or run a Linux that takes less"
+    )

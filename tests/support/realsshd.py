@@ -1,0 +1,129 @@
+"""A real sshd of Debian's on loopback, which is the board: in a mount namespace of its own it has its own /run, and a file as its medium.
+
+Nothing of the host is written: what the sshd's shells see as `DEVICE` is a file in the test's folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from attrs import frozen
+
+from virtual.images import cache, debian, tools
+
+DEVICE = "/dev/full"  # every host has it; a file lies over it in the namespace
+PACKAGES = ("openssh-server", "libwrap0")
+START_S = 60
+_CONFIG = """\
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/key.pub
+PidFile none
+UsePAM no
+StrictModes no
+Subsystem sftp internal-sftp
+"""
+# sshd wants a user sshd and a folder below /run. The kernel's caches stay as they are.
+_NAMESPACE = """\
+set -e
+mount --bind {folder}/passwd /etc/passwd
+mount -t tmpfs none /run
+mkdir -m 755 /run/sshd
+mount --bind {folder}/card {device}
+mount -t tmpfs none /sys/class/block
+mkdir /sys/class/block/{name}
+echo {sectors} > /sys/class/block/{name}/size
+mount --bind {folder}/caches /proc/sys/vm/drop_caches
+exec {sshd} -D -e -f {folder}/config
+"""
+
+
+@frozen
+class Sshd:
+    """Where it listens, the private key for it, and the file that is its medium."""
+
+    port: int
+    key: Path
+    card: Path
+
+
+def missing() -> str:
+    """Why there can be none on this host; empty: there can."""
+    if os.geteuid() != 0:
+        return "takes root: sshd lets other users log in only as themselves, and mounts take the right"
+    done = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
+    return "" if done.returncode == 0 else "no mount namespaces here"
+
+
+@contextlib.contextmanager
+def running_sshd(folder: Path, card_bytes: int) -> Iterator[Sshd]:
+    """An sshd that ends with the context."""
+    packages = _packages()
+    port = _free_port()
+    for name in ("host", "key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    passwd = Path("/etc/passwd").read_text(encoding="utf-8")
+    if "\nsshd:" not in passwd:
+        passwd += "sshd:x:65534:65534::/run/sshd:/usr/sbin/nologin\n"
+    (folder / "passwd").write_text(passwd, encoding="utf-8")
+    (folder / "config").write_text(_CONFIG.format(port=port, folder=folder))
+    (folder / "caches").touch()
+    (folder / "card").write_bytes(b"\xa5" * card_bytes)
+    script = _NAMESPACE.format(
+        folder=folder,
+        device=DEVICE,
+        name=DEVICE.rpartition("/")[2],
+        sectors=card_bytes // 512,
+        sshd=packages / "sshd",
+    )
+    with (folder / "log").open("wb") as log:
+        command = ["unshare", "--mount", "sh", "-c", script]
+        environ = {**os.environ, "LD_LIBRARY_PATH": str(packages)}
+        with subprocess.Popen(command, env=environ, stdout=log, stderr=log, stdin=subprocess.DEVNULL) as process:
+            try:
+                _wait(process, port, folder / "log")
+                yield Sshd(port, folder / "key", folder / "card")
+            finally:
+                process.terminate()
+
+
+def _packages() -> Path:
+    """sshd and the library that this host may not have, out of Debian's packages for it."""
+
+    def fetch(folder: Path) -> Mapping[str, object]:
+        host = tools.run(["dpkg", "--print-architecture"]).decode().strip()
+        apt = debian.AptRoot(folder / "apt", "bookworm", host)
+        apt.update()
+        packages = apt.download(*PACKAGES)
+        debian.extract(packages["openssh-server"], {"usr/sbin/sshd": folder / "sshd"})
+        debian.extract(packages["libwrap0"], {r"(usr/)?lib/.*/libwrap\.so\.0\.7\.6": folder / "libwrap.so.0"})
+        apt.clean()
+        (folder / "sshd").chmod(0o755)
+        return {}
+
+    recipe = cache.recipe_hash(packages=PACKAGES)
+    return cache.obtain("debian-sshd", recipe, fetch, root=cache.default_root(), report=print)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as line:
+            if line.recv(4).startswith(b"SSH-"):
+                return
+        time.sleep(0.05)
+    raise AssertionError(log.read_text(errors="replace"))
