@@ -11,11 +11,11 @@ import typer
 from lab import shipped
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import buildbot, hostfiles, notify, orders, suites
+from lab.farm import buildbot, discover, hostfiles, notify, orders, services, suites
 from lab.farm import units as unit_files
 from lab.farm.config import BoardEntry, Farm, load
 from lab.results.location import DATABASE_VARIABLE
-from lab.shown import echo
+from lab.shown import echo, echo_text, table
 
 app = typer.Typer(
     help="A lab host: check farm.yaml, write systemd units from it, bring a farm up.", no_args_is_help=True
@@ -75,6 +75,38 @@ def buildbot_folders(
     buildbot.write(farm, farm.buildbot, site, {DATABASE_VARIABLE: farm.database})
     for folder in (site.master, *map(site.worker, buildbot.hosts(farm))):
         echo(str(folder))
+
+
+@app.command("discover")
+def discover_usb(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="The host's farm.yaml (default: the one here).")
+    ] = None,
+    *,
+    udev_rules: Annotated[
+        bool, typer.Option("--udev-rules", help="Print udev's rules for boards' adapters, and nothing else.")
+    ] = False,
+) -> None:
+    """Show the USB adapters, SD multiplexers and hubs of this host, and lines for those that nobody names."""
+    if udev_rules:
+        echo_text(discover.RULES)
+        return
+    farm = services.host_file(file).farm
+    folder = Path(farm.directory) if farm else Path.cwd()
+    envs = discover.environments(folder)
+    devices = discover.plugged()
+    names = {device.id_path: discover.named(device.id_path, envs, farm) for device in devices}
+    if not devices:
+        echo("No USB adapter, SD multiplexer or hub is plugged in.")
+        return
+    rows = [
+        [d.id_path, d.kind, d.title, " ".join(port.node for port in d.ports), ", ".join(names[d.id_path]) or "nobody"]
+        for d in devices
+    ]
+    echo(*table(["socket (ID_PATH)", "", "device", "ports", "named by"], rows, "<<<<<"))
+    if lines := list(discover.proposed(devices, names)):
+        echo("", "To name the others, with names of yours for NAME:", "")
+        echo_text("\n".join(lines) + "\n")
 
 
 @app.command("test-alert")

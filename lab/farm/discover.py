@@ -1,0 +1,129 @@
+"""What is plugged into this host's USB, who names it, and the lines that would name what nobody does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pyudev
+from attrs import frozen
+
+from lab import yamlfile
+from lab.env import envfile
+from lab.farm.config import Farm
+
+Kind = Literal["adapter", "sdmux", "hub"]
+_HUB: Final = "09"  # bDeviceClass (USB 2.0, 11.23.1)
+# Vendor and model: Linux Automation's USB-SD-Mux, as labgrid's USBSDMuxDevice knows it.
+_SDMUX: Final = ("0424", "4041")
+RULES: Final = """\
+# boardlab: USB serial adapters of boards. To /etc/udev/rules.d/99-boardlab.rules, then:
+#   udevadm control --reload && udevadm trigger
+# An FTDI adapter hands on what it has after 1 ms instead of 16: a stamp is as late as that at most.
+ACTION=="add", SUBSYSTEM=="usb-serial", DRIVER=="ftdi_sio", ATTR{latency_timer}="1"
+# ModemManager does not type at boards.
+ACTION=="add|change", SUBSYSTEM=="tty", ENV{ID_BUS}=="usb", ENV{ID_MM_PORT_IGNORE}="1"
+# The group of serial ports may switch an SD multiplexer.
+SUBSYSTEM=="scsi_generic", KERNEL=="sg[0-9]*", ATTRS{idVendor}=="0424", ATTRS{idProduct}=="4041", GROUP="dialout", MODE="0660"
+"""
+
+
+@frozen
+class Port:
+    """A serial port of an adapter. interface: ID_USB_INTERFACE_NUM, e.g. "00". node: e.g. /dev/ttyUSB0."""
+
+    interface: str
+    node: str
+
+
+@frozen
+class Plugged:
+    """A USB device that is of use to a lab.
+
+    Attributes:
+        id_path: of the socket that it is in. serial: its number; empty: it has none.
+    """
+
+    kind: Kind
+    id_path: str
+    title: str
+    serial: str
+    ports: tuple[Port, ...] = ()
+
+
+def plugged(context: Any = None) -> list[Plugged]:
+    """All of them, by socket.
+
+    Args:
+        context: of pyudev, or what answers as it does.
+    """
+    udev = pyudev.Context() if context is None else context
+    ports: dict[str, list[Port]] = {}
+    for tty in udev.list_devices(subsystem="tty", ID_BUS="usb"):
+        device = tty.find_parent("usb", "usb_device")
+        if device is not None and tty.device_node:
+            port = Port(str(tty.properties.get("ID_USB_INTERFACE_NUM", "")), str(tty.device_node))
+            ports.setdefault(str(device.device_path), []).append(port)
+    found = []
+    for device in udev.list_devices(subsystem="usb", DEVTYPE="usb_device"):
+        own = sorted(ports.get(str(device.device_path), ()), key=lambda port: (port.interface, port.node))
+        kind = _kind(device, bool(own))
+        properties = device.properties
+        if kind is not None and properties.get("ID_PATH"):
+            title = " ".join(
+                str(properties.get(key, "")).replace("_", " ") for key in ("ID_VENDOR", "ID_MODEL")
+            ).strip()
+            serial = str(properties.get("ID_SERIAL_SHORT", ""))
+            found.append(Plugged(kind, str(properties["ID_PATH"]), title, serial, tuple(own)))
+    return sorted(found, key=lambda device: device.id_path)
+
+
+def named(id_path: str, envs: Iterable[Path], farm: Farm | None) -> list[str]:
+    """Who names a socket: environments, and entries of farm.yaml's `usb`.
+
+    Raises:
+        ConfigurationError: an environment cannot be read.
+    """
+    # A socket of a hub begins with the hub's own path.
+    whole = re.compile(rf"(?<![\w.:-]){re.escape(id_path)}(?![\w.:-])")
+    found = [path.name for path in envs if whole.search(yamlfile.text_of(path))]
+    return found + [f"farm.yaml, {entry.name}" for entry in (farm.usb if farm else ()) if entry.id_path == id_path]
+
+
+def environments(folder: Path) -> list[Path]:
+    """Of a lab's folder."""
+    return sorted(path for path in (folder / envfile.FOLDER).glob("*") if path.suffix in envfile.SUFFIXES)
+
+
+def proposed(devices: Sequence[Plugged], names: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Lines for farm.yaml and for an environment, of what nobody names. `names`: ID_PATH -> as `named` has it."""
+    new = [device for device in devices if not names.get(device.id_path)]
+    if new:
+        yield "usb:    # farm.yaml"
+        for device in new:
+            yield f"  - {{name: NAME, id_path: '{device.id_path}', kind: {device.kind}}}    # {device.title}"
+    for device in new:
+        if device.kind == "adapter":
+            yield f"# resources of a board's environment: {device.title}, serial number {device.serial or 'none'}"
+            for port in device.ports:
+                yield "- USBSerialPort:"
+                yield "    name: NAME"
+                yield f"    match: {{'@ID_PATH': '{device.id_path}', ID_USB_INTERFACE_NUM: '{port.interface}'}}    # {port.node} now"
+                yield "    speed: 115200"
+        elif device.kind == "sdmux":
+            yield f"# resource of a board's environment: {device.title}"
+            yield "- USBSDMuxDevice:"
+            yield f"    match: {{'@ID_PATH': '{device.id_path}'}}"
+
+
+def _kind(device: Any, has_ports: bool) -> Kind | None:
+    properties = device.properties
+    if (properties.get("ID_VENDOR_ID"), properties.get("ID_MODEL_ID")) == _SDMUX:
+        return "sdmux"
+    if has_ports:
+        return "adapter"
+    attributes = device.attributes
+    is_root = attributes.get("devpath") in {b"0", None}  # a host's own hub
+    return "hub" if attributes.get("bDeviceClass") == _HUB.encode() and not is_root else None
