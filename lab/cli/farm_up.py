@@ -65,6 +65,8 @@ def up(
     echo("In a shell of yours, for `lab` and pytest:")
     for name, value in place.environ(farm).items():
         echo(f"  export {name}={shlex.quote(value)}")
+    if not farm.web.users:
+        echo("To act in the browser, open the link that is in `lab farm logs web`.")
     if farm.buildbot is not None:
         echo(f"Start builds as user lab; its password is in {place.buildbot.master / buildbot.SECRETS}")
     for schedule in farm.schedules[:1]:

@@ -35,11 +35,22 @@ class Exporter:
 
 @frozen
 class Web:
-    """`lab web`. listen: address:port. web_config: path; needed beyond loopback. name: by which browsers elsewhere ask for it."""
+    """`lab web`.
+
+    Attributes:
+        listen: address:port. web_config, users: paths; both needed beyond loopback. name: by which browsers elsewhere ask for it.
+    """
 
     listen: str = field(default="127.0.0.1:9880", validator=values.word)
     web_config: str = field(default="", validator=values.word)
+    users: str = field(default="", validator=values.word)
     name: str = field(default="", validator=values.word)
+
+    @property
+    def words(self) -> list[str]:
+        """As options of `lab web`."""
+        given = {"--listen": self.listen, "--web-config": self.web_config, "--users": self.users, "--name": self.name}
+        return [word for option, value in given.items() if value for word in (option, value)]
 
 
 @frozen

@@ -118,9 +118,7 @@ def programs(farm: Farm, desk: Desk) -> list[Program]:
     found.append(
         Program("exporter", (lab, "exporter", "--farm", str(desk.file), *runtime, *database), farm.exporter.listen)
     )
-    web = ["web", "--listen", farm.web.listen, "--farm", str(desk.file), *runtime, *database]
-    web += ["--web-config", farm.web.web_config] if farm.web.web_config else []
-    web += ["--name", farm.web.name] if farm.web.name else []
+    web = ("web", *farm.web.words, "--farm", str(desk.file), *runtime, *database)
     found.append(Program("web", (lab, *web), farm.web.listen))
     if farm.buildbot is not None:
         queue = buildbot.commands(farm.buildbot, desk.buildbot, buildbot.hosts(farm)[0])

@@ -41,7 +41,7 @@ def test_simulated_boards_have_their_bench_and_real_ones_their_pdudaemon(tmp_pat
     real = commands(desk(tmp_path, REAL))
     assert list(real) == ["pdudaemon", "console", "exporter", "web"]
     assert real["pdudaemon"] == ["--conf", "/etc/p.conf"]
-    assert shlex.join(real["web"]).endswith("--web-config /w --name lab")
+    assert {"--web-config", "/w", "--name", "lab"} <= set(real["web"])
     assert "pdudaemon" not in commands(desk(tmp_path, "user: me\n"))
 
 
@@ -81,7 +81,7 @@ def test_a_command_with_blanks_reaches_supervisord_whole(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["up", "farm.yaml", "--count", "2"], "says which boards there are"),
+        (["up", "farm.yaml", "--count", "2"], "says what there is"),
         (["up", "none.yaml"], "no such file"),
         (["up", "--type", "am62xx_sk", "--time-scale", "-1"], "time_scale"),
         (["up", "--type", "no_such_board"], "no_such_board"),

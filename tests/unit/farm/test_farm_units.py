@@ -96,10 +96,10 @@ def test_they_are_hardened(tmp_path: Path) -> None:
 
 def test_the_site_is_served_as_farm_yaml_says(tmp_path: Path) -> None:
     path = tmp_path / "farm.yaml"
-    path.write_text("web: {listen: '[::]:443', web_config: /etc/boardlab/web.yml, name: lab.example.org}\n")
+    path.write_text("web: {listen: '[::]:443', web_config: /etc/boardlab/web.yml, users: /u.json, name: lab}\n")
     (command,) = re.findall(r"ExecStart=(.*)", units(load(path), INSTALLED)["boardlab-web.service"])
     assert command.endswith(
-        f"web --farm {INSTALLED} --listen [::]:443 --web-config /etc/boardlab/web.yml --name lab.example.org"
+        f"web --farm {INSTALLED} --listen [::]:443 --web-config /etc/boardlab/web.yml --users /u.json --name lab"
     )
 
 
