@@ -17,6 +17,7 @@ from lab.results.records import LAST_ID
 from lab.results.store import open_store
 from lab.results.watch import watch
 from lab.shown import echo
+from lab.web.power import power_of
 
 app = typer.Typer(help="Write a run as one HTML page that needs no network.")
 
@@ -45,7 +46,8 @@ def report(
         with watch(db).snapshot() as snapshot:
             verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
         before = last_of(verdicts)
-        page = render(run, store.artifacts, verdicts, None if before is None else overview(store, before), notes)
+        earlier = None if before is None else overview(store, before)
+        page = render(run, store.artifacts, verdicts, earlier, notes, power=power_of(run, store.artifacts))
     path = output or Path(f"boardlab-run-{run_id}.html")
     try:
         path.write_text(page, encoding="utf-8")

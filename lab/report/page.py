@@ -11,6 +11,7 @@ from lab.judge.baseline import JudgedRun
 from lab.report import chart, view
 from lab.report.against import comparison, moved_stages
 from lab.report.names import Names
+from lab.report.power import PowerFigure
 from lab.report.waterfall import waterfalls
 from lab.results import documents
 from lab.results.artifacts import ArtifactStore
@@ -32,6 +33,7 @@ def render(
     before: Overview | None = None,
     notes: Sequence[str] = (),
     home: str = "",
+    power: Sequence[PowerFigure] = (),
 ) -> str:
     """The page of a run; the same text for the same run.
 
@@ -40,6 +42,7 @@ def render(
     Args:
         judged: what the judge says of its numbers. before: the run whose stages stand beside this one's.
         notes: what a reader should know of the run's label. home: address of the list of runs, where the page is one of a site.
+        power: what the rails drew in some attempts.
     """
     names = Names(run.run)
     groups = view.groups(run, artifacts, names)
@@ -69,7 +72,10 @@ def render(
             drifts=view.drifts(run, names),
             notes=notes,
             home=home,
-            data=[
+            power=power,
+            data=_site_data(run)
+            if home
+            else [
                 (f"run-{run.run.id}.csv", "CSV, one line a sample", _inside("text/csv", documents.export_csv([run]))),
                 (
                     f"run-{run.run.id}.json",
@@ -84,6 +90,15 @@ def render(
             program=f"boardlab {version('boardlab')}",
         )
     )
+
+
+def _site_data(run: Overview) -> list[tuple[str, str, str]]:
+    """Where a site has the run for other programs; a page that is saved has it inside."""
+    address = f"/runs/{run.run.id}"
+    return [
+        (f"run-{run.run.id}.csv", "CSV, one line a sample", f"{address}/samples.csv"),
+        (f"run-{run.run.id}.json", "JSON, with every attempt", f"{address}/run.json"),
+    ]
 
 
 def _inside(kind: str, text: str) -> str:

@@ -18,6 +18,7 @@ RunStatus = Literal["running", "completed", "interrupted", "failed"]
 
 OK: Final = "ok"
 LAST_ID: Final = 2**31 - 1  # of the databases' integers: runs, attempts, jobs, verdicts
+POWER_TRACE: Final = "power-trace"
 CONSOLE_LOG: Final = "console-log"
 CONSOLE_INDEX: Final = "console-index"
 PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide: nobody measured it here

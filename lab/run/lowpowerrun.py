@@ -21,6 +21,7 @@ from lab.host.clock import Clock
 from lab.metrics import Flag, Sample
 from lab.metrics.lowpower import RESUMES
 from lab.results import ArtifactRef, MomentRecord, Run, Store
+from lab.results.records import POWER_TRACE
 from lab.run.progress import Progress
 from lab.run.recorded import (
     AttemptRecorder,
@@ -36,7 +37,6 @@ from lab.run.recorded import (
 )
 
 KIND = "low_power"
-POWER_TRACE = "power-trace"
 
 
 class LowPowerBoard(Protocol):

@@ -15,7 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.web import actions, api, audit, guides, keyboard, login, pages, railstream, streams, triage
+from lab.web import actions, api, audit, evidence, guides, keyboard, login, pages, railstream, streams, triage
 from lab.web.access import Access
 from lab.web.consoles import Consoles
 from lab.web.deeds import Deeds
@@ -48,6 +48,7 @@ def create(site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None
         triage.router(deeds),
         audit.router(site, renderer),
         guides.router(site, renderer),
+        evidence.router(site),
     ):
         app.include_router(router)
     wall = functools.partial(pages.wall_part, site, renderer)

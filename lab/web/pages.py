@@ -25,6 +25,7 @@ from lab.results.records import LAST_ID
 from lab.results.revision import revision, run_revision
 from lab.results.store import Store
 from lab.web import history, releases, triage, wall
+from lab.web.power import power_of
 from lab.web.releases import ReleaseJudge
 from lab.web.rendering import Renderer, unless_known
 from lab.web.site import Site
@@ -166,7 +167,7 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
         verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
     last = last_of(verdicts)
     before = None if last is None else overview(store, last)
-    return render(run, store.artifacts, verdicts, before, notes, home="/runs")
+    return render(run, store.artifacts, verdicts, before, notes, home="/runs", power=power_of(run, store.artifacts))
 
 
 def _release(
