@@ -102,7 +102,7 @@ def measure(name: str, consoles: int, boots: int, line_core: int) -> Result:
             stamps = peer.stamps()
             line.stdin.close()
         truths = [read_truth(folder / f"truth{number}.log") for number in range(consoles)]
-        return _compare(peer, stamps, truths, cpu)
+        return compare(peer, stamps, truths, cpu)
     finally:
         peer.stop()
         shutil.rmtree(folder)
@@ -119,7 +119,7 @@ def _play(peer: Peer, line: subprocess.Popen[str]) -> float:
     return watch(peer, lambda: not output.readline())[0]
 
 
-def _compare(peer: Peer, stamps: Sequence[Sequence[Stamp]], truths: Sequence[Truth], cpu: float) -> Result:
+def compare(peer: Peer, stamps: Sequence[Sequence[Stamp]], truths: Sequence[Truth], cpu: float) -> Result:
     errors_ns: list[int] = []
     covered: list[bool] = []
     missed = 0

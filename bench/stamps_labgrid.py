@@ -7,7 +7,7 @@ import sys
 
 from labgrid import Target
 from labgrid.driver import SerialDriver
-from labgrid.resource import RawSerialPort
+from labgrid.resource import NetworkSerialPort, RawSerialPort
 
 from lab.host.clock import MonotonicRaw
 
@@ -15,11 +15,15 @@ TIMEOUT_S = 30.0
 
 
 def main() -> None:
-    """Expect the markers of `boots` boots on the port, then print their names and times as JSON."""
+    """Expect the markers of `boots` boots on the port, a device or HOST:PORT, then print their names and times as JSON."""
     port, boots, markers = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
     clock = MonotonicRaw()
     target = Target("main")
-    RawSerialPort(target, name=None, port=port, speed=115200)
+    host, _, tcp = port.rpartition(":")
+    if host:
+        NetworkSerialPort(target, name=None, host=host, port=int(tcp), speed=115200, protocol="rfc2217")
+    else:
+        RawSerialPort(target, name=None, port=port, speed=115200)
     console = SerialDriver(target, name=None)
     target.activate(console)
     print("ready", flush=True)
