@@ -14,7 +14,7 @@ from lab.errors import ConfigurationError
 from lab.provision.ways.carriers import FolderServer
 from lab.provision.ways.command import Prompt
 from lab.provision.ways.serving import serving
-from lab.provision.ways.uboot import Network, Tftp
+from lab.provision.ways.uboot import USUAL_RATE, Network, Tftp
 
 _READABLE: Final = 0o755  # the server may be another user's
 
@@ -34,7 +34,7 @@ class BoardServer:
     port: int = 0
     board_address: str = ""
     folder: str = ""
-    rate: float = 4 * 1024 * 1024
+    rate: float = USUAL_RATE
     note: str = ""
     _stack: ExitStack = field(factory=ExitStack, init=False)
     _tftp: Tftp | None = field(default=None, init=False)

@@ -1,4 +1,4 @@
-"""Writes media from U-Boot, over the network or over the console."""
+"""Writes media from U-Boot, over the network, over USB, or over the console."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _USB: Final = "usb"
 @target_factory.reg_driver
 @attr.s(eq=False)
 class UBootWriterDriver(Driver, ProvisionProtocol):
-    """UBootWriterDriver - writes media from U-Boot's prompt over TFTP, from a server of its own or the lab's; or over the console, where there is
-    no network
+    """UBootWriterDriver - writes media from U-Boot's prompt over TFTP, from a server of its own or the lab's; or over USB or
+    the console, where there is no network
 
     An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.spareboot`).
 

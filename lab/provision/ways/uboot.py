@@ -23,7 +23,7 @@ from lab.provision.ways.ubootplaces import Places
 from lab.provision.ways.ubootsession import Session
 
 _SLOWEST_LOAD: Final = 200 * 1024  # bytes a second of a TFTP transfer that loses packets
-_USUAL_RATE: Final = 4 * 1024 * 1024
+USUAL_RATE: Final = 4 * 1024 * 1024
 _UNSAFE: Final = re.compile(r"[^\w.+-]", re.ASCII)
 
 
@@ -80,7 +80,7 @@ class Tftp:
     folder: Path
     network: Network
     prefix: str = ""
-    rate: float = _USUAL_RATE
+    rate: float = USUAL_RATE
     note: str = ""
 
     def prepare(self, prompt: Prompt) -> None:
