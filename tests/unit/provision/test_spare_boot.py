@@ -80,7 +80,7 @@ def test_whenever_it_is_cut_short_the_board_boots_the_old_release_or_the_new_one
         "mmc write",
         "mmc bootbus",
         "partconf 0 1 2",
-        "hash sha256",
+        "crc32 0x",
         "mmc dev 0 0",
         "mmc dev 0 2",
         "bdinfo",
