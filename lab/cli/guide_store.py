@@ -53,7 +53,7 @@ def trend_command(
     else:
         echo(*show.trend(found))
     if svg is not None:
-        from lab.guide import trend_plot  # noqa: PLC0415 - matplotlib takes a second to import
+        from lab.guide import trend_plot  # noqa: PLC0415 - templates take a while to import
 
         trend_plot.write(found, svg)
     finish(read_sheets, errors)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,9 +11,10 @@ from lab.metrics import Flag, Measurement, Sample, Summary, summarise
 from lab.metrics.drift import drift
 from lab.report.names import Names
 from lab.report.view import first_numbers, host_busy, link
-from lab.results.figures import fixed, with_uncertainty
+from lab.results.figures import with_uncertainty
 from lab.results.overview import Overview, attempts_of
 from lab.results.records import Attempt
+from lab.shown.drawing import ticks
 
 PANEL_PX: Final = 112
 HOST_PX: Final = 56
@@ -167,16 +167,6 @@ def strip(run: Overview, names: Names, before: Overview | None = None) -> Strip 
     step = max(1, round(last / 10))
     cycles = tuple(Tick(_across(cycle, last), str(cycle)) for cycle in range(step, last + 1, step))
     return Strip(found[0].m.metric.unit, tuple(panels), cycles, most, shared)
-
-
-def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
-    """About so many round values from low to high, as far apart as 1, 2 or 5 of some decimal place, with their texts."""
-    raw = (high - low) / about
-    place = math.floor(math.log10(raw))
-    factor = next(factor for factor in (1, 2, 5, 10) if factor * 10.0**place >= raw * (1 - 1e-9))
-    places = max(0, -place - (factor == 10))
-    step = factor * 10.0**place
-    return [(n * step, fixed(n * step, places)) for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _panel(

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from lab.metrics import uncertainty
-from lab.report.chart import COLOURS, Tick, ticks
+from lab.report.chart import COLOURS, Tick
 from lab.results.figures import decimals, fixed
 from lab.results.overview import Stage
+from lab.shown.drawing import ticks
 
 
 @frozen

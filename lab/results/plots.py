@@ -16,10 +16,10 @@ from matplotlib.ticker import MaxNLocator
 
 from lab.metrics import Flag, Sample, Summary
 from lab.results.overview import Stage
+from lab.shown.drawing import COLOURS
 
 _WIDTH_IN: Final = 9.0
 _INK: Final = "#010203"  # stands for the page's own text colour, which matplotlib cannot name
-_COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")  # Okabe & Ito, safe for colour-blind readers
 _BINS: Final = 14  # of the distribution beside the cycles
 _ROOM: Final = 1.3  # so much higher than the widest series is each panel
 
@@ -164,7 +164,7 @@ def _bars(axes: Axes, stages: Sequence[Stage], colour: str, title: str) -> None:
 
 def colours(count: int) -> list[str]:
     """A colour for each of several series; they repeat after five."""
-    return [_COLOURS[i % len(_COLOURS)] for i in range(count)]
+    return [COLOURS[i % len(COLOURS)] for i in range(count)]
 
 
 def svg(figure: Figure, name: str, title: str) -> str:

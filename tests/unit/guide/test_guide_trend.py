@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import guide_family
 import pytest
@@ -102,8 +105,8 @@ def many(count: int, values: Sequence[float]) -> list[Trend]:
 def test_a_change_of_two_percent_is_drawn_as_one(tmp_path: Path) -> None:
     trend_plot.write(many(1, [16.0, 16.32]), tmp_path / "boot.svg")
     drawn = (tmp_path / "boot.svg").read_text()
-    lines = re.findall(r'<path d="M [\d.]+ ([\d.]+) \nL [\d.]+ ([\d.]+) \n" clip-path', drawn)
-    rise = max(float(first) - float(last) for first, last in lines)
+    ((first, last),) = re.findall(r'points="[\d.]+,([\d.]+) [\d.]+,([\d.]+) "', drawn)
+    rise = float(first) - float(last)
     *_, height = map(float, re.findall(r'viewBox="([\d. ]+)"', drawn)[0].split())
     assert height / 100 < rise < height / 5
 
@@ -119,6 +122,27 @@ def test_no_legend_covers_what_is_drawn(tmp_path: Path, count: int) -> None:
         assert min(labels) > max(ticks)
     else:
         assert "legend" not in drawn
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_a_drawing_is_well_formed_whatever_the_names_and_the_numbers_are(tmp_path: Path, count: int) -> None:
+    name = "<script>&\"'\u202e\x1b" * 20
+    values = [0.0, 0.0, -3.0, 1e9] * 15
+    points = tuple(Point(f"{n}.00", value, value - 1, value, name) for n, value in enumerate(values, 1))
+    trend_plot.write(
+        [Trend(name, {name: str(n)}, name, name, "lower", points) for n in range(count)], tmp_path / "t.svg"
+    )
+    root = ET.fromstring((tmp_path / "t.svg").read_text(encoding="utf-8"))
+    assert [element for element in root.iter() if element.tag.endswith("script")] == []
+    named = [element.text for element in root.iter() if re.fullmatch(r"\d+\.00", element.text or "")]
+    assert 1 < len(named) / count <= 60
+    trend_plot.write(many(count, [0.0, 0.0]), tmp_path / "t.svg")
+    assert "nan" not in (tmp_path / "t.svg").read_text()
+
+
+def test_a_trend_is_drawn_without_what_takes_a_second_to_import(tmp_path: Path) -> None:
+    program = "import sys; from lab.guide import trend_plot; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def number(release: str, value: float, **known: object) -> Published:
