@@ -7,8 +7,9 @@ from typing import Final
 
 from attrs import frozen
 
-from lab.report.chart import COLOURS, Tick, ticks
+from lab.report.chart import COLOURS, Tick
 from lab.results.records import MomentRecord
+from lab.shown.drawing import ticks
 
 WIDTH: Final = 800
 HEIGHT: Final = 240

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.metrics import Summary
-from lab.report.chart import ticks
 from lab.report.waterfall import StageKey, waterfalls
 from lab.results.overview import Stage
+from lab.shown.drawing import ticks
 
 
 @pytest.mark.parametrize(
