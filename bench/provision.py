@@ -9,10 +9,12 @@ with oflag=direct conv=fsync, and no faster than RATE MB/s for all of them (benc
 the disk is). The ways take turns, so that all meet the same machine; compared are the fastest writes of each.
 Aim: at least 90 % of dd's rate.
 
-`--emmc` writes the eMMC of the QEMU board (an NVMe disk) by the board's own U-Boot over TFTP, against the same commands (`tftpboot`,
-`nvme write`) alone: what this board reaches bounds both, and the difference is what checking each piece before it is written takes. There is
-no `dd` in U-Boot; what a real eMMC takes does not show on QEMU, whose processor is emulated. `--sparse` provisions an image of 8 GiB with 64 MiB of data by its block map: the writer and the
-provisioning process together stay below 100 MiB. Exit status 1 when an aim is missed.
+`--emmc` writes the eMMC of the QEMU board (an NVMe disk) by the board's own U-Boot over TFTP. There is no `dd` in U-Boot: its own
+`tftpboot` and `nvme write` are what the same target reaches alone, and their share of the time is compared, in the same write, since TFTP
+to an emulated board takes some times longer in one minute than in the next. What a real eMMC takes does not show on QEMU.
+
+`--sparse` provisions an image of 8 GiB with 64 MiB of data by its block map: the writer and the provisioning process together stay below
+100 MiB. Exit status 1 when an aim is missed.
 """
 
 from __future__ import annotations
