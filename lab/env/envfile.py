@@ -179,6 +179,16 @@ def _entries(path: Path, place: str, data: object, imports: Sequence[str]) -> It
             yield TargetComponent(where, cls, item.get("name"), bindings, given)
 
 
+def coordinator_of(path: Path) -> str:
+    """The address of labgrid's coordinator that an environment names (`coordinator_address`); empty: none.
+
+    Raises:
+        ConfigurationError: the file cannot be understood.
+    """
+    options = _parse(path).get("options")
+    return str(options.get("coordinator_address", "")) if isinstance(options, dict) else ""
+
+
 def _parse(path: Path) -> dict[str, Any]:
     try:
         data = load(yamlfile.text_of(path))

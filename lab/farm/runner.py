@@ -22,6 +22,7 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, LabStableError
 from lab.farm import suites
+from lab.farm.placing import placed
 from lab.results.joblist import latest_run, obstacle
 from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
 from lab.results.jobs import HEARTBEAT_S, JobQueue
@@ -29,6 +30,7 @@ from lab.results.location import DATABASE_VARIABLE
 from lab.run.options import CONFIRMS, JUDGE, pytest_words
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
+PLACE_BUSY: Final = "place_busy"
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
 INTERRUPTED: Final = 130
 USAGE: Final = 2
@@ -67,6 +69,7 @@ class Runner:
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _as_user: dict[str, str] = field(factory=dict, init=False)  # who holds the labgrid place
 
     def run(self, job: Job, wait_s: float) -> int:
         """Wait for the board, measure, give it back; returns the exit code.
@@ -80,10 +83,15 @@ class Runner:
                 self.book.finish(job.id, "interrupted" if self._stopping else "refused")
                 return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
             try:
-                code = self._measure(started)
-            except BoardlabError:
-                self.book.finish(job.id, "interrupted")
-                raise
+                with placed(self.book, started) as self._as_user:
+                    code = self._measure(started)
+            except BoardlabError as error:
+                busy = error.failure == PLACE_BUSY
+                self.book.finish(job.id, "refused" if busy else "interrupted")
+                if not busy:
+                    raise
+                self.say(str(error))
+                return BUSY
             self.book.finish(job.id, _state(code))
         if code != _OK and not self._cancelled(job):
             self.say(f"go on with: lab run --resume {job.called}")
@@ -219,7 +227,7 @@ class Runner:
     def _environment(self, job: Job) -> dict[str, str]:
         """With the database, whose URL may hold a password: every user can read a command line, and not this."""
         database = {} if self.place.database is None else {DATABASE_VARIABLE: self.place.database}
-        return {**os.environ, JOB_VARIABLE: job.called, **database}
+        return {**os.environ, JOB_VARIABLE: job.called, **database, **self._as_user}
 
     def _unfinished(self, job: Job) -> int | None:
         return self.book.unfinished_run(job, suites.kind(job.suites[job.done]))

@@ -39,7 +39,17 @@ _POWER: Final = (
     *("power_off_ineffective", "power_lost", "pdu_refused", "pdu_timeout", "pdu_unreachable", "pdudaemon"),
     *("strap_mismatch", "power_sensor", "power_sampler", "automation_interface", "phase"),
 )
-_LAB: Final = ("artifacts", "results", "disk", "lease_lost", "place_lost", "virtual_bench", "virtual_board")
+_LAB: Final = (
+    "artifacts",
+    "results",
+    "disk",
+    "lease_lost",
+    "place_busy",
+    "place_lost",
+    "coordinator_unreachable",
+    "virtual_bench",
+    "virtual_board",
+)
 _PROVISION: Final = (  # the classes of lab.provision.failures
     *("media_write_failed", "media_verify_failed", "media_write_protected", "media_bad_block", "media_missing"),
     *("extcsd_not_set", "tftp_timeout", "write_stalled", "multiplexer_failed", "recovery_failed", "release_mismatch"),

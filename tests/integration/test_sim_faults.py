@@ -365,6 +365,7 @@ _LAB = (
     "| The adapter is away when it is wanted, or comes and goes. | `port_missing`, `port_lost`, `port_stuck` | lab | the run stops; tried again where it went meanwhile |",
     "| The console server of another host is out of reach for more than a minute: its host, ssh or the network. | `console_link` | lab | tried again; what the board said meanwhile is recorded there |",
     "| The clock of the host with the console cannot be related to that of the host with the power switch. | `clock_unrelated` | lab | tried again |",
+    "| A person, or another job, has acquired the labgrid place of the board. | `place_busy` | lab | no attempt: `lab run` ends with 75 and says who |",
     "| The labgrid place of the board is released, or taken by somebody else. | `place_lost` | lab | the run stops, and leaves the power alone |",
     "| pdudaemon is killed, or the power switch refuses connections. | `pdu_unreachable`, `pdu_refused` | lab | tried again |",
     "| The power switch hangs. | `pdu_timeout` | lab | tried again |",
