@@ -8,8 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab import boards
 from virtual import environment
 from virtual.board import BoardAccess, BoardFolder
+from virtual.qemu import packaged
 
 ENV = Path(__file__).parents[3] / "envs" / "virtual.yaml"
 
@@ -55,3 +57,20 @@ def test_a_board_with_benchmark_programs_has_scratch_partitions_and_a_tester_beh
         *("lab", "virtual", "tester", "--board", "board-7", "--dir", "/bench")
     ]
     assert whole == plain
+
+
+@pytest.mark.parametrize(
+    ("board_type", "media"),
+    [("qemu-virt", {"emmc", "ospi"}), ("bpim2u", {"emmc"}), ("sifive_u", {"spi_nor"})],
+)
+def test_every_medium_of_a_board_that_releases_are_put_on_has_somebody_who_writes_it(
+    board_type: str, media: set[str]
+) -> None:
+    place = BoardAccess(BoardFolder(Path("/bench") / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
+    writers = packaged.text(f"{board_type}.writers")
+    target = yaml.safe_load(environment.of_board(place, board_type, writers=writers))["targets"]["main"]
+    drivers = {name: settings for driver in target["drivers"] for name, settings in driver.items()}
+    assert set(drivers["UBootWriterDriver"]["media"]) == media
+    assert {"sd", *media} == set(boards.load(board_type).media)
+    assert drivers["UBootWriterDriver"].get("folder", "/bench/board-7/tftp") == "/bench/board-7/tftp"
+    assert target["resources"]["VirtualSDMux"]["image"] == "/bench/board-7/sdmux/sd.img"
