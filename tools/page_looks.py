@@ -16,7 +16,7 @@ SERIOUS: Final = ("serious", "critical")  # axe-core's words
 
 @frozen
 class Step:
-    """What a person does on a page: "click" or "focus" on a selector, "press" a key; "run" evaluates JavaScript."""
+    """What a person does on a page: "click" or "focus" on a selector, "press" a key, "type" a text; "wait" for a selector; "run" evaluates JavaScript."""
 
     does: str
     on: str

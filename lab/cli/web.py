@@ -71,6 +71,7 @@ def web(
         "timeout_graceful_shutdown": _LAST_S,
         "server_header": False,
         "proxy_headers": False,
+        "access_log": False,  # it would have the link by which one acts
         **_tls(protection),
     }
     url = f"{scheme}://{own}:{listening.getsockname()[1]}"

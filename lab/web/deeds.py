@@ -46,7 +46,7 @@ class Deeds:
             BoardlabError: of the action, or the results cannot be written.
         """
         person: Person = request.state.person
-        with self.site.store() as store:
+        with self.site.store(create=True) as store:
             audit = Audit(store)
             deed = Deed(store, person, about)
             said = {"person": person.name, "address": address(request), "board": board}
@@ -64,7 +64,7 @@ class Deeds:
     def tell(self, request: Request, action: str, person: str, outcome: str, board: str = "") -> None:
         """An entry about who came in or did not; where the results cannot be written, the log has it."""
         try:
-            with self.site.store() as store:
+            with self.site.store(create=True) as store:
                 Audit(store).note(action, person=person, address=address(request), board=board, outcome=outcome)
         except BoardlabError as error:
             _log.warning(

@@ -84,14 +84,17 @@ class Site:
             self._fresh_s = 0.0
 
     @contextmanager
-    def store(self) -> Iterator[Store]:
+    def store(self, *, create: bool = False) -> Iterator[Store]:
         """The results.
+
+        Args:
+            create: where there are none yet, a file for them is made: a board can be reserved before it is measured.
 
         Raises:
             LabError: they cannot be read.
         """
         try:
-            opened = open_store(self.database(), create=False)
+            opened = open_store(self.database(), create=create)
         except ConfigurationError as error:  # whoever asks for a page has asked for nothing wrong
             raise LabStableError(str(error), failure="results") from error
         with opened:

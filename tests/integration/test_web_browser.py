@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
 
 import page_looks
 import pytest
 import requests
 from measuring_lab import ROOT, Lab, measuring_pytest, running_lab
-from page_looks import Look, Seen
+from page_looks import Look
+from web_process import DEADLINE_S, LAB, running_web
 
-LAB = Path(sys.executable).with_name("lab")
-DEADLINE_S = 180
 BOARD = "am62xx_sk-1"
 # `ask` of a look is a promise: kept once the page shows what is waited for, broken where that never comes.
 WAITING = """
@@ -27,16 +24,22 @@ new Promise((done, broken) => {
   look();
 })
 """
-# The states of the board's tile until it has been measured.
-STATES = (
+TILE = "[...document.querySelectorAll('li.board')].find((each) => each.querySelector('h2').textContent === '%s')"
+# What the board's tile says that it does, once it measures.
+MEASURES = (
     WAITING
-    % """
-  const seen = new Set();
-  const look = () => {
-    const tile = [...document.querySelectorAll('li.board')].find((each) => each.querySelector('h2').textContent === '%s');
-    if (tile) { seen.add(tile.querySelector('.state strong').textContent); }
-    if (tile && /run 1, boot: completed, 2 of 2/.test(tile.textContent)) { done([...seen]); }
-  };
+    % f"""
+  const look = () => {{
+    const tile = {TILE};
+    if (tile && tile.querySelector('.state strong').textContent === 'measures') {{ done(tile.querySelector('.state').textContent.match(/boot/)[0]); }}
+  }};
+"""
+)
+# What the tile says when the run has ended.
+ENDED = (
+    WAITING
+    % f"""
+  const look = () => {{ const tile = {TILE}; if (tile && /run 1, boot/.test(tile.textContent)) {{ done(tile.textContent); }} }};
 """
 )
 # Another boot on its console, and when its kernel started; whether what came is text and nothing else.
@@ -71,41 +74,40 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def url(lab: Lab) -> Iterator[str]:
     (lab.folder / "here").mkdir()
-    server = subprocess.Popen(
-        [LAB, "web", "--listen", "127.0.0.1:0"],
-        env=lab.environ | {"PYTHONUNBUFFERED": "1"},
-        cwd=lab.folder / "here",
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdout is not None
-    found = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)\n", server.stdout.readline())
-    assert found is not None
+    with running_web(lab.folder / "here", lab.environ) as web:
+        yield web.url
+
+
+def boots(lab: Lab, cycles: str) -> list[str]:
+    """The command of a session that boots the board so often."""
+    words = ["tests_perf/test_boot.py", "--cycles", cycles, "--medium", "sd"]
+    return [*measuring_pytest(lab.folder / "bench" / BOARD), *words]
+
+
+@contextmanager
+def measuring(lab: Lab) -> Iterator[None]:
+    """While this lasts, the board boots again and again; at its end the session is ended as by Ctrl-C."""
+    log = lab.folder / "measuring.log"
+    with log.open("wb") as to:
+        child = subprocess.Popen(boots(lab, "10000"), env=lab.environ, cwd=ROOT, stdout=to, stderr=to)
     try:
-        yield found[1]
+        yield
+        assert child.poll() is None, log.read_text()
     finally:
-        server.send_signal(signal.SIGINT)
-        assert server.wait(DEADLINE_S) in {0, 130}
-
-
-def measured(lab: Lab, look: Look) -> Seen:
-    """What a page shows while the board boots twice."""
-    command = [*measuring_pytest(lab.folder / "bench" / BOARD), "tests_perf/test_boot.py", "--cycles", "2"]
-    child = subprocess.Popen(
-        [*command, "--medium", "sd"], env=lab.environ, cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    (seen,) = page_looks.look([look])
-    said, _ = child.communicate(timeout=DEADLINE_S)
-    assert child.returncode == 0, said
-    return seen
+        child.send_signal(signal.SIGINT)
+        child.wait(DEADLINE_S)
 
 
 def test_the_wall_and_the_console_follow_a_board_that_is_measured(lab: Lab, url: str) -> None:
-    wall = measured(lab, Look(url, "/", ask=STATES % BOARD))
-    assert "measures" in wall.answer
-    console = measured(lab, Look(url, f"/boards/{BOARD}", ask=ANOTHER_BOOT))
+    with measuring(lab):
+        looks = [Look(url, "/", ask=MEASURES % BOARD), Look(url, f"/boards/{BOARD}", ask=ANOTHER_BOOT)]
+        wall, console = page_looks.look(looks)
+    assert wall.answer == "boot"
     assert console.answer is True, "what a console says is text, never elements"
     assert (wall.complaints, console.complaints) == ([], [])
+    (ended,) = page_looks.look([Look(url, "/", ask=ENDED % BOARD)])
+    assert "run 1, boot: interrupted" in ended.answer
+    subprocess.run(boots(lab, "2"), env=lab.environ, cwd=ROOT, check=True, timeout=DEADLINE_S)
 
 
 def test_the_rails_are_shown_while_a_sampler_runs(lab: Lab, url: str) -> None:

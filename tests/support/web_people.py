@@ -52,6 +52,9 @@ class Browser:
     url: str
     session: requests.Session = field(factory=requests.Session)
 
+    def __attrs_post_init__(self) -> None:
+        self.session.trust_env = False  # else $REQUESTS_CA_BUNDLE has its way
+
     def get(self, path: str, **options: object) -> requests.Response:
         headers = {"Accept": "text/html"}
         return self.session.get(self.url + path, headers=headers, timeout=TIMEOUT_S, **options)  # type: ignore[arg-type]

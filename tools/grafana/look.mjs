@@ -69,6 +69,8 @@ const STEPS = {
   focus: (page, selector) => page.focus(selector),
   press: (page, key) => page.keyboard.press(key),
   run: (page, script) => page.evaluate(script),
+  type: (page, text) => page.keyboard.type(text),
+  wait: (page, selector) => page.waitForSelector(selector),
 };
 
 const browser = await launch(order);
