@@ -16,6 +16,7 @@ from lab.farm.now import BoardNow, LabNow
 from lab.farm.nowlines import ago
 from lab.results.jobrecords import call
 from lab.results.listing import ListedRun
+from lab.results.reservations import Hold
 
 State = Literal["needs a person", "measures", "held", "waiting", "free"]
 STATES: Final[tuple[State, ...]] = ("needs a person", "measures", "held", "waiting", "free")
@@ -31,7 +32,7 @@ class Tile:
         run: that goes on, else the last one; None: none. release: of that run.
         medium: that was booted last in the run that goes on. good, planned: its cycles; planned is 0 where nobody knows.
         eta: UTC, e.g. `14:05`. trouble: what needs a person. failed: attempts of 24 h that failed; failure: the most frequent class.
-        last: how the last run ended. line: the last one of its console.
+        last: how the last run ended. line: the last one of its console. holds: whose it is, reserved or in maintenance.
     """
 
     board: str
@@ -51,6 +52,7 @@ class Tile:
     failure: str = ""
     last: str = ""
     line: str = ""
+    holds: tuple[Hold, ...] = ()
 
     @property
     def share(self) -> int:
@@ -74,7 +76,7 @@ class Filter:
             (self.board, tile.board),
             (self.board_type, tile.board_type),
             (self.release, tile.release),
-            (self.who, tile.who),
+            (self.who, " ".join([tile.who, *(hold.person for hold in tile.holds)])),
         )
         named = all(text.casefold() in value.casefold() for text, value in wanted)
         return named and (not self.failed or tile.failed > 0 or tile.state == "needs a person")
@@ -137,6 +139,7 @@ def _tile(board: BoardNow, at: dt.datetime, line: str) -> Tile:
         failure=worst,
         last=_last(board.last, at),
         line=line,
+        holds=board.holds,
     )
 
 
@@ -145,7 +148,7 @@ def _state(board: BoardNow, troubles: Sequence[str]) -> State:
         return "needs a person"
     if board.current is not None:
         return "measures"
-    if board.job is not None or board.console:
+    if board.job is not None or board.console or board.holds:
         return "held"
     return "waiting" if board.waiting else "free"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -67,7 +68,11 @@ def test_a_reservation_is_shown_refuses_others_and_is_given_back(guarded: Guarde
         timer = JobQueue(store, "lab-9/b/1/1", lambda _who: None, person="timer")
         assert timer.start(timer.enqueue(ORDER).id) is None
         assert joblist.obstacle(timer, BOARD).startswith(f"{BOARD} is reserved by olga until ")
-    assert "olga" in olga.get("/").text, "the wall shows whose it is"
+    for page in ("/", "/?who=olga"):
+        wall = olga.get(page).text
+        assert "<strong>held</strong>" in wall, "the wall shows whose it is"
+        assert re.search(r'class="hold">reserved by olga until .* UTC \(a new PMIC\)', wall)
+    assert BOARD not in olga.get("/?who=lena").text
     assert "Not reserved" in done(olga, f"{HERE}/release")
     assert "is not reserved (any more)" in refused(olga, f"{HERE}/release")
     assert (audit(guarded).action, audit(guarded).outcome) == ("release", f"{BOARD} is not reserved (any more)")
