@@ -19,16 +19,6 @@ DEFAULT_LATENCY_TIMER_MS = 1.0  # of an FTDI adapter in low-latency mode
 QEMU_TYPE = "qemu-virt"
 _TEMPLATE = "!template "
 _DEFAULT_FOLDER = f"{_TEMPLATE}$BASE/../.lab/virtual"
-# As virtual.qemu.recipe lays out the disks, and virtual.qemu.cable the network.
-_SITE = """\
-    options:
-      benchmarks:
-        scratch:
-          emmc: /dev/nvme0n1p3
-          sd: /dev/vda3
-          emmc_blocks: '0x200000'
-          sd_fat: '0:4'
-"""
 _RAIL_SENSORS = """\
 RailSensors:
   backend: ina231
@@ -74,11 +64,11 @@ def default() -> str:
     return head + _fill(_DEFAULT_FOLDER, DEFAULT_BOARD, address, DEFAULT_LATENCY_TIMER_MS)
 
 
-def of_board(place: BoardAccess, board_type: str = QEMU_TYPE, *, with_tools: bool = False, writers: str = "") -> str:
+def of_board(place: BoardAccess, board_type: str = QEMU_TYPE, *, site: str = "", writers: str = "") -> str:
     """The environment of a QEMU board of a bench.
 
     Args:
-        with_tools: it has benchmark programs, scratch partitions and a tester.
+        site: its options of benchmarks, as YAML, where it has benchmark programs, scratch partitions and a tester; empty: it has not.
         writers: the drivers that put releases on it, as YAML; empty: none can be put on it.
     """
     folder, board = place.folder.path.parent, place.folder.name
@@ -89,11 +79,11 @@ def of_board(place: BoardAccess, board_type: str = QEMU_TYPE, *, with_tools: boo
         mux = _MULTIPLEXER.format(url=json.dumps(panel), image=json.dumps(card, ensure_ascii=False))
         more = writers.replace("@tftp@", json.dumps(str(place.folder.tftp), ensure_ascii=False))
         text = text.replace(_DRIVERS, mux + _DRIVERS, 1).replace(_STRATEGY, more + _STRATEGY, 1)
-    if not with_tools:
+    if not site:
         return text
     main, imports = "  main:\n", "imports:\n"
     command = json.dumps(["lab", "virtual", "tester", "--board", board, "--dir", str(folder)], ensure_ascii=False)
-    return text.replace(main, main + _SITE, 1).replace(imports, _TESTER.format(command=command) + imports, 1)
+    return text.replace(main, main + site, 1).replace(imports, _TESTER.format(command=command) + imports, 1)
 
 
 def _fill(

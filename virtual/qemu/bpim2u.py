@@ -13,8 +13,8 @@ from virtual import sdmux
 from virtual.board import BoardFolder
 from virtual.images import cache, disk
 from virtual.images.tree import File
-from virtual.qemu import packaged, recipe
-from virtual.qemu.machine import drive, user_network
+from virtual.qemu import benchtools, packaged, recipe
+from virtual.qemu.machine import drive, network
 from virtual.qemu.packaged import Software
 from virtual.qemu.program import Program
 from virtual.qemu.uboottests import UBoot
@@ -45,7 +45,13 @@ SOFTWARE: Final = Software(
         ),
         *("dwmac-sun8i", "realtek"),
     ),
+    triplet="arm-linux-gnueabihf",
+    loader="ld-linux-armhf.so.3",
 )
+PARTITIONS: Final = {
+    "sd": "/dev/mmcblk0p",
+    "emmc": "/dev/mmcblk1p",
+}  # as Linux names them, but for the number (texts/bpim2u.cmd)
 OTHER_KERNEL: Final = "linux-image-armmp-lpae"  # for a second release; of the same version
 MEDIA: Final = {"sd": 0, "emmc": 2}  # medium -> the unit of QEMU's drive (hw/arm/bananapi_m2u.c)
 # With the compatible string of Debian's device tree Linux splits large transfers otherwise than the controller of the slot
@@ -62,7 +68,7 @@ class BananaPi:
 
     Args:
         stock: with Debian's device tree as it is; Linux then writes wrong data to the eMMC slot, silently.
-        with_network: releases can be put on it. build_id: of its os-release(5); empty: it has none.
+        with_tools: its images hold benchmark programs too. with_network: releases can be put on it. build_id: of its os-release(5); empty: it has none.
         software: what it runs.
     """
 
@@ -73,8 +79,15 @@ class BananaPi:
     uboot = UBoot("Bananapi_M2_Ultra", SOFTWARE.uboot, SOFTWARE.suite, SOFTWARE.architecture)
 
     def __init__(
-        self, *, stock: bool = False, with_network: bool = False, build_id: str = "", software: Software = SOFTWARE
+        self,
+        *,
+        stock: bool = False,
+        with_tools: bool = False,
+        with_network: bool = False,
+        build_id: str = "",
+        software: Software = SOFTWARE,
     ) -> None:
+        self._with_tools = with_tools
         self._stock = stock
         self._with_network = with_network
         self._build_id = build_id
@@ -83,10 +96,12 @@ class BananaPi:
     def images(self, root: Path, report: cache.Report) -> Path:
         """See `Model`."""
         name = self.board_type + ("-stock" if self._stock else "") + (recipe.NETWORK if self._with_network else "")
-        return self._software.media(name, root, report, self.build, f"{self.script('*')}{self._build_id}")
+        name += recipe.TOOLS if self._with_tools else ""
+        programs = self._software.programs(root, report) if self._with_tools else None
+        return self._software.media(name, root, report, self.build, f"{self.script('*')}{self._build_id}", programs)
 
-    def build(self, folder: Path, packages: Path) -> None:
-        """Write one image per medium into `folder`."""
+    def build(self, folder: Path, packages: Path, programs: Path | None = None) -> None:
+        """Write one image per medium into `folder`; `programs`: with those, and partitions to overwrite."""
         kernel, device_tree = ((packages / name).read_bytes() for name in (packaged.KERNEL, packaged.DEVICE_TREE))
         for medium, unit in MEDIA.items():
             tree = {
@@ -94,13 +109,20 @@ class BananaPi:
                 "boot/board.dtb": File(device_tree),
                 "boot/initrd.gz": File(
                     self._software.root_file_system(
-                        packages, medium, with_network=self._with_network, build_id=self._build_id
+                        packages,
+                        medium,
+                        with_network=self._with_network,
+                        build_id=self._build_id,
+                        usr=f"{PARTITIONS[medium]}2" if programs else "",
                     )
                 ),
                 "boot/boot.scr": File(packaged.boot_script(self.script(medium), "arm")),
             }
             image = folder / f"{medium}.img"
-            disk.build(image, tree, size_mib=_SIZE_MIB, identity=unit + 1)
+            more = benchtools.partitions(programs) if programs else ()
+            disk.build(image, tree, size_mib=_SIZE_MIB, identity=unit + 1, more=more)
+            if programs:
+                packaged.grow(image)
             disk.patch(image, {_SPL_OFFSET: (packages / "u-boot.bin").read_bytes()})
 
     def script(self, medium: str) -> str:
@@ -115,12 +137,12 @@ class BananaPi:
         """See `Model`."""
         return self._software.obtain(root, report)
 
-    def words(self, folder: BoardFolder, straps: int, _tap_fd: int | None) -> list[str]:
+    def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
         """See `Model`: without its strap the board has no SD card, nor while the host has it."""
         has_card = straps & _SD_CARD and not sdmux.is_away(folder)
         media = [medium for medium in MEDIA if medium != "sd" or has_card]
         return [
             *("-machine", "bpim2u", "-smp", "4", "-global", f"cortex-a7-arm-cpu.cntfrq={_CLOCK_HZ}"),
             *(word for medium in media for word in drive(folder, medium, f"if=sd,index={MEDIA[medium]}")),
-            *user_network(folder, "allwinner-sun8i-emac"),
+            *network(folder, "allwinner-sun8i-emac", tap_fd),
         ]

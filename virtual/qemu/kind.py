@@ -48,9 +48,6 @@ class QemuKind:
 
     def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
         """See `BoardKind`; a board writes on copies of the images, which stay until `fresh` or until these change."""
-        if self._with_tools:
-            tools.require(tools.PACKAGES_OF_BENCHMARKS)
-            uboot.require()
         if self._with_tools and (problem := cable.problem()):
             report(f"{folder.name} gets no network, and what needs a tester is skipped: {problem}")
         images = self.images(report)
@@ -90,7 +87,8 @@ class QemuKind:
         """See `BoardKind`."""
         media, kind = place.folder.media, self._model.board_type
         writers = packaged.text(f"{kind}.writers") if recipe.has_network(media) else ""
-        return environment.of_board(place, kind, with_tools=recipe.has_tools(media), writers=writers)
+        site = packaged.text(f"{kind}.site") if recipe.has_tools(media) else ""
+        return environment.of_board(place, kind, site=site, writers=writers)
 
 
 def of_type(board_type: str, *, with_tools: bool = False, with_network: bool = False, stock: bool = False) -> QemuKind:
@@ -110,16 +108,12 @@ def of_type(board_type: str, *, with_tools: bool = False, with_network: bool = F
 
 
 def _model(board_type: str, *, with_tools: bool, with_network: bool, stock: bool) -> Model:
-    if with_tools and board_type != Virt.board_type:
-        raise ConfigurationError(
-            f"{board_type} has no images with benchmark programs; --tools is for {Virt.board_type}"
-        )
     if stock and board_type != BananaPi.board_type:
         raise ConfigurationError(f"{board_type} has no --stock; of the boards in QEMU {BananaPi.board_type} has")
     if with_tools:
-        return Virt(with_tools=True)
-    if board_type == BananaPi.board_type:
-        return BananaPi(stock=stock, with_network=with_network)
-    if with_network and board_type == Virt.board_type:
+        tools.require(tools.PACKAGES_OF_BENCHMARKS)
+    if board_type == Virt.board_type and (with_network or with_tools):
         uboot.require()
-    return MODELS[board_type](with_network=with_network)
+    if board_type == BananaPi.board_type:
+        return BananaPi(stock=stock, with_network=with_network, with_tools=with_tools)
+    return MODELS[board_type](with_network=with_network, with_tools=with_tools)

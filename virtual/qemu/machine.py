@@ -83,10 +83,14 @@ def drive(folder: BoardFolder, medium: str, how: str) -> list[str]:
     return ["-drive", f"{how},format=raw,file={_escaped(folder.medium(medium))}"]
 
 
-def user_network(folder: BoardFolder, model: str) -> list[str]:
-    """The words for a network inside QEMU: DHCP, and TFTP from the board's folder. Nothing of the host's is in it, or its
+def network(folder: BoardFolder, model: str, tap_fd: int | None) -> list[str]:
+    """The words for the Ethernet of a board, at the cable to its tester where it has one.
+
+    Else for a network inside QEMU: DHCP, and TFTP from the board's folder. Nothing of the host's is in it, or its
     loopback where releases can be put on the board.
     """
+    if tap_fd is not None:
+        return ["-nic", f"tap,fd={tap_fd},model={model}"]
     restricted = "off" if recipe.has_network(folder.media) else "on"
     return ["-nic", f"user,restrict={restricted},model={model},tftp={_escaped(folder.tftp)}"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from importlib import resources
@@ -13,12 +14,17 @@ from typing import Final
 from attrs import frozen
 
 from virtual.images import cache, debian, initramfs, tools
-from virtual.qemu import rootfs
+from virtual.qemu import benchtools, rootfs
 from virtual.qemu.busybox import quiet
 
 KERNEL: Final = "kernel"
 DEVICE_TREE: Final = "board.dtb"
 DISKS: Final = ("sd", "emmc")  # media whose images begin with a partition table
+# For file systems of a disk with benchmark programs, in this order.
+FILE_SYSTEMS: Final = (
+    *("jbd2", "mbcache", "crc16", "crc32c_generic", "ext4", "fat", "vfat", "nls_cp437", "nls_ascii"),
+)
+_DISK_BYTES: Final = 4 << 30  # with those; a power of two: an SD card has no other size in QEMU
 _BUSYBOX: Final = "busybox"
 _XZ: Final = b"\xfd7zXZ\0"
 
@@ -35,6 +41,7 @@ class Software:
         console: the kernel's name of the UART where one logs in.
         modules: drivers of the media and what they need, in the order in which they are loaded.
         network: those of its Ethernet, likewise.
+        triplet, loader: of its programs' libraries, as in `virtual.qemu.rootfs.with_usr`.
     """
 
     board_type: str
@@ -48,6 +55,8 @@ class Software:
     console: str
     modules: tuple[str, ...]
     network: tuple[str, ...]
+    triplet: str
+    loader: str
 
     def obtain(self, root: Path, report: cache.Report) -> Path:
         """The folder with the loaders, KERNEL, DEVICE_TREE, busybox and modules out of the packages, downloaded when missing.
@@ -57,7 +66,7 @@ class Software:
             ConfigurationError: a tool is not installed.
         """
         named = ("suite", "architecture", "uboot", "kernel", "modules", "network")
-        inputs = {name: getattr(self, name) for name in named}
+        inputs = {name: getattr(self, name) for name in named} | {"file_systems": FILE_SYSTEMS}
         paths = {"loaders": dict(self.loaders), "image": self.image, "device_tree": self.device_tree}
         return cache.obtain(
             f"debian-{self.board_type}",
@@ -67,39 +76,56 @@ class Software:
             report=report,
         )
 
+    def programs(self, root: Path, report: cache.Report) -> Path:
+        """The folder with benchmark programs for the board (`virtual.qemu.benchtools`); raises as `obtain`."""
+        return benchtools.obtain(root, self.suite, self.architecture, report)
+
     def media(
-        self, name: str, root: Path, report: cache.Report, build: Callable[[Path, Path], None], script: str
+        self,
+        name: str,
+        root: Path,
+        report: cache.Report,
+        build: Callable[[Path, Path, Path | None], None],
+        script: str,
+        programs: Path | None = None,
     ) -> Path:
         """The folder with the board's media, built when it is missing; raises as `obtain`.
 
         Args:
             name: of the set of images.
-            build: writes them into its first folder, from the packages' files in its second.
+            build: writes them into its first folder, from the packages' files in its second, and perhaps programs in its third.
             script: what else they are made from, U-Boot's part of it as text.
+            programs: the folder of `programs`.
         """
         packages = self.obtain(root, report)
         facts = json.loads((packages / cache.MANIFEST).read_text())
 
         def fill(folder: Path) -> Mapping[str, object]:
             report(f"Building the media of {name}")
-            build(folder, packages)
+            build(folder, packages, programs)
             return {"packages": facts["packages"], "mirror": facts["mirror"]}
 
+        more = json.loads((programs / cache.MANIFEST).read_text())["files"] if programs else {}
         made_by = ("virtual.images", __name__, "virtual.qemu.rootfs", "virtual.qemu.busybox", "virtual.qemu.data")
-        recipe = cache.recipe_hash(*made_by, build.__module__, sources=facts["files"], script=script)
+        recipe = cache.recipe_hash(*made_by, build.__module__, sources=facts["files"], script=script, more=more)
         return cache.obtain(name, recipe, fill, root=root, report=report)
 
     def root_file_system(
-        self, packages: Path, medium: str, *, with_network: bool = False, build_id: str = ""
+        self, packages: Path, medium: str, *, with_network: bool = False, build_id: str = "", usr: str = ""
     ) -> bytes:
         """The initial root file system of a medium, from what `obtain` has got.
 
         Args:
             with_network: it can bring its network up (/etc/init.d/network). build_id: of its os-release(5); empty: it has none.
+            usr: the partition with the programs, as Linux names it; empty: it has none.
         """
-        modules, network = (
+        modules, network, tools_modules = (
             {f"{name}.ko": (packages / f"{name}.ko").read_bytes() for name in names}
-            for names in (self.modules, self.network if with_network else ())
+            for names in (
+                self.modules,
+                self.network if with_network else (),
+                (*self.modules, *self.network, *FILE_SYSTEMS) if usr else (),
+            )
         )
         tree = rootfs.tree(
             quiet((packages / _BUSYBOX).read_bytes()),
@@ -110,7 +136,9 @@ class Software:
             network=network,
             build_id=build_id,
         )
-        return initramfs.build(tree)
+        return initramfs.build(
+            {**tree, **(rootfs.with_usr(tools_modules, usr, self.triplet, self.loader) if usr else {})}
+        )
 
     def _fetch(self, folder: Path, report: cache.Report) -> Mapping[str, object]:
         apt = debian.AptRoot(folder / "apt", self.suite, self.architecture)
@@ -121,7 +149,7 @@ class Software:
         kernel = apt.resolve(self.kernel)
         packages = apt.download(self.uboot, kernel, "busybox-static")
         debian.extract(packages[self.uboot], {path: folder / name for path, name in self.loaders.items()})
-        modules = {name: folder / f"{name}.ko" for name in (*self.modules, *self.network)}
+        modules = {name: folder / f"{name}.ko" for name in (*self.modules, *self.network, *FILE_SYSTEMS)}
         drivers = {rf"(usr/)?lib/modules/.*/{name}\.ko(\.xz)?": path for name, path in modules.items()}
         debian.extract(
             packages[kernel], {self.image: folder / KERNEL, self.device_tree: folder / DEVICE_TREE, **drivers}
@@ -132,6 +160,11 @@ class Software:
         debian.extract(packages["busybox-static"], {"(usr/)?bin/busybox": folder / _BUSYBOX})
         apt.clean()
         return {"mirror": apt.mirror, "packages": {name: package.version for name, package in packages.items()}}
+
+
+def grow(image: Path) -> None:
+    """Make a disk image with programs as large as an SD card may be."""
+    os.truncate(image, _DISK_BYTES)
 
 
 def text(name: str) -> str:

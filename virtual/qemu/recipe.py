@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from virtual.images import cache, debian, disk, flash, initramfs, module, tools
-from virtual.images.tree import File, Folder, Link, Tree
+from virtual.images.tree import File, Tree
 from virtual.qemu import benchtools, loadinguboot, rootfs
 from virtual.qemu.busybox import quiet
 
@@ -24,10 +24,9 @@ _FLASH_BASE = 0x0400_0000  # the second bank
 _KERNEL_OFFSET = 0x0008_0000
 _ALIGN = 0x4_0000  # a sector of the flash
 _DISK_MIB = 48
-_SCRATCH_MIB = 1536  # for fio's file of 1 GiB; the file of the image has no more blocks than were written
-_WITH_TOOLS = "qemu-virt-tools"
+TOOLS = "-tools"  # in the names of images with benchmark programs
 NETWORK = "-network"  # in the names of images for boards that releases can be put on
-_WITH_NETWORK = f"qemu-virt{NETWORK}"
+_WITH_TOOLS, _WITH_NETWORK = f"qemu-virt{TOOLS}", f"qemu-virt{NETWORK}"
 OTHER_KERNEL_META = "linux-image-cloud-arm64"  # for a second release; of the same version
 ORIGIN = "origin"  # beside a board's media: the name of the images that they are copies of
 FLASH_MODULE = "boardlab_flash"  # lets Linux read the flash (virtual/qemu/data)
@@ -102,7 +101,7 @@ def obtain(
 def has_tools(media: Path) -> bool:
     """Whether the media in a board's folder hold the benchmark programs."""
     origin = media / ORIGIN
-    return origin.exists() and origin.read_text().startswith(_WITH_TOOLS)
+    return origin.exists() and f"{TOOLS}-" in origin.read_text()
 
 
 def has_network(media: Path) -> bool:
@@ -182,9 +181,7 @@ def build(
             "boot/Image": File(kernel),
             "boot/initrd.gz": File(initramfs.build({**root_file_system(busybox, lpm, medium), **more})),
         }
-        behind: list[Path | int] = []
-        if programs:
-            behind = [programs / benchtools.IMAGE, _SCRATCH_MIB, programs / benchtools.FAT]
+        behind = benchtools.partitions(programs) if programs else []
         disk.build(folder / f"{medium}.img", tree, size_mib=_DISK_MIB, identity=identity, more=behind)
     initrd = initramfs.build({**root_file_system(busybox, lpm, FLASH), **loads})
     initrd_offset = _KERNEL_OFFSET + -(-len(kernel) // _ALIGN) * _ALIGN
@@ -220,24 +217,9 @@ def root_file_system(busybox: bytes, lpm: bytes, medium: str) -> Tree:
 
 def with_programs(sources: Path, medium: str) -> Tree:
     """What the root file system of a medium has more where /usr lies on its second partition."""
-    modules = {
-        f"lib/modules/tools/{number:02}-{name}.ko": File((sources / f"{name}.ko").read_bytes())
-        for number, name in enumerate(_MODULES)
-    }
-    modules[f"lib/modules/tools/{len(_MODULES):02}-{FLASH_MODULE}.ko"] = File(_module(FLASH_MODULE, sources))
-    path = ("/usr/sbin", "/usr/bin", "/usr/lib/lmbench/bin", "/sbin", "/bin")
-    # BusyBox's shell prefers its own commands to those in the PATH.
-    shell = "[ ! -x /usr/bin/bash ] || exec /usr/bin/bash --norc --noediting"
-    profile = f"export PATH={':'.join(path)}\nexport PS1='root@\\h:\\w# '\n{shell}\n"
-    return {
-        **modules,
-        "usr": Folder(),
-        "lib/aarch64-linux-gnu": Link("../usr/lib/aarch64-linux-gnu"),
-        "lib/ld-linux-aarch64.so.1": Link("../usr/lib/ld-linux-aarch64.so.1"),
-        "etc/usr": File(f"{_PARTITION[medium]}2\n".encode()),
-        "etc/init.d/bench-tools": File(rootfs.data("bench-tools"), 0o755),
-        "etc/profile": File(profile.encode()),
-    }
+    modules = {f"{name}.ko": (sources / f"{name}.ko").read_bytes() for name in _MODULES}
+    modules[f"{FLASH_MODULE}.ko"] = _module(FLASH_MODULE, sources)
+    return rootfs.with_usr(modules, f"{_PARTITION[medium]}2", "aarch64-linux-gnu", "ld-linux-aarch64.so.1")
 
 
 def media_modules(sources: Path) -> dict[str, bytes]:

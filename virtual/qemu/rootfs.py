@@ -9,6 +9,7 @@ from typing import Final
 from virtual.images.tree import File, Folder, Link, Tree
 
 MODULES: Final = "lib/modules/media"  # what /etc/init.d/load-media loads, in the order of their names
+TOOLS: Final = "lib/modules/tools"  # what /etc/init.d/bench-tools loads, likewise
 NETWORK: Final = "lib/modules/network"  # what /etc/init.d/network loads, likewise
 
 
@@ -63,6 +64,28 @@ def drivers(modules: Mapping[str, bytes], network: Mapping[str, bytes]) -> dict[
         found |= _modules(NETWORK, network)
         found |= {f"etc/{name}": File(data(name.rpartition("/")[2]), 0o755) for name in ("init.d/network", "udhcpc")}
     return found
+
+
+def with_usr(modules: Mapping[str, bytes], device: str, triplet: str, loader: str) -> Tree:
+    """What a root file system has more where /usr, with all programs of `virtual.qemu.benchtools`, lies on a partition.
+
+    Args:
+        modules: drivers in this order, file name -> content, which /etc/init.d/bench-tools loads at each boot.
+        device: the partition, as Linux names it.
+        triplet: of the libraries' folder. loader: of programs, as their interpreter's path in /lib.
+    """
+    path = ("/usr/sbin", "/usr/bin", "/usr/lib/lmbench/bin", "/sbin", "/bin")
+    # BusyBox's shell prefers its own commands to those in the PATH.
+    shell = "[ ! -x /usr/bin/bash ] || exec /usr/bin/bash --norc --noediting"
+    profile = f"export PATH={':'.join(path)}\nexport PS1='root@\\h:\\w# '\n{shell}\n"
+    return {
+        **_modules(TOOLS, modules),
+        "usr": Folder(),
+        **{f"lib/{name}": Link(f"../usr/lib/{name}") for name in (triplet, loader)},
+        "etc/usr": File(f"{device}\n".encode()),
+        "etc/init.d/bench-tools": File(data("bench-tools"), 0o755),
+        "etc/profile": File(profile.encode()),
+    }
 
 
 def _modules(folder: str, modules: Mapping[str, bytes]) -> dict[str, File]:

@@ -10,8 +10,8 @@ from virtual import sdmux
 from virtual.board import BoardFolder
 from virtual.images import cache, disk, flash
 from virtual.images.tree import File
-from virtual.qemu import packaged, recipe
-from virtual.qemu.machine import drive, user_network
+from virtual.qemu import benchtools, packaged, recipe
+from virtual.qemu.machine import drive, network
 from virtual.qemu.packaged import Software
 from virtual.qemu.program import Program
 from virtual.qemu.uboottests import UBoot
@@ -33,8 +33,11 @@ SOFTWARE: Final = Software(
     console="ttySIF0",
     modules=("crc7", "crc-itu-t", "mmc_core", "mmc_block", "of_mmc_spi", "mmc_spi", "spi-sifive"),
     network=("libphy", "phylink", "fwnode_mdio", "fixed_phy", "of_mdio", "macb"),
+    triplet="riscv64-linux-gnu",
+    loader="ld-linux-riscv64-lp64d.so.1",
 )
 SPL: Final = "u-boot-spl.bin"
+PARTITION: Final = "/dev/mmcblk0p"  # of the SD card, as Linux names it, but for the number
 FLASH_BYTES: Final = 32 << 20  # ISSI's IS25WP256
 ENV_OFFSET, ENV_BYTES = 0x50_5000, 0x2_0000  # CONFIG_ENV_OFFSET, CONFIG_ENV_SIZE of U-Boot's sifive_unleashed
 _SD_OFFSET: Final = 2082 * 512  # CONFIG_SYS_MMCSD_RAW_MODE_U_BOOT_SECTOR
@@ -56,7 +59,7 @@ class HiFive:
     """A `virtual.qemu.machine.Model`.
 
     Args:
-        with_network: releases can be put on it. build_id: of its os-release(5); empty: it has none.
+        with_tools: the card holds benchmark programs too. with_network: releases can be put on it. build_id: of its os-release(5); empty: it has none.
     """
 
     program = PROGRAM
@@ -65,17 +68,21 @@ class HiFive:
     straps = _MSEL_SD
     uboot = UBoot("sifive_unleashed", SOFTWARE.uboot, SOFTWARE.suite, SOFTWARE.architecture)
 
-    def __init__(self, *, with_network: bool = False, build_id: str = "") -> None:
+    def __init__(self, *, with_tools: bool = False, with_network: bool = False, build_id: str = "") -> None:
+        self._with_tools = with_tools
         self._with_network = with_network
         self._build_id = build_id
 
     def images(self, root: Path, report: cache.Report) -> Path:
         """See `Model`."""
         name = self.board_type + (recipe.NETWORK if self._with_network else "")
-        return SOFTWARE.media(name, root, report, self.build, packaged.text("sifive_u.env") + self._build_id)
+        name += recipe.TOOLS if self._with_tools else ""
+        programs = SOFTWARE.programs(root, report) if self._with_tools else None
+        script = packaged.text("sifive_u.env") + self._build_id
+        return SOFTWARE.media(name, root, report, self.build, script, programs)
 
-    def build(self, folder: Path, packages: Path) -> None:
-        """Write SPL and one image per medium into `folder`."""
+    def build(self, folder: Path, packages: Path, programs: Path | None = None) -> None:
+        """Write SPL and one image per medium into `folder`; `programs`: with those, and a partition to overwrite, on the card."""
         files = self.files(packages, "sd")
         (folder / SPL).write_bytes((packages / SPL).read_bytes())
         tree = {
@@ -83,7 +90,10 @@ class HiFive:
             "boot/board.dtb": File(files["board.dtb"]),
             "boot/initrd.gz": File(files["initrd"]),
         }
-        disk.build(folder / "sd.img", tree, size_mib=_SIZE_MIB, identity=1, start_mib=_START_MIB)
+        more = benchtools.partitions(programs) if programs else ()
+        disk.build(folder / "sd.img", tree, size_mib=_SIZE_MIB, identity=1, more=more, start_mib=_START_MIB)
+        if programs:
+            packaged.grow(folder / "sd.img")
         disk.patch(folder / "sd.img", {_SD_OFFSET: files["u-boot.itb"]})
         parts = {FLASH_PARTS[name]: content for name, content in self.files(packages, "spi_nor").items()}
         flash.build(folder / "spi_nor.img", parts, size_bytes=FLASH_BYTES)
@@ -93,7 +103,13 @@ class HiFive:
         # Both media are slow, and U-Boot unpacks what it boots.
         kernel = gzip.compress((packages / packaged.KERNEL).read_bytes(), compresslevel=9, mtime=0)
         device_tree = (packages / packaged.DEVICE_TREE).read_bytes()
-        initrd = SOFTWARE.root_file_system(packages, medium, with_network=self._with_network, build_id=self._build_id)
+        initrd = SOFTWARE.root_file_system(
+            packages,
+            medium,
+            with_network=self._with_network,
+            build_id=self._build_id,
+            usr=f"{PARTITION}2" if self._with_tools else "",
+        )
         values = {
             "kernel": _KERNEL_OFFSET,
             "kernel_size": len(kernel),
@@ -116,12 +132,12 @@ class HiFive:
         """See `Model`."""
         return SOFTWARE.obtain(root, report)
 
-    def words(self, folder: BoardFolder, straps: int, _tap_fd: int | None) -> list[str]:
+    def words(self, folder: BoardFolder, straps: int, tap_fd: int | None) -> list[str]:
         """See `Model`: the straps are MSEL."""
         return [
             *("-machine", f"sifive_u,msel={straps}", "-smp", "2", "-m", _MEMORY),
             *("-bios", str(folder.media / SPL)),
             *(() if sdmux.is_away(folder) else drive(folder, "sd", "if=sd")),
             *drive(folder, "spi_nor", "if=mtd"),
-            *user_network(folder, "cadence_gem"),
+            *network(folder, "cadence_gem", tap_fd),
         ]
