@@ -87,6 +87,13 @@ def test_a_board_has_a_network_only_where_it_has_a_cable() -> None:
     assert words[words.index("tap,id=link,fd=9") + 2].startswith("e1000e,netdev=link,")
 
 
+@pytest.mark.parametrize("model", [BananaPi(with_tools=True), HiFive(with_tools=True)], ids=["bpim2u", "sifive_u"])
+def test_the_ethernet_of_a_board_is_at_its_cable_where_it_has_one(model: machine.Model) -> None:
+    words = arguments(Path("/b/b-1"), 1, model, tap_fd=9)
+    assert any(word.startswith("tap,fd=9,model=") for word in words)
+    assert not any(word.startswith("user,") for word in words)
+
+
 def test_a_tester_is_entered_through_the_process_that_the_board_s_folder_names(tmp_path: Path) -> None:
     folder = BoardFolder(tmp_path / "qemu-1")
     with pytest.raises(LabTransientError, match=r"qemu-1 has no cable to a tester yet.*--tools"):

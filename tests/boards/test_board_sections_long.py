@@ -1,0 +1,65 @@
+"""Sections of the guide on the QEMU boards with SPL, with Debian's programs for armhf and riscv64: `./run test -e boards`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import qemu_boards
+from measuring_lab import Lab, running_lab
+
+from lab.metrics import Flag
+from lab.results import Attempt, open_store
+from virtual.qemu import cable
+
+DEADLINE_S = 3000
+CHAPTERS = (
+    *("realtime", "ethernet", "system_benchmarks", "crypto", "emmc", "mmcsd"),
+    *("uboot_emmc", "uboot_mmcsd"),
+)
+ON_THE_CABLE = {"iperf3": 2}
+FIO = 2 * 4 * 2
+# section -> how many numbers it has
+SECTIONS = {
+    "bpim2u": {"cyclictest": 6, **ON_THE_CABLE, "sysbench": 3, "stress-ng": 5, "emmc-fio": FIO, "sd-fio": FIO},
+    "sifive_u": {"cyclictest": 6, **ON_THE_CABLE, "sysbench": 3, "stress-ng": 5, "sd-fio": FIO},
+}
+MEDIA = {"emmc-fio": "emmc", "sd-fio": "sd"}
+# Debian's U-Boots have no command `time`.
+SKIPPED = {"bpim2u": ["uboot-emmc", "uboot-sd"], "sifive_u": ["uboot-sd"]}
+
+
+def measured(lab: Lab) -> dict[str, list[Attempt]]:
+    """The latest run's attempts, by section."""
+    found: dict[str, list[Attempt]] = {}
+    with open_store(lab.environ["LAB_DB"]) as store:
+        run = store.runs()[0]
+        assert run.status == "completed", lab.log
+        for attempt in store.attempts(run.id):
+            found.setdefault(attempt.params["section"], []).append(attempt)
+    return found
+
+
+@pytest.mark.timeout(DEADLINE_S)
+@pytest.mark.parametrize("board_type", qemu_boards.TYPES)
+def test_what_debian_has_is_measured_from_the_right_medium(board_type: str, tmp_path: Path) -> None:
+    with running_lab(tmp_path, *qemu_boards.up_words(board_type), "--tools") as lab:
+        env = qemu_boards.environment(lab)
+        env.write_text(env.read_text().replace("benchmarks:\n", "benchmarks:\n        seconds: 1\n", 1))
+        expected = SECTIONS[board_type]
+        if cable.problem():
+            expected = {name: count for name, count in expected.items() if name not in ON_THE_CABLE}
+        chosen = " or ".join(f"[{name}]" for name in [*expected, *SKIPPED[board_type]])
+        options = ["--lab-destructive", "--retries", "1", "--repeats", "1", "-rs", "-k", chosen]
+        chapters = [f"tests_perf/test_{chapter}.py" for chapter in CHAPTERS]
+        process = lab.pytest(*chapters[1:], *options, measures=f"test_{CHAPTERS[0]}.py")
+        assert process.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
+    found = {name: [s for attempt in each for s in attempt.samples] for name, each in measured(lab).items()}
+    assert {name: len(samples) for name, samples in found.items()} == expected
+    assert lab.log.count("U-Boot has no command `time`; build it with CONFIG_CMD_TIME=y") >= len(SKIPPED[board_type])
+    for name, samples in found.items():
+        assert all(Flag.SIMULATED in sample.flags for sample in samples)
+        assert all(sample.uncertainty > 0 for sample in samples), name
+        assert all(sample.value > 0 for sample in samples if not sample.metric.endswith((".loss", ".cpu_load"))), name
+    for name, medium in MEDIA.items():
+        assert {sample.params["medium"] for sample in found.get(name, [])} <= {medium}
