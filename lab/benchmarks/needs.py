@@ -18,6 +18,22 @@ def tool(name: str, package: str = "") -> Need:
     return Need(f"tool {name}", check)
 
 
+def all_cpus_online() -> Need:
+    """Every processor that is there runs: a program with a thread for each would name numbers after one that does not."""
+
+    def check(bench: Bench) -> str:
+        folder = "/sys/devices/system/cpu"
+        there, online = (bench.run(f"cat {folder}/{name}", check=False).strip() for name in ("present", "online"))
+        if there == online or not all(re.fullmatch(rb"[\d,-]+", text) for text in (there, online)):
+            return ""
+        return (
+            f"of processors {there.decode('utf-8', 'replace')} only {online.decode('utf-8', 'replace')} are online; take them "
+            f"online ({folder}/cpuN/online), or boot with nr_cpus= instead of maxcpus="
+        )
+
+    return Need("processors online", check)
+
+
 def program_time(option: str) -> Need:
     """The program `time`, with an option. To a shell like bash `time` is also a keyword, which `command -v` finds."""
 

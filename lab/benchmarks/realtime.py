@@ -90,7 +90,7 @@ SECTION = Section(
     chapter="Real-time",
     metrics=("rt.latency",),
     rows=whole(_measure),
-    needs=(needs.tool("cyclictest", "rt-tests"),),
+    needs=(needs.tool("cyclictest", "rt-tests"), needs.all_cpus_online()),
     command=f"{COMMAND} {MINUTE_S}",
     duration_s=MINUTE_S + 2,
 )

@@ -27,6 +27,11 @@ NFS = "192.168.0.1:/srv /mnt nfs4 rw,addr=192.168.0.1 0 0"
 CRYPTO = "name         : cbc(aes)\ndriver       : cbc-aes-sa2ul\nmodule       : sa2ul\npriority     : 30000\n"
 TRAPS: list[tuple[Need, dict[str, Answer], str]] = [
     (needs.tool("fio"), {"command -v fio": ("", 1)}, "the board has no program fio; install fio"),
+    (
+        needs.all_cpus_online(),
+        {"cpu/present": "0-3", "cpu/online": "0"},
+        r"of processors 0-3 only 0 are online; .*nr_cpus=",
+    ),
     (needs.display(), {"class/drm": "disconnected\ndisconnected"}, "no display is connected .*; connect one"),
     (needs.display(), {"class/drm": ("", 1)}, "no display is connected"),
     (needs.program_time("-v"), {"env time -v": ("", 127)}, "no program `time` that knows -v"),

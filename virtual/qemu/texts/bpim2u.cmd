@@ -1,6 +1,6 @@
 # U-Boot's script on each medium of a bpim2u; @medium@ is the medium that it lies on.
 # With earlycon the kernel speaks from its start; else it says nearly all at once, when it has found its UART.
-setenv bootargs earlycon console=ttyS0,115200 bootmedia=@medium@ maxcpus=1 cryptomgr.notests ${xargs}
+setenv bootargs earlycon console=ttyS0,115200 bootmedia=@medium@ nr_cpus=1 cryptomgr.notests ${xargs}
 load ${devtype} ${devnum}:${distro_bootpart} ${kernel_addr_r} /boot/kernel || exit
 load ${devtype} ${devnum}:${distro_bootpart} ${fdt_addr_r} /boot/board.dtb || exit
 load ${devtype} ${devnum}:${distro_bootpart} ${ramdisk_addr_r} /boot/initrd.gz || exit
