@@ -32,7 +32,7 @@ from lab.benchmarks import lmbench, openssl
 @pytest.fixture
 def said(strategy):
     strategy.transition("linux")
-    return lambda command: "".join(f"{line}\\n" for line in strategy.shell.run_check(command, timeout=120)).encode()
+    return lambda command: "".join(f"{line}\\n" for line in strategy.shell.run_check(command, timeout=600)).encode()
 
 
 def test_openssl(said):
