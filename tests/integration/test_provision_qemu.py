@@ -6,8 +6,10 @@ three cycles from each medium and judges them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -19,6 +21,10 @@ import pytest
 import requests
 from measuring_lab import ROOT, Lab, running_lab
 
+from lab.env.target import parts
+from lab.provision.release import Content, Part, Place
+from lab.provision.releasefile import load
+from lab.provision.way import Target
 from lab.results import open_store
 from virtual.images import cache
 from virtual.qemu import releases
@@ -169,3 +175,28 @@ def test_a_write_that_is_killed_leaves_a_board_that_the_next_one_recovers(lab: L
     assert child.wait(DEADLINE_S) == -signal.SIGKILL, "it had ended by itself"
     child.stdout.close()
     assert f"{medium}: 1.1, read back, booted and compared" in done(lab, *words)
+
+
+@pytest.mark.skipif(not LONG, reason="the answers of mtd-utils are played in tests/unit/provision")
+def test_a_linux_in_memory_writes_flash_and_volumes_by_mtd_utils(
+    lab: Lab, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in lab.environ.items():
+        monkeypatch.setenv(name, value)
+    _, strategy, _ = parts(str(linux_writes(lab, "{ospi: mtd}", "ram")), "ConsoleProtocol", "console", "console")
+    strategy.recovery = load(files / "1.0.yaml").recovery
+    way = strategy.ways()["ospi"]
+    volume = Place(mtd="ospi", volume="rootfs")
+    try:
+        for number, to in enumerate(
+            (volume, volume, Place(mtd="ospi"))
+        ):  # no UBI there; UBI and the volume; over all of it
+            data = random.Random(number).randbytes(1_300_000)
+            (tmp_path / "part").write_bytes(data)
+            digest = hashlib.sha256(data).hexdigest()
+            part = Part(name="part", source=str(tmp_path / "part"), sha256=digest, size=len(data), to=to)
+            plan = way.plan(Content(parts=[part]), Target(strategy.board, strategy.type.name, "ospi"))
+            way.write(plan, lambda _progress: None)
+            assert way.verify(plan).digest == digest
+    finally:
+        strategy.transition("off")
