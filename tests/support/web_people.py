@@ -8,11 +8,13 @@ from pathlib import Path
 
 import bcrypt
 import requests
-from attrs import define, field
+from attrs import define, field, frozen
 
+from lab.results import Store, open_store
 from lab.web.access import Access
 from lab.web.users import Users
 
+BOARD = "SK-AM62-0042"
 PASSWORDS = {"olga": "olga's password", "vera": "vera's password"}
 TIMEOUT_S = 60
 
@@ -24,6 +26,22 @@ class Time:
 
     def __call__(self) -> float:
         return self.now
+
+
+@frozen
+class GuardedSite:
+    """A site that asks who comes."""
+
+    url: str
+    folder: Path
+    time: Time
+
+    @property
+    def database(self) -> str:
+        return str(self.folder / "results.db")
+
+    def store(self) -> Store:
+        return open_store(self.database)
 
 
 def users(folder: Path) -> Users:

@@ -9,30 +9,11 @@ from pathlib import Path
 import pytest
 import recorded_run
 import web_people
-from attrs import frozen
-from web_people import Time
+from web_people import BOARD, GuardedSite, Time
 from web_serving import serving
 
-from lab.results import Store, open_store
+from lab.results import open_store
 from lab.web.site import Site
-
-BOARD = "SK-AM62-0042"
-
-
-@frozen
-class GuardedSite:
-    """A site that asks who comes."""
-
-    url: str
-    folder: Path
-    time: Time
-
-    @property
-    def database(self) -> str:
-        return str(self.folder / "results.db")
-
-    def store(self) -> Store:
-        return open_store(self.database)
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import requests
 from attrs import evolve
-from conftest import BOARD, GuardedSite
 from fastapi.routing import APIRoute
 from sqlalchemy import Table, select
-from web_people import PASSWORDS, Browser, Time, access, logged_in, users
+from web_people import BOARD, PASSWORDS, Browser, GuardedSite, Time, access, logged_in, users
 from web_serving import serving
 
 from exporters.webconfig import Tls, WebConfig

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import BOARD, GuardedSite
-from web_people import Browser, logged_in
+from web_people import BOARD, Browser, GuardedSite, logged_in
 
 from lab.host import process
 from lab.host.clock import utc_now
