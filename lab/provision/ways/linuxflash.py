@@ -138,16 +138,22 @@ def attached(lines: Sequence[str]) -> bool:
 
 
 def expect_no_ubi(on: Partition) -> Command:
-    """Whether an MTD that does not attach never had UBI: then nothing is lost by formatting it."""
-    text = f"head -c 4 {on.device} | grep -c '^UBI#'"
+    """Whether an MTD that does not attach never had UBI: then nothing is lost by formatting it.
+
+    Every erase block of a UBI begins with `UBI#` (drivers/mtd/ubi/ubi-media.h); one that cannot be read may have been such a block.
+    """
+    blocks, words = on.size_bytes // on.erase_bytes, on.erase_bytes // 4
+    block = f"dd if={on.device} bs=4 skip=$((i * {words})) count=1 2>/dev/null || echo 'UBI#'; echo"
+    text = f"i=0; while [ $i -lt {blocks} ]; do {block}; i=$((i + 1)); done | grep -c '^UBI#'"
 
     def judge(lines: Sequence[str], _status: int) -> None:
         if [line.strip() for line in lines if line.strip()] != ["0"]:
             raise MediaWriteFailedError(
-                f"{on.device}: it has UBI, and does not attach: {said(lines)}. Format it by hand (ubiformat), or write it from U-Boot"
+                f"{on.device}: it has UBI, and does not attach (of its {blocks} erase blocks, those that have UBI or cannot be read: "
+                f"{said(lines)}). Format it by hand (ubiformat), or write it from U-Boot"
             )
 
-    return Command(text, judge)
+    return Command(text, judge, limit_s(on.size_bytes))
 
 
 def format_ubi(on: Partition) -> Command:

@@ -208,8 +208,13 @@ class _FlashSurface:
 
     @staticmethod
     def _volume(prompt: Prompt, on: flash.Partition, name: str, *, only_there: bool = False) -> str:
-        """The device of a UBI volume, made where it is not there; a partition without UBI is formatted."""
+        """The device of a UBI volume, made where it is not there; a partition without UBI is formatted. only_there: nothing is written."""
         if not flash.attached(carry_out(prompt, flash.attach(on))):
+            if only_there:
+                raise MediaMissingError(
+                    f"{on.device}: UBI does not attach it, so it has no UBI volume {name} to read back; nothing was written. Write the release "
+                    "(without --verify-only)"
+                )
             carry_out(prompt, flash.expect_no_ubi(on))
             carry_out(prompt, flash.format_ubi(on))
             carry_out(prompt, flash.attach(on, must=True))

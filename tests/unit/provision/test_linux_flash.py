@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,7 @@ class PlayedFlash:
     chip: bytearray = field(factory=lambda: bytearray(b"\x5a" * SIZE))
     volume: bytes = b""
     has_ubi: bool = False
+    unreadable: str = ""
     is_attached: bool = False
     has_volume: bool = False
     mounts: str = "none / rootfs rw 0 0"
@@ -123,8 +125,15 @@ class PlayedFlash:
         whole, rest = divmod(len(data), size)
         return [f"{whole}+{int(rest > 0)} records in", f"{whole}+{int(rest > 0)} records out"], 0
 
-    def _head(self, cmd: str, numbers: list[int]) -> tuple[list[str], int]:
-        return ([str(int(self.has_ubi))], 0) if "UBI#" in cmd else digest(self.volume[: numbers[0]])
+    def _head(self, _cmd: str, numbers: list[int]) -> tuple[list[str], int]:
+        return digest(self.volume[: numbers[0]])
+
+    def _i(self, cmd: str, _numbers: list[int]) -> tuple[list[str], int]:
+        chip = self.spool.with_name("chip")
+        chip.write_bytes(self.chip)
+        here = cmd.replace("/dev/mtd0", str(self.unreadable or chip))
+        done = subprocess.run(["sh", "-c", here], capture_output=True, text=True, check=False)
+        return (done.stdout + done.stderr).splitlines(), done.returncode
 
     def _ubiattach(self, _cmd: str, _numbers: list[int]) -> tuple[list[str], int]:
         found = AGAIN if self.is_attached else ATTACHED if self.has_ubi else NO_UBI
@@ -216,8 +225,22 @@ def test_a_volume_is_made_where_it_is_not_there(
     assert any(command.startswith("ubimkvol") for command in board.typed) is not has_volume
 
 
-def test_a_ubi_that_does_not_attach_is_not_formatted(board: PlayedFlash, tmp_path: Path) -> None:
-    board.has_ubi = True
+def test_reading_back_writes_nothing(board: PlayedFlash, tmp_path: Path) -> None:
+    content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", Place(mtd="ospi", volume="rootfs"))])
+    chosen = way(board, tmp_path, "mtd")
+    plan = chosen.plan(content, TARGET)
+    for board.has_ubi in (False, True):
+        with pytest.raises(MediaMissingError, match="no UBI volume rootfs"):
+            chosen.verify(plan)
+    assert not [command for command in board.typed if re.match(r"ubiformat|ubimkvol|ubiupdatevol|flash", command)]
+
+
+@pytest.mark.parametrize("block", [0, 5, SIZE // ERASE - 1, None])
+def test_a_ubi_that_does_not_attach_is_not_formatted(board: PlayedFlash, tmp_path: Path, block: int | None) -> None:
+    if block is None:
+        board.unreadable = str(tmp_path)  # dd: Is a directory
+    else:
+        board.chip[block * ERASE : block * ERASE + 4] = b"UBI#"
     board.breaks["ubiattach"] = (NO_UBI, 255)
     content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", Place(mtd="ospi", volume="rootfs"))])
     chosen = way(board, tmp_path, "mtd")
