@@ -17,8 +17,8 @@ from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways import ubootsizes
 from lab.provision.ways.command import Command, fits, limit_s
 from lab.provision.ways.ubootflash import MOST, NAME, Cfi, Mtd, SpiFlash
+from lab.provision.ways.ubootsizes import BLOCK_BYTES
 
-BLOCK_BYTES: Final = 512
 HARDWARE: Final = {"user": 0, "boot0": 1, "boot1": 2}
 
 
@@ -91,7 +91,7 @@ class Blocks:
 
     def sized(self, lines: Sequence[str]) -> int | None:
         """See `Medium`."""
-        return ubootsizes.block_device(lines)
+        return ubootsizes.block_device(lines, self.number)
 
     def partition(self, number: int) -> list[Command]:
         """What asks where a partition begins, and how large it is (cmd/part.c)."""

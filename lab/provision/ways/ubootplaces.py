@@ -16,8 +16,9 @@ from lab.provision.ways import planning
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways.command import carry_out
 from lab.provision.ways.ubootflash import Cfi, Mtd, SpiFlash, UbiVolume
-from lab.provision.ways.ubootmedia import BLOCK_BYTES, Blocks, Medium
+from lab.provision.ways.ubootmedia import Blocks, Medium
 from lab.provision.ways.ubootsession import Session
+from lab.provision.ways.ubootsizes import BLOCK_BYTES
 
 _FLASHES: Final = (Cfi, Mtd, SpiFlash)
 
@@ -79,6 +80,18 @@ class Places:
         if isinstance(self.medium, _FLASHES):
             planning.check_overwritten(content, hosts)
 
+    def look(self, session: Session) -> list[str]:
+        """What U-Boot says of the medium; empty: nothing.
+
+        Raises:
+            BoardlabError: it is not there. ConfigurationError: it cannot be written so, whatever the release has.
+        """
+        session.run(self.medium.select())
+        asked = self.medium.size()
+        lines = carry_out(session.prompt, asked) if asked else []
+        self.medium.sized(lines)
+        return lines
+
     def resolved(self, session: Session, planned: tuple[Step, ...]) -> tuple[Step, ...]:
         """The steps, with the offsets of the partitions that they go to, as the table on the medium has them now.
 
@@ -88,8 +101,6 @@ class Places:
         medium = self.medium
         if not isinstance(medium, Blocks):
             return planned
-        if any(step.place and step.place.partition for step in planned):
-            session.run(medium.select())
         return tuple(self._resolved(session, medium, step) for step in planned)
 
     @staticmethod
@@ -103,16 +114,17 @@ class Places:
         _check_room(step, found[1])
         return evolve(step, place=Place(offset=found[0], room=found[1]))
 
-    def fit(self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None) -> int | None:
+    def fit(
+        self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None, lines: list[str]
+    ) -> int | None:
         """What only the board tells: whether everything fits. Returns the size of the medium; None: U-Boot does not say.
+
+        Args:
+            lines: of `look`.
 
         Raises:
             ImageTooLargeError: something does not fit. ConfigurationError: not into U-Boot's memory.
-            BoardlabError: the medium is not there.
         """
-        session.run(self.medium.select())
-        asked = self.medium.size()
-        lines = carry_out(session.prompt, asked) if asked else []
         size = self.medium.sized(lines)
         planning.check_fits(content, planned, size, hosts)
         if self.mmc is not None:

@@ -14,7 +14,9 @@ from lab.errors import ConfigurationError
 from lab.provision.failures import MediaMissingError
 from lab.provision.ways.command import said
 
+BLOCK_BYTES: Final = 512
 _EXACT: Final = re.compile(r"Capacity: .*\((\d+) x (\d+)\)")
+_DEVICE: Final = re.compile(r"^\s*Device (\d+): ", re.MULTILINE)
 _ROUNDED: Final = re.compile(r"^Capacity: (\d+(?:\.\d)?) (KiB|MiB|GiB|TiB)", re.MULTILINE)
 _SPI: Final = re.compile(r"total (\d+(?:\.\d)?) (Bytes|KiB|MiB|GiB)")
 _BANK: Final = re.compile(r"Size: (\d+) (kB|MB) in (\d+) Sectors(.*?)(?=Bank #|\Z)", re.DOTALL)
@@ -33,14 +35,25 @@ _UNITS: Final = {
 }
 
 
-def block_device(lines: Sequence[str]) -> int | None:
+def block_device(lines: Sequence[str], number: int = 0) -> int | None:
     """Bytes of a block device, of `nvme info`, `virtio info` or `mmc info`; None: it does not say.
 
-    `mmc info` rounds to a tenth of its unit; this is the most that it can mean, and only a read tells the rest.
+    The first two list all devices. `mmc info` rounds to a tenth of its unit; this is the most that it can mean, and only a read tells
+    the rest.
+
+    Raises:
+        ConfigurationError: its blocks are not of 512 bytes: U-Boot counts in the device's own (drivers/nvme, drivers/virtio).
     """
     text = "\n".join(lines)
+    _, *listed = _DEVICE.split(text)
+    text = dict(zip(listed[::2], listed[1::2], strict=True)).get(str(number), text)
     if exact := _EXACT.search(text):
-        return int(exact[1]) * int(exact[2])
+        if int(exact[2]) != BLOCK_BYTES:
+            raise ConfigurationError(
+                f"device {number}: its blocks have {exact[2]} bytes, and only media with blocks of {BLOCK_BYTES} bytes are written from "
+                "U-Boot: write it from Linux, by the env"
+            )
+        return int(exact[1]) * BLOCK_BYTES
     rounded = _ROUNDED.search(text)
     return round((float(rounded[1]) + 0.05) * _UNITS[rounded[2]]) if rounded else None
 
