@@ -175,12 +175,17 @@ class Access:
 
 
 def _plain(address: str) -> str:
-    """An address in its one form; ::ffff:192.0.2.7 is 192.0.2.7."""
     try:
-        found = ipaddress.ip_address(address)
+        return str(plain_address(ipaddress.ip_address(address)))
     except ValueError:
         return ""
-    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+def plain_address(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address in its one form; ::ffff:192.0.2.7 is 192.0.2.7."""
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _digest(authorization: str | None) -> bytes:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
 import secrets
+import socket
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from exporters.server import Guard
 from exporters.webconfig import WebConfig
 from lab.errors import ConfigurationError
 from lab.host import process
-from lab.web.access import Access, Proxy
+from lab.web.access import Access, Proxy, plain_address
 from lab.web.users import Users
 
 _HEADER: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _VERIFIED: Final = "client_auth_type: RequireAndVerifyClientCert"
+_Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def access_of(
@@ -62,18 +65,32 @@ def _proxy(protection: WebConfig | None, proxies: Sequence[str], header: str | N
         return None
     if not _HEADER.fullmatch(header):
         raise ConfigurationError(f"--user-header {header!r:.80}: the name of a header, e.g. X-Forwarded-User")
-    found = [_address("--trust-proxy", given) for given in proxies]
+    found = [plain_address(_address("--trust-proxy", given)) for given in proxies]
     tls = protection.tls_server_config if protection is not None else None
     verified = tls is not None and bool(tls.client_ca_file)
-    if any(each.is_loopback for each in found) and not verified:
+    here = [each for each in found if _of_this_host(each)]
+    if here and not verified:
         raise ConfigurationError(
-            "--trust-proxy: any user of this host could pass for a proxy on loopback. Have the proxy come with a certificate "
+            f"--trust-proxy {here[0]}: any user of this host could pass for a proxy on it. Have the proxy come with a certificate "
             f"({_VERIFIED} in the --web-config file), or from another machine"
         )
     return Proxy(frozenset(map(str, found)), header)
 
 
-def _address(option: str, text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def _of_this_host(address: _Address) -> bool:
+    """Whether a process of this host may ask from an address: it may where it can bind a socket to it."""
+    if address.is_loopback:
+        return True
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as tried:
+            tried.bind((str(address), 0))
+    except OSError as error:  # any other error leaves it open, e.g. a link-local address without its interface
+        return error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+    return True
+
+
+def _address(option: str, text: str) -> _Address:
     try:
         return ipaddress.ip_address(text)
     except ValueError as error:

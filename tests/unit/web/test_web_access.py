@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,8 @@ def test_beyond_loopback_it_starts_only_with_tls_and_users(tmp_path: Path) -> No
     [
         (["127.0.0.1"], "X-User", "any user of this host could pass"),
         (["::1"], "X-User", "any user of this host could pass"),
+        (["::ffff:127.0.0.1"], "X-User", "any user of this host could pass"),
+        (["0.0.0.0"], "X-User", "any user of this host could pass"),  # noqa: S104 - it is to be refused
         (["proxy.example"], "X-User", "expected an IP address"),
         (["192.0.2.9"], None, "need each other"),
         ([], "X-User", "need each other"),
@@ -287,6 +290,19 @@ def test_a_proxy_that_anybody_could_be_is_not_trusted(
         access_of("127.0.0.1", config, Users(tmp_path / "none.json"), proxies, header)
     verified = evolve(config, tls_server_config=Tls("a", "b", "RequireAndVerifyClientCert", "ca"))
     assert access_of("127.0.0.1", verified, Users(tmp_path / "none.json"), ["127.0.0.1"], "X-User").proxy is not None
+
+
+def test_a_proxy_on_another_address_of_this_host_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound: list[object] = []
+    monkeypatch.setattr(
+        socket.socket, "bind", lambda _socket, address: bound.append(address)
+    )  # as on a host that has it
+    config, nobody = WebConfig(Tls("a", "b")), Users(tmp_path / "none.json")
+    with pytest.raises(ConfigurationError, match="any user of this host could pass"):
+        access_of("127.0.0.1", config, nobody, ["192.0.2.9"], "X-User")
+    assert bound == [("192.0.2.9", 0)]
 
 
 def test_users_that_others_may_read_let_nobody_in(guarded: GuardedSite) -> None:
