@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.drivers.ramboot import RamBoot
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision import ramlinux
-from lab.provision.failures import TftpTimeoutError
+from lab.provision.failures import TargetRefusedError, TftpTimeoutError
 from lab.provision.ramlinux import RamLinux
 from lab.provision.release import Stage
 from lab.provision.way import Way
@@ -37,6 +38,8 @@ SSH: Final = "ssh"
 _NAMES: Final = {"kernel": "Image", "device_tree": "board.dtb", "initramfs": "initramfs.cpio"}
 _PREPARED: Final = "/run/boardlab-prepared"  # in the board's memory, so it is gone with the next boot
 _PREPARE_S: Final = 120.0  # DHCP on a network that is slow to come up
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MORE: Final = ("arguments", "prompt")
 
 
@@ -103,7 +106,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
             if self.prepare:
                 once = f"[ -e {_PREPARED} ] || {{ ( {self.prepare} ) && : > {_PREPARED}; }}"
                 carry_out(prompt, Command(once, partial(refuse, what=self.prepare), _PREPARE_S))
-            return self._over_ssh(strategy) if self.over == SSH else prompt
+            return self._over_ssh(strategy, prompt) if self.over == SSH else prompt
 
         def end() -> None:
             self._server.close()
@@ -120,10 +123,23 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         kind = "ram-linux" if self.boot_from == RAM else "linux"
         return LinuxWay(f"{kind}-{carrier.name}", device, carrier, begin, end)
 
-    def _over_ssh(self, strategy: Any) -> Prompt:
+    def _over_ssh(self, strategy: Any, console: Prompt) -> Prompt:
+        """The prompt over ssh, of the same running Linux as that of the console.
+
+        Raises:
+            TargetRefusedError: another machine answers at the address, or it cannot be told.
+        """
+        boot = _boot_id(console)
         late = f"{strategy.board} does not answer over ssh"
         strategy.activate(self.ssh, SHELL, BoardTransientError(late, failure="login_failed"))
-        return GuardedPrompt(self.ssh, SHELL)
+        prompt = GuardedPrompt(self.ssh, SHELL)
+        if not boot or _boot_id(prompt) != boot:
+            raise TargetRefusedError(
+                f"over: ssh: what answers at the address of the NetworkService is not {strategy.board}, whose console is in the env (the two "
+                f"have not one {_BOOT_ID}); nothing was written. Give that board's own address in the env; `ip address` on its console "
+                "shows it"
+            )
+        return prompt
 
     def _put(self, source: str, target: str, count: int) -> None:
         def work() -> None:
@@ -156,6 +172,12 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
                 "`lab release ram-linux` makes an initramfs (docs/releases.md)"
             )
         return ramlinux.read(own or released)
+
+
+def _boot_id(prompt: Prompt) -> str:
+    """Of the running kernel (proc_sys_kernel(5)): no two boots of any machine have the same. Empty: it does not say."""
+    lines = carry_out(prompt, Command(f"cat {_BOOT_ID}", lambda _lines, _status: None))
+    return next((found[0] for line in lines if (found := _UUID.search(line))), "")
 
 
 def _stage(kind: str, path: str) -> Stage:

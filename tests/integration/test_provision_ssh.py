@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,21 @@ CARD_BYTES = 24 << 20
 MEDIUM = Medium("b1", "any", "emmc")
 
 
+class Here:
+    """This machine's shell, which the sshd's is too: the board's console."""
+
+    def run(self, cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
+        done = subprocess.run(["sh", "-c", cmd], capture_output=True, text=True, check=False, timeout=timeout)
+        return done.stdout.splitlines(), done.stderr.splitlines(), done.returncode
+
+
 class PlayedStrategy:
     """A board whose Linux runs already."""
 
     board = "b1"
 
     def __init__(self, target: Target) -> None:
-        self.target, self.status, self.linux = target, Status.linux, None
+        self.target, self.status, self.linux = target, Status.linux, Here()
 
     def select_medium(self, _medium: str) -> None: ...
 

@@ -11,8 +11,9 @@ from labgrid import Target
 from lab.drivers import LinuxWriterDriver, boardservers
 from lab.drivers.boardservers import BoardServer
 from lab.errors import ConfigurationError
-from lab.provision.failures import MediaWriteFailedError
+from lab.provision.failures import MediaWriteFailedError, TargetRefusedError
 
+BOOT = "0d1f6a1e-4c3b-4f0e-9d2c-71a1b2c3d4e5"
 PIECE = b"p" * 1000
 
 
@@ -60,9 +61,11 @@ class PlayedBoard:
     """The strategy as far as a Linux that writes needs it; this host's shell plays that, with a folder as its /run."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.linux = folder, self
+        self.folder, self.linux, self.board = folder, self, "b1"
 
     def select_medium(self, _medium: str) -> None: ...
+
+    def activate(self, driver: object, _kind: object, _late: object) -> None: ...
 
     def transition(self, _status: str) -> None: ...
 
@@ -87,6 +90,43 @@ def test_what_linux_needs_first_is_done_once_in_each_boot(tmp_path: Path) -> Non
     (tmp_path / "boardlab-prepared").unlink()  # the board booted anew
     way.begin()  # type: ignore[attr-defined]
     assert (tmp_path / "modules").read_text() == "loaded\n" * 2
+
+
+class PlayedSsh:
+    """labgrid's SSHDriver, behind which a machine with that answer to `boot_id` is."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    def run(self, cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
+        del timeout
+        return ([self.said] if "boot_id" in cmd else []), [], 0
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "refused"),
+    [
+        (BOOT, BOOT, False),
+        (f"[   12.3] mmc1: error {BOOT}", BOOT, False),
+        (BOOT, BOOT.replace("1", "2"), True),
+        (BOOT, "", True),
+        ("", BOOT, True),
+        ("", "", True),
+    ],
+)
+def test_over_ssh_only_the_board_whose_console_it_is_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str, refused: bool
+) -> None:
+    driver = LinuxWriterDriver(Target("main"), "w", media={"emmc": "/dev/mmcblk1"}, boot_from="sd", over="ssh")
+    driver.ssh = PlayedSsh(theirs)
+    board = PlayedBoard(tmp_path)
+    monkeypatch.setattr(board, "run", PlayedSsh(ours).run)
+    way = driver.ways(board)["emmc"]
+    if refused:
+        with pytest.raises(TargetRefusedError, match="own address in the env"):
+            way.begin()  # type: ignore[attr-defined]
+    else:
+        assert way.begin().driver is driver.ssh  # type: ignore[attr-defined]
 
 
 def test_a_preparation_that_fails_ends_the_try_and_is_done_again_by_the_next(tmp_path: Path) -> None:
