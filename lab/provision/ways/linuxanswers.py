@@ -128,25 +128,34 @@ def sectors(lines: Sequence[str], device: str) -> int:
 
 
 def used_by(device: str) -> Command:
-    """What asks for all that is mounted or swapped to, and for the numbers of a device and of its partitions."""
+    """What asks for all that is mounted or swapped to, for the numbers of a device and of its partitions, and for their holders."""
     folder = f"{_SYSFS}{_device(device).rpartition('/')[2]}"
     text = (
-        f"cat /proc/mounts /proc/swaps /proc/self/mountinfo; grep -H : {folder}/dev {folder}/*/dev 2>/dev/null; true"
+        f"cat /proc/mounts /proc/swaps /proc/self/mountinfo; grep -H : {folder}/dev {folder}/*/dev 2>/dev/null; "
+        f"ls -d {folder}/holders/* {folder}/*/holders/* 2>/dev/null; true"
     )
     return Command(text, lambda lines, status: None if lines and not status else _silent(lines))
 
 
 def expect_unused(lines: Sequence[str], device: str) -> None:
-    """Whether nothing of a device is mounted or swapped to, of `used_by`.
+    """Whether nothing of a device is mounted or swapped to, and no other device is made of it, of `used_by`.
 
-    A root that the kernel mounted itself is called `/dev/root`; only its number tells what it is (proc_pid_mountinfo(5)).
+    A root that the kernel mounted itself is called `/dev/root`; only its number tells what it is (proc_pid_mountinfo(5)). LVM, dm-crypt,
+    dm-verity and md are `holders` of what they are made of (Documentation/ABI/testing/sysfs-block).
 
     Raises:
         TargetRefusedError: something is, e.g. since Linux runs from it; or it cannot be told.
     """
     part = r"(?:p\d+)?" if device[-1].isdigit() else r"\d*"  # as the kernel names partitions
     used = re.compile(re.escape(device) + part)
-    numbers = {line.partition(":")[2].strip() for line in lines if line.startswith(_SYSFS)}
+    of_it = [line.strip() for line in lines if line.startswith(_SYSFS)]
+    if held := next((line for line in of_it if "/holders/" in line), None):
+        where, _, holder = held.removeprefix(_SYSFS).partition("/holders/")
+        raise TargetRefusedError(
+            f"{device}: {where.rpartition('/')[2]} is a part of {holder} (LVM, dm-crypt, dm-verity or md), which the board's Linux has; nothing "
+            "was written. Let it run from another medium (`boot_from`) without it, or from memory"
+        )
+    numbers = {line.partition(":")[2].strip() for line in of_it}
     for words in map(str.split, lines):
         name, number = (words[0] if words else ""), (words[2] if len(words) > 4 else "")
         if used.fullmatch(name) or number in numbers or (name == _ROOT and not numbers):

@@ -126,6 +126,29 @@ def test_a_root_that_the_kernel_mounted_itself_is_known_by_its_number(
         way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
 
 
+@pytest.mark.parametrize("held", ["mmcblk0/holders/md0", "mmcblk0/mmcblk0p2/holders/dm-0"])
+def test_a_disk_that_another_device_is_made_of_is_refused(tmp_path: Path, held: str) -> None:
+    board = PlayedLinux(tmp_path)
+    board.mounts = f"/dev/mapper/root / ext4 rw 0 0\n22 1 254:0 / / rw - ext4 /dev/mapper/root rw\n{NUMBERS}"
+    way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+    board.mounts += f"\n/sys/class/block/{held}"
+    with pytest.raises(TargetRefusedError, match=held.rpartition("/")[2]):
+        way(board, tmp_path).plan(image(tmp_path, bytes(4096)), TARGET)
+
+
+def test_its_holders_are_asked_for_and_none_is_no_answer(tmp_path: Path) -> None:
+    (tmp_path / "mmcblk0" / "mmcblk0p2" / "holders").mkdir(parents=True)
+    text = answers.used_by(DEVICE).text.replace("/sys/class/block", str(tmp_path))
+
+    def holders() -> list[str]:
+        said = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True).stdout
+        return [line for line in said.splitlines() if str(tmp_path) in line]
+
+    assert holders() == []
+    (tmp_path / "mmcblk0" / "mmcblk0p2" / "holders" / "dm-0").mkdir()
+    assert [line.removeprefix(str(tmp_path)) for line in holders()] == ["/mmcblk0/mmcblk0p2/holders/dm-0"]
+
+
 def test_another_disk_with_a_like_name_is_no_reason_to_refuse(tmp_path: Path) -> None:
     board = PlayedLinux(tmp_path)
     board.mounts = "/dev/mmcblk01 /mnt ext4 rw 0 0\n/dev/mmcblk1p1 / ext4 rw 0 0"
