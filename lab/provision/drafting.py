@@ -17,6 +17,7 @@ from attrs import frozen
 
 from lab.boards import Medium
 from lab.errors import ConfigurationError
+from lab.provision import firststages
 
 # Part -> offset in the eMMC's boot0, offset in the NOR flash. Sectors of 512 bytes: 0, 0x400, 0x1400, 0x3600.
 _K3: Final[Mapping[str, tuple[int, int]]] = {
@@ -26,18 +27,13 @@ _K3: Final[Mapping[str, tuple[int, int]]] = {
     "sysfw.itb": (0x6C0000, 0x6C0000),  # sector 0x3600, and OSPI at the same offset: am65x_evm.rst
 }
 _FLASHES: Final = ("ospi", "qspi")
-_FIRMWARE: Final = "sysfw.itb"
+_FIRMWARE: Final = firststages.FIRMWARE
 _EXTCSD: Final = {"partconf": [1, 1, 1], "bootbus": [2, 0, 0]}
 _EXTCSD_FIRMWARE: Final = {"partconf": [1, 1, 1], "bootbus": [1, 0, 0]}  # am65x_evm.rst
 _IMAGES: Final = ("*.wic", "*.wic.xz", "*.wic.zst", "*.wic.gz")
 _UBOOTS: Final = ("u-boot.img", "u-boot.itb", "u-boot.bin")
 _IN_MEMORY: Final = ("ram-linux", "initramfs", "initrd")  # the first is that of `lab release ram-linux`
 _RECOVERY: Final = "recovery"  # the folder with the stages that were built for USB DFU
-_FIRST_STAGES: Final[Mapping[str, str]] = {  # of U-Boot's and Yocto's names; HS alone is HS-SE
-    "gp": r"(?<![a-z])gp(?![a-z])",
-    "hs-fs": r"hs-?fs",
-    "hs-se": r"hs(-?se)?(?!-?fs)(?![a-z])",
-}
 _BANNERS: Final = {  # as they stand in the files
     "uboot": re.compile(rb"U-Boot 20\d\d\.\d\d[^\s\0]* \([A-Z][a-z]{2} \d\d \d{4} - [\d:]{8} [+-]\d{4}\)"),
     "kernel": re.compile(rb"Linux version \d+\.\d+[^\s\0%]* "),
@@ -73,7 +69,7 @@ def draft(
         kernel: pattern of the kernel's line, where no file says it. build_id: pattern of BUILD_ID of /etc/os-release.
 
     Raises:
-        ConfigurationError: the folder has nothing for any medium, several images, or nothing says which kernel it is.
+        ConfigurationError: the folder has nothing for any medium, several images or first stages, or nothing says which kernel it is.
     """
     if not folder.is_dir():
         raise ConfigurationError(
@@ -191,34 +187,19 @@ def _image(maker: _Maker, wanted: str) -> dict[str, Any]:
 def _boot_parts(maker: _Maker, security: str) -> dict[str, Path]:
     """Name of a part -> its file, in the order in which a board starts them."""
     found: dict[str, Path] = {}
-    first = _first_stage(maker.folder, security)
+    first = firststages.first_stage(maker.folder, security)
     if first is None:
         return {}
     found["tiboot3.bin"] = first
-    firmware = [path for path in sorted(maker.folder.glob("sysfw*.itb")) if _fits(path.name, security)]
-    if firmware:
-        found[_FIRMWARE] = next((path for path in firmware if path.name != "sysfw.itb"), firmware[0])
+    firmware = firststages.firmware(maker.folder, security)
+    if firmware is not None:
+        found[_FIRMWARE] = firmware
     for name in ("tispl.bin", "u-boot.img"):
         unsigned = maker.folder / f"{name}_unsigned"
         path = unsigned if security == "gp" and unsigned.is_file() else maker.folder / name
         if path.is_file():
             found[name] = path
     return found
-
-
-def _first_stage(folder: Path, security: str) -> Path | None:
-    """The tiboot3*.bin for devices of that state; the one without a state in its name only where no other has one."""
-    there = sorted(path for path in folder.glob("tiboot3*.bin") if path.is_file())
-    stated = [path for path in there if any(re.search(p, path.name) for p in _FIRST_STAGES.values())]
-    fits = [path for path in stated if security == "none" or re.search(_FIRST_STAGES[security], path.name)]
-    if fits:
-        return fits[0]
-    return there[0] if there and not stated else None
-
-
-def _fits(name: str, security: str) -> bool:
-    states = [state for state, pattern in _FIRST_STAGES.items() if re.search(pattern, name)]
-    return not states or security in states
 
 
 def _content(maker: _Maker, medium: str, whole: Mapping[str, Any], boot: Mapping[str, Path]) -> dict[str, Any]:

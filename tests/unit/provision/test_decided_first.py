@@ -131,11 +131,11 @@ def test_an_image_and_parts_inside_it_for_a_flash_are_wrong_in_the_file_already(
 @pytest.mark.parametrize("place", [Place(offset=0), Place(partition=2)])
 def test_a_device_whose_blocks_are_not_of_512_bytes_is_refused(tmp_path: Path, medium: str, place: Place) -> None:
     board = PlayedUBoot(tmp_path)
-    board.lists[f"{medium.split()[0]} info"] = (
+    board.lists[f"{medium.split(maxsplit=1)[0]} info"] = (
         "Device 0: Vendor: 0x1 Rev: 1 Prod: a\n            Type: Hard Disk\n            Capacity: 20.0 MB = 0.0 GB (40960 x 512)\n"
         "Device 1: Vendor: 0x1 Rev: 1 Prod: b\n            Type: Hard Disk\n            Capacity: 476940.0 MB = 465.7 GB (122096646 x 4096)"
     )
-    board.lists[f"{medium.split()[0]} device 1"] = "... is now current device"
+    board.lists[f"{medium.split(maxsplit=1)[0]} device 1"] = "... is now current device"
     boot = Content(None, [part(tmp_path, "u-boot.img", b"1" * 700, place)])
     refused(board, way(board, medium), boot, ConfigurationError, "device 1: its blocks have 4096 bytes")
     assert not any(command.startswith("part ") for command in board.typed)

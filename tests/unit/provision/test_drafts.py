@@ -85,17 +85,58 @@ def test_each_state_of_the_devices_has_its_own_first_stage(
 def test_firmware_of_a_board_that_has_it_and_a_recovery_set_are_taken(
     deploy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (deploy / "sysfw-am65x-gp-evm.itb").write_bytes(b"firmware")
+    (deploy / "sysfw.itb").write_bytes(b"of SR2.0")
+    (deploy / "sysfw-am65x-gp-evm.itb").write_bytes(b"of SR1.0")
     (deploy / "recovery").mkdir()
     for name in ("tiboot3.bin", "tispl.bin", "u-boot.img", "sysfw.itb"):
         (deploy / "recovery" / name).write_bytes(b"dfu")
     found = load(drafted(deploy, "--security", "gp")[1])
-    assert {part.name: part.to.offset for part in found.media["emmc"].parts}["sysfw.itb"] == 0x6C0000
+    (firmware,) = [part for part in found.media["emmc"].parts if part.name == "sysfw.itb"]
+    assert (firmware.to.offset, firmware.filename) == (0x6C0000, "sysfw.itb")
     assert found.media["emmc"].extcsd.bootbus == [1, 0, 0]
     assert len(found.recovery.usb) == 4
     assert found.recovery.uart == []  # its ROM listens at another UART than the console
     said = capsys.readouterr().out
     assert "snagrecover --list-socs" in said
+
+
+@pytest.mark.parametrize(
+    ("security", "names", "link", "chosen"),
+    [
+        ("gp", ("am65x-gp", "am65x_sr2-gp", "am65x_sr2-hs"), "am65x_sr2-gp", "am65x_sr2-gp"),
+        ("hs-se", ("am65x-gp", "am65x_sr2-gp", "am65x_sr2-hs"), "am65x_sr2-gp", "am65x_sr2-hs"),
+        ("gp", ("am65x-gp", "am65x_sr2-gp"), "", ""),
+        ("gp", ("am65x-gp",), "", "am65x-gp"),
+    ],
+)
+def test_of_several_firmware_files_that_of_the_plain_name_is_taken_or_none(
+    deploy: Path, capsys: pytest.CaptureFixture[str], security: str, names: tuple[str, ...], link: str, chosen: str
+) -> None:
+    for name in names:
+        (deploy / f"sysfw-{name}-evm.itb").write_bytes(name.encode())
+    if link:
+        (deploy / "sysfw.itb").symlink_to(f"sysfw-{link}-evm.itb")
+    code, path = drafted(deploy, "--security", security)
+    if not chosen:
+        assert code == 2
+        assert (
+            "several files may be sysfw.itb (sysfw-am65x-gp-evm.itb, sysfw-am65x_sr2-gp-evm" in capsys.readouterr().err
+        )
+        return
+    (firmware,) = [part for part in load(path).media["emmc"].parts if part.name == "sysfw.itb"]
+    assert firmware.filename == f"sysfw-{chosen}-evm.itb"
+
+
+def test_of_first_stages_of_two_revisions_the_one_of_the_plain_name_is_taken_or_none(
+    deploy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = deploy / "tiboot3-am62x_sr2-hs-fs-evm.bin"
+    other.write_bytes(b"hs-fs of SR2")
+    first = load(drafted(deploy, "--security", "hs-fs")[1]).media["ospi"].parts[0]
+    assert first.filename == "tiboot3-am62x-hs-fs-evm.bin"  # it is what tiboot3.bin is a link to
+    (deploy / "tiboot3.bin").unlink()
+    assert drafted(deploy, "--security", "hs-fs", name="again")[0] == 2
+    assert f"several files may be tiboot3.bin (tiboot3-am62x-hs-fs-evm.bin, {other.name})" in capsys.readouterr().err
 
 
 def test_what_cannot_be_known_is_asked_for(deploy: Path, capsys: pytest.CaptureFixture[str]) -> None:
