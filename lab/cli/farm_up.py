@@ -15,7 +15,7 @@ from lab.farm import buildbot, config, desk, now, nowlines
 from lab.farm.config import Farm, VirtualBoards
 from lab.farm.desk import Desk
 from lab.farm.supervised import Supervised
-from lab.shown import echo, echo_json, table
+from lab.shown import echo, echo_json, log_to, table
 from virtual.sim.order import DEFAULT_TYPE
 
 app = typer.Typer(help="A lab host: check farm.yaml, write systemd units from it, bring a farm up.")
@@ -109,9 +109,10 @@ def logs(
 
 @app.command()
 def down(file: File = desk.FILE) -> None:
-    """Take the farm down: boards off, programs ended. Files and results stay."""
+    """Take the farm down: runs ended, their boards off, then the programs. Files and results stay."""
+    log_to(sys.stderr)
     place = Desk(file.absolute())
-    echo("The farm is down." if Supervised(place.runtime).down() else f"No farm is up in {place.folder}.")
+    echo("The farm is down." if place.down() else f"No farm is up in {place.folder}.")
 
 
 def _programs(place: Desk, farm: Farm) -> None:

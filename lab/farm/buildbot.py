@@ -93,7 +93,7 @@ def write(farm: Farm, buildbot: Buildbot, site: Site, environ: Mapping[str, str]
     """Write the folders; passwords that are there stay.
 
     Raises:
-        LabStableError: the folder cannot be written.
+        ConfigurationError: the file of passwords is damaged. LabStableError: the folder cannot be written.
     """
     found = described(farm, buildbot, environ)
     machine, _, port = buildbot.workers.rpartition(":")
@@ -176,7 +176,12 @@ def _schedule(schedule: Schedule) -> dict[str, Any]:
 
 
 def _secrets(path: Path, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    known: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    try:
+        known: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{path}: {error}; remove it: new passwords are made, and `lab farm buildbot` gives them to the workers"
+        ) from error
     users, workers = known.get("users") or {"lab": secrets.token_urlsafe()}, known.get("workers", {})
     made = {"users": users, "workers": {name: workers.get(name) or secrets.token_urlsafe() for name in names}}
     _write(path, json.dumps(made, indent=1))
@@ -190,5 +195,9 @@ def _endpoint(address: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    path.touch(mode=0o600)
-    path.write_text(text, encoding="utf-8")
+    """In one piece, for its owner alone."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    draft.replace(path)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm import buildbot, config
 from lab.farm.buildbot import Site
 from lab.farm.config import Farm, VirtualBoards
 from lab.farm.labfolder import scalar, template
 from lab.farm.services import SUPERVISORD
-from lab.farm.supervised import Program, ProgramState, Supervised
+from lab.farm.supervised import STOP_S, Program, ProgramState, Supervised
 from lab.host import process
+from lab.host.clock import utc_now
+from lab.results import joblist
+from lab.results.jobrecords import BY_WEB
 from lab.results.location import DATABASE_VARIABLE
 from lab.results.store import open_store
 from virtual import ports
@@ -24,6 +30,11 @@ from virtual.guard import LOOPBACK
 from virtual.sim.order import SimOptions, board_specs
 
 FILE: Final = Path(".lab", "farm", "farm.yaml")  # where none is named
+_KEPT: Final = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONPATH", "TMPDIR", "TZ", "USER")
+_KEPT_PREFIXES: Final = ("BOARDLAB_", "LAB_", "LC_", "XDG_")
+_QUEUE: Final = ("buildbot", "worker")
+_POLL_S: Final = 0.1
+_log = logging.getLogger(__name__)
 _LAB: Final = Path(sys.executable).with_name("lab")
 
 
@@ -75,7 +86,7 @@ class Desk:
             if farm.buildbot is not None:
                 buildbot.write(farm, farm.buildbot, self.buildbot, self.environ(farm))
                 buildbot.prepare(farm.buildbot, self.buildbot)
-        return farm, Supervised(self.runtime).up(programs(farm, self), {**os.environ, **self.environ(farm)})
+        return farm, Supervised(self.runtime).up(programs(farm, self), {**_own_environ(), **self.environ(farm)})
 
     def environ(self, farm: Farm) -> Mapping[str, str]:
         """What a person's shell needs so that `lab` and pytest mean this farm."""
@@ -84,6 +95,22 @@ class Desk:
     def states(self) -> list[ProgramState]:
         """What became of its programs; none: it is down."""
         return Supervised(self.runtime).states()
+
+    def down(self) -> bool:
+        """Take it down: no new runs, those on this host ended as Ctrl-C would (board off), then the programs; False: it was.
+
+        Raises:
+            LabTransientError: something does not end.
+        """
+        supervised = Supervised(self.runtime)
+        if not supervised.states():
+            return False
+        supervised.stop(_QUEUE)
+        try:
+            _end_jobs(config.load(self.file).database)
+        except BoardlabError as error:
+            _log.warning("runs that go on cannot be told: %s", error)
+        return supervised.down()
 
     def _write(self, boards: VirtualBoards, program: Path | None) -> None:
         board_specs(SimOptions(boards.types, boards.count, "", 0, boards.time_scale))  # a wrong type is named now
@@ -101,7 +128,14 @@ class Desk:
             bench=self.bench.name,
             buildbot=program and {"program": scalar(program), "www": _address(), "workers": _address()},
         )
-        self.file.write_text(text, encoding="utf-8")
+        draft = self.file.with_name(f"{self.file.name}.new")
+        draft.write_text(text, encoding="utf-8")
+        try:
+            config.load(draft)
+        except ConfigurationError:
+            draft.unlink()
+            raise
+        draft.replace(self.file)
 
 
 def programs(farm: Farm, desk: Desk) -> list[Program]:
@@ -125,6 +159,22 @@ def programs(farm: Farm, desk: Desk) -> list[Program]:
         found.append(Program("buildbot", queue["buildbot"], farm.buildbot.www))
         found.append(Program("worker", queue["worker"]))
     return found
+
+
+def _own_environ() -> dict[str, str]:
+    """Of the user's environment what the programs need: a shell's may have passwords that are none of their business."""
+    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+
+
+def _end_jobs(database: str) -> None:
+    with open_store(database) as store:
+        active = [view.job for view in joblist.jobs(store, 0, utc_now()) if view.job.state in {"queued", "running"}]
+    asked = [job for job in active if job.program != BY_WEB and process.ask_to_end(job.holder)]
+    deadline = time.monotonic() + STOP_S
+    while any(process.has_died(job.holder) is False for job in asked):
+        if time.monotonic() > deadline:
+            raise LabTransientError(f"does not end: {', '.join(f'{job.called} on {job.board}' for job in asked)}")
+        time.sleep(_POLL_S)
 
 
 def _bench(farm: Farm, boards: VirtualBoards, desk: Desk) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shlex
@@ -114,6 +115,12 @@ class Supervised:
         if name not in there:
             raise ConfigurationError(f"no program {name!r}; there are: {', '.join(there) or 'none (`lab farm up`)'}")
         return self._logs / f"{name}.log"
+
+    def stop(self, names: Sequence[str]) -> None:
+        """End some programs, and do not start them again; those that do not run are none's business."""
+        for name in names:
+            with contextlib.suppress(OSError, XmlRpcError):
+                self._server().supervisor.stopProcess(name)
 
     def down(self) -> bool:
         """End all programs and supervisord; False: none ran.

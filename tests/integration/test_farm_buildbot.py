@@ -41,6 +41,7 @@ class Queue:
 
     def __attrs_post_init__(self) -> None:
         self.session.trust_env = False
+        self.session.headers["Accept-Encoding"] = "identity"  # some answers of a busy Buildbot are not what they say
         wait_for(lambda: all(worker["connected_to"] for worker in self.get("workers")["workers"]))
         self.builders = {builder["name"]: builder["builderid"] for builder in self.get("builders")["builders"]}
 

@@ -91,6 +91,15 @@ def test_a_farm_of_simulated_boards_measures_and_is_mended_and_taken_down(folder
         name: one["pid"] for name, one in before.items() if name != "exporter"
     }
     assert "serving" in lab(folder, "farm", "logs", "exporter")
+    run = subprocess.Popen([LAB, "run", "--cycles", "50", "--env", env], cwd=folder, env={**os.environ, **exports})
+    with open_store(farm.database) as store:
+        deadline = time.monotonic() + DEADLINE_S
+        while not (runs := store.runs(1)) or runs[0].status != "running":
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert "The farm is down" in lab(folder, "farm", "down")
+        assert run.wait(DEADLINE_S) == 130, "it was ended as by Ctrl-C"
+        assert store.runs(1)[0].status == "interrupted"
 
 
 @pytest.fixture

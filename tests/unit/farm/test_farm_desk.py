@@ -99,6 +99,31 @@ def test_what_cannot_be_brought_up_is_said_before_anything_starts(
     assert not (tmp_path / ".lab").exists()
 
 
+def test_a_folder_that_farm_yaml_cannot_name_leaves_none_behind(tmp_path: Path) -> None:
+    file = tmp_path / "my lab" / "farm.yaml"
+    with pytest.raises(ConfigurationError, match="no blanks"):
+        Desk(file).up(config.VirtualBoards(["am62xx_sk"], 1))
+    assert list(file.parent.iterdir()) == []
+
+
+def test_a_shells_secrets_are_no_business_of_the_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+    monkeypatch.setenv("LAB_DB", "sqlite:////elsewhere.db")
+    given: dict[str, str] = {}
+
+    def up(_supervised: Supervised, _programs: list[Program], environ: dict[str, str]) -> bool:
+        given.update(environ)
+        return True
+
+    monkeypatch.setattr(Supervised, "up", up)
+    tmp_path.chmod(0o700)
+    place = desk(tmp_path, f"database: sqlite:///{tmp_path}/r.db\n")
+    place.up(config.VirtualBoards(["am62xx_sk"], 1))
+    assert "AWS_SECRET_ACCESS_KEY" not in given
+    assert given["LAB_DB"] == f"sqlite:///{tmp_path}/r.db"
+    assert given["PATH"]
+
+
 def test_a_farm_that_is_down_is_down_with_every_command(tmp_path: Path) -> None:
     path = str(tmp_path / "farm.yaml")
     for words, code in ((["status", path], 1), (["status", path, "--json"], 1), (["down", path], 0)):

@@ -89,6 +89,16 @@ def test_passwords_stay_and_are_nobody_elses(farm: Farm, tmp_path: Path) -> None
         assert not stat.S_IMODE(place.stat().st_mode) & 0o077, place
 
 
+def test_a_damaged_file_of_passwords_is_named_with_its_mend(farm: Farm, tmp_path: Path) -> None:
+    queue = farm.buildbot
+    assert queue is not None
+    site = buildbot.Site(tmp_path / "bb")
+    buildbot.write(farm, queue, site, {})
+    (site.master / "secrets.json").write_text("")
+    with pytest.raises(ConfigurationError, match=r"secrets\.json.*remove it"):
+        buildbot.write(farm, queue, site, {})
+
+
 def test_each_host_has_its_units_and_no_timer(farm: Farm) -> None:
     main, other = units(farm, "/etc/farm.yaml"), units(farm, "/etc/farm.yaml", "lab-2")
     assert set(main) - set(other) == {"boardlab-buildbot.service", "boardlab-exporter.service", "boardlab-web.service"}
