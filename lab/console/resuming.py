@@ -136,15 +136,31 @@ class ResumingClient:
                 return self._answering().status()
             except LabTransientError as error:
                 self._cut(error)
-        raise self._why or LabTransientError(
-            f"the console server on {self._host} gives no answer", failure="console_link"
-        )
+        raise self._no_answer()
+
+    def read_clock(self) -> None:
+        """Ask the server's clock now.
+
+        Raises:
+            LabTransientError: it is out of reach, or its host was booted again.
+        """
+        for _ in range(_QUESTIONS):
+            try:
+                return self._take_reading(self._answering())
+            except LabTransientError as error:
+                self._cut(error)
+        raise self._no_answer()
 
     def close(self) -> None:
         """End the connection. The server goes on reading its ports."""
         if self._client is not None:
             self._client.close()
         self._client = None
+
+    def _no_answer(self) -> LabTransientError:
+        return self._why or LabTransientError(
+            f"the console server on {self._host} gives no answer", failure="console_link"
+        )
 
     def _answering(self) -> ConsoleClient:
         """The connection, waited for."""

@@ -11,11 +11,12 @@ from labgrid.resource import SerialPort
 from pexpect import TIMEOUT
 
 from lab.console.model import Chunk, Event, Gap, RecordKind
-from lab.console.resuming import PortOrder
+from lab.console.resuming import PortOrder, ResumingClient
 from lab.console.status import PortInfo, PortStatus
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, check_plugged
 from lab.drivers.networkports import AUTO, SSH, port_of
 from lab.errors import BoardlabError, LabTransientError
+from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation
 
 RETURN_S = 3.0  # how long an adapter that went away is waited for: a USB device is found again within a second or two
@@ -111,11 +112,32 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self.capture = []
         self._unread = b""
         self._expect.buffer = b""
+        try:
+            if self.relation is not None:
+                self.relation.at(MonotonicRaw().now_ns())
+        except LabTransientError:  # a clock has jumped: a new connection relates them anew
+            self._disconnect()
         self._overruns_before = self._overruns()
 
     def overruns(self) -> int:
         """How many characters the port's driver has lost since `start_capture`; 0 where it does not count."""
         return max(0, self._overruns() - self._overruns_before)
+
+    def check_clock(self, since_ns: int) -> None:
+        """See that the stamps' clock, where it is another host's, is related to this host's from an instant of it until now.
+
+        Raises:
+            LabTransientError: it is not (`clock_unrelated`), or its host does not answer; what was measured is to be thrown away.
+        """
+        if self.relation is None or not isinstance(self._client, ResumingClient):
+            return
+        client, clock = self._client, MonotonicRaw()
+        try:
+            client.read_clock()
+            client.relation.at(since_ns - client.relation.at(clock.now_ns()).ns)
+        except LabTransientError:
+            self._disconnect()  # the next use relates the clocks anew
+            raise
 
     @Driver.check_active
     def sync(self) -> bool:

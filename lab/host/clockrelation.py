@@ -47,6 +47,14 @@ class ClockReading:
         """How long the answer took."""
         return self.told_ns - self.asked_ns
 
+    def agrees(self, other: ClockReading) -> bool:
+        """Whether one offset, of crystals within `RATE_LIMIT`, explains both."""
+        elapsed_ns = max(self.told_ns, other.told_ns) - min(self.asked_ns, other.asked_ns)
+        drift_ns = RATE_LIMIT * elapsed_ns
+        low = max(self.there_ns - self.told_ns, other.there_ns - other.told_ns)
+        high = min(self.there_ns - self.asked_ns, other.there_ns - other.asked_ns)
+        return low <= high + drift_ns
+
 
 @frozen
 class Offset:
@@ -86,7 +94,8 @@ class ClockRelation:
         self.line = reading.line
         self._bounds = None
         newest = self.readings[-1] if self.readings else None
-        if newest is not None and reading.asked_ns - newest.asked_ns < _NEAR_NS:
+        is_near = newest is not None and reading.asked_ns - newest.asked_ns < _NEAR_NS
+        if newest is not None and is_near and reading.agrees(newest):  # else a clock has jumped, and both show it
             if reading.round_trip_ns <= newest.round_trip_ns:
                 self.readings[-1] = reading
         else:

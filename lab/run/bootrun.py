@@ -27,6 +27,7 @@ from lab.run.recorded import (
     AttemptResult,
     RunConsole,
     base_of,
+    check_clocks,
     clocks_document,
     moment_record,
     port_flags,
@@ -153,6 +154,7 @@ class BootRun:
                 identity = self._identified(watch, medium)
             finally:
                 console.capture = events
+            check_clocks(console, watch.power.requested_ns)
             flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags
             samples = watch.finish(cycle, flags)
             self._check_flow(watch.flow)

@@ -28,6 +28,7 @@ from lab.run.recorded import (
     AttemptResult,
     RunConsole,
     base_of,
+    check_clocks,
     clocks_document,
     moment_record,
     port_flags,
@@ -144,6 +145,7 @@ class LowPowerRun:
     def _suspend(self, plan: SuspendPlan, cycle: int) -> Cycle:
         done = self.board.low_power.cycle(plan, self._trace)
         console = self.board.console
+        check_clocks(console, (done.edge or done.first_byte or done.answer).t_ns)
         samples = of_suspend(done, cycle, self._flags(), console.captured(), base_of(console))
         return Cycle(samples, done, self._moments(done))
 
@@ -152,6 +154,7 @@ class LowPowerRun:
         end = len(self.board.console.captured())
         off = self.board.low_power.rails_off(plan, self._trace)
         watch = self.board.low_power.cold_boot()
+        check_clocks(self.board.console, watch.power.requested_ns)
         base = base_of(self.board.console)
         start = self.board.console.captured().rfind(b"\n", 0, max(0, end - 2)) + 1  # the kernel's last line
         moments = tuple(moment_record(moment, base) for moment in watch.moments)

@@ -165,6 +165,17 @@ def port_flags(info: PortInfo | None) -> frozenset[Flag]:
     return frozenset(simulated | ({Flag.REMOTE_STAMP} if info.meta.adapter == BARE_ADAPTER else set()))
 
 
+def check_clocks(console: RunConsole, since_ns: int) -> None:
+    """See that the console's clock, where it is another host's, did not jump since this instant of it: samples rest on that.
+
+    Raises:
+        LabTransientError: it cannot be related to this host's (`clock_unrelated`), or that host is out of reach.
+    """
+    check = getattr(console, "check_clock", None)
+    if check is not None:
+        check(since_ns)
+
+
 def clocks_document(console: RunConsole) -> dict[str, object]:
     """How the clock of a console on another host is related to this host's, for an attempt's details; nothing where it is the same."""
     relation: ClockRelation | None = getattr(console, "relation", None)

@@ -238,11 +238,11 @@ class BoardStrategy(Strategy):
         discharged_ns = self._off_ns + round(self.type.timeouts.discharge_s * 1e9)
         self.sleep(max(0, discharged_ns - self.power.clock.now_ns()) / 1e9)
         self.console.start_capture()
+        relate(self.console, self.power, self.wake_pins)  # anew after a jump of the console's clock
         self.status = Status.unknown
         self.on_at = utc_now().timestamp()
         self.power.on()
-        edge: PowerEdge = widened(self.power.edge, self.power.clock)
-        return attr.evolve(edge, off_verified=self._off_verified)
+        return attr.evolve(widened(self.power.edge, self.power.clock), off_verified=self._off_verified)
 
     def interrupt(self) -> Any:
         """Stop a board that has just got its power at U-Boot's prompt; returns the UBootDriver."""

@@ -15,6 +15,7 @@ from labgrid.resource import NetworkSerialPort
 
 from lab.benchmarks.boot import PowerEdge
 from lab.console.bareport import HOLD_NS
+from lab.console.client import ConsoleClient
 from lab.console.published import PublishedPort, machine_id
 from lab.drivers import StampedConsoleDriver
 from lab.errors import ConfigurationError, LabError, LabTransientError
@@ -22,7 +23,7 @@ from lab.host.clock import MonotonicRaw, time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
 from lab.host.runtime import socket_path
 from lab.metrics import Flag
-from lab.run.recorded import clocks_document, port_flags
+from lab.run.recorded import check_clocks, clocks_document, port_flags
 from lab.strategies.clocks import bound_ns, check_rails, relate, widened
 
 
@@ -134,3 +135,27 @@ def test_switches_take_their_instants_on_the_consoles_time_line_and_say_how_sure
     assert caught.value.failure == "clock_unrelated"
     relate(Elsewhere(None), switch)
     assert isinstance(switch.clock, MonotonicRaw)
+
+
+def test_a_clock_that_jumps_while_something_is_measured_lets_the_attempt_fail(
+    bench: ConsoleBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jumped_ns = 0
+
+    def clock(client: ConsoleClient) -> ClockReading:
+        reading = asked(client)
+        return ClockReading(reading.asked_ns, reading.there_ns + jumped_ns, reading.told_ns, "another host's")
+
+    asked = ConsoleClient.clock
+    monkeypatch.setattr(ConsoleClient, "clock", clock)
+    console = driver(4000, published(bench))
+    console.target.activate(console)
+    since_ns = MonotonicRaw().now_ns()
+    check_clocks(console, since_ns)
+    jumped_ns = 100 * 10**9
+    with pytest.raises(LabTransientError, match="has jumped") as caught:
+        check_clocks(console, since_ns)
+    assert caught.value.failure == "clock_unrelated"
+    console.start_capture()
+    check_clocks(console, MonotonicRaw().now_ns() + jumped_ns)  # related anew
+    console.target.deactivate(console)

@@ -92,6 +92,16 @@ def test_a_clock_that_jumped_is_not_related_until_it_is_forgotten() -> None:
     assert relation.at(250 * S).ns == 3 * S
 
 
+@pytest.mark.parametrize("round_trip_ns", [1000, 100_000], ids=["shorter", "longer"])
+def test_a_jump_between_two_readings_close_to_each_other_is_not_lost(round_trip_ns: int) -> None:
+    relation = ClockRelation("lab-2")
+    relation.add(Crystals(0, 0).reading(100 * S, 10_000, 10_000))
+    relation.add(Crystals(S // 10, 0).reading(105 * S, round_trip_ns // 2, round_trip_ns // 2))
+    with pytest.raises(LabTransientError, match="one of the clocks has jumped") as caught:
+        relation.at(105 * S)
+    assert caught.value.failure == "clock_unrelated"
+
+
 def test_a_host_that_was_booted_again_has_another_clock() -> None:
     relation = ClockRelation("lab-2")
     relation.add(ClockReading(0, 5, 10, "one boot"))
