@@ -18,6 +18,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 from exporters.server import Guard
+from lab.errors import BoardlabError
 from lab.web.attempts import Attempts
 from lab.web.users import NAME, Role, Users
 
@@ -105,6 +106,13 @@ class Access:
         if authorization and self.guard.asks and self.guard.knows(authorization):
             return Person("")
         return None
+
+    def still(self, person: Person, headers: Mapping[str, str], cookie: str, address: str) -> bool:
+        """Whether who asked before, with the same words, is let in now as the same person; for answers that last."""
+        try:
+            return (self.person(headers, cookie, address) or self.known(headers.get("authorization"))) == person
+        except BoardlabError:  # the file of users cannot be read: nobody stays
+            return False
 
     def by_password(self, authorization: str, name: str, password: str) -> Person | None:
         """Who asks with a password that has yet to be tried; that takes its time. Such a person only looks."""

@@ -85,7 +85,8 @@ class GuardedDoor:
     async def _refusal(self, request: Request) -> Response | None:
         """The answer to one who may not look; None: come in."""
         headers, address = request.headers, request.client.host if request.client else ""
-        person = self.access.person(headers, request.cookies.get(cookie_name(request.scope), ""), address)
+        cookie = request.cookies.get(cookie_name(request.scope), "")
+        person = self.access.person(headers, cookie, address)
         given = headers.get("authorization")
         if person is None and given:
             person = self.access.known(given)
@@ -106,6 +107,7 @@ class GuardedDoor:
                 return PlainTextResponse(f"log in first, at {LOGIN}\n", 401)
             return RedirectResponse(f"{LOGIN}?next={quote(wanted, safe='')}", 303)
         request.state.person = person or Person("")
+        request.state.still = lambda: self.access.still(request.state.person, headers, cookie, address)
         self.tell(request.state.person)
         return None
 

@@ -38,6 +38,6 @@ def router(deeds: Deeds) -> APIRouter:
         def released(outcome: str) -> None:
             deeds.tell(request, "release console", name, outcome, board)
 
-        return events(writers.held(board, name, writer, released))
+        return events(writers.held(board, name, writer, released, request.state.still))
 
     return routes

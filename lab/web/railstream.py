@@ -29,9 +29,9 @@ def router(rails: LiveRails) -> APIRouter:
 
 
 async def stream(request: Request, rails: LiveRails, board: str, every_s: float = RAILS_S) -> AsyncIterator[str]:
-    """The last 60 s of a board's rails, and then what comes."""
+    """The last 60 s of a board's rails, and then what comes, as long as its reader may look."""
     last, said, quiet_s = -1, None, 0.0
-    while not await request.is_disconnected():
+    while request.state.still() and not await request.is_disconnected():
         piece = await run_in_threadpool(rails.since, board, last)
         if piece.steps or piece.said != said:
             yield event("rails", document(piece, rails.clock.now_ns()))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeAlias
 
 from fastapi.responses import StreamingResponse
 
 ALIVE_S: Final = 15.0  # a comment so often keeps proxies from ending a quiet stream
 ALIVE: Final = ": alive\n\n"
+STILL_S: Final = 2.0  # so often a stream asks whether its reader may still look
+Still: TypeAlias = Callable[[], bool]
 
 
 def events(body: AsyncIterator[str | bytes]) -> StreamingResponse:

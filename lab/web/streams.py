@@ -12,16 +12,16 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from lab.web.consoles import Consoles, Viewer
-from lab.web.sse import ALIVE, ALIVE_S, event, events
+from lab.web.sse import ALIVE, ALIVE_S, STILL_S, Still, event, events
 
 WALL_S: Final = 2.0
 
 
 async def wall(request: Request, render: Callable[[], str], every_s: float = WALL_S) -> AsyncIterator[str]:
-    """The wall's HTML at once, and again whenever it has changed."""
+    """The wall's HTML at once, and again whenever it has changed, as long as its reader may look."""
     shown = ""
     quiet_s = 0.0
-    while not await request.is_disconnected():
+    while request.state.still() and not await request.is_disconnected():
         found = await run_in_threadpool(render)
         if found != shown:
             shown, quiet_s = found, 0.0
@@ -33,17 +33,28 @@ async def wall(request: Request, render: Callable[[], str], every_s: float = WAL
         quiet_s += every_s
 
 
-async def console(consoles: Consoles, board: str, viewer: Viewer, before: str) -> AsyncIterator[str | bytes]:
-    """What a console says; `before` first."""
+async def console(
+    consoles: Consoles, board: str, viewer: Viewer, before: str, still: Still = lambda: True
+) -> AsyncIterator[str | bytes]:
+    """What a console says, `before` first, as long as its reader may look."""
     try:
         yield event("text", json.dumps({"text": before, "lost": 0, "t_us": None}))
+        now, asked_s, quiet_s = asyncio.get_running_loop().time, 0.0, 0.0
         while True:
+            if now() - asked_s >= STILL_S:
+                if not still():
+                    return
+                asked_s = now()
             try:
-                async with asyncio.timeout(ALIVE_S):
+                async with asyncio.timeout(STILL_S):
                     piece, lost = await viewer.queue.get()
             except TimeoutError:
-                yield ALIVE
+                quiet_s += STILL_S
+                if quiet_s >= ALIVE_S:
+                    quiet_s = 0.0
+                    yield ALIVE
                 continue
+            quiet_s = 0.0
             if lost:
                 yield event("text", json.dumps({"text": "", "lost": lost, "t_us": None}))
             yield piece.events
@@ -68,9 +79,9 @@ def router(
         return events(wall(request, lambda: render_wall(request)))
 
     @routes.get("/events/consoles/{board:path}")
-    async def console_events(board: str) -> StreamingResponse:
+    async def console_events(request: Request, board: str) -> StreamingResponse:
         viewer = Viewer(asyncio.get_running_loop())
         before = await run_in_threadpool(consoles.look, board, viewer, await run_in_threadpool(type_of, board))
-        return events(console(consoles, board, viewer, before))
+        return events(console(consoles, board, viewer, before, request.state.still))
 
     return routes

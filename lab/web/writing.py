@@ -17,9 +17,9 @@ from lab.console.lookup import attached
 from lab.errors import BoardlabError, ConfigurationError
 from lab.results.reservations import ReservationBook
 from lab.web.site import Site
-from lab.web.sse import event
+from lab.web.sse import Still, event
 
-LOOK_S: Final = 2.0  # a reservation that ended is seen so soon
+LOOK_S: Final = 2.0  # a reservation or a session that ended is seen so soon
 ENDS: Final = {"enter": b"\r", "ctrl-c": b"\x03", "ctrl-d": b"\x04", "nothing": b""}
 
 
@@ -114,12 +114,12 @@ class Writers:
             writer.close()
 
     async def held(
-        self, board: str, person: str, writer: Writer, released: Callable[[str], None]
+        self, board: str, person: str, writer: Writer, released: Callable[[str], None], still: Still = lambda: True
     ) -> AsyncIterator[str]:
         """A stream that lasts as long as a page types; the console is given back at its end, whatever ends it.
 
         Args:
-            released: told why, in a thread of its own.
+            released: told why, in a thread of its own. still: whether this person may still act.
         """
         why = "the page was closed"
         try:
@@ -127,6 +127,8 @@ class Writers:
             while True:
                 await asyncio.sleep(LOOK_S)
                 try:
+                    if not still():
+                        raise ConfigurationError(f"{person} has logged out, was removed or has another role now")
                     await run_in_threadpool(self._look, board, person, writer)
                 except BoardlabError as error:
                     why = str(error)
