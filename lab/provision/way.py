@@ -185,6 +185,10 @@ class Meter:
         if now - self._shown_ns >= _SHOWN_EVERY_NS or self._done >= self.total:
             self._tell()
 
+    def waiting(self) -> None:
+        """The medium has nothing to do, e.g. while a long hole of a packed image is unpacked: this is no stall of its."""
+        self._moved_ns = self.now_ns()
+
     def check(self) -> None:
         """To be called while nothing moves.
 

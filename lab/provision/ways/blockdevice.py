@@ -35,8 +35,7 @@ class BlockDevice:
     """An open block writer.
 
     Args:
-        check: called while nothing moves; raises where that takes too long. wrote: told how many bytes each order has written, as soon as
-            its answer comes.
+        meter: told how many bytes each order has written, as soon as its answer comes, and that there is none; it ends what stalls.
 
     Raises (every method):
         WriteStalledError: it made no progress for longer than the meter allows.
@@ -44,34 +43,41 @@ class BlockDevice:
         TargetRefusedError: it is in use.
     """
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], device: str, check: Callable[[], None], wrote: Callable[[int], None]
-    ) -> None:
-        self._process, self._device, self._check, self._wrote = process, device, check, wrote
+    def __init__(self, process: subprocess.Popen[bytes], device: str, meter: Meter) -> None:
+        self._process, self._device, self._meter = process, device, meter
         if process.stdin is None or process.stdout is None:
             raise ValueError("expected a process with pipes")
         self._in, self._out = process.stdin.fileno(), process.stdout.fileno()
         os.set_blocking(self._in, False)
         self.pid = process.pid
-        self._said = b""
+        self._said, self._unwritten_bytes = b"", 0
         self._answers: list[list[str]] = []
         while self._answer()[0] != "open":
             pass
 
     def write(self, offset: int, data: bytes) -> None:
         """Send an order; it is done later."""
+        self._begin()
+        self._unwritten_bytes += len(data)
         self._send(ORDER.pack(WRITE, offset, len(data)))
         self._send(data)
 
     def finish(self) -> None:
         """Wait until the medium has everything."""
+        self._begin()
         self._send(ORDER.pack(SYNC, 0, 0))
         self._answer()
 
     def digest(self, offset: int, count: int) -> str:
         """The SHA-256 of what the medium has there."""
+        self._begin()
         self._send(ORDER.pack(READ, offset, count))
         return self._answer()[2]
+
+    def _begin(self) -> None:
+        self._look(0)
+        if not self._unwritten_bytes:
+            self._meter.waiting()
 
     def _send(self, data: bytes) -> None:
         view = memoryview(data)
@@ -84,12 +90,12 @@ class BlockDevice:
                     while self._answer():
                         pass
             elif not self._look(0):
-                self._check()
+                self._meter.check()
 
     def _answer(self) -> list[str]:
         while not self._answers:
             if not self._look(_LOOK_S):
-                self._check()
+                self._meter.check()
         return self._answers.pop(0)
 
     def _look(self, wait_s: float) -> bool:
@@ -106,7 +112,8 @@ class BlockDevice:
                 if words[0] == "failed":
                     raise said_by_kernel(self._device, int(words[1]), " ".join(words[2:]))
                 if words[0] == "written":
-                    self._wrote(int(words[1]))
+                    self._unwritten_bytes -= int(words[1])
+                    self._meter.add(int(words[1]))
                 else:
                     self._answers.append(words)
             found, wait_s = True, 0
@@ -126,7 +133,7 @@ def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice
         if process.stdin is not None:
             with suppress(OSError):
                 fcntl.fcntl(process.stdin.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        yield BlockDevice(process, device, meter.check, meter.add)
+        yield BlockDevice(process, device, meter)
     finally:
         process.kill()
         with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel is left behind

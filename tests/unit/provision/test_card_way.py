@@ -226,6 +226,29 @@ def test_a_write_that_stalls_after_an_answer_is_ended_too(tmp_path: Path) -> Non
     assert seen[-1].done == 4096
 
 
+def test_what_unpacks_a_long_hole_is_no_stall_of_the_medium(tmp_path: Path) -> None:
+    path, clock, asked = card(tmp_path, 8 << 20), [0], list[int]()
+
+    def now_ns() -> int:
+        asked.append(clock[0])
+        if len(asked) == 3:
+            os.kill(pid, signal.SIGCONT)
+        return clock[0]
+
+    meter = Meter(8 << 20, lambda _progress: None, now_ns, 60.0)
+    with blockdevice.opened(str(path), meter, writable=True) as block:
+        pid = block.pid
+        block.write(0, bytes(4096))
+        answered(block)
+        block._look(0)
+        os.kill(pid, signal.SIGSTOP)  # busy, so that the meter is asked
+        clock[0] += 120 * 10**9
+        asked.clear()
+        block.write(4 << 20, b"\x11" * (4 << 20))
+        block.finish()
+    assert path.read_bytes()[4 << 20 :] == b"\x11" * (4 << 20)
+
+
 def answered(block: blockdevice.BlockDevice) -> None:
     """Until an answer waits in the pipe."""
     assert select.select([block._out], [], [], 60)[0]
