@@ -60,7 +60,11 @@ class Cursor:
                 line = first.readline(MAX_HEADER_BYTES)
             self.meta = parse_header(line, str(index))
             self._log = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
-            self._index = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self._index = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                os.close(self._log)
+                raise
         except (OSError, ConfigurationError) as error:
             raise LabStableError(f"{base}: the recording cannot be read: {error}") from error
         self._start = self.index_at = len(line)
@@ -182,9 +186,7 @@ class Catchup:
         if not is_live:
             self._go_on(live)
             return False
-        if live.position != self._position:  # a full disk
-            gap = Gap(0, live.position, RecordKind.UNRECORDED, live.position - self._position)
-            self.reader.record(encode_event(gap))
+        self._tell_missing(live.position)  # with a full disk
         self.close()
         self._arrived(self.reader)
         return True
@@ -200,6 +202,14 @@ class Catchup:
         kept = [*_older(live), newest]
         later = [cursor for cursor in kept if cursor.begins() > here]
         self._take(min(later, key=Cursor.begins, default=newest), [*kept, self._cursor])
+        self._tell_missing(self._cursor.meta.start)  # where those between were thrown away meanwhile
+
+    def _tell_missing(self, position: int) -> None:
+        """The reader's next byte is this one: what is missing before it is no recording's any more."""
+        if position > self._position:
+            gap = Gap(0, position, RecordKind.UNRECORDED, position - self._position)
+            self.reader.record(encode_event(gap))
+            self._position = position
 
     def _take(self, chosen: Cursor, others: list[Cursor]) -> None:
         """Read this one from now on, and give the others back."""

@@ -215,7 +215,12 @@ class ServedPort:
 
     def _let_follow(self, reader: Connection, event: Event) -> None:
         """It does not take what comes: it gets that, from this event on, from the recording."""
-        catchup = self._catchup(reader)
+        try:
+            catchup = self._catchup(reader)
+        except LabStableError as error:  # its files are gone, or nothing more can be opened; the others read on
+            _log.error("%s", error)
+            self._drop(reader, event.t_ns)
+            return
         catchup.at_last(len(event.data) if isinstance(event, Chunk) else 0)
         self._readers = [other for other in self._readers if other is not reader]
         self._queue.follow(catchup)

@@ -11,7 +11,7 @@ from typing import Final, Self
 from attrs import frozen
 
 from lab.console.client import ConsoleClient
-from lab.console.model import Chunk, Event
+from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.status import PortInfo, ServerStatus
 from lab.errors import LabTransientError
 from lab.host.clock import time_line
@@ -235,7 +235,20 @@ class ResumingClient:
             self._cut_at = time.monotonic()
 
     def _is_new(self, event: Event) -> bool:
-        """Whether it did not come before the cut already."""
+        """Whether it did not come before the cut already.
+
+        Raises:
+            LabTransientError: bytes before it are missing, and no gap says so.
+        """
+        known = self._position
+        if known is not None and event.position > known:
+            if not (isinstance(event, Gap) and event.kind is RecordKind.UNRECORDED):
+                raise LabTransientError(
+                    f"{self.info.name} on {self._host}: bytes {known} to {event.position} of its stream did not come. Attach again; look "
+                    "at the recording there for what was said",
+                    failure="console_overrun",
+                )
+            self._position = event.position
         if isinstance(event, Chunk):
             if self._position is not None and event.end <= self._position:
                 return False

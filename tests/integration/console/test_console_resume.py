@@ -15,6 +15,7 @@ import pytest
 from console_bench import DEADLINE_S, ConsoleBench, read_bytes, wait_for
 
 from lab.console import Chunk, ConsoleClient, Recording
+from lab.console.model import Event, Gap, RecordKind
 from lab.console.resuming import PortOrder, ResumingClient
 from lab.errors import LabTransientError
 from lab.host.runtime import prepare, socket_path
@@ -235,3 +236,24 @@ def test_a_host_that_is_out_of_reach_for_too_long_is_said(bench: ConsoleBench, t
         with pytest.raises(LabTransientError, match="lab-2 is out of reach") as caught:
             wait_for(lambda: client.read_event(0.1) is not None, "the end of its patience")
         assert caught.value.failure == "console_link"
+
+
+def test_bytes_that_did_not_come_are_said_and_not_skipped(
+    bench: ConsoleBench, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = bench.adapter()
+    with reader(bench, link) as client:
+        adapter.say(b"before")
+        taken(client, 6)
+        at = client.info.position + 6
+        events: list[Event] = [
+            Gap(0, at + 10, RecordKind.UNRECORDED, 10),
+            Chunk(1, at + 10, b"after"),
+            Chunk(2, at + 20, b"x"),
+        ]
+        monkeypatch.setattr(ConsoleClient, "read_event", lambda *_: events.pop(0))
+        assert client.read_event(DEADLINE_S) == Gap(0, at + 10, RecordKind.UNRECORDED, 10)
+        assert client.read_event(DEADLINE_S) == Chunk(1, at + 10, b"after")
+        with pytest.raises(LabTransientError, match="did not come") as caught:
+            client.read_event(DEADLINE_S)
+        assert caught.value.failure == "console_overrun"
