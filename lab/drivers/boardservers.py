@@ -36,18 +36,20 @@ class BoardServer:
     folder: str = ""
     rate: float = USUAL_RATE
     note: str = ""
+    _over_tftp: ExitStack = field(factory=ExitStack, init=False)
     _stack: ExitStack = field(factory=ExitStack, init=False)
     _tftp: Tftp | None = field(default=None, init=False)
     _http: FolderServer | None = field(default=None, init=False)
 
     def prepare(self, prompt: Prompt) -> None:
-        """See `lab.provision.ways.uboot.Loader`."""
-        folder = self._made(self.folder)
+        """See `lab.provision.ways.uboot.Loader`; the server of an earlier use ends before, as it may have the port."""
+        self.rest()
+        folder = self._made(self._over_tftp, self.folder)
         if self.folder:
             folder.chmod(_READABLE)
             port, prefix = self.port, f"{folder.name}/"
         else:
-            port, prefix = self._stack.enter_context(serving(folder, self.listen, self.port)).tftp_port, ""
+            port, prefix = self._over_tftp.enter_context(serving(folder, self.listen, self.port)).tftp_port, ""
         self._tftp = tftp = Tftp(folder, Network(self.server or self.listen, port, self.board_address), prefix)
         tftp.prepare(prompt)
 
@@ -70,23 +72,27 @@ class BoardServer:
         with self._over_http().offered_file(name, path) as url:
             yield url
 
+    def rest(self) -> None:
+        """End the TFTP server until the next `prepare`, so that the port is free for another medium's."""
+        self._tftp = None
+        self._over_tftp.close()
+
     def close(self) -> None:
         """End the servers."""
-        self._tftp = self._http = None
+        self.rest()
+        self._http = None
         self._stack.close()
 
     def _over_http(self) -> FolderServer:
         if self._http is None:
-            folder = self._made()
+            folder = self._made(self._stack)
             served = self._stack.enter_context(serving(folder, self.listen))
             self._http = FolderServer(folder, f"http://{self.server or self.listen}:{served.http_port}")
         return self._http
 
-    def _made(self, above: str = "") -> Path:
+    def _made(self, stack: ExitStack, above: str = "") -> Path:
         try:
-            return Path(
-                self._stack.enter_context(tempfile.TemporaryDirectory(prefix="boardlab-serves-", dir=above or None))
-            )
+            return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="boardlab-serves-", dir=above or None)))
         except OSError as error:
             raise ConfigurationError(
                 f"folder {above}: {error.strerror}. It must be the folder of the TFTP server at {self.server or self.listen}, and this user "

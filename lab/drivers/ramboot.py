@@ -55,10 +55,13 @@ class RamBoot:
         words = ramlinux.arguments(console.linux, console.speed_bd, self.address, self.arguments)
         session = Session.begin(uboot_prompt(board.uboot))
         placed = ramlinux.place(linux, session.memory)
-        self.loader.prepare(session.prompt)
-        for each in placed:
-            self.loader.load(session.prompt, each.address, each.data, each.name.replace(" ", "-"))
-            session.compare(each.data, f"{each.name} of the Linux in memory", each.address)
+        try:
+            self.loader.prepare(session.prompt)
+            for each in placed:
+                self.loader.load(session.prompt, each.address, each.data, each.name.replace(" ", "-"))
+                session.compare(each.data, f"{each.name} of the Linux in memory", each.address)
+        finally:
+            self.loader.rest()
         carry_out(session.prompt, Command(f"setenv bootargs '{words}'", _nothing))
         guarded.deactivate(board.uboot, UBOOT)
         board.console.sendline(ramlinux.start(linux, placed))

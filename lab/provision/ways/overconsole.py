@@ -62,3 +62,6 @@ class OverConsole:
         if total is None or int(total[1]) != len(data):
             words = said(heard.decode("latin-1").splitlines())
             raise RecoveryFailedError(f"{name}: {len(data)} bytes were sent over the console, and {words}. Try again")
+
+    def rest(self) -> None:
+        """See `Loader`: nothing was begun."""

@@ -74,6 +74,9 @@ class OverUsb:
         self._back(name)
         snagboot.judge_download(end)
 
+    def rest(self) -> None:
+        """See `Loader`: `snagflash` has ended."""
+
     def _back(self, name: str) -> None:
         """End fastboot, and wait for the prompt."""
         while self.line.read(0):

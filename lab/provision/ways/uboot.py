@@ -23,6 +23,7 @@ from lab.provision.ways.ubootplaces import Places
 from lab.provision.ways.ubootsession import Session
 
 _SLOWEST_LOAD: Final = 200 * 1024  # bytes a second of a TFTP transfer that loses packets
+_PROBE: Final = b"boardlab\n"  # is loaded before anything is decided
 USUAL_RATE: Final = 4 * 1024 * 1024
 _UNSAFE: Final = re.compile(r"[^\w.+-]", re.ASCII)
 
@@ -41,6 +42,9 @@ class Loader(Protocol):
 
     def load(self, prompt: Prompt, address: int, data: bytes, name: str) -> None:
         """Load these bytes; raises where not all of them came."""
+
+    def rest(self) -> None:
+        """End what `prepare` began on this host, e.g. a server; the board stays as it is."""
 
 
 @frozen
@@ -92,12 +96,16 @@ class Tftp:
         """See `Loader`."""
         path = self.folder / name
         path.write_bytes(data)
+        path.chmod(0o644)  # the server may be another user's
         try:
             text = f"tftpboot {address:#x} {self.prefix}{name}"
             limit = 90.0 + len(data) / _SLOWEST_LOAD
             carry_out(prompt, Command(text, answers.loaded(len(data), name), limit))
         finally:
             path.unlink(missing_ok=True)
+
+    def rest(self) -> None:
+        """See `Loader`: the server is somebody else's."""
 
 
 @frozen
@@ -118,17 +126,27 @@ class UbootWay:
     now_ns: Callable[[], int] = field(default=MonotonicRaw().now_ns)
 
     def plan(self, content: Content, target: Target) -> Plan:
-        """See `lab.provision.way.Way`."""
+        """See `lab.provision.way.Way`; a board that a piece does not reach is refused, and a lab host that lacks what sends it."""
         planned = planning.steps(content, self.hosts)
         if (content.extcsd.partconf or content.extcsd.bootbus) and self._places.mmc is None:
             raise ConfigurationError(
                 f"{target.medium}: extcsd is an eMMC's, and {target.device} is none; mend the release file or the env"
             )
         self._places.check(content, planned, self.hosts)
-        session = Session.begin(self.begin())
-        lines = self._places.look(session)
-        planned = self._places.resolved(session, planned)
-        size = self._places.fit(session, content, planned, self.hosts, lines)
+        try:
+            session = Session.begin(self.begin())
+            lines = self._places.look(session)
+            planned = self._places.resolved(session, planned)
+            size = self._places.fit(session, content, planned, self.hosts, lines)
+            session.most(self.medium.align)
+            self.loader.prepare(session.prompt)
+            self.loader.load(session.prompt, session.address, _PROBE, "probe")
+            session.compare(_PROBE, "a probe: what was loaded", quick=True)
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            self.loader.rest()
         total = sum(step.bytes for step in planned)
         notes = (self.loader.note,) if self.loader.note else ()
         target = evolve(target, size_bytes=size)

@@ -77,10 +77,16 @@ class Memory:
     uboot: PlayedUBoot
     rate: float = 1e6
     note: str = ""
+    serves: bool = False
 
-    def prepare(self, _prompt: Prompt, /) -> None: ...
+    def prepare(self, _prompt: Prompt, /) -> None:
+        self.serves = True
+
+    def rest(self) -> None:
+        self.serves = False
 
     def load(self, _prompt: Prompt, address: int, data: bytes, name: str, /) -> None:
+        assert self.serves
         assert re.fullmatch(r"[\w-]+", name)
         self.uboot.memory[address] = data
 
@@ -111,7 +117,11 @@ def _no_labgrid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def boot(board: PlayedBoard) -> None:
-    RamBoot(lambda: LINUX, Memory(board.uboot))(board)
+    loader = Memory(board.uboot)
+    try:
+        RamBoot(lambda: LINUX, loader)(board)
+    finally:
+        assert not loader.serves  # the port is free for the next medium's
 
 
 def test_it_is_loaded_compared_started_and_its_shell_is_used() -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import subprocess
 from pathlib import Path
 
+import playeduboot
 import pytest
+import tftpy
 from labgrid import Target
 
 from lab.drivers import LinuxWriterDriver, boardservers
 from lab.drivers.boardservers import BoardServer
 from lab.errors import ConfigurationError
 from lab.provision.failures import MediaWriteFailedError, TargetRefusedError
+from lab.provision.release import Content, Place
+from lab.provision.ways import ubootmedia
+from lab.provision.ways.uboot import UbootWay
 
 BOOT = "0d1f6a1e-4c3b-4f0e-9d2c-71a1b2c3d4e5"
 PIECE = b"p" * 1000
@@ -32,6 +40,7 @@ class PlayedUBoot:
         if cmd.startswith("tftpboot"):
             path = self.root / cmd.split()[2]
             assert path.parent.stat().st_mode & 0o555 == 0o555  # the server may be another user's
+            assert path.stat().st_mode & 0o444 == 0o444
             self.loaded = path.read_bytes()
             return [f"Bytes transferred = {len(self.loaded)} ({len(self.loaded):x} hex)"], [], 0
         return [], [], 0
@@ -43,12 +52,71 @@ def test_the_pieces_lie_in_a_folder_of_their_own_below_that_of_the_lab_s_server(
     monkeypatch.setattr(boardservers, "serving", lambda *_words: pytest.fail("a server of its own was started"))
     uboot = PlayedUBoot(tmp_path)
     served = BoardServer("127.0.0.1", "10.0.2.2", port=69, folder=str(tmp_path))
-    served.load(uboot, 0x5000_0000, PIECE, "image-0")
+    before = os.umask(0o077)  # as a service that keeps its files to itself
+    try:
+        served.load(uboot, 0x5000_0000, PIECE, "image-0")
+    finally:
+        os.umask(before)
     assert uboot.loaded == PIECE
     assert "setenv serverip 10.0.2.2" in uboot.typed
     assert not any("tftpdstp" in line for line in uboot.typed)  # port 69
     served.close()
     assert list(tmp_path.iterdir()) == []
+
+
+class FetchingUBoot(playeduboot.PlayedUBoot):
+    """Loads over TFTP, from whatever has the port that it was told."""
+
+    def run(self, cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
+        """As labgrid's UBootDriver."""
+        if cmd.startswith("setenv tftpdstp"):
+            self.port = int(cmd.split()[2])
+        if cmd.startswith("tftpboot"):
+            name = cmd.split()[2]
+            tftpy.TftpClient("127.0.0.1", self.port).download(name, str(self.folder / name))
+        return super().run(cmd, timeout)
+
+
+def test_media_are_written_one_after_the_other_from_servers_on_one_port(tmp_path: Path) -> None:
+    board, port = FetchingUBoot(tmp_path), free_port()
+    media = {"nvme 0": Place(offset=0), "cfi 0x4000000": Place(offset=0x40000)}
+
+    def ways() -> list[UbootWay]:
+        found = []
+        for medium in media:
+            served = BoardServer("127.0.0.1", port=port)
+            parsed = ubootmedia.parse(medium, erase_bytes=256 * 1024)
+            found.append(UbootWay("uboot-tftp", parsed, served, lambda: board, served.close))
+        return found
+
+    contents = [
+        Content(None, [playeduboot.part(tmp_path, f"part-{number}", PIECE, place)])
+        for number, place in enumerate(media.values())
+    ]
+    plans = [way.plan(what, playeduboot.TARGET) for way, what in zip(ways(), contents, strict=True)]
+    assert not any(board.disk)
+    for way, plan in zip(ways(), plans, strict=True):
+        way.write(plan, lambda _progress: None)
+        assert way.verify(plan).bytes == len(PIECE)
+    assert bytes(board.disk[: len(PIECE)]) == bytes(board.flash[0x40000:][: len(PIECE)]) == PIECE
+
+
+def test_a_server_that_prepares_again_has_its_port_again(tmp_path: Path) -> None:
+    board, served = FetchingUBoot(tmp_path), BoardServer("127.0.0.1", port=free_port())
+    for _ in range(2):
+        served.prepare(board)
+        served.load(board, playeduboot.BASE, PIECE, "piece")
+    served.close()
+    assert bytes(board.memory[: len(PIECE)]) == PIECE
+
+
+def free_port() -> int:
+    """A UDP port that nobody has, of those that no program gets without asking for it."""
+    for port in range(61001, 65536):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    pytest.fail("no UDP port is free")
 
 
 def test_a_folder_that_is_not_there_is_told_before_the_board_loads(tmp_path: Path) -> None:

@@ -9,16 +9,22 @@ from pathlib import Path
 
 import pytest
 import yaml
-from attrs import evolve
+from attrs import define, evolve
 from playeduboot import TARGET, PlayedUBoot, content, image, part, way
 
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.provision.failures import ImageTooLargeError, MediaMissingError, MediaVerifyFailedError
+from lab.provision.failures import (
+    ImageTooLargeError,
+    MediaMissingError,
+    MediaVerifyFailedError,
+    MediaWriteFailedError,
+    TftpTimeoutError,
+)
 from lab.provision.release import Content, Image, Part, Place
 from lab.provision.way import Way
 from lab.provision.ways.cardway import CardWay
-from lab.provision.ways.command import limit_s
+from lab.provision.ways.command import Prompt, limit_s
 from lab.provision.ways.hostdisk import Disk
 from lab.provision.ways.ubootflash import UbiVolume
 
@@ -125,6 +131,49 @@ def test_an_image_and_parts_inside_it_for_a_flash_are_wrong_in_the_file_already(
     said = capsys.readouterr().out
     assert said.count("lies inside the image") == 1
     assert "media.ospi: tiboot3.bin (at 0x0) lies inside the image" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "error", "says"),
+    [
+        ("dhcp", ["BOOTP broadcast 1", "Retry time exceeded; starting again"], MediaWriteFailedError, "dhcp"),
+        ("tftpboot", ["Loading: *T T T", "Retry count exceeded; starting again"], TftpTimeoutError, "probe"),
+        ("crc32", ["crc32 for 0 ... 1 ==> 00000000"], MediaVerifyFailedError, "a probe: what was loaded"),
+    ],
+)
+def test_a_board_that_nothing_reaches_is_refused(
+    tmp_path: Path, command: str, answer: list[str], error: type[Exception], says: str
+) -> None:
+    board, ended = PlayedUBoot(tmp_path), list[str]()
+    board.spoil = lambda typed, said: answer if typed.startswith(command) else said
+    chosen = evolve(way(board), end=lambda: ended.append("ended"))
+    with pytest.raises(error, match=says):
+        chosen.plan(image(tmp_path, content(4096)), TARGET)
+    assert ended == ["ended"]
+    assert not any("write" in typed for typed in board.typed)
+    assert {path.name for path in tmp_path.iterdir()} == {"sdk.wic"}
+
+
+def test_a_lab_host_that_lacks_what_sends_is_refused_and_what_it_began_ends(tmp_path: Path) -> None:
+    @define
+    class Lacking:
+        rate: float = 1.0
+        note: str = ""
+        rested: bool = False
+
+        def prepare(self, _prompt: Prompt) -> None:
+            raise ConfigurationError("UDP port 69: this user may not open a port below 1024")
+
+        def load(self, _prompt: Prompt, _address: int, _data: bytes, _name: str) -> None:
+            pytest.fail("nothing can be loaded")
+
+        def rest(self) -> None:
+            self.rested = True
+
+    board, loader = PlayedUBoot(tmp_path), Lacking()
+    chosen = evolve(way(board), loader=loader)
+    refused(board, chosen, image(tmp_path, content(4096)), ConfigurationError, "UDP port 69")
+    assert loader.rested
 
 
 @pytest.mark.parametrize("medium", ["nvme 1", "virtio 1"])
