@@ -8,30 +8,97 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from lab.provision.failures import ImageDamagedError, MediaVerifyFailedError, MediaWriteFailedError, TftpTimeoutError
-from lab.provision.ways.command import Command, limit_s, said
-from lab.provision.ways.linuxanswers import SPOOL, refuse
+from attrs import frozen
 
+from lab.provision.failures import ImageDamagedError, MediaVerifyFailedError, MediaWriteFailedError, TftpTimeoutError
+from lab.provision.way import Meter
+from lab.provision.ways.command import Command, Prompt, carry_out, said
+from lab.provision.ways.linuxanswers import SECTOR_BYTES, SPOOL, refuse
+
+STALL_S: Final = 300.0  # a board unpacks a long hole for minutes, and writes nothing meanwhile
 _LOG: Final = f"{SPOOL}.log"
+_END: Final = f"{SPOOL}.end"
+_LOOK_S: Final = 5
+_SECTORS_WRITTEN: Final = 6  # of /sys/class/block/*/stat (Documentation/block/stat.rst), in 512 bytes
+_STAT_FIELDS: Final = 11
+_UNPACKERS: Final = {"xz": ("xz",), "zst": ("zstd",), "gz": ("pigz", "gzip")}
 _SHOWN_LINES: Final = 6  # the rest are the steps of a Python traceback
 _COLOURS: Final = re.compile(r"\x1b\[\d*m")
 _COPIED: Final = re.compile(r"bmaptool: info: copying time: ")
 _UNREACHED: Final = re.compile(r"cannot open (?:URL|image|bmap)|urlopen error|timed out")
 
 
-def ask() -> Command:
-    """Whether the board has it."""
-    return Command("command -v bmaptool; true", lambda lines, status: refuse(lines, status, "command -v bmaptool"))
+def ask(packing: str) -> Command:
+    """Whether the board has it, and the program that it unpacks with. packing: as of `lab.provision.image.packing`."""
+    words = [f"command -v {program}" for program in ("bmaptool", *_UNPACKERS.get(packing, ()))]
+    return Command("; ".join([*words, "true"]), lambda lines, status: refuse(lines, status, words[0]))
 
 
-def there(lines: Sequence[str]) -> bool:
+def there(lines: Sequence[str], packing: str) -> bool:
     """Of `ask`."""
-    return any(line.strip().endswith("/bmaptool") for line in lines)
+    found = {line.strip().rpartition("/")[2] for line in lines if line.strip().startswith("/")}
+    unpackers = _UNPACKERS.get(packing, ())
+    return "bmaptool" in found and (not unpackers or any(program in found for program in unpackers))
 
 
-def copy(url: str, bmap_url: str, device: str, count: int) -> Command:
-    """Write an image of `count` mapped bytes to a block device."""
-    text = f"bmaptool copy --bmap {bmap_url} {url} {device}"
+def copy(prompt: Prompt, url: str, bmap_url: str, device: str, count: int, meter: Meter) -> None:
+    """Write an image of `count` mapped bytes to a block device, while its progress is asked for.
+
+    Raises:
+        WriteStalledError: nothing was written for longer than the meter allows.
+        BoardlabError: as of `finished`.
+    """
+    carry_out(prompt, start(url, bmap_url, device))
+    before: int | None = None
+    left = count
+    while True:
+        now = progress(carry_out(prompt, look(device)))
+        moved = min(left, now.written - before) if now.written is not None and before is not None else 0
+        before = now.written if now.written is not None else before
+        if moved > 0:
+            left -= moved
+            meter.add(moved)
+        if now.ended:
+            break
+        meter.check()
+    carry_out(prompt, finished(url, bmap_url, device))
+    if left:
+        meter.add(left)
+
+
+def start(url: str, bmap_url: str, device: str) -> Command:
+    """Have it begin, behind the prompt."""
+    text = _text(url, bmap_url, device)
+    whole = f"rm -f {_END}; ( {text} >{_LOG} 2>&1; echo $? >{_END} ) >/dev/null 2>&1 </dev/null &"
+    return Command(whole, lambda lines, status: refuse(lines, status, text))
+
+
+def look(device: str) -> Command:
+    """What asks, after some seconds or at its end, whether it ended and what was written to the device since the board booted."""
+    wait = f"i=0; while [ ! -s {_END} ] && [ $i -lt {_LOOK_S} ]; do sleep 1; i=$((i + 1)); done"
+    text = f"{wait}; cat {_END} /sys/class/block/{device.rpartition('/')[2]}/stat 2>/dev/null; true"
+    return Command(text, lambda lines, status: refuse(lines, status, "bmaptool: its progress"))
+
+
+@frozen
+class Progress:
+    """Of `look`. written: bytes since the board booted; None: it is not said."""
+
+    ended: bool
+    written: int | None
+
+
+def progress(lines: Sequence[str]) -> Progress:
+    """What `look` was answered."""
+    numbers = [line.split() for line in lines if line.replace(" ", "").strip().isdigit()]
+    stat = next((words for words in numbers if len(words) >= _STAT_FIELDS), None)
+    written = int(stat[_SECTORS_WRITTEN]) * SECTOR_BYTES if stat else None
+    return Progress(any(len(words) == 1 for words in numbers), written)
+
+
+def finished(url: str, bmap_url: str, device: str) -> Command:
+    """What it said in the end, and its exit status."""
+    text = _text(url, bmap_url, device)
 
     def judge(lines: Sequence[str], status: int) -> None:
         plain = [_COLOURS.sub("", line) for line in lines]
@@ -49,5 +116,8 @@ def copy(url: str, bmap_url: str, device: str, count: int) -> Command:
         refuse(plain, status, text)
         raise MediaWriteFailedError(f"{text}: it did not say that it copied: {said(plain)}. Try again")
 
-    whole = f"{text} >{_LOG} 2>&1; s=$?; tail -n {_SHOWN_LINES} {_LOG}; (exit $s)"
-    return Command(whole, judge, limit_s(count))
+    return Command(f"tail -n {_SHOWN_LINES} {_LOG}; (exit $(cat {_END}))", judge)
+
+
+def _text(url: str, bmap_url: str, device: str) -> str:
+    return f"bmaptool copy --bmap {bmap_url} {url} {device}"

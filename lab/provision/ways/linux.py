@@ -11,6 +11,7 @@ from attrs import evolve, field, frozen
 from lab.errors import ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.provision.fetching import Hosts
+from lab.provision.image import packing
 from lab.provision.release import Content, Image
 from lab.provision.way import Meter, Plan, Report, Step, Target, Verified
 from lab.provision.ways import bmaptool, planning
@@ -67,7 +68,7 @@ class LinuxWay:
         try:
             prompt = self.begin()
             surface = self._medium.look(prompt)
-            meter = Meter(plan.total_bytes, report, self.now_ns)
+            meter = Meter(plan.total_bytes, report, self.now_ns, bmaptool.STALL_S)
             most = self._most(prompt, surface, plan.steps)
             whole = self._by_bmaptool(prompt, plan, meter)
             for piece, offset in planning.placed(planning.pieces(plan.steps, most, self.hosts, without=whole)):
@@ -102,14 +103,16 @@ class LinuxWay:
         image = plan.content.image
         if image is None or not image.bmap or not isinstance(self._medium, Blocks):
             return frozenset()
-        if not isinstance(self.carrier, OverHttp) or not bmaptool.there(carry_out(prompt, bmaptool.ask())):
+        if not isinstance(self.carrier, OverHttp):
+            return frozenset()
+        packed = packing(image)
+        if not bmaptool.there(carry_out(prompt, bmaptool.ask(packed)), packed):
             return frozenset()
         (number,) = (number for number, step in enumerate(plan.steps) if isinstance(step.file, Image))
         step = plan.steps[number]
         meter.begin(step.name)
         with self.carrier.image(image, self.hosts) as (url, bmap_url):
-            carry_out(prompt, bmaptool.copy(url, bmap_url, self._medium.device, step.bytes))
-        meter.add(step.bytes)
+            bmaptool.copy(prompt, url, bmap_url, self._medium.device, step.bytes, meter)
         return frozenset({number})
 
     @property

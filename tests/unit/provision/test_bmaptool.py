@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
@@ -9,6 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from attrs import evolve
+from test_card_way import Clock
 from test_linux_way import PlayedLinux, way
 
 from lab.errors import BoardlabError, ConfigurationError
@@ -18,11 +21,14 @@ from lab.provision.failures import (
     MediaVerifyFailedError,
     MediaWriteFailedError,
     TftpTimeoutError,
+    WriteStalledError,
 )
+from lab.provision.image import packing
 from lab.provision.release import Content, Image, Part, Place
 from lab.provision.way import Target
 from lab.provision.ways import bmaptool
 from lab.provision.ways import linuxanswers as answers
+from lab.provision.ways.command import Command
 
 TARGET = Target("b1", "any", "emmc")
 ERROR = "bmaptool: \x1b[91mERROR\x1b[0m: "
@@ -43,24 +49,38 @@ MAP = """\
 """
 
 
+STAT = "     120        0     4000       50      {}        0    {}       90        0      100      140        0        0        0        0"
+
+
 class PlayedBmaptool(PlayedLinux):
-    """It fetches by a path here, and writes what the only range of its map says."""
+    """It fetches by a path here, and writes what the only range of its map says. hangs: after so many looks nothing is written."""
+
+    unpacker = ""
+    looks, hangs = 0, False
 
     def run(self, cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
         """As labgrid's ShellDriver."""
         if cmd.startswith("command -v bmaptool") and not self.breaks.get("command"):
             self.typed.append(cmd)
-            return ["/usr/bin/bmaptool"], [], 0
-        if found := re.match(r"bmaptool copy --bmap (\S+) (\S+) /dev/mmcblk0 ", cmd):
+            return ["/usr/bin/bmaptool", *([self.unpacker] if self.unpacker else [])], [], 0
+        if "mmcblk0/stat" in cmd:
+            self.looks += 1
+            written = min(self.looks, 3)
+            ended = [] if self.hangs or self.looks < 4 else ["0"]
+            return [*ended, STAT.format(written, written * 8)], [], 0
+        if cmd.startswith("tail"):
+            lines, status = self.breaks.get("bmaptool", (SAID, 0))
+            return lines, [], status
+        if found := re.search(r"bmaptool copy --bmap (\S+) (\S+) /dev/mmcblk0 ", cmd):
             if "bmaptool" in self.breaks:
-                return (*self.breaks["bmaptool"][:1], [], self.breaks["bmaptool"][1])
-            self.typed.append(cmd)
+                return [], [], 0
+            self.typed.append("bmaptool")
             assert "<Range" in Path(found[1]).read_text()
             data = Path(found[2]).read_bytes()
             with self.card.open("r+b") as card:
                 card.seek(4096)
                 card.write(data[4096 : 3 * 4096])
-            return SAID, [], 0
+            return [], [], 0
         return super().run(cmd, timeout)
 
 
@@ -109,6 +129,49 @@ def test_one_that_lies_about_it_is_found_by_reading_back(tmp_path: Path) -> None
         chosen.verify(plan)
 
 
+def test_its_progress_is_told_and_one_that_writes_nothing_any_more_is_ended(tmp_path: Path) -> None:
+    board, (given, _) = PlayedBmaptool(tmp_path), content(tmp_path)
+    chosen, seen = evolve(way(board, tmp_path), now_ns=Clock().now_ns), list[int]()
+    plan = chosen.plan(given, TARGET)
+    chosen.write(plan, lambda progress: seen.append(progress.done))
+    assert seen == [0, 4096, 8192]
+    board.looks, board.hangs = 0, True
+    with pytest.raises(WriteStalledError, match=r"sdk\.wic: nothing was written for 300 s, after 8192 of"):
+        chosen.write(plan, lambda _progress: None)
+
+
+@pytest.mark.parametrize(
+    ("name", "unpacker", "program"),
+    [
+        ("a.wic.xz", "/usr/bin/xz", True),
+        ("a.wic.xz", "/bin/gzip", False),
+        ("a.wic.zst", "/usr/bin/zstd", True),
+        ("a.wic.gz", "/bin/gzip", True),
+        ("a.wic.gz", "", False),
+        ("a.wic", "", True),
+    ],
+)
+def test_what_the_board_cannot_unpack_is_written_by_dd(name: str, unpacker: str, program: bool) -> None:
+    packed = packing(Image(source=name, sha256="0" * 64))
+    wanted = bmaptool.ask(packed).text
+    assert not unpacker or not program or f"command -v {unpacker.rpartition('/')[2]};" in wanted
+    assert bmaptool.there(["/usr/bin/bmaptool", unpacker], packed) is program
+    assert not bmaptool.there([unpacker], packed)
+
+
+def test_a_packed_image_on_a_board_without_its_unpacker_takes_dd(tmp_path: Path) -> None:
+    board, (given, data) = PlayedBmaptool(tmp_path), content(tmp_path)
+    assert given.image is not None
+    (tmp_path / "sdk.wic.gz").write_bytes(gzip.compress(data))
+    digest = hashlib.sha256((tmp_path / "sdk.wic.gz").read_bytes()).hexdigest()
+    packed = Content(evolve(given.image, source=str(tmp_path / "sdk.wic.gz"), sha256=digest))
+    chosen = way(board, tmp_path)
+    for board.unpacker, wanted in (("", False), ("/bin/gzip", True)):
+        board.typed, board.looks = [], 0
+        chosen.write(chosen.plan(packed, TARGET), lambda _progress: None)
+        assert ("bmaptool" in board.typed) is wanted
+
+
 def test_without_it_or_without_a_map_it_is_dd(tmp_path: Path) -> None:
     board, (given, _) = PlayedLinux(tmp_path), content(tmp_path)
     board.breaks["command -v"] = ([], 0)
@@ -129,7 +192,7 @@ def test_without_it_or_without_a_map_it_is_dd(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_it_says_has_its_class(lines: list[str], status: int, kind: type[BoardlabError]) -> None:
-    command = bmaptool.copy("http://10.0.2.2/image.xz", "http://10.0.2.2/image.bmap", "/dev/mmcblk0", 4096)
+    command = bmaptool.finished("http://10.0.2.2/image.xz", "http://10.0.2.2/image.bmap", "/dev/mmcblk0")
     with pytest.raises(kind):
         command.judge(lines, status)
 
@@ -139,12 +202,19 @@ def test_the_end_of_what_it_says_comes_with_its_own_exit_status(tmp_path: Path, 
     fake = tmp_path / "bmaptool"
     fake.write_text(f"#!/bin/sh\nseq 20 >&2\necho $5\nexit {status}\n")
     fake.chmod(0o755)
-    command = bmaptool.copy("http://10.0.2.2/image.xz", "http://10.0.2.2/image.bmap", "/dev/mmcblk0", 4096)
-    done = subprocess.run(
-        ["sh", "-c", command.text.replace(answers.SPOOL, str(tmp_path / "piece"))],
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    stat = tmp_path / "mmcblk0" / "stat"
+    stat.parent.mkdir()
+    stat.write_text(STAT.format(1, 24))
+    words = ("http://10.0.2.2/image.xz", "http://10.0.2.2/image.bmap", "/dev/mmcblk0")
+
+    def typed(command: Command) -> subprocess.CompletedProcess[str]:
+        here = command.text.replace(answers.SPOOL, str(tmp_path / "piece")).replace("/sys/class/block", str(tmp_path))
+        path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        return subprocess.run(["sh", "-c", here], env=path, capture_output=True, text=True, check=False)
+
+    assert typed(bmaptool.start(*words)).stdout == ""
+    while not (now := bmaptool.progress(typed(bmaptool.look("/dev/mmcblk0")).stdout.splitlines())).ended:
+        assert now.written == 24 * 512
+    assert now.written == 24 * 512
+    done = typed(bmaptool.finished(*words))
     assert (done.returncode, done.stdout.split()) == (status, ["16", "17", "18", "19", "20", "/dev/mmcblk0"])
