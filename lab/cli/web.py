@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import sys
@@ -18,7 +19,7 @@ from lab.cli.status import Database, FarmFile, Runtime
 from lab.errors import LabStableError
 from lab.shown import echo, log_to
 from lab.web.app import LOCAL_NAMES, create
-from lab.web.entry import access_of
+from lab.web.entry import BROWSERS_LOOPBACK, access_of
 from lab.web.site import Site
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9880"
@@ -62,10 +63,11 @@ def web(
     site = Site(db, farm, runtime)
     site.seen()  # a wrong farm.yaml is said now
     log_to(sys.stderr)
-    listening = _socket(host, port)
+    sockets = _sockets(host, port, both=bool(access.own_name))
+    port = sockets[0].getsockname()[1]
     own = f"[{host}]" if ":" in host else host
     scheme = "https" if protection is not None and protection.tls_server_config is not None else "http"
-    served = create(site, [*LOCAL_NAMES, own, *(name or ())], access)
+    served = create(site, [*LOCAL_NAMES, own, *([access.own_name] if access.own_name else ()), *(name or ())], access)
     options = {
         "log_config": None,
         "timeout_graceful_shutdown": _LAST_S,
@@ -74,26 +76,50 @@ def web(
         "access_log": False,  # it would have the link by which one acts
         **_tls(protection),
     }
-    url = f"{scheme}://{own}:{listening.getsockname()[1]}"
-    echo(f"serving {url}")
+    echo(f"serving {scheme}://{own}:{port}")
     if access.token:
-        echo(f"to act: {url}/login?token={access.token}")
-    uvicorn.Server(uvicorn.Config(served, **options)).run([listening])
+        echo(f"to act: {scheme}://{access.own_name or own}:{port}/login?token={access.token}")
+    uvicorn.Server(uvicorn.Config(served, **options)).run(sockets)
+
+
+def _sockets(host: str, port: int, *, both: bool) -> list[socket.socket]:
+    """What is listened at. `both`: also the same port of the other loopback address, where browsers look for NAME.localhost, too:
+    nobody else may stand there.
+
+    Raises:
+        LabStableError: somebody else listens there.
+    """
+    first = _socket(host, port)
+    if not both:
+        return [first]
+    (other,) = set(BROWSERS_LOOPBACK) - {host}
+    try:
+        return [first, _socket(other, first.getsockname()[1])]
+    except LabStableError as error:
+        if getattr(error.__cause__, "errno", None) in {
+            errno.EADDRNOTAVAIL,
+            errno.EAFNOSUPPORT,
+        }:  # there is none, for nobody
+            return [first]
+        first.close()
+        raise
 
 
 def _socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only where the protocol is named; without it a live line waits 40 ms for the browser's ACK
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening = None
     try:
+        # asyncio sets TCP_NODELAY only where the protocol is named; without it a live line waits 40 ms for the browser's ACK
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        listening.listen(_BACKLOG)
     except OSError as error:
-        listening.close()
+        if listening is not None:
+            listening.close()
         raise LabStableError(
             f"cannot listen at {host}:{port}: {error.strerror}; name another address or port with --listen"
         ) from error
-    listening.listen(_BACKLOG)
     return listening
 
 

@@ -71,6 +71,8 @@ class Access:
     Attributes:
         users: of a file; None: there is none. guard: the users of the web-config file, who may look.
         owner, token: on loopback without users: who started the site, and what proves it. open: everybody may look.
+        own_name: the only name by which the token is taken; empty: any. A browser sends cookies of a host to all its ports, so
+            that a server of another user would be sent those of 127.0.0.1, but never those of a name that nobody else has.
         now: monotonic, in seconds.
     """
 
@@ -79,6 +81,7 @@ class Access:
     proxy: Proxy | None = None
     owner: str = ""
     token: str = ""
+    own_name: str = ""
     open: bool = False
     now: Callable[[], float] = time.monotonic
     attempts: Attempts = field(init=False)
@@ -132,9 +135,11 @@ class Access:
             return None
         return self._begin(name, self._secret(name) or "")
 
-    def log_in_here(self, token: str) -> str | None:
-        """The cookie of a session of whoever started the site; None: a wrong token."""
-        if not self.token or not hmac.compare_digest(token.encode(), self.token.encode()):
+    def log_in_here(self, token: str, host: str) -> str | None:
+        """The cookie of a session of whoever started the site; None: a wrong token, or not by the name that is its own."""
+        if not self.token or host != (self.own_name or host):
+            return None
+        if not hmac.compare_digest(token.encode(), self.token.encode()):
             return None
         return self._begin(self.owner, None)
 

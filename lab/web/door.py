@@ -41,8 +41,9 @@ _REALM: Final = {"WWW-Authenticate": 'Basic realm="boardlab", charset="UTF-8"'}
 
 
 def cookie_name(scope: Scope) -> str:
-    """The session's cookie: over TLS one that is sent over TLS only."""
-    return SECURE_COOKIE if scope["scheme"] == "https" else COOKIE
+    """The session's cookie: over TLS one that is sent over TLS only. Each port has its own, since they share the host's cookies."""
+    _, port = scope.get("server") or ("", None)
+    return f"{SECURE_COOKIE if scope['scheme'] == 'https' else COOKIE}-{port or 0}"
 
 
 @define

@@ -17,6 +17,10 @@ from lab.host import process
 from lab.web.access import Access, Proxy, plain_address
 from lab.web.users import Users
 
+BROWSERS_LOOPBACK: Final = (
+    "127.0.0.1",
+    "::1",
+)  # what browsers make of NAME.localhost (RFC 6761, 6.3), either of the two
 _HEADER: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _VERIFIED: Final = "client_auth_type: RequireAndVerifyClientCert"
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -48,12 +52,14 @@ def access_of(
             f"--listen {host} is open to other machines: that needs TLS and users. It lacks {missing}; or listen on 127.0.0.1"
         )
     here = address.is_loopback and not asks
+    named = here and not tls and str(address) in BROWSERS_LOOPBACK
     return Access(
         users=users if there or proxy is not None else None,
         guard=Guard(protection),
         proxy=proxy,
         owner=process.person() if here else "",
         token=secrets.token_urlsafe(24) if here else "",
+        own_name=f"{secrets.token_hex(8)}.localhost" if named else "",
         open=not asks,
     )
 

@@ -42,7 +42,11 @@ def router(renderer: Renderer, access: Access, deeds: Deeds) -> APIRouter:
             answer = shown(wanted, "", told, 429)
             answer.headers["Retry-After"] = str(math.ceil(wait_s))
             return answer
-        cookie = access.log_in_here(token) if token else access.log_in(name, given.get("password", ""))
+        cookie = (
+            access.log_in_here(token, request.url.hostname or "")
+            if token
+            else access.log_in(name, given.get("password", ""))
+        )
         who = access.owner if token else name
         if cookie is None:
             access.attempts.failed(*keys)

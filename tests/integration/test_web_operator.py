@@ -54,7 +54,7 @@ def acting(web: WebProcess, page: str, *steps: Step, ask: str = "", **how: objec
     """A page as the operator sees it, who logs in with the keyboard alone."""
     path = f"{web.link}&next={quote(page, safe='')}"
     there = (*LOG_IN, Step("wait", "header form.who"))
-    return Look(web.url, path, steps=(*there, *steps), ask=ask, **how)  # type: ignore[arg-type]
+    return Look(web.own, path, steps=(*there, *steps), ask=ask, **how)  # type: ignore[arg-type]
 
 
 def sent(action: str, **fields: str) -> tuple[Step, ...]:
@@ -197,7 +197,7 @@ def test_users_come_over_tls_and_their_cookie_never_without_it(lab: Lab, tmp_pat
         browser.session.verify = str(tmp_path / "ca.crt")
         assert browser.get("/", allow_redirects=False).headers["location"] == "/login?next=%2F"
         cookie = browser.log_in("olga").headers["set-cookie"]
-        assert cookie.startswith("__Host-boardlab=")
+        assert cookie.startswith(f"__Host-boardlab-{web.url.rpartition(':')[2]}=")
         assert {"Secure", "HttpOnly", "Path=/", "SameSite=strict"} <= set(cookie.split("; "))
         assert browser.send(f"{PAGE}/comment", text="over TLS").status_code == 303
         assert "over TLS" in browser.get(PAGE).text

@@ -69,8 +69,11 @@ class Browser:
 
     url: str
     session: requests.Session = field(factory=requests.Session)
+    own_host: str = ""  # name and port by which it asks; empty: those of the address
 
     def __attrs_post_init__(self) -> None:
+        if self.own_host:
+            self.session.headers["Host"] = self.own_host
         self.session.trust_env = False  # else $REQUESTS_CA_BUNDLE has its way
 
     def get(self, path: str, **options: object) -> requests.Response:
@@ -87,7 +90,7 @@ class Browser:
 
     def send(self, path: str, *, csrf: bool = True, origin: str | None = None, **fields: str) -> requests.Response:
         """Send a form; `origin`: of the page that has it, of this site where it is None."""
-        own = self.url if origin is None else origin
+        own = (f"http://{self.own_host}" if self.own_host else self.url) if origin is None else origin
         headers = {"Origin": own, "Accept": "text/html"} if own else {"Accept": "text/html"}
         data = {"csrf": self.csrf(), **fields} if csrf else fields
         return self.session.post(self.url + path, data=data, headers=headers, allow_redirects=False, timeout=TIMEOUT_S)

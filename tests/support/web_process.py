@@ -18,9 +18,10 @@ DEADLINE_S = 180
 
 @frozen
 class WebProcess:
-    """A `lab web` that runs; `link`: by which whoever started it acts, empty where it asks for a login."""
+    """A `lab web` that runs; `own`, `link`: address and path by which whoever started it acts, empty where it asks for a login."""
 
     url: str
+    own: str
     link: str
     pid: int
 
@@ -40,9 +41,10 @@ def running_web(folder: Path, environ: Mapping[str, str], *words: str | Path) ->
         found = re.fullmatch(r"serving (https?://127\.0\.0\.1:\d+)\n", server.stdout.readline())
         assert found is not None
         asks = "--users" in words
-        link = "" if asks else server.stdout.readline().removeprefix(f"to act: {found[1]}").strip()
-        assert asks or link.startswith("/login?token=")
-        yield WebProcess(found[1], link, server.pid)
+        told = "" if asks else server.stdout.readline()
+        acts = re.fullmatch(r"to act: (http://[0-9a-f]{16}\.localhost:\d+)(/login\?token=\S+)\n", told)
+        assert asks or acts is not None, told
+        yield WebProcess(found[1], acts[1] if acts else "", acts[2] if acts else "", server.pid)
     finally:
         server.send_signal(signal.SIGINT)
         code = server.wait(DEADLINE_S)

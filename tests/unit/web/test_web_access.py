@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from collections.abc import Iterable, Iterator
@@ -17,12 +18,13 @@ from web_people import BOARD, PASSWORDS, Browser, GuardedSite, Time, access, log
 from web_serving import serving
 
 from exporters.webconfig import Tls, WebConfig
-from lab.errors import ConfigurationError
+from lab.cli import web as web_command
+from lab.errors import ConfigurationError, LabStableError
 from lab.results.audit import Audit
 from lab.results.models import Base
 from lab.web import programs
 from lab.web.access import SESSION_S, Access, Proxy
-from lab.web.app import create
+from lab.web.app import LOCAL_NAMES, create
 from lab.web.attempts import MOST, WINDOW_S
 from lab.web.entry import access_of
 from lab.web.site import Site
@@ -239,16 +241,48 @@ def test_only_a_trusted_proxy_says_who_asks(tmp_path: Path) -> None:
 def test_on_loopback_without_users_all_look_and_who_has_the_link_acts(guarded: GuardedSite) -> None:
     door = access_of("127.0.0.1", None, Users(guarded.folder / "none.json"))
     with serving(
-        Site(guarded.database, runtime=guarded.folder / "runtime", folder=guarded.folder), access=door
+        Site(guarded.database, runtime=guarded.folder / "runtime", folder=guarded.folder),
+        [*LOCAL_NAMES, door.own_name],
+        door,
     ) as url:
-        browser = Browser(url)
+        other = Browser(url)
+        assert other.send("/login", csrf=False, token=door.token).status_code == 403, (
+            "its cookie would be of all ports"
+        )
+        browser = Browser(url, own_host=f"{door.own_name}:{url.rpartition(':')[2]}")
         assert "Log in</a> to reserve" in browser.get(f"/boards/{BOARD}").text
         assert browser.send("/login", csrf=False, token=door.token[:-1]).status_code == 403
         assert browser.send(f"/boards/{BOARD}/reserve", hours="1", reason="x").status_code == 401
         assert "Log in as" in browser.get(f"/login?token={door.token}").text
-        assert browser.send("/login", csrf=False, token=door.token).status_code == 303
+        answer = browser.send("/login", csrf=False, token=door.token)
+        assert answer.status_code == 303
+        assert answer.headers["set-cookie"].startswith(f"boardlab-{url.rpartition(':')[2]}=")
+        assert "domain" not in answer.headers["set-cookie"].lower(), "the cookie is of this host alone"
         assert browser.send(f"/boards/{BOARD}/reserve", hours="1", reason="x").status_code == 303
         assert f"reserved</strong>\nby {door.owner} until" in browser.get(f"/boards/{BOARD}").text
+
+
+def test_the_link_has_a_name_of_its_own_where_browsers_find_it(tmp_path: Path) -> None:
+    nobody = Users(tmp_path / "none.json")
+    names = {access_of(host, None, nobody).own_name for host in ("127.0.0.1", "127.0.0.1", "::1")}
+    assert len(names) == 3
+    assert all(re.fullmatch(r"[0-9a-f]{16}\.localhost", name) for name in names)
+    assert access_of("127.0.0.2", None, nobody).own_name == "", "no browser looks for it there"
+    assert access_of("127.0.0.1", WebConfig(Tls("a", "b")), nobody).own_name == "", "no certificate has it"
+    assert access_of("127.0.0.1", None, users(tmp_path)).own_name == ""
+
+
+def test_nobody_else_stands_at_the_port_of_the_other_loopback_address() -> None:
+    first, *more = web_command._sockets("127.0.0.1", 0, both=True)
+    port = first.getsockname()[1]
+    with contextlib.ExitStack() as kept:
+        for each in (first, *more):
+            kept.enter_context(each)
+        assert [each.getsockname()[:2] for each in more] in ([], [("::1", port)])
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        with pytest.raises(LabStableError, match=rf"cannot listen at 127\.0\.0\.1:{port}"):
+            web_command._sockets("::1", port, both=True)
 
 
 def test_beyond_loopback_it_starts_only_with_tls_and_users(tmp_path: Path) -> None:
