@@ -203,13 +203,17 @@ class Consoles:
         with self._lock:
             feed = self._feeds.get(board)
             info = feed.join(viewer) if feed is not None else None
-            if info is None:
+            if feed is None or info is None:
                 client, info = attached(board, self.runtime)
                 patterns = boards.load(board_type).markers if board_type in boards.names() else []
                 finder = MomentFinder(patterns, info.meta.timing)
                 feed = self._feeds[board] = _Feed(client, info, finder, [viewer])
                 threading.Thread(target=feed.run, name=f"console of {board}", daemon=True).start()
-        return LiveText().feed(last_lines(info, BACKLOG_LINES))
+        try:
+            return LiveText().feed(last_lines(info, BACKLOG_LINES))
+        except BaseException:  # whoever is not shown what came before looks at nothing
+            feed.leave(viewer)
+            raise
 
     def leave(self, board: str, viewer: Viewer) -> None:
         """Show nothing more to a viewer."""

@@ -126,8 +126,9 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
 
     @routes.get("/releases/{release:path}")
     def release_page(request: Request, release: Name, against: Asked | None = None) -> Response:
+        person = renderer.person
         page = site.page(
-            ("release", release, against or "", renderer.person.csrf),
+            ("release", release, against or "", person.name, person.role, str(person.session), person.csrf),
             lambda store: _release(site, renderer, judge, store, release, against or None),
         )
         return unless_known(request, page)

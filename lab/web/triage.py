@@ -20,11 +20,13 @@ from lab.results.verdictrecords import CALLED, UNSURE, Decision, Verdict
 from lab.results.verdicts import mute, read_verdicts, review
 from lab.web import programs
 from lab.web.actions import back, own
-from lab.web.deeds import Deeds, field
+from lab.web.deeds import Deeds, field, form
 from lab.web.login import inside
 
 _LATELY: Final = dt.timedelta(days=90)
 _MOST: Final = 50
+_LONGEST_ADDRESS: Final = 2000
+_DIGITS: Final = 12
 _DECISIONS: Final[Mapping[str, Decision]] = {"accept": "accepted", "reject": "rejected"}
 
 
@@ -34,23 +36,27 @@ def router(deeds: Deeds) -> APIRouter:
 
     @routes.post("/triage/review")
     def review_run(request: Request) -> Response:
-        run_id, decision = _id(field(request, "run")), field(request, "decision")
-        reason = field(request, "reason", longest=LONGEST_REASON)
-        with deeds.noted(
-            request, decision if decision in _DECISIONS else "review", about=f"run {run_id}: {reason}"
-        ) as deed:
+        decision, after = form(request).get("decision", ""), _next(request)
+        with deeds.noted(request, decision if decision in _DECISIONS else "review") as deed:
+            deed.about = f"run {field(request, 'run')}"
+            reason = field(request, "reason", longest=LONGEST_REASON)
+            deed.about += f": {reason}"
+            run_id = _id(field(request, "run"))
             if decision not in _DECISIONS:
                 raise ConfigurationError(f"decision {decision!r:.40}: one of {', '.join(_DECISIONS)}")
             if decision == "reject" and not reason:
                 raise ConfigurationError("say what was wrong with the run")
             review(deed.store, run_id, _DECISIONS[decision], deed.person.name, reason)
-        return RedirectResponse(inside(field(request, "next", default="/")), 303)
+        return RedirectResponse(after, 303)
 
     @routes.post("/triage/mute")
     def mute_number(request: Request) -> Response:
-        verdict_id, until = _id(field(request, "verdict")), field(request, "until")
-        reason = field(request, "reason", longest=LONGEST_REASON)
-        with deeds.noted(request, "mute", about=f"v{verdict_id} until {until}: {reason}") as deed:
+        after = _next(request)
+        with deeds.noted(request, "mute") as deed:
+            deed.about = f"v{field(request, 'verdict')}"
+            until, reason = field(request, "until"), field(request, "reason", longest=LONGEST_REASON)
+            deed.about += f" until {until}: {reason}"
+            verdict_id = _id(field(request, "verdict"))
             found = read_verdicts(deed.store, verdict_id=verdict_id)
             if not found:
                 raise ConfigurationError(f"no verdict v{verdict_id} (any more): the run was judged again")
@@ -60,7 +66,7 @@ def router(deeds: Deeds) -> APIRouter:
             its = {name: escape(value) for name, value in verdict.params.items()}
             board, day = verdict.run.board, _day(until)
             mute(deed.store, escape(verdict.metric), board=board, params=its, until=day, reason=reason, by=by)
-        return RedirectResponse(inside(field(request, "next", default="/")), 303)
+        return RedirectResponse(after, 303)
 
     @routes.post("/runs/{run_id}/again")
     def again(request: Request, run_id: Annotated[int, Path(ge=1, le=LAST_ID)]) -> Response:
@@ -101,8 +107,13 @@ def _row(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def _next(request: Request) -> str:
+    """Where to go afterwards; it is looked at before anything is done."""
+    return inside(form(request).get("next", "/")[:_LONGEST_ADDRESS])
+
+
 def _id(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:12]) <= LAST_ID):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS and 1 <= int(text) <= LAST_ID):
         raise ConfigurationError(f"{text!r:.40}: a number")
     return int(text)
 

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from web_people import BOARD, Browser, GuardedSite, logged_in
+import requests
+from web_people import BOARD, PASSWORDS, Browser, GuardedSite, logged_in
 
 from lab.host import process
 from lab.host.clock import utc_now
@@ -235,6 +236,38 @@ def test_a_number_is_muted_on_its_board_until_a_day(guarded: GuardedSite, olga: 
         ({"reason": ""}, "say why"),
     ):
         assert says in refused(olga, "/triage/mute", **{"reason": "x", **fields, **wrong})
+
+
+def test_where_to_go_is_no_reason_to_say_that_nothing_was_done(guarded: GuardedSite, olga: Browser) -> None:
+    verdict(guarded)
+    there = "/metrics/boot.time?board=" + "b" * 180
+    answer = olga.send("/triage/review", run="1", decision="accept", reason="x" * 50, next=there)
+    assert (answer.status_code, answer.headers["location"]) == (303, there)
+    with guarded.store() as store:
+        assert reviews(store)[1].reason == "x" * 50
+
+
+@pytest.mark.parametrize("wrong", ["1" * 13, "1" * 150, "0", "x", "٣", "9" * 400])
+def test_a_number_that_is_none_is_refused_and_in_the_audit(guarded: GuardedSite, olga: Browser, wrong: str) -> None:
+    for path, fields in (
+        ("/triage/review", {"run": wrong, "decision": "accept"}),
+        ("/triage/mute", {"verdict": wrong, "until": "2099-01-01"}),
+    ):
+        refused(olga, path, reason="x", **fields)
+        assert (audit(guarded).person, audit(guarded).outcome != "done") == ("olga", True)
+    with guarded.store() as store:
+        noted = [entry.action for entry in Audit(store).entries(limit=2)]
+    assert noted == ["mute", "accept"]
+
+
+def test_the_page_of_a_release_is_of_who_asks_with_a_password_and_the_role_now(guarded: GuardedSite) -> None:
+    """It is kept, but for each person and role alone."""
+
+    def shown(name: str) -> str:
+        return requests.get(f"{guarded.url}/releases/11.01", auth=(name, PASSWORDS[name]), timeout=60).text
+
+    vera, olga = shown("vera"), shown("olga")
+    assert ("vera" in vera, "olga" in vera, "olga" in olga, "vera" in olga) == (True, False, True, False)
 
 
 def test_measuring_again_queues_the_judges_confirmation(

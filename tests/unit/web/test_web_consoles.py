@@ -10,7 +10,9 @@ import pytest
 from console_bench import DEADLINE_S, ConsoleBench
 
 from lab.console.client import ConsoleClient
+from lab.errors import LabStableError
 from lab.host.runtime import socket_path
+from lab.web import consoles
 from lab.web.consoles import Consoles, Viewer
 
 
@@ -52,6 +54,32 @@ async def look_twice(bench: ConsoleBench) -> None:
         assert port.readers == 1, "the port is read once for all who look"
     consoles.leave("b1", first)
     consoles.leave("b1", second)
+
+
+async def look_at_what_cannot_be_read(bench: ConsoleBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    with bench.client() as client:
+        client.open(bench.adapter().link, name="uart0", board="b1")
+    live = Consoles(bench.runtime)
+
+    def unreadable(*_: object) -> str:
+        raise LabStableError("the recording cannot be read")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(consoles, "last_lines", unreadable)
+        for _ in range(2):
+            with pytest.raises(LabStableError, match="cannot be read"):
+                await asyncio.to_thread(live.look, "b1", Viewer(asyncio.get_running_loop()))
+    assert live._feeds["b1"].viewers == []
+    with bench.client() as client:
+        async with asyncio.timeout(DEADLINE_S):
+            while client.status().ports[0].readers:  # the thread that read it has ended
+                await asyncio.sleep(0.01)
+
+
+def test_who_cannot_be_shown_what_came_before_looks_no_more(
+    bench: ConsoleBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(look_at_what_cannot_be_read(bench, monkeypatch))
 
 
 def test_a_second_viewer_has_the_backlog_and_then_what_the_first_one_has(bench: ConsoleBench) -> None:
