@@ -19,6 +19,7 @@ from lab.provision.ways.uboot import Loader
 from lab.provision.ways.ubootsession import Session
 
 _POLL_S: Final = 0.2
+_ASKED_S: Final = 10.0  # for a prompt that was asked for
 _SILENT_S: Final = 60.0  # a kernel that unpacks itself, a PHY that negotiates, DHCP that tries again
 
 
@@ -74,13 +75,24 @@ class RamBoot:
     def _wait(self, board: Any) -> None:
         line = ConsoleLine(board.console, board.power.clock)
         watch = Start(self.prompt, {pattern: sign.means for pattern, sign in board.type.failures.items()})
-        heard_ns = line.now_ns()
+        whole_s = board.type.timeouts.boot_s + _SILENT_S
+        heard_ns = began_ns = line.now_ns()
+        why, asked_ns = None, 0
         while not watch.up:
             if data := line.read(_POLL_S):
                 heard_ns = line.now_ns()
                 watch.feed(data)
-            elif line.now_ns() - heard_ns > _SILENT_S * 1e9:
-                raise watch.ended(_SILENT_S)
+            now_ns = line.now_ns()
+            if why is not None:
+                if not watch.up and now_ns - asked_ns > _ASKED_S * 1e9:
+                    raise why
+            elif now_ns - began_ns > whole_s * 1e9:
+                why = watch.late(whole_s)
+            elif now_ns - heard_ns > _SILENT_S * 1e9:
+                why = watch.ended(_SILENT_S)
+            if why is not None and not asked_ns:
+                line.write(b"\r")  # a line of the kernel's may have torn the prompt
+                asked_ns = now_ns
         board.lives = True
 
 

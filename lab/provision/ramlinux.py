@@ -25,6 +25,7 @@ _ARM64: Final = (56, b"ARM\x64")
 _ARM: Final = (36, struct.pack("<I", 0x016F2818))
 _IMAGE_SIZE_OFFSET: Final = 16
 _ZIMAGE_ROOM: Final = 4  # a zImage unpacks itself in front of where it lies, to about so many times its size
+_KERNEL_LINE: Final = r"\s*\[ *\d+\.\d+\]"
 _LINE_BYTES: Final = 4096
 _REFUSED: Final = re.compile(
     r"Bad Linux ARM64 Image magic|Bad Linux ARM zImage magic|Unknown command 'boot[iz]'|Wrong Ramdisk Image Format"
@@ -172,6 +173,15 @@ class Start:
         for line in lines:
             self._judge(line)
         self.up = self.up or re.search(self.prompt, self._line) is not None
+        self.up = self.up or any(re.search(rf"(?:{self.prompt}){_KERNEL_LINE}", line) for line in lines)
+
+    def late(self, limit_s: float) -> BoardTransientError:
+        """What it is when it never ends saying something."""
+        return BoardTransientError(
+            f"the Linux in memory did not come to its prompt within {limit_s:g} s, and the last it said was {self.said!r}. Is `prompt` of "
+            "`ram` in the env that of its shell? The console's log shows what repeats",
+            failure="hang_kernel",
+        )
 
     def ended(self, silent_s: float) -> BoardTransientError:
         """What it is when nothing more comes."""

@@ -57,7 +57,13 @@ class PlayedConsole:
 
     reads: list[bytes]
     sent: list[str] = field(factory=list)
+    asked: list[bytes] = field(factory=list)
     now: int = 0
+
+    def send(self, data: bytes) -> None:
+        self.sent.append(data.decode())
+        self.reads += self.asked
+        self.asked = []
 
     def sendline(self, line: str) -> None:
         self.sent.append(line)
@@ -164,6 +170,23 @@ def test_a_start_that_fails_has_its_class(reads: list[bytes], failure: str) -> N
         boot(board)
     assert caught.value.failure == failure
     assert board.activated == []
+
+
+def test_a_prompt_that_a_kernel_line_tore_is_asked_for_once() -> None:
+    board = PlayedBoard([b"root@ram-[ 12.3] mmc1: error -110\r\nlinux:~# "])
+    board.console.asked = [b"\r\nroot@ram-linux:~# "]
+    boot(board)
+    assert board.console.sent[1:] == ["\r"]
+    assert board.activated == [board.shell]
+
+
+def test_a_linux_that_repeats_itself_for_ever_is_given_up() -> None:
+    board = PlayedBoard([b"[ 12.3] random: crng init\r\n"] * 100_000)
+    with pytest.raises(BoardlabError, match=f"within {board.type.timeouts.boot_s + 60:g} s") as caught:
+        boot(board)
+    assert caught.value.failure == "hang_kernel"
+    assert board.console.sent[1:] == ["\r"]
+    assert board.console.reads, "it was given up while it still spoke"
 
 
 def writer(**words: object) -> LinuxWriterDriver:

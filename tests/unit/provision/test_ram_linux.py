@@ -87,6 +87,7 @@ def started(*reads: bytes) -> Start:
 def test_it_is_up_when_its_prompt_came_in_whatever_pieces() -> None:
     assert not started(b"Starting kernel ...\r\n\r\nLinux in memory is up: 6.1.0\r\n").up
     assert started(b"Linux in memory is up: 6.1.0\r\nroot@ram-", b"linux:/# ").up
+    assert started(b"Linux in memory is up: 6.1.0\r\nroot@ram-linux:~# [ 12.3] mmc1: error -110\r\n").up
 
 
 @pytest.mark.parametrize(
