@@ -17,7 +17,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.runner import BUSY
 from lab.host import process
 from lab.provision.finding import find
-from lab.provision.putting import METHOD, Put, Putting, described
+from lab.provision.putting import Put, Putting, described
 from lab.provision.release import Release
 from lab.provision.telling import Teller
 from lab.results import Store, joblist, open_store
@@ -237,7 +237,7 @@ def _put_document(release: str, put: Put) -> dict[str, object]:
         "steps": [step.name for step in put.plan.steps],
         "verified": None
         if verified is None
-        else {"method": METHOD, "digest": verified.digest, "bytes": verified.bytes},
+        else {"method": verified.method, "digest": verified.digest, "bytes": verified.bytes},
         "software": dict(put.software),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from attrs import asdict, define, field, frozen
 
@@ -17,8 +17,6 @@ from lab.provision.release import Content, Recovery, Release
 from lab.provision.way import Plan, Report, Target, Verified, Way
 from lab.redaction import redacted
 from lab.results.provisions import NewProvision, ProvisionBook
-
-METHOD: Final = "full"  # every byte is read back, in the word of the record
 
 
 class WritableBoard(Protocol):
@@ -128,7 +126,7 @@ class Putting:
                 way.write(plan, self.report)
                 verified = way.verify(plan)
             if self.book is not None:
-                self.book.written(begun[medium], verified.digest, METHOD, verified.bytes)
+                self.book.written(begun[medium], verified.digest, verified.method, verified.bytes)
             self.say(f"{medium}: read back and the same ({verified.bytes} bytes)")
             self.done.append(Put(plan, verified))
         for number, each in enumerate(self.done):

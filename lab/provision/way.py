@@ -17,6 +17,8 @@ from attrs import define, field, frozen
 from lab.provision.failures import WriteStalledError
 from lab.provision.release import BOOT_STAGES, Content, File, Part, Place
 
+FULL: Final = "full"
+CRC32: Final = "crc32"
 _SHOWN_EVERY_NS: Final = 500_000_000
 
 
@@ -88,10 +90,12 @@ class Verified:
     Attributes:
         digest: SHA-256 over what was compared: the medium's bytes in the order of the steps.
         bytes: that were read back: all that were written, but what a later step overwrote.
+        method: in the word of the record: `FULL`, every byte was compared by its SHA-256 or itself; `CRC32`, by CRC-32 only.
     """
 
     digest: str
     bytes: int
+    method: str = FULL
 
 
 @frozen

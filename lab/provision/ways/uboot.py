@@ -13,7 +13,7 @@ from lab.errors import ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.provision.fetching import Hosts
 from lab.provision.release import Content
-from lab.provision.way import Meter, Plan, Report, Step, Target, Verified
+from lab.provision.way import CRC32, FULL, Meter, Plan, Report, Step, Target, Verified
 from lab.provision.ways import planning
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways.command import Command, Prompt, carry_out
@@ -189,13 +189,13 @@ class UbootWay:
                 if medium != chosen:
                     session.run([*(chosen.finish() if chosen else []), *medium.select()])
                     chosen = medium
-                session.run(medium.read(session.address, offset + piece.offset, len(piece.data)))
-                at = session.address + (piece.offset if isinstance(medium, UbiVolume) else 0)
+                session.run(medium.read(session.back, offset + piece.offset, len(piece.data)))
+                at = session.back + (piece.offset if isinstance(medium, UbiVolume) else 0)
                 session.compare(piece.data, f"{step.name}: read back at {offset + piece.offset:#x}", at)
                 compared.add(piece.data)
             if chosen:
                 session.run(chosen.finish())
-            return Verified(compared.digest, compared.count)
+            return Verified(compared.digest, compared.count, FULL if session.has_hash else CRC32)
         finally:
             self.end()
 

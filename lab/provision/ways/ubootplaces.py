@@ -150,7 +150,7 @@ class Places:
 
 
 def _check_volume(session: Session, volume: UbiVolume) -> None:
-    free = session.memory[1] - session.address
+    free = session.memory[1] - session.back
     if volume.total > free:
         raise ConfigurationError(
             f"UBI volume {volume.volume}: {volume.total} bytes, and U-Boot reads a volume only from its start, into {free} bytes of "

@@ -42,6 +42,11 @@ class Session:
         """Where pieces are loaded to."""
         return -(-self.memory[0] // _ALIGN) * _ALIGN
 
+    @property
+    def back(self) -> int:
+        """Where they are read back to, behind the largest of what is loaded: a read that moves nothing finds something else there."""
+        return self.address + min(PIECE_BYTES, (self.memory[1] - self.address) // 2) // _ALIGN * _ALIGN
+
     def most(self, align: int) -> int:
         """The largest piece that fits into the memory twice: what is loaded and what is read back.
 

@@ -31,6 +31,7 @@ def test_an_image_is_written_in_pieces_that_fit_the_memory_and_read_back(tmp_pat
     verified = chosen.verify(plan)
     assert bytes(board.disk[: len(data)]) == data
     assert (verified.digest, verified.bytes) == (hashlib.sha256(data).hexdigest(), len(data))
+    assert verified.method == ("full" if with_hash else "crc32")
     assert seen[-1].done == len(data)
     loads = [command for command in board.typed if command.startswith("tftpboot")]
     assert len(loads) > 1
@@ -47,6 +48,37 @@ def test_a_medium_that_says_ok_and_has_something_else_is_not_verified(tmp_path: 
     chosen.write(plan, lambda _progress: None)
     with pytest.raises(MediaVerifyFailedError, match="read back"):
         chosen.verify(plan)
+
+
+@pytest.mark.parametrize("medium", ["nvme 0", "cfi 0x4000000"])
+def test_a_read_that_says_ok_and_moves_nothing_is_not_verified(tmp_path: Path, medium: str) -> None:
+    board = PlayedUBoot(tmp_path)
+    chosen = way(board, medium)
+    plan = chosen.plan(image(tmp_path, content(4096)), TARGET)
+    chosen.write(plan, lambda _progress: None)
+    still: dict[str, bytes] = {}
+
+    def lie(command: str, lines: list[str]) -> list[str]:
+        if re.match("nvme read|cp.b 0x4000000 ", command):
+            board.memory[:] = still["memory"]
+        still["memory"] = bytes(board.memory)
+        return lines
+
+    board.spoil = lie
+    with pytest.raises(MediaVerifyFailedError, match="read back"):
+        chosen.verify(plan)
+
+
+def test_a_volume_is_not_read_back_to_where_it_was_sent_from(tmp_path: Path) -> None:
+    board, data = PlayedUBoot(tmp_path), content(4096)
+    board.lists["mtd list"] = "* nor0\n  - block size: 0x40000 bytes"
+    chosen = way(board, "mtd nor0")
+    volume = part(tmp_path, "root.ubifs", data, Place(mtd="ospi.rootfs", volume="rootfs"))
+    chosen.write(chosen.plan(Content(None, [volume]), TARGET), lambda _progress: None)
+    chosen.verify(chosen.plan(Content(None, [volume]), TARGET))
+    (wrote,) = [command.split()[2] for command in board.typed if command.startswith("ubi write")]
+    (read,) = [command.split()[2] for command in board.typed if command.startswith("ubi read")]
+    assert int(read, 16) >= int(wrote, 16) + len(data)
 
 
 def test_what_was_garbled_on_the_way_is_not_written(tmp_path: Path) -> None:
