@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
@@ -24,6 +25,7 @@ CUTS: Final = frozenset(
 _AGAIN_S: Final = 0.2  # between two tries
 _READINGS: Final = 8  # of the other clock, after connecting
 _QUESTIONS: Final = 3  # of one question, each over a new connection
+_NEXT_S: Final = 15.0  # for the next of many bytes that wait at the server
 _READ_AGAIN_S: Final = 5.0  # one more; it shows as well that the server still answers
 
 
@@ -73,6 +75,7 @@ class ResumingClient:
         self._session = secrets.token_hex(8)
         self._position: int | None = None
         self._at_position: list[Event] = []  # what came since the last byte
+        self._queued: deque[Event] = deque()  # read already, for the next that ask
         self._repeated: list[Event] = []  # what comes again after a cut
         self._cut_at: float | None = None
         self._tried_at = 0.0
@@ -94,14 +97,21 @@ class ResumingClient:
         self.close()
 
     def read_event(self, timeout_s: float) -> Event | None:
-        """The next event of the port; None when none came in time, or while the server is out of reach.
+        """The next event of the port; None when none came in time.
+
+        While the server is out of reach it waits beyond `timeout_s`, and then for all that was missed: nobody takes a link's silence
+        for the board's.
 
         Raises:
             LabTransientError: it was out of reach for too long, or the missed bytes are not kept any more.
         """
         deadline = time.monotonic() + timeout_s
-        while (client := self._reached(deadline)) is not None:
+        while not self._queued:
+            client = self._answering()
             try:
+                self._read_up_to(client, self.info.position)
+                if self._queued:
+                    break
                 self._read_clock(client)
                 event = client.read_event(max(0.0, deadline - time.monotonic()))
             except LabTransientError as error:
@@ -111,7 +121,7 @@ class ResumingClient:
                 return None
             if self._is_new(event):
                 return event
-        return None
+        return self._queued.popleft()
 
     def write(self, data: bytes) -> None:
         """Send bytes to the port.
@@ -126,16 +136,21 @@ class ResumingClient:
             raise
 
     def status(self) -> ServerStatus:
-        """How the server is, now: its answer comes behind all that its ports had brought before.
+        """How the server is, now; all that our port had brought before is here then, for `read_event`.
 
         Raises:
             LabTransientError: it is out of reach.
         """
         for _ in range(_QUESTIONS):
             try:
-                return self._answering().status()
+                client = self._answering()
+                status = client.status()
+                at = [port.info.position for port in status.ports if port.info.name == self.info.name]
+                self._read_up_to(client, max(at, default=0))
             except LabTransientError as error:
                 self._cut(error)
+            else:
+                return status
         raise self._no_answer()
 
     def read_clock(self) -> None:
@@ -162,15 +177,24 @@ class ResumingClient:
             f"the console server on {self._host} gives no answer", failure="console_link"
         )
 
-    def _answering(self) -> ConsoleClient:
-        """The connection, waited for."""
-        while True:
-            client = self._reached(time.monotonic() + self._patience_s)
-            if client is not None:
-                return client
+    def _read_up_to(self, client: ConsoleClient, position: int) -> None:
+        """Queue what comes until this position of the stream: a catch-up brings it behind the answers.
 
-    def _reached(self, deadline: float) -> ConsoleClient | None:
-        """The connection; None where there is none until the deadline.
+        Raises:
+            LabTransientError: nothing comes any more, though there is more.
+        """
+        while self._position is not None and self._position < position:
+            event = client.read_event(_NEXT_S)
+            if event is None:
+                raise LabTransientError(
+                    f"the console server on {self._host} has {position - self._position} bytes more than came within {_NEXT_S:g} s",
+                    failure="console_link",
+                )
+            if self._is_new(event):
+                self._queued.append(event)
+
+    def _answering(self) -> ConsoleClient:
+        """The connection, waited for.
 
         Raises:
             LabTransientError: there is none for too long.
@@ -183,12 +207,7 @@ class ResumingClient:
                     "board says is recorded there",
                     failure="console_link",
                 ) from self._why
-            wait_s = self._tried_at + _AGAIN_S - now
-            if wait_s > 0:
-                if now + wait_s > deadline:
-                    time.sleep(max(0.0, deadline - now))
-                    return None
-                time.sleep(wait_s)
+            time.sleep(max(0.0, self._tried_at + _AGAIN_S - now))
             self._tried_at = time.monotonic()
             try:
                 self.info = self._attach()

@@ -102,7 +102,7 @@ class LowPower:
             partialio.enter(self.board, plan)
         else:
             self._monitor = monitor = self._sent(plan, alarm_s)
-            while plan.wake != RTC and not monitor.watch.asleep(self._now_ns()):
+            while plan.wake != RTC and not monitor.asleep(self._now_ns()):
                 monitor.step()
         if plan.wake != RTC:
             self.board.status = Status[plan.mode]

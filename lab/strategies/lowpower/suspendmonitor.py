@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define, evolve
+from attrs import define, evolve, field
 
 from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
@@ -32,6 +32,7 @@ class SuspendMonitor:
     found: PrintkSettings
     before: Stats
     taken: int
+    _late: bool = field(default=False, init=False)
 
     def step(self) -> None:
         """Take what the console says.
@@ -51,10 +52,24 @@ class SuspendMonitor:
         try:
             with power_asked(self.board, rails=False):
                 watch.check(self.board.power.clock.now_ns())
+            self._late = False
         except BoardTransientError as error:
+            if self._has_link and not self._late:
+                self._late = True
+                console.sync()  # what a slow link to another host still has may speak for the board
+                self.step()
+                return
             if watch.done:
                 raise self._explained(error) from error
             raise
+
+    def asleep(self, now_ns: int) -> bool:
+        """Whether the board sleeps: what a slow link to the console's host still has would speak against it."""
+        return self.watch.asleep(now_ns) and not (self._has_link and self.board.console.sync())
+
+    @property
+    def _has_link(self) -> bool:
+        return getattr(self.board.console, "relation", None) is not None
 
     def settle_edge(self) -> None:
         """Add to the wake-up edge what the console's reader has noticed of a busy host around it."""

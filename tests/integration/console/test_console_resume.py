@@ -257,3 +257,22 @@ def test_bytes_that_did_not_come_are_said_and_not_skipped(
         with pytest.raises(LabTransientError, match="did not come") as caught:
             client.read_event(DEADLINE_S)
         assert caught.value.failure == "console_overrun"
+
+
+def test_the_status_of_a_server_comes_behind_all_that_a_catch_up_still_has_to_bring(
+    bench: ConsoleBench, link: Link
+) -> None:
+    adapter = bench.adapter()
+    with reader(bench, link) as client, bench.client() as other:
+        other.attach(client.info.name)
+        said = b""
+        for number in range(40):  # more than the server keeps for one reader, and a socket holds
+            text = b"".join(LINE % n for n in range(number * 1000, number * 1000 + 1000))
+            adapter.say(text)
+            said += text
+            read_bytes(other, len(text))
+        client.status()
+        heard = b""
+        while (event := client.read_event(0)) is not None:
+            heard += event.data if isinstance(event, Chunk) else b""
+        assert heard == said
