@@ -55,14 +55,14 @@ def list_partitions() -> Command:
     return Command(text, done(text))
 
 
-def partitions(lines: Sequence[str]) -> dict[str, Partition]:
-    """Name -> MTD, of `list_partitions`."""
+def partitions(lines: Sequence[str]) -> list[Partition]:
+    """All MTDs, of `list_partitions`; two may have one name."""
     text = "\n".join(lines)
     kinds = dict(_TYPE.findall(text))
-    return {
-        name: Partition(int(number), name, int(size, 16), int(erase, 16), kinds.get(number, ""))
+    return [
+        Partition(int(number), name, int(size, 16), int(erase, 16), kinds.get(number, ""))
         for number, size, erase, name in _MTD.findall(text)
-    }
+    ]
 
 
 def used() -> Command:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from attrs import frozen
 
 from lab.errors import ConfigurationError
-from lab.provision.failures import ImageTooLargeError, MediaMissingError
+from lab.provision.failures import ImageTooLargeError, MediaMissingError, TargetRefusedError
 from lab.provision.fetching import Hosts
 from lab.provision.release import Content, Place
 from lab.provision.way import Step
@@ -129,22 +129,21 @@ class Flash:
     def look(self, prompt: Prompt) -> Surface:
         """See `Medium`."""
         found = flash.partitions(carry_out(prompt, flash.list_partitions()))
+        names = ", ".join(f"{each.device} {each.name}" for each in found) or "none"
         if self.device:
-            whole = [each for each in found.values() if each.device == self.device]
-            if not whole:
-                raise MediaMissingError(
-                    f"{self.device}: the board's Linux has no such flash; /proc/mtd has {', '.join(found) or 'none'}"
-                )
-            found = {"": whole[0]}
+            found = [each for each in found if each.device == self.device]
+            if not found:
+                raise MediaMissingError(f"{self.device}: the board's Linux has no such flash; /proc/mtd has {names}")
         used = carry_out(prompt, flash.used())
-        for each in found.values():
+        for each in found:
             flash.expect_unused(used, each, whole=bool(self.device))
-        return _FlashSurface(found)
+        return _FlashSurface({"" if self.device else each.name: each for each in found}, tuple(found))
 
 
 @frozen
 class _FlashSurface:
     partitions: Mapping[str, flash.Partition]
+    all: tuple[flash.Partition, ...]
 
     @property
     def size_bytes(self) -> int | None:
@@ -203,6 +202,11 @@ class _FlashSurface:
             raise MediaMissingError(
                 f"MTD {name}: the board's Linux has no such partition; it has {', '.join(self.partitions) or 'none'}. Is the device tree "
                 "this board's, or `mtdparts=` missing?"
+            )
+        if len(same := [each.device for each in self.all if name and each.name == name]) > 1:
+            raise TargetRefusedError(
+                f"MTD {name}: the board's Linux has {len(same)} of this name, {' and '.join(same)}; nothing was written. Give each a name of "
+                "its own (`mtdparts=`, or the device tree), or write this medium by offsets (/dev/mtdN in the env)"
             )
         return self.partitions[name]
 

@@ -291,6 +291,14 @@ def test_what_has_no_place_is_refused_before_the_first_byte(
     assert board.chip == b"\x5a" * SIZE
 
 
+def test_a_name_that_two_partitions_have_is_refused_and_another_is_not(board: PlayedFlash, tmp_path: Path) -> None:
+    board.proc_mtd = PROC_MTD + '\nmtd1: 00400000 00040000 "env"\nmtd2: 00400000 00040000 "env"'
+    chosen = way(board, tmp_path, "mtd")
+    with pytest.raises(TargetRefusedError, match="/dev/mtd1 and /dev/mtd2"):
+        chosen.plan(Content(parts=[part(tmp_path, "uboot.env", b"data", Place(mtd="env"))]), TARGET)
+    chosen.plan(Content(parts=[part(tmp_path, "tispl.bin", b"data", Place(mtd="ospi"))]), TARGET)
+
+
 def test_nand_takes_volumes_only(board: PlayedFlash, tmp_path: Path) -> None:
     board.proc_mtd = PROC_MTD.replace("type:nor", "type:nand")
     with pytest.raises(ConfigurationError, match="may be bad"):
@@ -355,4 +363,4 @@ def test_what_ubi_says_has_its_class(
 def test_a_name_cannot_become_a_command() -> None:
     with pytest.raises(ConfigurationError):
         answers.write("/dev/mtd3; reboot", 0, 1)
-    assert flash.partitions(['mtd0: 00400000 00040000 "ospi"'])["ospi"].device == "/dev/mtd0"
+    assert flash.partitions(['mtd0: 00400000 00040000 "ospi"'])[0].device == "/dev/mtd0"
