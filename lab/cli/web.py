@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import socket
-import ssl
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -124,15 +123,10 @@ def _socket(host: str, port: int) -> socket.socket:
 
 
 def _tls(protection: WebConfig | None) -> dict[str, Any]:
-    """TLS as uvicorn's configuration names it."""
-    if protection is None or protection.tls_server_config is None:
-        return {}
-    protection.context()  # raises what is wrong with the files
-    tls = protection.tls_server_config
-    found: dict[str, Any] = {
-        "ssl_certfile": protection.folder / tls.cert_file,
-        "ssl_keyfile": protection.folder / tls.key_file,
-    }
-    if tls.client_ca_file:
-        found |= {"ssl_ca_certs": protection.folder / tls.client_ca_file, "ssl_cert_reqs": ssl.CERT_REQUIRED}
-    return found
+    """TLS as uvicorn's configuration names it: the context is that of the web-config file, with all that the file says.
+
+    Raises:
+        ConfigurationError: a certificate or key cannot be used.
+    """
+    context = protection.context() if protection is not None else None
+    return {} if context is None else {"ssl_context_factory": lambda *_: context}

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import uvicorn
 
@@ -15,11 +16,15 @@ from lab.web.site import Site
 
 
 @contextlib.contextmanager
-def serving(site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None = None) -> Iterator[str]:
-    """The address of the site."""
+def serving(
+    site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None = None, **options: Any
+) -> Iterator[str]:
+    """The address of the site; `options`: more of the server's."""
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
-        uvicorn.Config(create(site, names, access), log_config=None, proxy_headers=False, timeout_graceful_shutdown=1)
+        uvicorn.Config(
+            create(site, names, access), log_config=None, proxy_headers=False, timeout_graceful_shutdown=1, **options
+        )
     )
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()

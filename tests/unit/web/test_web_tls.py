@@ -1,0 +1,60 @@
+"""TLS of `lab web` is what the web-config file says."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from pathlib import Path
+
+import certificates
+import pytest
+from web_serving import serving
+
+from exporters.webconfig import load
+from lab.cli import web as web_command
+from lab.web.site import Site
+
+TIMEOUT_S = 60
+
+
+def served_with(folder: Path, config: str) -> dict[str, object]:
+    """The server's options of a web-config file."""
+    certificates.make(folder, "server", "client")
+    (folder / "web.yml").write_text(f"tls_server_config: {{cert_file: server.crt, key_file: server.key{config}}}\n")
+    return web_command._tls(load(folder / "web.yml"))
+
+
+def asked(url: str, folder: Path, newest: ssl.TLSVersion, *, certificate: bool = False) -> tuple[int, str | None]:
+    """Status and protocol as a client finds them that knows nothing newer."""
+    context = ssl.create_default_context(cafile=folder / "ca.crt")
+    context.maximum_version = newest
+    if certificate:
+        context.load_cert_chain(folder / "client.crt", folder / "client.key")
+    connection = http.client.HTTPSConnection(url.removeprefix("http://"), context=context, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/static/site.css")
+        assert isinstance(connection.sock, ssl.SSLSocket)
+        version = connection.sock.version()
+        return connection.getresponse().status, version
+    finally:
+        connection.close()
+
+
+def test_a_client_with_an_older_tls_than_asked_for_is_refused(tmp_path: Path) -> None:
+    with serving(Site(folder=tmp_path), **served_with(tmp_path, ", min_version: TLS13")) as url:
+        assert asked(url, tmp_path, ssl.TLSVersion.TLSv1_3) == (200, "TLSv1.3")
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            asked(url, tmp_path, ssl.TLSVersion.TLSv1_2)
+
+
+def test_tls_1_2_is_enough_where_the_file_asks_for_no_more(tmp_path: Path) -> None:
+    with serving(Site(folder=tmp_path), **served_with(tmp_path, "")) as url:
+        assert asked(url, tmp_path, ssl.TLSVersion.TLSv1_2) == (200, "TLSv1.2")
+
+
+def test_a_client_without_the_certificate_that_is_asked_for_is_refused(tmp_path: Path) -> None:
+    wanted = ", client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.crt"
+    with serving(Site(folder=tmp_path), **served_with(tmp_path, wanted)) as url:
+        with pytest.raises((OSError, http.client.HTTPException)):
+            asked(url, tmp_path, ssl.TLSVersion.TLSv1_3)
+        assert asked(url, tmp_path, ssl.TLSVersion.TLSv1_3, certificate=True)[0] == 200
