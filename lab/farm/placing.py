@@ -11,6 +11,7 @@ from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.results.jobrecords import Job
 from lab.results.jobs import JobQueue
+from lab.results.store import Store
 
 DEFAULT_COORDINATOR = "127.0.0.1"
 RESERVATION = "+"  # of a RemotePlace: that of LG_TOKEN's reservation, which its owner has acquired
@@ -35,10 +36,16 @@ def placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
     def is_over(number: int) -> bool:
         try:
             other = book.job(number)
-        except ConfigurationError:  # of another store
+        except ConfigurationError:  # of another store in its place
             return False
         return other.state not in {"queued", "running"} or book.has_died(other.holder) is True
 
     place = Place(name, with_port(address))
-    with place.held(job_user(job.person, job.called), stock_user(job.person), is_over) as environ:
+    with place.held(job_user(job.person, job.called, _named(book.store)), stock_user(job.person), is_over) as environ:
         yield environ
+
+
+def _named(store: Store) -> str:
+    """What tells this store from others of this host."""
+    path = store.location.path
+    return store.url if path is None else str(path.resolve())

@@ -1,11 +1,12 @@
 """A labgrid place for as long as a job measures on it.
 
-A job acquires under a name of its own, `HOST/PERSON-jNUMBER`: two jobs of one person are two users for labgrid, and whoever
-finds the place held can ask the store whether that job still lives. labgrid's own acquisitions never expire.
+A job acquires under a name of its own, `HOST/PERSON-STORE-jNUMBER`: two jobs of one person are two users for labgrid, and whoever
+finds the place held can ask the store whether that job still lives. Numbers are of one store, whose tag is in the name. labgrid's own acquisitions never expire.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -25,7 +26,7 @@ from lab.errors import ConfigurationError, LabTransientError
 BUSY: Final = "place_busy"
 PORT: Final = 20408  # labgrid's
 _LIMIT_S: Final = 60.0
-_OF_A_JOB: Final = re.compile(r".+-j(\d+)")
+_OF_A_JOB: Final = re.compile(r".+-([0-9a-f]{8})-j(\d+)")
 _log = logging.getLogger(__name__)
 
 
@@ -46,9 +47,10 @@ class PlaceUser:
         return {"LG_HOSTNAME": self.host, "LG_USERNAME": self.name}
 
 
-def job_user(person: str, called: str) -> PlaceUser:
-    """A job of a person on this host."""
-    return PlaceUser(socket.gethostname(), f"{person}-{called}".replace("/", "-"))
+def job_user(person: str, called: str, store: str) -> PlaceUser:
+    """A job of a person on this host; `store`: names the results store whose job it is."""
+    tag = hashlib.sha256(store.encode()).hexdigest()[:8]
+    return PlaceUser(socket.gethostname(), f"{person}-{tag}-{called}".replace("/", "-"))
 
 
 def stock_user(person: str, environ: Mapping[str, str] = os.environ) -> PlaceUser:
@@ -74,7 +76,7 @@ class Place:
 
         Args:
             person: whose acquisition is good enough: it is used as it is, and stays.
-            is_over: whether a job, by its number, has ended or died.
+            is_over: whether a job of this store, by its number, has ended or died.
 
         Raises:
             LabTransientError: somebody else has it (`place_busy`), or the coordinator does not answer.
@@ -85,7 +87,7 @@ class Place:
             yield person.environ
             return
         if holder and holder != str(user):
-            if not self._is_left(holder, is_over):
+            if not self._is_left(holder, user, is_over):
                 raise self._busy(holder)
             _log.warning("place %s: %s has died without giving it back; it is released", self.name, holder)
             self._client(user, "release-from", holder)
@@ -100,11 +102,14 @@ class Place:
             except (ConfigurationError, LabTransientError) as error:  # what was measured is measured
                 _log.warning("place %s could not be given back: %s", self.name, error)
 
-    def _is_left(self, holder: str, is_over: Callable[[int], bool]) -> bool:
-        """Whether a job of this host had it, and has ended."""
+    @staticmethod
+    def _is_left(holder: str, user: PlaceUser, is_over: Callable[[int], bool]) -> bool:
+        """Whether a job of this host and of the store of `user`'s had it, and has ended."""
         host, _, name = holder.partition("/")
-        job = _OF_A_JOB.fullmatch(name)
-        return host == socket.gethostname() and job is not None and is_over(int(job[1]))
+        job, ours = _OF_A_JOB.fullmatch(name), _OF_A_JOB.fullmatch(user.name)
+        if job is None or ours is None or (host, job[1]) != (user.host, ours[1]):
+            return False
+        return is_over(int(job[2]))
 
     def _busy(self, holder: str) -> LabTransientError:
         return LabTransientError(

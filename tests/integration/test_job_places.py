@@ -33,7 +33,7 @@ imports: [lab.drivers, lab.strategies]
 HOLDS = """
 import sys, time
 from lab.places.holding import Place, job_user, stock_user
-with Place("b1", sys.argv[1]).held(job_user("lena", "j12"), stock_user("lena"), lambda _: False):
+with Place("b1", sys.argv[1]).held(job_user("lena", "j12", "/a/results.db"), stock_user("lena"), lambda _: False):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -71,12 +71,14 @@ def test_a_person_who_has_acquired_the_place_keeps_lab_run_out_by_name(coordinat
 
 
 def test_a_job_holds_the_place_under_a_name_of_its_own_and_gives_it_back(coordinator: str) -> None:
-    user, place = job_user("lena", "j12"), Place("b1", coordinator)
+    user, place = job_user("lena", "j12", "/a/results.db"), Place("b1", coordinator)
     with place.held(user, LENA, lambda _: False) as environ:
-        assert environ == {"LG_HOSTNAME": user.host, "LG_USERNAME": "lena-j12"}
+        assert environ == {"LG_HOSTNAME": user.host, "LG_USERNAME": user.name}
+        assert user.name.startswith("lena-")
+        assert user.name.endswith("-j12")
         assert Coordinator(coordinator).holder("b1") == str(user)
         with pytest.raises(LabTransientError, match=f"held by {user}") as caught:
-            place.held(job_user("lena", "j13"), LENA, lambda _: False).__enter__()
+            place.held(job_user("lena", "j13", "/a/results.db"), LENA, lambda _: False).__enter__()
         assert caught.value.failure == "place_busy"
     assert Coordinator(coordinator).holder("b1") == ""
 
@@ -88,22 +90,27 @@ def test_a_place_of_a_job_that_was_killed_is_taken_over_and_one_of_a_stranger_is
         assert process.stdout.readline() == "held\n"
         process.kill()
     assert process.returncode == -signal.SIGKILL
-    assert Coordinator(coordinator).holder("b1") == str(job_user("lena", "j12"))
+    assert Coordinator(coordinator).holder("b1") == str(job_user("lena", "j12", "/a/results.db"))
     with pytest.raises(LabTransientError):
-        place.held(job_user("lena", "j13"), LENA, {12: False}.__getitem__).__enter__()
-    with place.held(job_user("lena", "j13"), LENA, {12: True}.__getitem__):
-        assert Coordinator(coordinator).holder("b1") == str(job_user("lena", "j13"))
+        place.held(job_user("lena", "j13", "/a/results.db"), LENA, {12: False}.__getitem__).__enter__()
+    with place.held(job_user("lena", "j13", "/a/results.db"), LENA, {12: True}.__getitem__):
+        assert Coordinator(coordinator).holder("b1") == str(job_user("lena", "j13", "/a/results.db"))
     assert Coordinator(coordinator).holder("b1") == ""
-    elsewhere = PlaceUser("lab-7", "lena-j12")  # may be of another store
+    other = job_user("lena", "j12", "/b/results.db")
+    with place.held(other, LENA, lambda _: False):
+        with pytest.raises(LabTransientError, match=f"held by {other}"):
+            place.held(job_user("lena", "j13", "/a/results.db"), LENA, {12: True}.__getitem__).__enter__()
+        assert Coordinator(coordinator).holder("b1") == str(other)
+    elsewhere = PlaceUser("lab-7", job_user("lena", "j12", "/a/results.db").name)
     client(coordinator, "-p", "b1", "acquire", LG_USERNAME=elsewhere.name, LG_HOSTNAME=elsewhere.host)
-    with pytest.raises(LabTransientError, match="held by lab-7/lena-j12"):
-        place.held(job_user("lena", "j13"), LENA, {12: True}.__getitem__).__enter__()
+    with pytest.raises(LabTransientError, match="held by lab-7/lena-"):
+        place.held(job_user("lena", "j13", "/a/results.db"), LENA, {12: True}.__getitem__).__enter__()
     client(coordinator, "-p", "b1", "release", LG_USERNAME=elsewhere.name, LG_HOSTNAME=elsewhere.host)
 
 
 def test_what_a_person_has_acquired_serves_his_own_job_and_stays_his(coordinator: str) -> None:
     client(coordinator, "-p", "b1", "acquire", LG_USERNAME="lena", LG_HOSTNAME=LENA.host)
-    with Place("b1", coordinator).held(job_user("lena", "j12"), LENA, lambda _: False) as environ:
+    with Place("b1", coordinator).held(job_user("lena", "j12", "/a/results.db"), LENA, lambda _: False) as environ:
         assert environ == LENA.environ
     assert Coordinator(coordinator).holder("b1") == str(LENA)
     client(coordinator, "-p", "b1", "release", LG_USERNAME="lena", LG_HOSTNAME=LENA.host)
@@ -111,4 +118,4 @@ def test_what_a_person_has_acquired_serves_his_own_job_and_stays_his(coordinator
 
 def test_a_place_that_there_is_not_is_the_environments_fault(coordinator: str) -> None:
     with pytest.raises(ConfigurationError, match="labgrid-client -p b9 acquire"):
-        Place("b9", coordinator).held(job_user("lena", "j12"), LENA, lambda _: False).__enter__()
+        Place("b9", coordinator).held(job_user("lena", "j12", "/a/results.db"), LENA, lambda _: False).__enter__()
