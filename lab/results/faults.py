@@ -7,7 +7,7 @@ import re
 import sqlite3
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError, TestStableError
 from lab.results.columns import DamagedSchemaError, DamagedValueError
@@ -18,6 +18,7 @@ _SAID_CHARACTERS: Final = 200
 _KEPT: Final = "what was recorded before is intact; mend this and resume the run"
 
 _DAMAGED: Final = "the file is damaged; restore a copy, or save what it holds: sqlite3 {path} .recover"
+_UNFIT: Final = "PostgreSQL keeps no such value; take it out of what was asked or given, and try again"
 
 # Primary result codes (sqlite.org/rescode.html); an extended code begins with its primary one.
 _SQLITE: Final[dict[str, tuple[type[BoardlabError], str]]] = {
@@ -110,6 +111,8 @@ def _meaning(error: DBAPIError) -> tuple[type[BoardlabError], str]:
         code, table = getattr(cause, "sqlite_errorname", None) or "", _SQLITE
     else:
         code, table = getattr(cause, "sqlstate", None) or "", _POSTGRESQL
+        if not code and isinstance(error, DataError):  # the driver's own word: it has sent nothing
+            return ConfigurationError, _UNFIT
         if not code:
             return _no_connection(str(cause))
     if isinstance(cause, sqlite3.Error) and not code:  # the module's own: it cannot decode what is there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from attrs import evolve, fields_dict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, make_url, text
+from sqlalchemy.exc import DBAPIError
 
 from lab.errors import ConfigurationError, TestStableError
 from lab.metrics import Flag
@@ -27,6 +29,9 @@ from lab.results import (
     plan_differences,
 )
 from lab.results.actionmodels import AuditRow
+from lab.results.audit import Audit
+from lab.results.faults import explain
+from lab.results.location import locate
 from lab.results.models import Base
 from lab.results.provisionmodels import ProvisionRow
 from lab.results.records import GoodAttempt
@@ -380,3 +385,24 @@ def test_what_alembic_says_of_itself_is_in_no_log(
             assert snapshot.heads() == []
     assert [record.name for record in caplog.records] == ["lab.results.migrating"]
     assert "has schema 0" in caplog.text
+
+
+def test_a_value_that_the_database_cannot_keep_is_said_at_once_and_is_no_lost_server(store: Store) -> None:
+    try:
+        found = Audit(store).entries(board="a\0b")
+    except ConfigurationError as error:  # PostgreSQL has no NUL in texts
+        assert "keeps no such value" in str(error)  # noqa: PT017 - SQLite has it
+    else:
+        assert found == []
+
+
+def test_what_the_driver_refuses_to_send_is_no_lost_server(tmp_path: Path) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    dumper = psycopg.adapters.get_dumper(str, psycopg.adapt.PyFormat.AUTO)
+    with pytest.raises(psycopg.DataError) as refused:
+        dumper(str).dump("a\0b")
+    error = DBAPIError.instance("SELECT 1", {}, refused.value, psycopg.Error)
+    assert isinstance(error, DBAPIError)
+    told = explain(error, locate(f"sqlite:///{tmp_path / 'results.db'}"))
+    assert isinstance(told, ConfigurationError)
+    assert "keeps no such value" in str(told)
