@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import children
 import pytest
 import requests
 from measuring_lab import ROOT, Lab, running_lab
@@ -82,7 +83,7 @@ def command(lab: Lab, *words: str | Path, env: Path | None = None) -> subprocess
 
 def done(lab: Lab, *words: str | Path, env: Path | None = None) -> str:
     child = command(lab, *words, env=env)
-    said, _ = child.communicate(timeout=DEADLINE_S)
+    said = children.said(child, DEADLINE_S)
     assert child.returncode == 0, said
     return said
 
@@ -148,7 +149,7 @@ def test_a_linux_in_memory_that_cannot_write_is_refused_before_the_first_byte(
 ) -> None:
     env = linux_writes(lab, RAM_MEDIA, "ram", more)
     child = command(lab, "provision", "--release", files / "1.0.yaml", "--medium", "emmc", env=env)
-    words, _ = child.communicate(timeout=DEADLINE_S)
+    words = children.said(child, DEADLINE_S)
     assert child.returncode != 0
     assert said in words, words
     assert " 0 %" not in words, words

@@ -60,12 +60,15 @@ def board(tmp_path: Path) -> Iterator[realsshd.Sshd]:
         yield sshd
 
 
-def way(board: realsshd.Sshd) -> tuple[Way, Any]:
+@pytest.fixture
+def writer(board: realsshd.Sshd) -> Iterator[tuple[Way, Any]]:
+    """The way over ssh, and its driver, whose connection ends with the test."""
     target = Target("main")
     NetworkService(target, "service", address="127.0.0.1", username="root", port=board.port)
     ssh = SSHDriver(target, "ssh", keyfile=str(board.key))
     driver = LinuxWriterDriver(target, "writer", media={"emmc": realsshd.DEVICE}, boot_from="sd", over="ssh")
-    return driver.ways(PlayedStrategy(target))["emmc"], ssh
+    yield driver.ways(PlayedStrategy(target))["emmc"], ssh
+    target.deactivate(ssh)
 
 
 def image(folder: Path, data: bytes) -> Content:
@@ -73,9 +76,11 @@ def image(folder: Path, data: bytes) -> Content:
     return Content(Image(source=str(folder / "sdk.wic"), sha256=hashlib.sha256(data).hexdigest(), size=len(data)))
 
 
-def test_an_image_goes_over_ssh_and_is_read_back(board: realsshd.Sshd, tmp_path: Path) -> None:
+def test_an_image_goes_over_ssh_and_is_read_back(
+    board: realsshd.Sshd, writer: tuple[Way, Any], tmp_path: Path
+) -> None:
     data = os.urandom((17 << 20) + 512)
-    chosen, ssh = way(board)
+    chosen, ssh = writer
     plan = chosen.plan(image(tmp_path, data), MEDIUM)
     assert (plan.way, plan.target.size_bytes) == ("linux-ssh", CARD_BYTES)
     chosen.write(plan, lambda _progress: None)
@@ -89,12 +94,11 @@ def test_an_image_goes_over_ssh_and_is_read_back(board: realsshd.Sshd, tmp_path:
         chosen.verify(plan)
 
 
-def test_a_piece_that_does_not_arrive_is_a_network_that_does_not_carry(board: realsshd.Sshd) -> None:
-    chosen, ssh = way(board)
+def test_a_piece_that_does_not_arrive_is_a_network_that_does_not_carry(writer: tuple[Way, Any]) -> None:
+    chosen, ssh = writer
     guarded.call(ssh, SHELL, "activate", lambda: ssh.target.activate(ssh), 60.0)
     with pytest.raises(TftpTimeoutError, match="over ssh"):
         chosen.carrier.put("/nonexistent", "/run/boardlab-piece", 1)  # type: ignore[attr-defined]
-    ssh.target.deactivate(ssh)
 
 
 def test_without_an_ssh_driver_it_is_told_at_once() -> None:

@@ -62,7 +62,7 @@ def may_serve_tftp() -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((OWN_ADDRESS, TFTP_PORT))
-        except PermissionError:
+        except OSError:  # not permitted, or another server has it
             return False
     return True
 

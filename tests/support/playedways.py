@@ -23,6 +23,7 @@ class PlayedWay:
     name: str = "played"
     room: int = 1 << 40
     breaks: str = ""
+    method: str = "full"
     medium: dict[str, bytes] = field(factory=dict)
 
     def plan(self, content: Content, target: Target) -> Plan:
@@ -46,7 +47,7 @@ class PlayedWay:
             if self.medium.get(step.name) != b"".join(image.open_image(step.file)):
                 raise MediaVerifyFailedError(f"{step.name} is not what was written")
             digest.update(self.medium[step.name])
-        return Verified(digest.hexdigest(), plan.total_bytes)
+        return Verified(digest.hexdigest(), plan.total_bytes, self.method)
 
 
 @define

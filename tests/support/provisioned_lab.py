@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import children
 import yaml
 from attrs import define, field
 from measuring_lab import ROOT, Lab
@@ -59,7 +60,7 @@ class ProvisionedLab:
     def provisioned(self, release: str, medium: str) -> list[str]:
         """Put it there; the lines that were said. It fails where the command does."""
         process = self.provision(release, medium)
-        said, _ = process.communicate(timeout=DEADLINE_S)
+        said = children.said(process, DEADLINE_S)
         assert process.returncode == 0, said
         assert f"{medium}: booted, and it is {release}" in said
         return said.splitlines()
