@@ -35,6 +35,10 @@ _COMPLAINTS: Final = (
 )  # fmt: skip
 
 
+_ROOM: Final = re.compile(r"\s[1-9]\d*\s+\d+\s+(\d+)\s+\d+%\s+/")  # of df(1p); a ramfs has no size, so no limit either
+_FULL: Final = re.compile(r"No space left", re.IGNORECASE)
+
+
 def refuse(lines: Sequence[str], status: int, what: str) -> None:
     """Raise what an answer complains of; return where it does not complain."""
     text = "\n".join(lines)
@@ -90,23 +94,24 @@ def compare(device: str, offset: int, count: int, sha256: str, what: str) -> Com
 
 
 def memory() -> Command:
-    """What asks for the memory that is free."""
-    text = "grep MemAvailable /proc/meminfo"
+    """What asks for the memory that is free, and for the room of the file system in it where the pieces lie; the last one is removed."""
+    text = f"rm -f {SPOOL}; df -Pk {SPOOL.rpartition('/')[0]} 2>/dev/null; grep MemAvailable /proc/meminfo"
     return Command(text, done(text))
 
 
 def memory_bytes(lines: Sequence[str]) -> int:
-    """Bytes that are free, of `memory` (proc_meminfo(5)).
+    """Bytes that a piece may have, of `memory` (proc_meminfo(5); df(1p)).
 
     Raises:
         BoardStableError: it does not say.
     """
-    found = re.search(r"MemAvailable:\s+(\d+) kB", "\n".join(lines))
+    text = "\n".join(lines)
+    found, room = re.search(r"MemAvailable:\s+(\d+) kB", text), _ROOM.search(text)
     if found is None:
         raise BoardStableError(
             f"the board's Linux does not say how much memory is free: {said(lines)}", failure="media_write_failed"
         )
-    return int(found[1]) * 1024
+    return min([int(found[1]), *([int(room[1])] if room else [])]) * 1024
 
 
 def size_of(device: str) -> Command:
@@ -207,6 +212,11 @@ def _fetched(url: str) -> Judge:
     def judge(lines: Sequence[str], status: int) -> None:
         if status == 127:
             refuse(lines, status, "wget")
+        if _FULL.search("\n".join(lines)):
+            raise ConfigurationError(
+                f"{url}: the board's Linux has no room for it in /run: {said(lines)}. Give /run more (`mount -o remount,size=50% /run` as "
+                "`prepare` in the env), or write this medium from U-Boot"
+            )
         if status != 0:
             raise TftpTimeoutError(
                 f"{url}: the board could not load it: {said(lines)}. Is its cable plugged in, and does a firewall let it reach the lab host?"

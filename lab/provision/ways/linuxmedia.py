@@ -250,6 +250,6 @@ def parse(text: str) -> Medium:
 
 def _too_little(needed: int, memory: int) -> ConfigurationError:
     return ConfigurationError(
-        f"the board's Linux has {memory} bytes of memory free, and a piece of {needed} bytes has to lie there before it is written. "
+        f"the board's Linux has {memory} bytes of memory free for /run, and a piece of {needed} bytes has to lie there before it is written. "
         "Write this medium from U-Boot, or run a Linux that takes less"
     )

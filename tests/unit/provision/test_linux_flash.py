@@ -88,11 +88,15 @@ class PlayedFlash:
     def _attachments(self) -> list[str]:
         return ["/sys/class/ubi/ubi0/mtd_num:0"] if self.is_attached else []
 
+    def _rm(self, cmd: str, numbers: list[int]) -> tuple[list[str], int]:
+        return self._grep(cmd, numbers)
+
     def _cat(self, cmd: str, _numbers: list[int]) -> tuple[list[str], int]:
         return (self.proc_mtd if "/proc/mtd" in cmd else self.mounts).split("\n") + self._attachments(), 0
 
     def _grep(self, cmd: str, _numbers: list[int]) -> tuple[list[str], int]:
         if "MemAvailable" in cmd:
+            self.spool.unlink(missing_ok=True)
             return [f"MemAvailable:   {self.free >> 10} kB"], 0
         return [*self._attachments(), *(["/sys/class/ubi/ubi0_0/name:rootfs"] if self.has_volume else [])], 0
 

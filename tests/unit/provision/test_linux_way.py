@@ -37,6 +37,7 @@ class PlayedLinux:
         self.card.write_bytes(b"\xa5" * size)
         self.typed: list[str] = []
         self.free = 200 << 20
+        self.df: list[str] = []
         self.breaks: dict[str, tuple[list[str], int]] = {}
 
     def run(self, cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
@@ -52,8 +53,8 @@ class PlayedLinux:
             return [str(self.card.stat().st_size // 512)], [], 0
         if "drop_caches" in cmd:
             return [], [], 0
-        if cmd.startswith("grep MemAvailable"):
-            return [f"MemAvailable:   {self.free >> 10} kB"], [], 0
+        if "MemAvailable" in cmd:
+            return [*self.df, f"MemAvailable:   {self.free >> 10} kB"], [], 0
         here = (
             cmd.replace(DEVICE, str(self.card))
             .replace(answers.SPOOL, str(self.spool))
@@ -193,6 +194,7 @@ def test_what_linux_says_has_its_class(
 @pytest.mark.parametrize(
     ("lines", "status", "kind"),
     [
+        (["wget: short write: No space left on device"], 1, ConfigurationError),
         (["wget: can't connect to remote host (10.0.2.2): Network is unreachable"], 1, TftpTimeoutError),
         (["sh: wget: not found"], 127, ConfigurationError),
     ],
@@ -218,6 +220,25 @@ def test_a_board_with_little_memory_gets_smaller_pieces_or_none(tmp_path: Path) 
     board.free = 4 << 20
     with pytest.raises(ConfigurationError, match="memory free"):
         chosen.plan(image(tmp_path, data), TARGET)
+
+
+@pytest.mark.parametrize(
+    ("df", "kib"),
+    [
+        (["Filesystem     1024-blocks      Used Available Capacity Mounted on", "tmpfs  16384 8 9216 1% /run"], 9216),
+        (["tmpfs 999999 0 999999 0% /run"], 200 << 10),
+        (["rootfs 0 0 0 0% /"], 200 << 10),  # ramfs
+        (["rootfs 0 0 0 - /"], 200 << 10),
+        ([], 200 << 10),  # no df
+    ],
+)
+def test_a_piece_may_be_no_larger_than_what_run_has_free(tmp_path: Path, df: list[str], kib: int) -> None:
+    board = PlayedLinux(tmp_path, 20 << 20)
+    board.df = df
+    assert answers.memory_bytes(board.run(answers.memory().text)[0]) == kib << 10
+    chosen = way(board, tmp_path)
+    chosen.write(chosen.plan(image(tmp_path, bytes(2 << 20)), TARGET), lambda _progress: None)
+    assert sum(command.startswith("dd if=/run") for command in board.typed) == (2 if kib == 9216 else 1)
 
 
 def test_an_offset_within_a_sector_is_refused_before_the_first_byte(tmp_path: Path) -> None:
