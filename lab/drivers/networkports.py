@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -69,10 +70,12 @@ class ServedPort:
         published = self.published
         theirs = PortOrder(published.device, order.speed_bd, order.adapter_latency_ns, order.board)
         if self.transport != SSH and published.is_here and os.access(published.socket, os.W_OK):
-            connect, reset = partial(ConsoleClient, Path(published.socket)), _nothing
+            connect: Callable[[], ConsoleClient] = partial(ConsoleClient, Path(published.socket))
+            reset = _nothing
         else:
             link = SshLink.to(published.host, prepare(Path(self.runtime) if self.runtime else runtime_dir()))
-            connect, reset = partial(_through, link, published.socket), link.reset
+            way = _SshWay(link, published.socket)
+            connect, reset = way.connect, way.reset
         client = ResumingClient(connect, reset, theirs, published.host, write=True)
         self._relation = client.relation
         return client, client.info
@@ -122,8 +125,25 @@ class BareNetworkPort:
         return error
 
 
-def _through(link: SshLink, remote: str) -> ConsoleClient:
-    return ConsoleClient(link.forwarded(remote))
+@define
+class _SshWay:
+    """One reader's way to a socket of another host.
+
+    Attributes:
+        generation: the connection of ssh that its client uses.
+    """
+
+    link: SshLink
+    remote: str
+    generation: str = ""
+
+    def connect(self) -> ConsoleClient:
+        local = self.link.forwarded(self.remote)
+        self.generation = self.link.generation()
+        return ConsoleClient(local)
+
+    def reset(self) -> None:
+        self.link.reset(self.generation)
 
 
 def _nothing() -> None:

@@ -64,26 +64,54 @@ class SshLink:
         """
         local = self.local(remote)
         with self._locked():
-            local.parent.mkdir(mode=0o700, exist_ok=True)
+            local.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_up():
                 self._connect()
-                local.unlink(missing_ok=True)
             if not local.exists():
-                self._run("forward", f"forward {remote}", "-O", "forward", "-L", f"{local}:{remote}")
+                self._forward(local, remote)
+                if not local.exists():  # the master has it from before, and its socket is gone
+                    self._ssh("-O", "cancel", "-L", f"{local}:{remote}")
+                    self._forward(local, remote)
+                if not local.exists():
+                    raise LabTransientError(
+                        f"ssh to {self.host} does not make {local}: end its connection (ssh -S {self._control} -O exit {self.host}), "
+                        "and look at the folder",
+                        failure="console_link",
+                    )
         return local
+
+    def generation(self) -> str:
+        """Which connection there is now, for `reset`; empty: none."""
+        try:
+            found = self._control.stat()
+        except OSError:
+            return ""
+        return f"{found.st_ino}.{found.st_mtime_ns}"
 
     def local(self, remote: str) -> Path:
         """Where the local end of a socket is; its folder has no other."""
-        return socket_path(self.folder / self._name(f"{self.host}\0{remote}"))
+        return socket_path(self._sockets / self._name(remote))
 
-    def reset(self) -> None:
-        """End the connection: what does not answer through it may do so through a new one."""
+    def reset(self, generation: str = "") -> None:
+        """End the connection: what does not answer through it may do so through a new one. Other hosts' stay.
+
+        Args:
+            generation: which connection did not answer; another one, that somebody has made since, stays. Empty: whichever there is.
+        """
         with self._locked():
-            self._ssh("-O", "exit")
-            self._control.unlink(missing_ok=True)
-            for forwarded in self.folder.glob("*/console.sock"):
-                if not self._is_up():
-                    forwarded.unlink(missing_ok=True)
+            if generation in {"", self.generation()}:
+                self._ssh("-O", "exit")
+                self._forget()
+
+    def _forget(self) -> None:
+        """The sockets of a connection that is over."""
+        self._control.unlink(missing_ok=True)
+        for forwarded in self._sockets.glob("*/console.sock"):
+            forwarded.unlink(missing_ok=True)
+
+    @property
+    def _sockets(self) -> Path:
+        return self.folder / self._name(self.host)
 
     @property
     def _control(self) -> Path:
@@ -96,8 +124,11 @@ class SshLink:
     def _is_up(self) -> bool:
         return self._control.exists() and self._ssh("-O", "check").returncode == 0
 
+    def _forward(self, local: Path, remote: str) -> None:
+        self._run("forward", f"forward {remote}", "-O", "forward", "-L", f"{local}:{remote}")
+
     def _connect(self) -> None:
-        self._control.unlink(missing_ok=True)
+        self._forget()
         self._run("connect", "connect", "-f", "-N", "-M")
 
     def _run(self, _what: str, doing: str, *words: str) -> None:

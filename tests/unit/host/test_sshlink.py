@@ -1,0 +1,86 @@
+"""One ssh connection per host: ending one leaves the others alone, and a forward without a socket is made again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lab.errors import LabTransientError
+from lab.host.sshlink import SshLink
+
+# What ssh does with its control socket and forwards; `kept`: the master says that it has the forward, and makes no socket.
+SSH = """#!/bin/sh
+state=$(dirname "$0")
+while [ $# -gt 1 ]; do
+    case $1 in
+        -S) control=$2; shift ;;
+        -M) what=connect ;;
+        -O) what=$2; shift ;;
+        -L) local=${2%%:*}; shift ;;
+        -o|-F) shift ;;
+    esac
+    shift
+done
+echo "$what" >> "$state/asked"
+case $what in
+    connect) : > "$control" ;;
+    check) test -e "$control" ;;
+    exit) rm -f "$control" ;;
+    forward) test -e "$state/kept" || : > "$local" ;;
+    cancel) test -e "$state/stuck" || rm -f "$state/kept" ;;
+esac
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an ssh that is first in PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "ssh").write_text(SSH)
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+@pytest.mark.usefixtures("state")
+def test_ending_the_connection_to_a_host_leaves_those_to_others(tmp_path: Path) -> None:
+    one, two = SshLink("lab-1", tmp_path / "ssh"), SshLink("lab-2", tmp_path / "ssh")
+    first, second = one.forwarded("/run/console.sock"), two.forwarded("/run/console.sock")
+    one.reset()
+    assert not first.exists()
+    assert second.exists()
+    one._control.unlink(missing_ok=True)
+    one.forwarded("/run/console.sock")  # connects again
+    assert second.exists()
+
+
+@pytest.mark.usefixtures("state")
+def test_a_connection_that_another_reader_has_made_since_stays(tmp_path: Path) -> None:
+    link = SshLink("lab-1", tmp_path / "ssh")
+    link.forwarded("/run/console.sock")
+    silent = link.generation()
+    link.reset(silent)
+    local = link.forwarded("/run/console.sock")
+    link.reset(silent)
+    assert local.exists()
+    assert link.generation() not in {"", silent}
+    link.reset(link.generation())
+    assert link.generation() == ""
+
+
+def test_a_forward_whose_socket_is_gone_is_made_again(tmp_path: Path, state: Path) -> None:
+    link = SshLink("lab-1", tmp_path / "ssh")
+    (state / "kept").touch()
+    assert link.forwarded("/run/console.sock").exists()
+    assert (state / "asked").read_text().split()[-3:] == ["forward", "cancel", "forward"]
+
+
+def test_a_forward_that_makes_no_socket_is_the_links_fault(tmp_path: Path, state: Path) -> None:
+    (state / "kept").touch()
+    (state / "stuck").touch()
+    with pytest.raises(LabTransientError, match="does not make") as caught:
+        SshLink("lab-1", tmp_path / "ssh").forwarded("/run/console.sock")
+    assert caught.value.failure == "console_link"
