@@ -71,7 +71,8 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
     with open_store(db, create=False) as store:
         book = JobQueue(store, process.identity(), process.has_died)
         job = book.cancel(number(name), process.person())
-        told = job.state != "cancelled" and process.ask_to_end(job.holder)
+        here = job.program != BY_WEB  # whose process is the whole site, for everybody
+        told = job.state != "cancelled" and here and process.ask_to_end(job.holder)
         found = joblist.view(store, job, utc_now())
     if as_json:
         echo_json(document(found, utc_now()) | {"told": told})
@@ -81,6 +82,11 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
     elif told:
         echo(
             f"job {job.called} ({job.who}) ends now: it switches {job.board} off first. See: lab jobs show {job.called}"
+        )
+    elif job.program == BY_WEB:
+        echo(
+            f"job {job.called} ({job.who}) is of {BY_WEB}, which stops it within seconds; {job.board} may be off or on then. "
+            f"See: lab jobs show {job.called}"
         )
     else:
         echo(

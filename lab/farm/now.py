@@ -23,6 +23,7 @@ from lab.host.clock import utc_now
 from lab.host.runtime import runtime_dir
 from lab.results import joblist, listing
 from lab.results.joblist import JobView
+from lab.results.jobrecords import BY_WEB
 from lab.results.jobs import LEASE_S
 from lab.results.listing import ListedRun
 from lab.results.reservations import Hold, ReservationBook
@@ -229,10 +230,11 @@ def _jobs(store: Store, now: dt.datetime) -> list[tuple[str, JobNow]]:
 def _job(seen: JobView, now: dt.datetime) -> JobNow:
     job = seen.job
     died = process.has_died(job.holder)
-    if died is None:  # of another host
+    if died is None:  # of another host or user
         died = (now - job.heartbeat_at).total_seconds() > LEASE_S
         who = job.who
     else:
+        died = died or (job.program == BY_WEB and (now - job.heartbeat_at).total_seconds() > LEASE_S)
         who = "nobody" if died else _through(job.person, int(job.holder.rsplit("/", 2)[1]))
     since = job.started_at if job.state == "running" and job.started_at else job.queued_at
     planned = {run.id: run.planned for run in seen.runs}

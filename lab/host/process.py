@@ -17,7 +17,7 @@ _PARTS: Final = 4  # of an identity
 
 def identity(proc: Path = PROC) -> str:
     """This process: host, boot, process id, start."""
-    return f"{socket.gethostname()}/{_boot(proc)}/{os.getpid()}/{_start(os.getpid(), proc)}"
+    return f"{socket.gethostname()}/{_boot(proc)}/{os.getpid()}/{_start(os.getpid(), proc) or ''}"
 
 
 def person() -> str:
@@ -42,21 +42,41 @@ def ask_to_end(who: str, proc: Path = PROC) -> bool:
 
 
 def has_died(who: str, proc: Path = PROC) -> bool | None:
-    """Whether that process has died: its host booted again, or its process is no more. None: it is another host's."""
+    """Whether that process has died: its host booted again, or its process is no more.
+
+    None: it cannot be told, since it is another host's, or another user's that /proc hides (hidepid of proc(5)).
+    """
     host, boot, pid, start = who.rsplit("/", 3) if who.count("/") >= _PARTS - 1 else ("", "", "", "")
     if host != socket.gethostname() or not pid.isdecimal():
         return None
-    return boot != _boot(proc) or start != _start(int(pid), proc)
+    if boot != _boot(proc):
+        return True
+    began = _start(int(pid), proc)
+    return (None if _lives(int(pid)) else True) if began is None else start != began
 
 
 def _boot(proc: Path) -> str:
     return (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def _start(pid: int, proc: Path) -> str:
-    """When the process was started, in ticks since the boot: process ids are used again. Empty: there is none."""
+def _lives(pid: int) -> bool:
+    """Whether there is a process of that number, whoever's it is."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
+
+
+def _start(pid: int, proc: Path) -> str | None:
+    """When the process was started, in ticks since the boot: process ids are used again.
+
+    Empty: it has ended, and its parent has not looked yet. None: nothing is seen of it.
+    """
     try:
         fields = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
-        return ""
+        return None
     return "" if fields[0] == "Z" else fields[_START]

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
-from lab.results.jobrecords import BY_LAB_RUN, Job, JobState, Order, call, job_of
+from lab.results.jobrecords import BY_LAB_RUN, BY_WEB, Job, JobState, Order, call, job_of
 from lab.results.jobruns import last_run, measured
 from lab.results.models import JobRow, RunRow
 from lab.results.reservations import Hold, standing
@@ -259,7 +259,9 @@ class JobQueue:
 
     def _dead(self, row: JobRow) -> bool:
         gone = self.has_died(row.holder)
-        if gone is None:
+        if gone is None or (
+            not gone and row.program == BY_WEB
+        ):  # the site lives on when what it did for a board has failed
             return (self.now() - row.heartbeat_at).total_seconds() > LEASE_S
         return gone
 

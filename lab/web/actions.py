@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from lab.errors import ConfigurationError
 from lab.host import process
 from lab.results.audit import LONGEST_COMMENT, Audit
-from lab.results.jobrecords import number
+from lab.results.jobrecords import BY_WEB, number
 from lab.results.jobs import JobQueue
 from lab.results.reservations import IGNORE, LONGEST_REASON, ReservationBook
 from lab.results.store import Store
@@ -64,7 +64,9 @@ def router(deeds: Deeds) -> APIRouter:
             if book.job(job_id).board != board:
                 raise ConfigurationError(f"job j{job_id} is of another board")
             job = book.cancel(job_id, deed.person.name)
-            if job.state != "cancelled":
+            if (
+                job.state != "cancelled" and job.program != BY_WEB
+            ):  # its holder is the site, whose `power_cycle` sees it
                 process.ask_to_end(job.holder)
         return back(board)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,14 +21,15 @@ from lab.host import process
 from lab.host.process import PERSON_VARIABLE
 from lab.host.runtime import prepare, runtime_dir
 from lab.results import joblist
-from lab.results.jobrecords import BY_WEB, Order
-from lab.results.jobs import HEARTBEAT_S, JobQueue
+from lab.results.jobrecords import BY_WEB, JobState, Order
+from lab.results.jobs import JobQueue
 from lab.results.location import DATABASE_VARIABLE
 from lab.results.store import Store
 from lab.web.site import Site
 
 LONGEST_WAIT_S: Final = 7 * 86_400  # for a board, of a job that is queued here
 _POWER_S: Final = 300.0
+_BEAT_S: Final = 1.0  # of a power switch: so soon it sees that somebody cancelled it
 _BEGUN_S: Final = 60.0  # until `lab run` says which job it is; it looks at the environment first
 _LOOK_S: Final = 0.05
 _LAB: Final = (sys.executable, "-P", "-c", "import sys; from lab.cli import main; sys.exit(main())")
@@ -84,11 +87,13 @@ def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
         why = joblist.obstacle(queue, board.board)
         queue.finish(job.id, "refused")
         raise ConfigurationError(why)
-    done = False
+    state: JobState = "failed"
     try:
-        done = _power(site, person, queue, job.id, order.env)
+        state, why = _power(site, person, queue, job.id, order.env)
     finally:
-        queue.finish(job.id, "completed" if done else "failed")
+        queue.finish(job.id, state)
+    if why:
+        raise LabTransientError(why)
 
 
 def environment(board: BoardNow) -> str:
@@ -104,8 +109,9 @@ def environment(board: BoardNow) -> str:
     return board.env
 
 
-def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> bool:
-    child = subprocess.Popen(
+def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> tuple[JobState, str]:
+    """How `lab power` ended, and why it failed. However this ends, the program has ended, too."""
+    with subprocess.Popen(
         [*_LAB, "power", "cycle", env],
         cwd=site.folder,
         env=_environment(site, person),
@@ -113,19 +119,24 @@ def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> b
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-    )
-    deadline = time.monotonic() + _POWER_S
-    while True:
+    ) as child:
+        deadline = time.monotonic() + _POWER_S
         try:
-            said, _ = child.communicate(timeout=HEARTBEAT_S)
-            break
-        except subprocess.TimeoutExpired:
-            if queue.beat(job_id) or time.monotonic() > deadline:
-                child.kill()
-    if child.returncode != 0:
-        why = _last(said.decode("utf-8", "replace")) or f"lab power ended with status {child.returncode}"
-        raise LabTransientError(why)
-    return True
+            while time.monotonic() < deadline:
+                with suppress(subprocess.TimeoutExpired):
+                    said, _ = child.communicate(timeout=_BEAT_S)
+                    if child.returncode == 0:
+                        return "completed", ""
+                    last = _last(said.decode("utf-8", "replace"))
+                    return "failed", last or f"lab power ended with status {child.returncode}"
+                if queue.beat(job_id):
+                    by = queue.job(job_id).cancelled_by
+                    return "interrupted", f"{by} cancelled it; look whether the board is off or on"
+            return "failed", f"lab power took longer than {_POWER_S:g} s; look whether the board is off or on"
+        finally:
+            if child.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
 
 
 def _ours(site: Site, board: str) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from lab.cli import main
 from lab.host import process
 from lab.results import Store, open_store
-from lab.results.jobrecords import Order
+from lab.results.jobrecords import BY_WEB, Order
 from lab.results.jobs import JobQueue
 
 ORDER = Order("am62xx_sk", "b1", ("boot", "low_power"), "/lab/envs/am62x.yaml", "11.01", 20, {"medium": ["sd"]})
@@ -109,6 +109,18 @@ def test_a_job_that_runs_here_is_told_at_once_to_end(
     assert "is cancelled; who had it had died" in said(capsys, "jobs", "cancel", f"j{job}", "--db", store.url)
     assert " cancelled " in said(capsys, "jobs", "list", "--db", store.url)
     assert "go on with: lab run --resume j1" in said(capsys, "jobs", "show", "j1", "--db", store.url)
+
+
+def test_a_power_switch_of_the_site_is_cancelled_and_the_site_lives(
+    store: Store, sleeper: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = JobQueue(store, identity_of(sleeper), process.has_died, program=BY_WEB)
+    job = book.start(book.enqueue(ORDER).id)
+    assert job is not None
+    assert json.loads(said(capsys, "jobs", "cancel", job.called, "--json", "--db", store.url))["told"] is False
+    assert book.beat(job.id), "it sees so itself"
+    assert "is of lab web, which stops it" in said(capsys, "jobs", "cancel", job.called, "--db", store.url)
+    assert sleeper.poll() is None
 
 
 def test_a_job_of_another_host_sees_it_by_itself(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError
 from lab.host import process
 from lab.results import Store, open_store
+from lab.results.jobrecords import BY_WEB
 from lab.results.jobs import LEASE_S, Job, JobQueue, Order
 from lab.results.watch import watch
 
@@ -255,6 +256,41 @@ def test_a_holder_is_gone_when_its_process_is_or_its_host_was_booted_again(tmp_p
     assert process.has_died(mine.replace(boot, "another-boot")) is True
     assert process.has_died(f"{host}/{boot}/{os.getpid()}/1") is True, "the number was given to another process"
     assert process.has_died(f"elsewhere/{boot}/1/1") is None
+
+
+def test_a_holder_that_proc_hides_is_not_taken_for_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, boot, _, _ = process.identity().rsplit("/", 3)
+    hidden = tmp_path / "proc"
+    (hidden / "sys/kernel/random").mkdir(parents=True)
+    (hidden / "sys/kernel/random/boot_id").write_text(boot)
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert process.has_died(f"{host}/{boot}/{child.pid}/1", hidden) is None
+        assert process.ask_to_end(f"{host}/{boot}/{child.pid}/1", hidden) is False
+        child.kill()
+    assert process.has_died(f"{host}/{boot}/{child.pid}/1", hidden) is True
+    assert process.has_died(f"{host}/another-boot/{os.getpid()}/1", hidden) is True
+
+    def of_another_user(_pid: int, _signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(process.os, "kill", of_another_user)
+    assert process.has_died(f"{host}/{boot}/4000000/1", hidden) is None
+
+
+def test_a_board_that_the_site_failed_to_give_back_is_free_when_the_lease_has_run_out(
+    store: Store, wall: Wall
+) -> None:
+    site = JobQueue(store, "site", lambda _who: False, wall, program=BY_WEB)
+    one = JobQueue(store, "one", lambda _who: False, wall)
+    held, waiting = started(site), one.enqueue(ORDER)
+    wall.later(LEASE_S)
+    assert one.start(waiting.id) is None
+    wall.later(1)
+    assert one.start(waiting.id) is not None, "the site lives, but gave no sign of life for this job"
+    assert one.job(held.id).state == "interrupted"
+    wall.later(LEASE_S + 1)
+    other = JobQueue(store, "two", lambda _who: False, wall)
+    assert other.start(other.enqueue(ORDER).id) is None, "a run that lives keeps its board"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
+import os
 import re
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -194,6 +197,58 @@ def test_a_power_switch_that_fails_is_said_and_gives_the_board_back(
     assert audit(guarded).outcome == "the outlet does not answer"
     with guarded.store() as store:
         assert joblist.job(store, 1).state == "failed"
+
+
+class Switch:
+    """Olga switches the power in a thread, by a program that does not end by itself."""
+
+    def __init__(self, guarded: GuardedSite, olga: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.told = guarded.folder / "told"
+        os.mkfifo(self.told)
+        program = f"import os, time; open({str(self.told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+        monkeypatch.setattr(programs, "_LAB", (sys.executable, "-c", program))
+        self.answers: list[tuple[int, str]] = []
+        self._thread = threading.Thread(target=lambda: self._send(olga))
+        self._thread.start()
+        self.pid = int(self.told.read_text())  # it runs
+
+    def _send(self, olga: Browser) -> None:
+        answer = olga.send(f"{HERE}/power-cycle")
+        self.answers.append((answer.status_code, answer.text))
+
+    def ended(self) -> tuple[int, str]:
+        self._thread.join(60)
+        with pytest.raises(ProcessLookupError):
+            os.kill(self.pid, 0)
+        (answer,) = self.answers
+        return answer
+
+
+def test_a_power_switch_that_is_cancelled_ends_and_the_site_does_not(
+    guarded: GuardedSite, olga: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[int] = []  # this process is the site
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: ends.append(number))
+    try:
+        switch = Switch(guarded, olga, monkeypatch)
+        assert "Not reserved" in done(logged_in(guarded.url, "olga"), f"{HERE}/cancel", job="j1")
+        status, text = switch.ended()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (ends, status) == ([], 503)
+    assert "olga cancelled it; look whether the board is off or on" in text
+    with guarded.store() as store:
+        assert joblist.job(store, 1).state == "cancelled"
+
+
+def test_a_power_switch_whose_lease_is_lost_leaves_no_program_behind(
+    guarded: GuardedSite, olga: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = Switch(guarded, olga, monkeypatch)
+    with guarded.store() as store:
+        JobQueue(store, process.identity(), process.has_died).finish(1, "failed")
+    status, text = switch.ended()
+    assert (status, "was taken from us" in text) == (503, True)
 
 
 def verdict(guarded: GuardedSite, outcome: str = "regression") -> int:
