@@ -147,6 +147,7 @@ class JobQueue:
             mine = self._own(session, job_id, "queued")
             if mine.cancelled_by:
                 return None
+            holds = standing(session, mine.board, self.now())
             same_board = (JobRow.board == mine.board, JobRow.state.in_(("queued", "running")))
             # FOR UPDATE makes PostgreSQL let one start at a time; SQLite's transactions do so anyway.
             for row in session.scalars(select(JobRow).where(*same_board).order_by(JobRow.id).with_for_update()):
@@ -154,10 +155,13 @@ class JobQueue:
                     continue
                 if self._dead(row):
                     row.state, row.finished_at = _ended(row, "interrupted"), row.heartbeat_at
-                elif row.state == "running" or (row.queued_at, row.id) < (mine.queued_at, mine.id):
+                elif row.state == "running" or (
+                    (row.queued_at, row.id) < (mine.queued_at, mine.id)
+                    and all(hold.person == row.person for hold in holds)
+                ):  # a job that another person's reservation keeps waiting keeps nobody else waiting
                     mine.heartbeat_at = self.now()
                     return None
-            if self._refusing(session, mine.board):
+            if any(hold.refuses(self.person, ignored=self.ignores) for hold in holds):
                 mine.heartbeat_at = self.now()
                 return None
             session.flush()  # who died gives the board back before we take it
@@ -259,9 +263,8 @@ class JobQueue:
 
     def _dead(self, row: JobRow) -> bool:
         gone = self.has_died(row.holder)
-        if gone is None or (
-            not gone and row.program == BY_WEB
-        ):  # the site lives on when what it did for a board has failed
+        # The site lives on when what it did for a board has failed.
+        if gone is None or (not gone and row.program == BY_WEB):
             return (self.now() - row.heartbeat_at).total_seconds() > LEASE_S
         return gone
 

@@ -64,9 +64,8 @@ def router(deeds: Deeds) -> APIRouter:
             if book.job(job_id).board != board:
                 raise ConfigurationError(f"job j{job_id} is of another board")
             job = book.cancel(job_id, deed.person.name)
-            if (
-                job.state != "cancelled" and job.program != BY_WEB
-            ):  # its holder is the site, whose `power_cycle` sees it
+            # The holder of a power switch is the site itself, which sees by its job that it shall end.
+            if job.state != "cancelled" and job.program != BY_WEB:
                 process.ask_to_end(job.holder)
         return back(board)
 

@@ -18,6 +18,7 @@ from lab.host import process
 from lab.results import Store, open_store
 from lab.results.jobrecords import BY_WEB
 from lab.results.jobs import LEASE_S, Job, JobQueue, Order
+from lab.results.reservations import ReservationBook
 from lab.results.watch import watch
 
 ORDER = Order("am62xx_sk", "b1", ("boot", "low_power"), "envs/am62x.yaml", "11.01", 20)
@@ -275,6 +276,20 @@ def test_a_holder_that_proc_hides_is_not_taken_for_dead(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(process.os, "kill", of_another_user)
     assert process.has_died(f"{host}/{boot}/4000000/1", hidden) is None
+
+
+def test_a_job_that_a_reservation_refuses_keeps_nobody_waiting(store: Store, wall: Wall) -> None:
+    timer = JobQueue(store, "timer", lambda _who: False, wall, person="timer")
+    lena = JobQueue(store, "lena", lambda _who: False, wall, person="lena", ignores=True)
+    waiting = timer.enqueue(ORDER)
+    wall.later(1)
+    hers = lena.enqueue(ORDER)
+    assert lena.start(hers.id) is None, "the timer waits longer"
+    ReservationBook(store, wall).reserve("b1", "lena", "a new PMIC", 1)
+    assert timer.start(waiting.id) is None
+    assert lena.start(hers.id) is not None
+    lena.finish(hers.id, "completed")
+    assert timer.start(waiting.id) is None, "it is reserved yet"
 
 
 def test_a_board_that_the_site_failed_to_give_back_is_free_when_the_lease_has_run_out(
