@@ -52,7 +52,7 @@ class LinuxWay:
         try:
             prompt = self.begin()
             surface = self._medium.look(prompt)
-            surface.check(content, planned, self.hosts)
+            surface.check(prompt, content, planned, self.hosts)
             planning.check_fits(content, planned, surface.size_bytes, self.hosts)
             self._most(prompt, surface, planned)
             self._carry(prompt, "probe", _PROBE, "a probe")

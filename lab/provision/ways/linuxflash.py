@@ -10,13 +10,20 @@ from typing import Final
 
 from attrs import frozen
 
+from lab.errors import ConfigurationError
 from lab.provision.failures import MediaVerifyFailedError, MediaWriteFailedError, TargetRefusedError
+from lab.provision.release import Place
 from lab.provision.ways.command import Command, limit_s, said
 from lab.provision.ways.linuxanswers import SPOOL, digest_is, done, refuse
 
 DEVICE: Final = re.compile(r"/dev/mtd\d+")
 NOR: Final = "nor"
 _LOG: Final = f"{SPOOL}.log"
+_PROGRAMS: Final = (
+    ("flash_erase", "dd"),
+    ("flashcp",),
+    ("ubiattach", "ubiformat", "ubimkvol", "ubiupdatevol"),
+)  # by offset, by the name of an MTD, into a UBI volume
 _SHOWN_LINES: Final = 4
 _MTD: Final = re.compile(r'mtd(\d+): ([0-9a-f]+) ([0-9a-f]+) "([^"]+)"')
 _TYPE: Final = re.compile(r"mtd(\d+)/type:(\w+)")
@@ -175,8 +182,9 @@ def make_volume(ubi: int, name: str) -> Command:
 
 
 def list_volumes() -> Command:
-    """What asks for all UBIs and their volumes."""
-    text = "grep -H . /sys/class/ubi/ubi*/mtd_num /sys/class/ubi/ubi*_*/name 2>/dev/null; true"
+    """What asks for all UBIs, their volumes, and how large these are."""
+    more = "/sys/class/ubi/ubi*_*/reserved_ebs /sys/class/ubi/ubi*_*/usable_eb_size"
+    text = f"grep -H . /sys/class/ubi/ubi*/mtd_num /sys/class/ubi/ubi*_*/name {more} 2>/dev/null; true"
     return Command(text, done(text))
 
 
@@ -192,6 +200,38 @@ def volumes(lines: Sequence[str], on: Partition) -> Volumes:
         raise MediaWriteFailedError(f"{on.device}: UBI does not have it: {said(lines)}. Try again")
     names = re.findall(rf"/(ubi{ubi}_\d+)/name:(\S+)", text)
     return Volumes(ubi, {name: f"/dev/{device}" for device, name in names})
+
+
+def volume_bytes(lines: Sequence[str], on: Partition) -> dict[str, int]:
+    """What each volume of an MTD can hold, of `list_volumes`; empty: UBI has not attached it (Documentation/ABI/stable/sysfs-class-ubi)."""
+    text = "\n".join(lines)
+    ubi = next((ubi for ubi, mtd in re.findall(r"/ubi(\d+)/mtd_num:(\d+)", text) if int(mtd) == on.number), None)
+    blocks = dict(re.findall(rf"/(ubi{ubi}_\d+)/reserved_ebs:(\d+)", text))
+    sizes = dict(re.findall(rf"/(ubi{ubi}_\d+)/usable_eb_size:(\d+)", text))
+    return {
+        name: int(blocks[volume]) * int(sizes[volume])
+        for volume, name in re.findall(rf"/(ubi{ubi}_\d+)/name:(\S+)", text)
+        if volume in blocks and volume in sizes
+    }
+
+
+def ask(place: Place | None) -> Command:
+    """Whether the board has what writes such a place.
+
+    Raises (its judge):
+        ConfigurationError: it has not.
+    """
+    programs = _PROGRAMS[bool(place and place.mtd) + bool(place and place.volume)]
+    text = f'for p in {" ".join(programs)}; do command -v $p >/dev/null || echo "no program $p"; done'
+
+    def judge(lines: Sequence[str], _status: int) -> None:
+        if absent := [line.split()[-1] for line in lines if line.strip().startswith("no program ")]:
+            raise ConfigurationError(
+                f"the board's Linux has no {' and no '.join(absent)}; nothing was written. Install mtd-utils there, run a Linux in memory "
+                "(`boot_from: ram`), or write this medium from U-Boot"
+            )
+
+    return Command(text, judge)
 
 
 def update(device: str, count: int) -> Command:

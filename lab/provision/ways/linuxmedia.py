@@ -38,8 +38,8 @@ class Surface(Protocol):
             ConfigurationError: they do not do.
         """
 
-    def check(self, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
-        """Whether everything has a place here; raises before the first byte."""
+    def check(self, prompt: Prompt, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
+        """Whether everything has a place here, and the board what writes it; raises before the first byte."""
 
     def write(self, prompt: Prompt, place: Place | None, offset: int, count: int, /) -> None:
         """Write the piece that is in the board's memory."""
@@ -98,7 +98,7 @@ class _BlockSurface:
             raise _too_little(1 << 20, memory)
         return room
 
-    def check(self, _content: Content, _planned: Sequence[Step], _hosts: Hosts | None, /) -> None:
+    def check(self, _prompt: Prompt, _content: Content, _planned: Sequence[Step], _hosts: Hosts | None, /) -> None:
         """Nothing more than the size, which `planning.check_fits` compares."""
 
     def write(self, prompt: Prompt, _place: Place | None, offset: int, count: int, /) -> None:
@@ -159,8 +159,9 @@ class _FlashSurface:
             raise _too_little(largest, memory)
         return largest
 
-    def check(self, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
+    def check(self, prompt: Prompt, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
         planning.check_ranges(content, self.align, hosts)
+        volumes = carry_out(prompt, flash.list_volumes())
         for step in planned:
             on = self._on(step.place)
             offset = (step.place.offset or 0) if step.place else 0
@@ -173,6 +174,13 @@ class _FlashSurface:
             if on.kind != flash.NOR and not (step.place and step.place.volume):
                 raise ConfigurationError(
                     f"{step.name}: {on.device} is {on.kind}, whose blocks may be bad: let the part lie in a UBI volume, or write it from U-Boot"
+                )
+            carry_out(prompt, flash.ask(step.place))
+            volume = step.place.volume if step.place else ""
+            if volume and step.bytes > (room := flash.volume_bytes(volumes, on).get(volume, step.bytes)):
+                raise ImageTooLargeError(
+                    f"{step.name}: {step.bytes} bytes, and the UBI volume {volume} on {on.device} has {room}; nothing was written. Make it "
+                    "larger by hand (`ubirsvol`), or remove it (`ubirmvol`): it is made anew"
                 )
 
     def write(self, prompt: Prompt, place: Place | None, offset: int, count: int) -> None:

@@ -62,6 +62,7 @@ class PlayedFlash:
     volume: bytes = b""
     has_ubi: bool = False
     unreadable: str = ""
+    absent: tuple[str, ...] = ()
     is_attached: bool = False
     has_volume: bool = False
     mounts: str = "none / rootfs rw 0 0"
@@ -98,7 +99,11 @@ class PlayedFlash:
         if "MemAvailable" in cmd:
             self.spool.unlink(missing_ok=True)
             return [f"MemAvailable:   {self.free >> 10} kB"], 0
-        return [*self._attachments(), *(["/sys/class/ubi/ubi0_0/name:rootfs"] if self.has_volume else [])], 0
+        volume = ["name:rootfs", "reserved_ebs:2", "usable_eb_size:262016"] if self.has_volume else []
+        return [*self._attachments(), *(f"/sys/class/ubi/ubi0_0/{each}" for each in volume)], 0
+
+    def _for(self, cmd: str, _numbers: list[int]) -> tuple[list[str], int]:
+        return [f"no program {each}" for each in self.absent if f" {each}" in cmd.partition(";")[0]], 0
 
     def _wget(self, cmd: str, _numbers: list[int]) -> tuple[list[str], int]:
         self.spool.write_bytes(Path(cmd.rsplit(maxsplit=1)[-1]).read_bytes())
@@ -301,6 +306,42 @@ def test_a_name_that_two_partitions_have_is_refused_and_another_is_not(board: Pl
     with pytest.raises(TargetRefusedError, match="/dev/mtd1 and /dev/mtd2"):
         chosen.plan(Content(parts=[part(tmp_path, "uboot.env", b"data", Place(mtd="env"))]), TARGET)
     chosen.plan(Content(parts=[part(tmp_path, "tispl.bin", b"data", Place(mtd="ospi"))]), TARGET)
+
+
+@pytest.mark.parametrize(
+    ("device", "to", "program"),
+    [
+        ("/dev/mtd0", Place(offset=0), "flash_erase"),
+        ("mtd", Place(mtd="ospi"), "flashcp"),
+        ("mtd", Place(mtd="ospi", volume="rootfs"), "ubiupdatevol"),
+    ],
+)
+def test_a_board_without_the_program_is_refused_before_the_first_byte(
+    board: PlayedFlash, tmp_path: Path, device: str, to: Place, program: str
+) -> None:
+    content, chosen = Content(parts=[part(tmp_path, "tispl.bin", b"data", to)]), way(board, tmp_path, device)
+    board.absent = ("nandwrite",)
+    chosen.plan(content, TARGET)
+    board.absent = (program,)
+    with pytest.raises(ConfigurationError, match=f"has no {program}; nothing was written"):
+        chosen.plan(content, TARGET)
+
+
+def test_the_programs_are_asked_for_by_a_shell() -> None:
+    command = flash.ask(Place(mtd="ospi", volume="rootfs"))
+    done = subprocess.run(
+        ["/bin/sh", "-c", command.text], env={"PATH": "/nonexistent"}, capture_output=True, text=True, check=False
+    )
+    with pytest.raises(ConfigurationError, match="no ubiattach and no ubiformat and no ubimkvol and no ubiupdatevol"):
+        command.judge(done.stdout.splitlines(), done.returncode)
+
+
+def test_a_volume_that_is_too_small_is_refused_before_the_first_byte(board: PlayedFlash, tmp_path: Path) -> None:
+    board.has_ubi = board.is_attached = board.has_volume = True
+    to, chosen = Place(mtd="ospi", volume="rootfs"), way(board, tmp_path, "mtd")
+    chosen.plan(Content(parts=[part(tmp_path, "rootfs.ubifs", bytes(2 * 262016), to)]), TARGET)
+    with pytest.raises(ImageTooLargeError, match="the UBI volume rootfs on /dev/mtd0 has 524032"):
+        chosen.plan(Content(parts=[part(tmp_path, "rootfs.ubifs", bytes(2 * 262016 + 1), to)]), TARGET)
 
 
 def test_nand_takes_volumes_only(board: PlayedFlash, tmp_path: Path) -> None:
