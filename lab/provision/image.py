@@ -21,7 +21,7 @@ from lab.errors import ConfigurationError
 from lab.provision import bmap
 from lab.provision.failures import ImageDamagedError
 from lab.provision.fetching import Hosts, fetched
-from lab.provision.release import File, Image
+from lab.provision.release import File, Image, Part
 from lab.redaction import redacted
 
 CHUNK_BYTES: Final = 1024 * 1024
@@ -33,7 +33,9 @@ _BROKEN: Final = (lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError, zstand
 
 
 def packing(file: File) -> str:
-    """How it is packed, by the end of its name: "xz", "zst", "gz"; empty: it is not."""
+    """How it is packed, by the end of its name: "xz", "zst", "gz"; empty: it is not, or it stays so (`Part.packed`)."""
+    if isinstance(file, Part) and file.packed:
+        return ""
     return _ENDINGS.get(Path(file.filename).suffix.lower(), "")
 
 

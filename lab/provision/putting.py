@@ -229,7 +229,8 @@ def content_digest(content: Content) -> str:
 
     def kept(document: object) -> object:
         if isinstance(document, dict):
-            return {key: kept(value) for key, value in document.items() if key not in {"source", "bmap"}}
+            left_out = {"source", "bmap"} | ({"packed"} if not document.get("packed") else set())
+            return {key: kept(value) for key, value in document.items() if key not in left_out}
         return [kept(each) for each in document] if isinstance(document, list) else document
 
     return hashlib.sha256(json.dumps(kept(asdict(content)), sort_keys=True).encode()).hexdigest()

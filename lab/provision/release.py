@@ -147,10 +147,15 @@ class Place:
 
 @frozen(kw_only=True)
 class Part(File):
-    """A file and its place on a medium. name: as boot chains call it, e.g. "tiboot3.bin"."""
+    """A file and its place on a medium.
+
+    Attributes:
+        name: as boot chains call it, e.g. "tiboot3.bin". packed: it is written as it lies there, e.g. an Image.gz that U-Boot unpacks.
+    """
 
     name: str = field(validator=_part_name)
     to: Place
+    packed: bool = False
 
     @property
     def is_boot(self) -> bool:

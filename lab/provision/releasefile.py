@@ -36,6 +36,7 @@ def load(path: Path) -> Release:
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(str, _text)
     converter.register_structure_hook(int, _number)
+    converter.register_structure_hook(bool, _yes_or_no)
     try:
         found = converter.structure({"name": path.name.removesuffix(SUFFIX), **data, "path": None}, Release)
     except cattrs.BaseValidationError as error:
@@ -125,6 +126,12 @@ def _number(value: object, _type: object) -> int:
     if type(value) is int:
         return value
     raise ValueError(f"expected a whole number of bytes, got {str(value)[:60]!r}")
+
+
+def _yes_or_no(value: object, _type: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"expected true or false, got {str(value)[:60]!r}")
 
 
 def _reason(error: BaseException, kind: type | None) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import re
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from lab.errors import ConfigurationError
 from lab.provision.checking import problems
 from lab.provision.fetching import Hosts
+from lab.provision.image import open_image, unpacked_bytes
+from lab.provision.putting import content_digest
 from lab.provision.release import Part, Place
 from lab.provision.releasefile import load
 from lab.provision.way import order, rooms
@@ -52,6 +57,29 @@ def test_a_release_is_called_like_its_file_and_its_paths_start_there(tmp_path: P
         "tispl.bin",
         "u-boot.img",
     ]
+
+
+def test_a_part_that_stays_packed_is_written_as_it_lies_there(tmp_path: Path) -> None:
+    packed = gzip.compress(b"kernel" * 999)
+    (tmp_path / "Image.gz").write_bytes(packed)
+    entry = (
+        f"{{name: Image.gz, source: Image.gz, sha256: {hashlib.sha256(packed).hexdigest()}, to: {{offset: 0x800000}}"
+    )
+    text = f"boards: [some_board]\nmedia:\n  ospi: {{parts: [{entry}MORE}}]}}\nidentity: {{kernel: x}}\n"
+    whole = load(written(tmp_path, text.replace("MORE", ""))).media["ospi"]
+    (stays,) = load(written(tmp_path, text.replace("MORE", ", packed: true"))).media["ospi"].parts
+    assert b"".join(open_image(whole.parts[0])) == b"kernel" * 999
+    assert b"".join(open_image(stays)) == packed
+    assert unpacked_bytes(stays) == len(packed)
+    same = load(written(tmp_path, text.replace("MORE", ", packed: false"))).media["ospi"]
+    assert content_digest(same) == content_digest(whole) != content_digest(evolve(whole, parts=[stays]))
+    with pytest.raises(ConfigurationError, match="packed: expected true or false"):
+        load(written(tmp_path, text.replace("MORE", ", packed: 'no'")))
+
+
+def test_the_digest_of_a_content_without_packed_parts_is_that_of_older_records(tmp_path: Path) -> None:
+    found = content_digest(load(written(tmp_path, GOOD)).media["emmc"])
+    assert found == "747397a1faa853548ac4f4c6d1e6708522f549ee866b3648e9e356bc9c8e10fd"
 
 
 def test_a_password_in_a_source_is_not_in_what_is_shown(tmp_path: Path) -> None:
