@@ -10,6 +10,7 @@ import contextlib
 import logging
 import select
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,20 @@ from lab.errors import BoardlabError
 
 _RECEIVE_BYTES: Final = 4096
 _IAC: Final = b"\xff"  # of telnet (RFC 854), doubled where it is data
+_SUBOPTION_BYTES: Final = 8192  # bytes of a negotiation that does not end
+_AGAIN_S: Final = 0.2  # after a client that could not be accepted
+_ALIVE: Final = (  # a guest that is gone without a word gives the port back within a minute
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
+)
 _log = logging.getLogger(__name__)
+
+
+class _TelnetError(Exception):
+    """What a guest sends is no telnet."""
 
 
 class Bridge:
@@ -48,10 +62,12 @@ class Bridge:
         self._guests: set[socket.socket] = set()
         self._listener = socket.create_server((listen, 0), family=socket.AF_INET6 if ":" in listen else socket.AF_INET)
         self.port: int = self._listener.getsockname()[1]
+        self._closing = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
         """Stop listening, and hang up."""
+        self._closing.set()
         with contextlib.suppress(OSError):  # which ends accept(2) in its thread, as close alone does not
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -60,11 +76,13 @@ class Bridge:
                 guest.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
-        while True:
+        while not self._closing.is_set():
             try:
                 guest, _ = self._listener.accept()
-            except OSError:  # closed
-                return
+            except OSError as error:
+                if not self._closing.wait(_AGAIN_S):  # e.g. no file descriptor is free; the next one may find one
+                    _log.warning("port %d: a client was not accepted: %s", self.port, error)
+                continue
             self._guests.add(guest)
             threading.Thread(target=self._serve, args=(guest,), daemon=True).start()
 
@@ -73,7 +91,8 @@ class Bridge:
         try:
             with guest:
                 guest.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                guest.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for level, option, value in _ALIVE:
+                    guest.setsockopt(level, option, value)
                 try:
                     with ConsoleClient(self._path) as console:
                         info = console.open(self._device(), self._speed_bd)
@@ -84,6 +103,8 @@ class Bridge:
                     guest.sendall(_notice(str(error)))
         except OSError:
             pass  # it hung up
+        except _TelnetError as error:
+            _log.warning("port %d: a client is hung up on: %s", self.port, error)
         finally:
             self._guests.discard(guest)
 
@@ -138,7 +159,17 @@ class _Guest:
                 data = self._guest.recv(_RECEIVE_BYTES)
                 if not data:
                     return
-                self._type(b"".join(self._telnet.filter(data)))
+                self._type(self._typed(data))
+
+    def _typed(self, data: bytes) -> bytes:
+        """What is no telnet in it."""
+        try:
+            typed = b"".join(self._telnet.filter(data))
+        except (TypeError, ValueError, struct.error) as error:
+            raise _TelnetError(f"bad telnet: {error}") from error
+        if len(self._telnet.suboption or b"") > _SUBOPTION_BYTES:
+            raise _TelnetError(f"a negotiation of more than {_SUBOPTION_BYTES} bytes")
+        return typed
 
     def _type(self, data: bytes) -> None:
         if not data:

@@ -1,0 +1,89 @@
+"""The TCP port for stock clients: what one client does wrong ends that client alone."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
+
+import pytest
+from console_bench import DEADLINE_S, ConsoleBench, wait_for
+
+from lab.console.bridge import Bridge
+from lab.host.runtime import socket_path
+
+
+@pytest.fixture
+def bridge(bench: ConsoleBench) -> Iterator[Bridge]:
+    adapter = bench.adapter()
+    with bench.client() as client:
+        client.open(adapter.link)
+    bridge = Bridge(socket_path(bench.runtime), lambda: str(adapter.link), 115200)
+    yield bridge
+    bridge.close()
+
+
+def guest(bridge: Bridge) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", bridge.port), timeout=DEADLINE_S)
+
+
+def ended(client: socket.socket) -> bool:
+    """Whether the other side hangs up; a reset is that, too."""
+    try:
+        while client.recv(4096):
+            pass
+    except ConnectionError:
+        return True
+    return True
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"\xff\xf0", b"\xff\xfa\x2c\x01\x00\xff\xf0", b"\xff\xfa" + b"x" * 100_000],
+    ids=["end without begin", "short speed", "endless"],
+)
+def test_bad_telnet_ends_its_client_without_a_traceback(
+    bench: ConsoleBench, bridge: Bridge, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracebacks: list[object] = []
+    monkeypatch.setattr("threading.excepthook", tracebacks.append)
+    with guest(bridge) as bad:
+        with contextlib.suppress(ConnectionError):
+            bad.sendall(sent)
+        assert ended(bad)
+    with guest(bridge) as good:
+        good.sendall(b"typed")
+        assert bench.adapters[0].heard(5) == b"typed"
+    assert tracebacks == []
+
+
+def test_a_client_that_cannot_be_accepted_does_not_end_the_listener(
+    bench: ConsoleBench, bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[int] = []
+    accept = socket.socket.accept
+
+    def once(listener: socket.socket) -> tuple[socket.socket, object]:
+        client, address = accept(listener)
+        if not failed:
+            failed.append(client.fileno())
+            client.close()
+            raise OSError(errno.EMFILE, "Too many open files")
+        return client, address
+
+    monkeypatch.setattr("socket.socket.accept", once)
+    with guest(bridge), guest(bridge), guest(bridge) as good:
+        wait_for(lambda: bool(failed), "a client is not accepted")
+        good.sendall(b"typed")
+        assert bench.adapters[0].heard(5) == b"typed"
+
+
+def test_a_guest_that_is_gone_without_a_word_is_noticed(bridge: Bridge) -> None:
+    with guest(bridge) as client:
+        client.sendall(b"x")
+        wait_for(lambda: len(bridge._guests) == 1, "the guest is served")
+        (theirs,) = bridge._guests
+        wait_for(
+            lambda: theirs.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000, "its silence is bounded"
+        )
