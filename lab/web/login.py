@@ -75,6 +75,9 @@ def router(renderer: Renderer, access: Access, deeds: Deeds) -> APIRouter:
 
 def inside(wanted: str) -> str:
     """An address of this site, never of another one."""
-    parts = urlsplit(wanted.replace("\\", "/"))
+    try:
+        parts = urlsplit(wanted.replace("\\", "/"))
+    except ValueError:  # e.g. "//["
+        return "/"
     inside = not parts.scheme and not parts.netloc and wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
     return wanted if inside and wanted.isprintable() else "/"

@@ -45,6 +45,7 @@ def wall_part(site: Site, renderer: Renderer, request: Request) -> str:
         asked.get("release", ""),
         asked.get("who", ""),
         "failed" in asked,
+        request.state.person.name if "mine" in asked else "",
     )
     seen = site.seen()
     shown = wall.tiles(seen.lab, seen.lines, wanted)

@@ -62,13 +62,18 @@ class Tile:
 
 @frozen
 class Filter:
-    """Which boards are wanted; an empty field asks for nothing. `failed`: something of theirs failed in 24 h."""
+    """Which boards are wanted; an empty field asks for nothing.
+
+    Attributes:
+        failed: something of theirs failed in 24 h. mine: of this person alone, whose whole name it is.
+    """
 
     board: str = ""
     board_type: str = ""
     release: str = ""
     who: str = ""
     failed: bool = False
+    mine: str = ""
 
     def takes(self, tile: Tile) -> bool:
         """Whether a tile is wanted."""
@@ -79,7 +84,11 @@ class Filter:
             (self.who, " ".join([tile.who, *(hold.person for hold in tile.holds)])),
         )
         named = all(text.casefold() in value.casefold() for text, value in wanted)
-        return named and (not self.failed or tile.failed > 0 or tile.state == "needs a person")
+        own = not self.mine or self.mine in {
+            *(word.rstrip(",") for word in tile.who.split()[:1]),
+            *(hold.person for hold in tile.holds),
+        }
+        return named and own and (not self.failed or tile.failed > 0 or tile.state == "needs a person")
 
 
 def tiles(found: LabNow, lines: Mapping[str, str] = {}, wanted: Filter = Filter()) -> list[Tile]:

@@ -26,6 +26,7 @@ from lab.results.reservations import IGNORE, ReservationBook
 from lab.results.verdictrecords import UNSURE, NewVerdict
 from lab.results.verdicts import mutes, read_verdicts, reviews, write_verdicts
 from lab.web import programs, writing
+from lab.web.wall import Filter, Tile
 
 HERE = f"/boards/{BOARD}"
 ORDER = Order("am62xx_sk", BOARD, ("boot",), "one.yaml", "11.01", 20)
@@ -79,6 +80,34 @@ def test_a_reservation_is_shown_refuses_others_and_is_given_back(guarded: Guarde
     assert "Not reserved" in done(olga, f"{HERE}/release")
     assert "is not reserved (any more)" in refused(olga, f"{HERE}/release")
     assert (audit(guarded).action, audit(guarded).outcome) == ("release", f"{BOARD} is not reserved (any more)")
+
+
+def test_the_wall_shows_who_has_logged_in_only_their_own_boards(guarded: GuardedSite, olga: Browser) -> None:
+    vera = logged_in(guarded.url, "vera")
+
+    def shown(browser: Browser) -> bool:
+        return f'href="{HERE}"' in browser.get("/?mine=1").text
+
+    assert "held by me" in olga.get("/").text
+    assert f'href="{HERE}"' in olga.get("/").text
+    assert not shown(olga)
+    done(olga, f"{HERE}/reserve", hours="4", reason="x")
+    assert (shown(olga), shown(vera)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("who", "mine"),
+    [
+        ("lena (lab run, pid 7)", True),
+        ("lena, root (lab run, pid 7)", True),
+        ("lena on host-1", True),
+        ("lenard (lab run, pid 7)", False),
+        ("ann, lena (lab run, pid 7)", False),
+        ("", False),
+    ],
+)
+def test_a_board_whose_job_is_of_that_person_is_held_by_that_person(who: str, mine: bool) -> None:
+    assert Filter(mine="lena").takes(Tile("b", "am62xx_sk", "measures", who)) == mine
 
 
 def test_maintenance_is_put_on_and_off(guarded: GuardedSite, olga: Browser) -> None:
