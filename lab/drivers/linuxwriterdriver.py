@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import attr
+from attrs import frozen
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 
@@ -27,7 +28,7 @@ from lab.provision.ramlinux import RamLinux
 from lab.provision.release import Stage
 from lab.provision.way import Way
 from lab.provision.ways.carriers import Carrier, OverHttp, OverSsh
-from lab.provision.ways.command import Command, Prompt, carry_out, limit_s
+from lab.provision.ways.command import SHORT_S, Command, Prompt, carry_out, limit_s
 from lab.provision.ways.linux import LinuxWay
 from lab.provision.ways.linuxanswers import refuse
 from lab.provision.ways.serving import LOOPBACK, TFTP_PORT
@@ -106,7 +107,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
             if self.prepare:
                 once = f"[ -e {_PREPARED} ] || {{ ( {self.prepare} ) && : > {_PREPARED}; }}"
                 carry_out(prompt, Command(once, partial(refuse, what=self.prepare), _PREPARE_S))
-            return self._over_ssh(strategy, prompt) if self.over == SSH else prompt
+            return self._over_ssh(strategy, prompt) if self.over == SSH else _Watched(prompt, strategy)
 
         def end() -> None:
             self._server.close()
@@ -172,6 +173,32 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
                 "`lab release ram-linux` makes an initramfs (docs/releases.md)"
             )
         return ramlinux.read(own or released)
+
+
+@frozen
+class _Watched:
+    """A prompt on the console; a kernel that ended there says so in place of the command that did not end."""
+
+    prompt: Prompt
+    board: Any
+
+    def run(self, cmd: str, timeout: float = SHORT_S) -> tuple[list[str], list[str], int]:
+        """See `Prompt`."""
+        before = len(self.board.console.captured())
+        try:
+            return self.prompt.run(cmd, timeout=timeout)
+        except BoardTransientError as error:
+            if not error.failure.endswith("_timeout"):
+                raise
+            for line in self.board.console.captured()[before:].decode("latin-1").splitlines():
+                for pattern, sign in self.board.type.failures.items():
+                    if re.search(pattern, line):
+                        raise BoardTransientError(
+                            f"the board's Linux ended while `{cmd}` ran: it printed {line.strip()!r}. The console's log shows what led to it. "
+                            "The next try switches the board off and on, and writes anew",
+                            failure=sign.means,
+                        ) from error
+            raise
 
 
 def _boot_id(prompt: Prompt) -> str:

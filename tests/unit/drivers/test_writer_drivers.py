@@ -13,12 +13,15 @@ import pytest
 import tftpy
 from labgrid import Target
 
+from lab import boards
 from lab.drivers import LinuxWriterDriver, boardservers
 from lab.drivers.boardservers import BoardServer
-from lab.errors import ConfigurationError
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision.failures import MediaWriteFailedError, TargetRefusedError
 from lab.provision.release import Content, Place
+from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways import ubootmedia
+from lab.provision.ways.command import carry_out
 from lab.provision.ways.uboot import UbootWay
 
 BOOT = "0d1f6a1e-4c3b-4f0e-9d2c-71a1b2c3d4e5"
@@ -130,6 +133,10 @@ class PlayedBoard:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.linux, self.board = folder, self, "b1"
+        self.console, self.type, self.said = self, boards.load("qemu-virt"), b""
+
+    def captured(self) -> bytes:
+        return self.said
 
     def select_medium(self, _medium: str) -> None: ...
 
@@ -195,6 +202,30 @@ def test_over_ssh_only_the_board_whose_console_it_is_is_written(
             way.begin()  # type: ignore[attr-defined]
     else:
         assert way.begin().driver is driver.ssh  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("said", "failure"),
+    [
+        (b"[ 99.1] Kernel panic - not syncing: Fatal exception\r\n", "kernel_panic"),
+        (b"[ 99.1] mmc1: busy\r\n", "write_stalled"),
+    ],
+)
+def test_a_kernel_that_ends_within_a_write_is_no_stalled_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes, failure: str
+) -> None:
+    board = PlayedBoard(tmp_path)
+    board.said = b"Kernel panic - not syncing: of an older boot\r\n"
+    prompt = linux_writer("").ways(board)["emmc"].begin()  # type: ignore[attr-defined]
+
+    def hang(_cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
+        board.said += said
+        raise BoardTransientError(f"no prompt within {timeout} s", failure="shell_timeout")
+
+    monkeypatch.setattr(board, "run", hang)
+    with pytest.raises(BoardlabError) as caught:
+        carry_out(prompt, answers.write("/dev/mmcblk1", 0, 4096))
+    assert caught.value.failure == failure
 
 
 def test_a_preparation_that_fails_ends_the_try_and_is_done_again_by_the_next(tmp_path: Path) -> None:
