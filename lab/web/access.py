@@ -13,8 +13,10 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
+import anyio
+from anyio import to_thread
 from attrs import define, field, frozen
 
 from exporters.server import Guard
@@ -24,6 +26,7 @@ from lab.web.users import NAME, Role, Users
 
 SESSION_S: Final = 12 * 3600.0
 _MOST_SESSIONS: Final = 10_000
+_Answer = TypeVar("_Answer")
 
 
 @frozen
@@ -85,6 +88,7 @@ class Access:
     open: bool = False
     now: Callable[[], float] = time.monotonic
     attempts: Attempts = field(init=False)
+    _trying: anyio.CapacityLimiter | None = field(default=None, init=False)
     _sessions: dict[str, _Session] = field(factory=dict, init=False)
     _key: bytes = field(factory=lambda: secrets.token_bytes(32), init=False)
     _known: dict[bytes, tuple[str, str]] = field(factory=dict, init=False)
@@ -100,6 +104,12 @@ class Access:
             headers: names in lower case. cookie: of a session. address: which the connection comes from.
         """
         return self._of_session(cookie) or self._of_proxy(headers, address) or (Person("") if self.open else None)
+
+    async def tried(self, asks: Callable[..., _Answer], *given: str) -> _Answer:
+        """What a method says that tries a password, one at a time: guessing takes one core, and no other page's thread."""
+        if self._trying is None:
+            self._trying = anyio.CapacityLimiter(1)
+        return await to_thread.run_sync(asks, *given, limiter=self._trying)
 
     def known(self, authorization: str | None) -> Person | None:
         """Who asks with a password that was right before."""

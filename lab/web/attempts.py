@@ -16,31 +16,37 @@ _MOST_KEYS: Final = 10_000
 
 @define
 class Attempts:
-    """The attempts that failed lately; `now` is monotonic, in seconds."""
+    """The attempts that failed lately, or are being tried; `now` is monotonic, in seconds."""
 
     now: Callable[[], float]
     _failed: dict[str, deque[float]] = field(factory=dict, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def wait_s(self, *keys: str) -> float:
-        """For how long nothing is tried for any of these; 0: now."""
-        now = self.now()
-        with self._lock:
-            return max((self._wait_s(key, now) for key in keys), default=0.0)
+    def begin(self, *keys: str) -> float:
+        """Count an attempt for all of these before it is tried: however many come at once, no more than MOST are.
 
-    def failed(self, *keys: str) -> None:
-        """An attempt failed for these."""
+        Returns for how long nothing is tried for one of these, in seconds, and then counts nothing; 0: try.
+        """
         now = self.now()
         with self._lock:
+            wait_s = max((self._wait_s(key, now) for key in keys), default=0.0)
+            if wait_s:
+                return wait_s
             if len(self._failed) >= _MOST_KEYS:
                 self._failed = {key: times for key, times in self._failed.items() if times[-1] > now - WINDOW_S}
             for key in keys:
                 self._failed.setdefault(key, deque(maxlen=MOST)).append(now)
+            return 0.0
 
-    def succeeded(self, key: str) -> None:
-        """An attempt was right: what failed before is forgiven."""
+    def succeeded(self, *keys: str, forgiven: str = "") -> None:
+        """An attempt that was begun for these was right: it is taken back, and for `forgiven` all that failed before."""
         with self._lock:
-            self._failed.pop(key, None)
+            for key in keys:
+                times = self._failed.get(key)
+                if times:
+                    times.pop()
+                if times is not None and (key == forgiven or not times):
+                    del self._failed[key]
 
     def _wait_s(self, key: str, now: float) -> float:
         times = self._failed.get(key)

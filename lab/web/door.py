@@ -11,7 +11,6 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from attrs import define
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -94,11 +93,11 @@ class GuardedDoor:
             if person is None:
                 name, _, password = decoded(given).partition(":")
                 keys = (f"address {address}", f"name {name}")
-                if self.access.attempts.wait_s(*keys):
+                if self.access.attempts.begin(*keys):
                     return PlainTextResponse("too many wrong passwords; try again in some minutes\n", 429)
-                person = await run_in_threadpool(self.access.by_password, given, name, password)
-                if person is None:
-                    self.access.attempts.failed(*keys)
+                person = await self.access.tried(self.access.by_password, given, name, password)
+                if person is not None:
+                    self.access.attempts.succeeded(*keys)
         path = request.url.path
         if person is None and not path.startswith(OPEN_TO_ALL):
             if self.access.users is None or path.startswith("/api/") or "text/html" not in headers.get("accept", ""):

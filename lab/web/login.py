@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 
 from lab.web.access import SESSION_S, Access
 from lab.web.deeds import Deeds, address, form
@@ -32,11 +33,11 @@ def router(renderer: Renderer, access: Access, deeds: Deeds) -> APIRouter:
         return shown(wanted, token)
 
     @routes.post(LOGIN)
-    def log_in(request: Request) -> Response:
+    async def log_in(request: Request) -> Response:
         given = form(request)
         name, token, wanted = given.get("name", "")[:100], given.get("token", ""), given.get("next", "/")
         keys = (f"address {address(request)}", *([f"name {name}"] if name else []))
-        wait_s = access.attempts.wait_s(*keys)
+        wait_s = access.attempts.begin(*keys)
         if wait_s:
             told = f"Too many wrong passwords: try again in {math.ceil(wait_s / 60)} min."
             answer = shown(wanted, "", told, 429)
@@ -45,15 +46,15 @@ def router(renderer: Renderer, access: Access, deeds: Deeds) -> APIRouter:
         cookie = (
             access.log_in_here(token, request.url.hostname or "")
             if token
-            else access.log_in(name, given.get("password", ""))
+            else await access.tried(access.log_in, name, given.get("password", ""))
         )
         who = access.owner if token else name
         if cookie is None:
-            access.attempts.failed(*keys)
-            deeds.tell(request, "login", who, "wrong link" if token else "wrong name or password")
+            why = "wrong link" if token else "wrong name or password"
+            await run_in_threadpool(deeds.tell, request, "login", who, why)
             return shown(wanted, "", _OLD_LINK if token else _WRONG, 403)
-        access.attempts.succeeded(f"name {name}")
-        deeds.tell(request, "login", who, "done")
+        access.attempts.succeeded(*keys, forgiven=f"name {name}")
+        await run_in_threadpool(deeds.tell, request, "login", who, "done")
         answer = RedirectResponse(inside(wanted), 303)
         secure = request.url.scheme == "https"
         answer.set_cookie(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,44 @@ def test_a_password_is_guessed_a_few_times_and_every_failure_is_in_the_audit(gua
         entries = Audit(store).entries(action="login")
     assert [entry.outcome for entry in entries] == ["done", *["wrong name or password"] * MOST]
     assert {(entry.person, entry.address) for entry in entries} == {("olga", "127.0.0.1")}
+
+
+def test_passwords_that_come_at_once_are_counted_before_they_are_tried(
+    guarded: GuardedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(_users: Users, _name: str, password: str) -> bool:
+        tried.append(password)
+        begun.set()
+        return not go_on.wait(60)
+
+    monkeypatch.setattr(Users, "right", slow)
+    stats: list[int] = []
+
+    def guess(number: int) -> None:
+        if number % 2:
+            stats.append(Browser(guarded.url).log_in("olga", "wrong").status_code)
+        else:
+            stats.append(requests.get(f"{guarded.url}/runs", auth=("olga", f"x{number}"), timeout=60).status_code)
+
+    threads = [threading.Thread(target=guess, args=(number,)) for number in range(60)]
+    for thread in threads:
+        thread.start()
+    assert begun.wait(60)
+    assert Browser(guarded.url).get("/login").status_code == 200, "other pages go on"
+    go_on.set()
+    for thread in threads:
+        thread.join(60)
+    assert len(tried) == MOST
+    assert stats.count(429) == 60 - MOST
+
+
+def test_a_right_password_costs_nothing(guarded: GuardedSite) -> None:
+    for _ in range(MOST + 1):
+        assert Browser(guarded.url).log_in("vera").status_code == 303
+    assert Browser(guarded.url).log_in("vera", "wrong").status_code == 403
 
 
 def test_a_password_with_a_request_only_looks(guarded: GuardedSite) -> None:
