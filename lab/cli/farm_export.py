@@ -50,7 +50,7 @@ def export(
     )
     if listen != LOOPBACK:
         logging.warning(
-            "%s: whoever reaches this address can read and type at every console: labgrid's ports know no users",
+            "--listen %s: every console is served without any authentication: whoever reaches this address reads it and types at it",
             listen,
         )
     raise typer.Exit(run(options))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import socket
 import time
 from pathlib import Path
 from socket import getfqdn, gethostname
@@ -46,7 +47,7 @@ class ExporterOptions:
         coordinator: host:port. name: of the exporter. hostname: by which ssh reaches this host.
         runtime: the console server's folder.
         listen: address of the TCP ports for stock clients.
-        isolated: stock clients come through ssh (labgrid's `--isolated`).
+        isolated: all that is exported is reached through ssh by stock clients (labgrid's `--isolated`).
     """
 
     resources: Path
@@ -56,6 +57,11 @@ class ExporterOptions:
     hostname: str = field(factory=getfqdn)
     listen: str = LOOPBACK
     isolated: bool = False
+
+    @property
+    def proxied(self) -> bool:
+        """Whether stock clients reach consoles through ssh: on loopback there is no other way for those of other hosts."""
+        return self.isolated or self.listen == LOOPBACK
 
 
 @define
@@ -123,6 +129,7 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
         self.local = _ServedPort(self.serial, self.console)
         self.data["cls"] = "NetworkSerialPort"
         self.proxy = self.console.options.hostname
+        self.proxy_required = self.console.options.proxied
         self._bridge: Bridge | None = None
 
     def _get_start_params(self) -> dict[str, Any]:
@@ -130,10 +137,14 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
 
     def _start(self, start_params: dict[str, Any]) -> None:
         options = self.console.options
-        self._bridge = Bridge(self.console.socket, lambda: str(self.serial.port), self.serial.speed, options.listen)
         try:
+            self._bridge = Bridge(
+                self.console.socket, lambda: str(self.serial.port), self.serial.speed, options.listen
+            )
             with ConsoleClient(self.console.socket) as client:
                 client.open(start_params["path"], self.serial.speed)
+        except OSError as error:  # nobody serves the port until the place is acquired again
+            _log.warning("%s: %s: %s", self.serial.port, options.listen, error.strerror or error)
         except BoardlabError as error:  # who connects is told, too; nobody has to start this program again
             _log.warning("%s", error)
 
@@ -156,7 +167,7 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
             pty=is_pty(Path(self.serial.port or "")),
         )
         return {
-            "host": options.listen if options.isolated or options.listen == LOOPBACK else options.hostname,
+            "host": options.listen if options.proxied else options.hostname,
             "port": self._bridge.port if self._bridge else None,
             "speed": self.serial.speed,
             "protocol": "rfc2217",
@@ -164,18 +175,27 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
         }
 
 
-@functools.lru_cache(maxsize=256)
 def _udev(device: str | None) -> dict[str, str]:
-    """What udev knows of a port."""
-    if not device:
-        return {}
+    """What udev knows of a port; {}: nothing, now."""
     try:
-        found = pyudev.Devices.from_device_file(pyudev.Context(), device)
-        return {
-            name: str(found.properties[name]) for name in ("ID_PATH", "ID_SERIAL_SHORT") if name in found.properties
-        }
-    except (pyudev.DeviceNotFoundError, OSError, ValueError):  # a pty
+        found = Path(device or "").stat()
+        return _known(str(device), (found.st_rdev, found.st_ino, found.st_ctime_ns))
+    except (pyudev.DeviceNotFoundError, OSError, ValueError, LookupError):  # unplugged, or a pty
         return {}
+
+
+@functools.lru_cache(maxsize=256)
+def _known(device: str, _node: tuple[int, int, int]) -> dict[str, str]:
+    """The same for one device node: another adapter at its path has another.
+
+    Raises:
+        LookupError: nothing yet.
+    """
+    properties = pyudev.Devices.from_device_file(pyudev.Context(), device).properties
+    known = {name: str(properties[name]) for name in ("ID_PATH", "ID_SERIAL_SHORT") if name in properties}
+    if not known:
+        raise LookupError(device)
+    return known
 
 
 def exports(options: ExporterOptions) -> dict[str, type]:
@@ -188,12 +208,19 @@ def run(options: ExporterOptions) -> int:
     """Export until SIGTERM or SIGINT, or until the coordinator goes. Returns: the exit status.
 
     Raises:
-        ConfigurationError: the file of resources is not there.
+        ConfigurationError: the file of resources is not there, or nobody can listen at the address.
     """
     if not options.resources.is_file():
         raise ConfigurationError(
             f"{options.resources}: no such file; it lists what this host exports, as labgrid's exporter has it"
         )
+    family = socket.AF_INET6 if ":" in options.listen else socket.AF_INET
+    try:
+        socket.create_server((options.listen, 0), family=family).close()
+    except OSError as error:
+        raise ConfigurationError(
+            f"--listen {options.listen}: {error.strerror or error}; is it an address of this host, and is its network up? (ip address)"
+        ) from error
     stock.exports.update(exports(options))
     stock.inspect = None  # which only labgrid's own main sets
     stock.reexec = False

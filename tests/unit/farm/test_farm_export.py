@@ -1,0 +1,61 @@
+"""`lab farm export`: how labgrid's own clients reach a console, and what it knows of an adapter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from labgrid.remote import exporter as stock
+
+from lab.errors import ConfigurationError
+from lab.places import exporter
+from lab.places.exporter import LOOPBACK, ExporterOptions, exports, run
+
+
+def options(folder: Path, listen: str = LOOPBACK, *, isolated: bool = False) -> ExporterOptions:
+    return ExporterOptions(folder / "exporter.yaml", "127.0.0.1:1", folder, "lab-1", "lab-1.example", listen, isolated)
+
+
+@pytest.mark.parametrize(
+    ("listen", "isolated", "proxied", "host"),
+    [
+        (LOOPBACK, False, True, LOOPBACK),
+        ("192.0.2.7", False, False, "lab-1.example"),
+        ("192.0.2.7", True, True, "192.0.2.7"),
+    ],
+)
+def test_who_listens_on_loopback_is_reached_through_ssh(
+    tmp_path: Path, listen: str, isolated: bool, proxied: bool, host: str
+) -> None:
+    kind = exports(options(tmp_path, listen, isolated=isolated))["RawSerialPort"]
+    config = {"cls": "RawSerialPort", "params": {"port": "/dev/null", "speed": 115200}, "avail": False}
+    port = kind(config, host="lab-1", proxy="lab-1", proxy_required=isolated)
+    assert isinstance(port, stock.ResourceExport)
+    assert port.proxy_required is proxied
+    assert port.proxy == "lab-1.example"
+    assert port._get_params()["host"] == host
+
+
+def test_an_address_that_is_not_this_hosts_is_said_before_anything_is_exported(tmp_path: Path) -> None:
+    (tmp_path / "exporter.yaml").write_text("{}")
+    with pytest.raises(ConfigurationError, match=r"--listen 192\.0\.2\.7: .*is it an address of this host"):
+        run(options(tmp_path, "192.0.2.7"))
+
+
+def test_another_adapter_at_the_same_path_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, str] = {}
+    found = SimpleNamespace(from_device_file=lambda *_: SimpleNamespace(properties=dict(known)))
+    monkeypatch.setattr(exporter.pyudev, "Devices", found)
+    monkeypatch.setattr(exporter.pyudev, "Context", lambda: None)
+    device = tmp_path / "ttyUSB0"
+    assert exporter._udev(str(device)) == {}
+    device.touch()
+    assert exporter._udev(str(device)) == {}
+    known["ID_SERIAL_SHORT"] = "A1"
+    assert exporter._udev(str(device)) == {"ID_SERIAL_SHORT": "A1"}, "that nothing was known is not kept"
+    known["ID_SERIAL_SHORT"] = "B2"
+    fresh = tmp_path / "fresh"
+    fresh.touch()
+    fresh.replace(device)
+    assert exporter._udev(str(device)) == {"ID_SERIAL_SHORT": "B2"}
