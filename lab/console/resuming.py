@@ -12,11 +12,11 @@ from typing import Final, Self
 from attrs import frozen
 
 from lab.console.client import ConsoleClient
-from lab.console.model import Chunk, Event, Gap, RecordKind
+from lab.console.model import Chunk, Event, Gap, Lateness, RecordKind
 from lab.console.status import PortInfo, ServerStatus
 from lab.errors import LabTransientError
 from lab.host.clock import time_line
-from lab.host.clockrelation import ClockRelation
+from lab.host.clockrelation import ClockReading, ClockRelation
 
 PATIENCE_S: Final = 60.0  # how long a host that does not answer is tried again
 CUTS: Final = frozenset(
@@ -74,6 +74,7 @@ class ResumingClient:
         self._write_wanted, self._patience_s = write, patience_s
         self._session = secrets.token_hex(8)
         self._position: int | None = None
+        self._began_ns = 0  # the server's clock at the first attach
         self._at_position: list[Event] = []  # what came since the last byte
         self._queued: deque[Event] = deque()  # read already, for the next that ask
         self._repeated: list[Event] = []  # what comes again after a cut
@@ -99,8 +100,7 @@ class ResumingClient:
     def read_event(self, timeout_s: float) -> Event | None:
         """The next event of the port; None when none came in time.
 
-        While the server is out of reach it waits beyond `timeout_s`, and then for all that was missed: nobody takes a link's silence
-        for the board's.
+        While the server is out of reach it waits beyond `timeout_s`, and then for what was missed: that is no silence of the board's.
 
         Raises:
             LabTransientError: it was out of reach for too long, or the missed bytes are not kept any more.
@@ -161,9 +161,11 @@ class ResumingClient:
         """
         for _ in range(_QUESTIONS):
             try:
-                return self._take_reading(self._answering())
+                self._take_reading(self._answering())
             except LabTransientError as error:
                 self._cut(error)
+            else:
+                return
         raise self._no_answer()
 
     def close(self) -> None:
@@ -173,9 +175,8 @@ class ResumingClient:
         self._client = None
 
     def _no_answer(self) -> LabTransientError:
-        return self._why or LabTransientError(
-            f"the console server on {self._host} gives no answer", failure="console_link"
-        )
+        said = f"the console server on {self._host} gives no answer"
+        return self._why or LabTransientError(said, failure="console_link")
 
     def _read_up_to(self, client: ConsoleClient, position: int) -> None:
         """Queue what comes until this position of the stream: a catch-up brings it behind the answers.
@@ -222,8 +223,7 @@ class ResumingClient:
     def _attach(self) -> PortInfo:
         client = self._connect()
         try:
-            for _ in range(_READINGS):
-                self._take_reading(client)
+            began_ns = min(self._take_reading(client).there_ns for _ in range(_READINGS))
             order = self._order
             info = client.open(
                 order.device, order.speed_bd, order.adapter_latency_ns, board=order.board, elsewhere=True
@@ -233,6 +233,8 @@ class ResumingClient:
         except BaseException:
             client.close()
             raise
+        if self._position is None:
+            self._began_ns = began_ns
         self._position = since
         self._repeated = list(self._at_position)
         self._client = client
@@ -274,6 +276,10 @@ class ResumingClient:
             self._position = event.end
             self._at_position, self._repeated = [], []
             return True
+        if 0 < event.t_ns < self._began_ns and not isinstance(
+            event, Lateness
+        ):  # it lies at our first byte: told, but old
+            return False
         if event in self._repeated:
             self._repeated.remove(event)
             return False
@@ -284,9 +290,10 @@ class ResumingClient:
         if time.monotonic() - self._asked_at >= _READ_AGAIN_S:
             self._take_reading(client)
 
-    def _take_reading(self, client: ConsoleClient) -> None:
+    def _take_reading(self, client: ConsoleClient) -> ClockReading:
         reading = client.clock()
         self._asked_at = time.monotonic()
         self.relation.same = reading.line == time_line()
         if not self.relation.same:
             self.relation.add(reading)
+        return reading

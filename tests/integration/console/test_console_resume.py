@@ -276,3 +276,21 @@ def test_the_status_of_a_server_comes_behind_all_that_a_catch_up_still_has_to_br
         while (event := client.read_event(0)) is not None:
             heard += event.data if isinstance(event, Chunk) else b""
         assert heard == said
+
+
+def test_an_adapter_that_was_lost_before_is_no_news(bench: ConsoleBench, link: Link) -> None:
+    adapter = bench.adapter()
+    other, info = bench.opened(adapter)
+    with other:
+        adapter.unplug()
+        wait_for(lambda: isinstance(other.read_event(0.1), Gap), "the loss is noticed")
+        adapter.plug()
+        wait_for(lambda: isinstance(other.read_event(0.1), Gap), "the adapter is back")
+        with reader(bench, link) as client:
+            adapter.say(b"hello")
+            events = []
+            while not events or not isinstance(events[-1], Chunk):
+                events.append(client.read_event(DEADLINE_S))
+                assert events[-1] is not None, "nothing came"
+            assert not any(isinstance(event, Gap) for event in events)
+    assert info.name == client.info.name
