@@ -19,6 +19,7 @@ BY_PROVISION: Final = "lab provision"
 BY_WEB: Final = "lab web"  # which switches a board's power off and on
 JOB_VARIABLE: Final = "BOARDLAB_JOB"  # how `lab run` tells its pytest whose runs it begins
 LETTER: Final = "j"
+_MOST_DIGITS: Final = 12  # of a number that is looked at
 
 
 @frozen
@@ -99,7 +100,7 @@ def number(text: str) -> int:
         ConfigurationError: it is none.
     """
     digits = text.strip().lower().removeprefix(LETTER)
-    if not (digits.isascii() and digits.isdecimal() and 1 <= int(digits[:12]) <= LAST_ID):
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS and 1 <= int(digits) <= LAST_ID):
         raise ConfigurationError(f"{text!r:.40} is no job: `lab jobs list` has their numbers, e.g. {call(12)}")
     return int(digits)
 

@@ -65,8 +65,11 @@ def create(site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None
     async def refused(request: Request, error: HTTPException) -> Response:
         return _said(renderer, request, error.status_code, str(error.detail))
 
+    def wrong_password(request: Request, name: str) -> None:
+        deeds.tell(request, "login", name, "wrong name or password")
+
     app.add_middleware(GZipMiddleware, minimum_size=1000)
-    app.add_middleware(GuardedDoor, access=access, tell=renderer.show_to)
+    app.add_middleware(GuardedDoor, access=access, tell=renderer.show_to, failed=wrong_password)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(names))
     return app
 

@@ -57,6 +57,9 @@ class Deeds:
                 if isinstance(error, ConfigurationError):  # not as things are; the page says why
                     raise HTTPException(409, str(error)) from error
                 raise
+            except Exception as error:
+                audit.note(action, about=deed.about, outcome=f"failed: {error or type(error).__name__}", **said)
+                raise
             finally:
                 self.site.look_again()
             audit.note(action, about=deed.about, **said)

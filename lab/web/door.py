@@ -8,11 +8,12 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
 from attrs import define
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,6 +27,7 @@ LOGIN: Final = "/login"
 OPEN_TO_ALL: Final = ("/static/", LOGIN)
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BYTES: Final = 64 * 1024  # of a form
+_NUL: Final = "no text has a NUL in it: nothing was done\n"
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -47,11 +49,12 @@ def cookie_name(scope: Scope) -> str:
 
 @define
 class GuardedDoor:
-    """ASGI middleware. `tell`: told who asks, before a page is made."""
+    """ASGI middleware. `tell`: told who asks, before a page is made; `failed`: whose password was wrong."""
 
     app: ASGIApp
     access: Access
     tell: Callable[[Person], None]
+    failed: Callable[[Request, str], None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -71,14 +74,21 @@ class GuardedDoor:
             answer = await self._refusal(request)
         except BoardlabError as error:  # the file of users cannot be read: nobody comes in
             answer = PlainTextResponse(f"{error}\n", 503)
+        if answer is None and "\0" in unquote_to_bytes(scope["query_string"]).decode("latin-1"):
+            answer = PlainTextResponse(_NUL, 400)  # PostgreSQL has no text with it
         if answer is None and scope["method"] not in _SAFE:
-            body = await _body(request)
+            try:
+                body = await _body(request)
+            except ClientDisconnect:  # nobody waits for an answer
+                return
             if body is None:
                 answer = PlainTextResponse("a form has at most 64 KiB\n", 413)
             else:
                 form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
                 request.state.form = form
                 answer = _forbidden(request, request.state.person, form)
+                if answer is None and any("\0" in each for each in (*form, *form.values())):
+                    answer = PlainTextResponse(_NUL, 400)
                 receive = _again(body, receive)
         await (answer or self.app)(scope, receive, with_headers)
 
@@ -98,6 +108,8 @@ class GuardedDoor:
                 person = await self.access.tried(self.access.by_password, given, name, password)
                 if person is not None:
                     self.access.attempts.succeeded(*keys)
+                else:
+                    await run_in_threadpool(self.failed, request, name)
         path = request.url.path
         if person is None and not path.startswith(OPEN_TO_ALL):
             if self.access.users is None or path.startswith("/api/") or "text/html" not in headers.get("accept", ""):
@@ -115,8 +127,8 @@ class GuardedDoor:
 def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Response | None:
     """The answer to one who may not change anything, or whose browser was led here by another site; None: go on."""
     headers = request.headers
-    origin = urlsplit(headers.get("origin", ""))
-    if not origin.netloc or origin.netloc != headers.get("host", ""):
+    origin = _netloc(headers.get("origin", ""))
+    if not origin or origin != headers.get("host", ""):
         return PlainTextResponse("this did not come from a page of this site: nothing was done\n", 403)
     path = request.url.path
     if path == LOGIN:
@@ -129,6 +141,14 @@ def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Res
     if not person.acts and path != "/logout":
         return PlainTextResponse(f"{person.name} may only look: an operator may do that\n", 403)
     return None
+
+
+def _netloc(origin: str) -> str:
+    """Name and port of an origin; empty: it has none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # e.g. "http://["
+        return ""
 
 
 async def _body(request: Request) -> bytes | None:

@@ -218,6 +218,23 @@ def test_passwords_that_come_at_once_are_counted_before_they_are_tried(
     assert stats.count(429) == 60 - MOST
 
 
+def test_what_no_browser_sends_is_refused_in_one_line(guarded: GuardedSite) -> None:
+    browser = logged_in(guarded.url, "olga")
+    assert browser.send(f"/boards/{BOARD}/comment", origin="http://[", text="x").status_code == 403
+    assert browser.send("/login", csrf=False, name="vera", password=PASSWORDS["vera"], next="//[").status_code == 303
+    browser = logged_in(guarded.url, "olga")
+    assert browser.send(f"/boards/{BOARD}/comment", text="a\0b").status_code == 400
+    assert browser.get("/runs?board=a%00b").status_code == 400
+    assert browser.send(f"/boards/{BOARD}/cancel", job=f"{1:012}" + "0" * 5000).status_code in {409, 422}
+
+
+def test_a_wrong_password_with_a_request_is_in_the_audit(guarded: GuardedSite) -> None:
+    assert requests.get(f"{guarded.url}/api/v1/runs", auth=("vera", "wrong"), timeout=60).status_code == 401
+    with guarded.store() as store:
+        (entry,) = Audit(store).entries(action="login")
+    assert (entry.person, entry.outcome, entry.address) == ("vera", "wrong name or password", "127.0.0.1")
+
+
 def test_a_right_password_costs_nothing(guarded: GuardedSite) -> None:
     for _ in range(MOST + 1):
         assert Browser(guarded.url).log_in("vera").status_code == 303

@@ -280,6 +280,17 @@ def test_a_power_switch_whose_lease_is_lost_leaves_no_program_behind(
     assert (status, "was taken from us" in text) == (503, True)
 
 
+def test_what_fails_in_an_unforeseen_way_is_in_the_audit(
+    guarded: GuardedSite, olga: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(programs, "power_cycle", full)
+    assert olga.send(f"{HERE}/power-cycle").status_code == 500
+    assert "No space left on device" in audit(guarded).outcome
+
+
 def verdict(guarded: GuardedSite, outcome: str = "regression") -> int:
     """A verdict on the run that calls something; its number."""
     called = NewVerdict("boot.time", 1, {"medium": "sd"}, outcome, 1, 1, 3, 0.05, 0.04, 0.06)  # type: ignore[arg-type]
