@@ -30,8 +30,9 @@ def router(deeds: Deeds) -> APIRouter:
 
     @routes.post("/boards/{board:path}/reserve")
     def reserve(request: Request, board: Board) -> Response:
-        hours, reason = _number(field(request, "hours")), field(request, "reason", longest=LONGEST_REASON)
-        with deeds.noted(request, "reserve", board, f"{hours:g} h: {reason}") as deed:
+        with deeds.noted(request, "reserve", board) as deed:
+            hours, reason = _number(field(request, "hours")), field(request, "reason", longest=LONGEST_REASON)
+            deed.about = f"{hours:g} h: {reason}"
             deeds.board(board)
             ReservationBook(deed.store).reserve(board, deed.person.name, reason, hours)
         return back(board)
@@ -44,8 +45,8 @@ def router(deeds: Deeds) -> APIRouter:
 
     @routes.post("/boards/{board:path}/maintain")
     def maintain(request: Request, board: Board) -> Response:
-        reason = field(request, "reason", longest=LONGEST_REASON)
-        with deeds.noted(request, "maintenance on", board, reason) as deed:
+        with deeds.noted(request, "maintenance on", board) as deed:
+            deed.about = reason = field(request, "reason", longest=LONGEST_REASON)
             deeds.board(board)
             ReservationBook(deed.store).maintain(board, deed.person.name, reason)
         return back(board)
@@ -58,8 +59,9 @@ def router(deeds: Deeds) -> APIRouter:
 
     @routes.post("/boards/{board:path}/cancel")
     def cancel(request: Request, board: Board) -> Response:
-        job_id = number(field(request, "job"))
-        with deeds.noted(request, "cancel", board, f"j{job_id}") as deed:
+        with deeds.noted(request, "cancel", board) as deed:
+            job_id = number(field(request, "job"))
+            deed.about = f"j{job_id}"
             book = JobQueue(deed.store, process.identity(), process.has_died)
             if book.job(job_id).board != board:
                 raise ConfigurationError(f"job j{job_id} is of another board")
@@ -78,8 +80,9 @@ def router(deeds: Deeds) -> APIRouter:
 
     @routes.post("/boards/{board:path}/run")
     def run(request: Request, board: Board) -> Response:
-        words = _order(request)
-        with deeds.noted(request, "run", board, " ".join(words)) as deed:
+        with deeds.noted(request, "run", board) as deed:
+            words = _order(request)
+            deed.about = " ".join(words)
             env = programs.environment(deeds.board(board))
             words = [f"--env={env}", *words, *own(deed.store, board, deed.person.name)]
             job = programs.queued(site, deed.person.name, words)
@@ -88,8 +91,9 @@ def router(deeds: Deeds) -> APIRouter:
 
     @routes.post("/boards/{board:path}/comment")
     def comment(request: Request, board: Board) -> Response:
-        text = field(request, "text", longest=LONGEST_COMMENT)
-        with deeds.noted(request, "comment", board, text[:80]) as deed:
+        with deeds.noted(request, "comment", board) as deed:
+            text = field(request, "text", longest=LONGEST_COMMENT)
+            deed.about = text[:80]
             deeds.board(board)
             Audit(deed.store).comment(board, deed.person.name, text)
         return back(board)

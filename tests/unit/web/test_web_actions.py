@@ -132,9 +132,10 @@ WRONG = [
 ]
 
 
-def test_a_wrong_form_is_refused_with_what_is_wrong(olga: Browser) -> None:
+def test_a_wrong_form_is_refused_with_what_is_wrong(guarded: GuardedSite, olga: Browser) -> None:
     for action, fields, says in WRONG:
         assert says in refused(olga, f"{HERE}/{action}", **fields)
+        assert says in audit(guarded).outcome
 
 
 def test_a_board_that_there_is_not_is_not_reserved(guarded: GuardedSite, olga: Browser) -> None:
