@@ -55,11 +55,18 @@ def queued(site: Site, person: str, words: Sequence[str]) -> str:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    threading.Thread(target=child.wait, name="lab run", daemon=True).start()
+    log_file = Path(name)
+    try:
+        return _begun(child, log_file)
+    finally:
+        threading.Thread(target=_tidy, args=(child, log_file), name="lab run", daemon=True).start()
+
+
+def _begun(child: subprocess.Popen[bytes], log: Path) -> str:
     deadline = time.monotonic() + _BEGUN_S
     while True:
         ended = child.poll() is not None
-        said = Path(name).read_text(encoding="utf-8", errors="replace")
+        said = log.read_text(encoding="utf-8", errors="replace")
         found = _JOB.search(said)
         if found is not None:
             return found[1]
@@ -67,8 +74,16 @@ def queued(site: Site, person: str, words: Sequence[str]) -> str:
             raise ConfigurationError(_last(said) or f"lab run ended with status {child.returncode} and said nothing")
         if time.monotonic() > deadline:
             child.terminate()
-            raise LabTransientError(f"lab run said nothing for {_BEGUN_S:g} s; see {name}")
+            raise LabTransientError(
+                f"lab run named no job for {_BEGUN_S:g} s; it said last: {_last(said) or 'nothing'}"
+            )
         time.sleep(_LOOK_S)
+
+
+def _tidy(child: subprocess.Popen[bytes], log: Path) -> None:
+    """A runtime folder is memory: what a run said is not kept there when it has ended."""
+    child.wait()
+    log.unlink(missing_ok=True)
 
 
 def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:

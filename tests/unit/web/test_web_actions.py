@@ -188,6 +188,10 @@ print("job j7: boot on it, results in here")"""
 def test_what_lab_run_says_against_an_order_is_shown(guarded: GuardedSite, olga: Browser) -> None:
     said = refused(olga, f"{HERE}/run", suite="boot")
     assert "one.yaml" in said, said
+    for thread in threading.enumerate():
+        if thread.name == "lab run":
+            thread.join(60)
+    assert not list((guarded.folder / "runtime").glob("web-run-*")), "a log of a run that ended fills the memory"
     assert "one.yaml" in audit(guarded).outcome
 
 
