@@ -23,6 +23,7 @@ from serial import rfc2217
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Gap, RecordKind
 from lab.errors import BoardlabError
+from lab.host.clock import MonotonicRaw
 
 _RECEIVE_BYTES: Final = 4096
 _IAC: Final = b"\xff"  # of telnet (RFC 854), doubled where it is data
@@ -140,6 +141,7 @@ class _Guest:
 
     def __init__(self, guest: socket.socket, console: ConsoleClient, name: str, speed_bd: int) -> None:
         self._guest, self._console, self._name = guest, console, name
+        self._began_ns = MonotonicRaw().now_ns()  # what was lost before is told at the first byte, and no news
         self._writes = False
         self._told = False
         self._telnet: Any = rfc2217.PortManager(_Line(speed_bd), SimpleNamespace(write=guest.sendall))
@@ -153,7 +155,7 @@ class _Guest:
             while (event := self._console.read_event(0)) is not None:
                 if isinstance(event, Chunk):
                     self._guest.sendall(event.data.replace(_IAC, _IAC + _IAC))
-                elif isinstance(event, Gap) and event.kind is RecordKind.LOST:
+                elif isinstance(event, Gap) and event.kind is RecordKind.LOST and event.t_ns >= self._began_ns:
                     self._guest.sendall(_notice("the serial adapter went away"))
             if any(fd == self._guest.fileno() for fd, _ in poll.poll()):
                 data = self._guest.recv(_RECEIVE_BYTES)

@@ -11,6 +11,7 @@ import pytest
 from console_bench import DEADLINE_S, ConsoleBench, wait_for
 
 from lab.console.bridge import Bridge
+from lab.console.model import Gap
 from lab.host.runtime import socket_path
 
 
@@ -87,3 +88,22 @@ def test_a_guest_that_is_gone_without_a_word_is_noticed(bridge: Bridge) -> None:
         wait_for(
             lambda: theirs.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000, "its silence is bounded"
         )
+
+
+def test_a_guest_is_not_told_of_an_adapter_that_was_lost_before_it_came(bench: ConsoleBench, bridge: Bridge) -> None:
+    adapter = bench.adapters[0]
+    with bench.client() as other:
+        other.attach(other.open(adapter.link).name)
+        adapter.unplug()
+        wait_for(lambda: isinstance(other.read_event(0.1), Gap), "the loss is noticed")
+        adapter.plug()
+        wait_for(lambda: isinstance(other.read_event(0.1), Gap), "the adapter is back")
+    with guest(bridge) as client:
+        wait_for(lambda: len(bridge._guests) == 1, "the guest is served")
+        client.sendall(b"x")
+        assert adapter.heard(1) == b"x"
+        adapter.say(b"hello")
+        said = b""
+        while b"hello" not in said:
+            said += client.recv(4096)
+        assert b"went away" not in said
