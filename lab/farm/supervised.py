@@ -152,7 +152,8 @@ class Supervised:
 
     @property
     def _socket(self) -> Path:
-        return self.folder / "supervisor.sock"
+        # supervisord makes it beside, with its pid behind the name: that is no longer than console.sock.
+        return self.folder / "s"
 
     def _server(self) -> ServerProxy:
         # The address is what ServerProxy wants to see; the transport goes to the socket.

@@ -29,6 +29,7 @@ from lab.console.index import RecordingMeta
 from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.status import PortInfo, ServerStatus
 from lab.drivers import BootModeDriver, SideConsoleDriver, StampedConsoleDriver, StampedPDUDaemonDriver, WakePinsDriver
+from lab.drivers.consoleport import LocalPort
 from lab.strategies import BoardStrategy
 from virtual.sim.faulthooks import Switching
 
@@ -79,6 +80,16 @@ class SimClient:
         return bool(self._waiting)
 
 
+@define
+class SimPort(LocalPort):
+    """A port whose adapter is the lab's."""
+
+    lab: SimLab = field(kw_only=True)
+
+    def device(self) -> str:
+        return f"/dev/ttyUSB{int(self.lab.ports[self.lab.console].renumbered)}"
+
+
 @target_factory.reg_driver
 @attr.s(eq=False)
 class SimConsoleDriver(StampedConsoleDriver):
@@ -91,11 +102,9 @@ class SimConsoleDriver(StampedConsoleDriver):
             self._client = SimClient(self.lab)
             meta = RecordingMeta("sim", self.port.port, 115200, adapter_latency_ns=self.lab.adapter_latency_ns)
             self.info = PortInfo(meta, "", 0)
-            self._device = self._resolved()
+            self._way = SimPort(self.port, self.runtime, lab=self.lab)
+            self._device = self._way.device()
         return self._client
-
-    def _resolved(self) -> str:
-        return f"/dev/ttyUSB{int(self.lab.ports[self.lab.console].renumbered)}"
 
 
 @target_factory.reg_driver
