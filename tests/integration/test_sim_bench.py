@@ -95,10 +95,12 @@ def test_a_fault_from_the_command_line_strikes_the_next_power_on_only(lab: Lab, 
     assert told.returncode == 0, told.stderr
     assert fault in told.stdout
     attempts = measured(lab, "--cycles", "2", "--medium", "sd")
-    # A busy host may lose a cycle more to itself (`console_overrun`, `stamps_uncertain`); the fault strikes once.
+    # A busy host may lose a cycle more to itself (`console_overrun`, `stamps_uncertain`); the fault strikes once. What a flood
+    # says first, that it is one or that it came too fast to be read, is the host's to decide.
     outcomes = [attempt.outcome for attempt in attempts]
-    assert (outcomes[0], outcomes[-1]) == (outcome, "ok")
-    assert outcomes.count(outcome) == 1
+    assert outcomes[0] in {outcome, *(["console_overrun"] if fault == "flood" else [])}
+    assert outcomes[-1] == "ok"
+    assert outcomes.count(outcome) == (outcomes[0] == outcome)
     assert {attempt.cycle for attempt in attempts if attempt.outcome == "ok"} == {1, 2}
 
 
