@@ -54,6 +54,7 @@ def may_mount() -> bool:
     return subprocess.run(["unshare", "--mount", "sh", "-c", tried], check=False, capture_output=True).returncode == 0
 
 
+@pytest.mark.timeout(600)  # some thirty programs, one after the other
 def test_a_program_on_a_full_disk_ends_with_a_message_however_full_it_is(tmp_path: Path) -> None:
     if not may_mount():
         holes_are_filled(tmp_path)
