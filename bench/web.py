@@ -39,8 +39,9 @@ LAB = Path(sys.executable).with_name("lab")
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("boards", 1000), ("runs", 100), ("metrics", 10), ("samples", 10), ("requests", 100)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+    for name, default in (("--boards", 1000), ("--runs", 100), ("--metrics", 10), ("--samples", 10)):
+        parser.add_argument(name, type=int, default=default)
+    parser.add_argument("--requests", type=int, default=100, help="Of each page.")
     parser.add_argument("--postgresql", action="store_true", help="In a PostgreSQL server, not in SQLite.")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:

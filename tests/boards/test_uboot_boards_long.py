@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,13 +69,4 @@ def test_labgrids_own_drivers_and_strategy_boot_it(lab: Lab, tmp_path: Path) -> 
     )
     (tmp_path / "stock.yaml").write_text(text)
     (tmp_path / "test_stock.py").write_text(STOCK_TESTS)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--lg-env", "stock.yaml", "test_stock.py"],
-        cwd=tmp_path,
-        env=lab.environ,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+    lab.passes(tmp_path, "--lg-env", "stock.yaml", "test_stock.py", timeout_s=DEADLINE_S)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import serial
-from console_bench import ConsoleBench, read_bytes
+from console_bench import ConsoleBench, read_bytes, running_bench
 from coordinator import client, running_coordinator
 from exported import make_place, running_exporter, serial_port, shown, tcp_port
 from prometheus_server import until
@@ -30,10 +28,8 @@ def coordinator(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def bench() -> Iterator[ConsoleBench]:
-    bench = ConsoleBench(Path(tempfile.mkdtemp(prefix="console-")))  # short, for the socket's path
-    yield bench
-    bench.close()
-    shutil.rmtree(bench.folder)
+    with running_bench() as bench:
+        yield bench
 
 
 def stock(port: int) -> serial.SerialBase:

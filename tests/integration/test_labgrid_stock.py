@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,16 +91,7 @@ def test_labgrids_users_find_their_own_drivers_strategy_and_port(lab: Lab, tmp_p
     (tmp_path / "test_stock.py").write_text(STRATEGY_TESTS)
     (tmp_path / "test_raw.py").write_text(NO_STRATEGY_TESTS)
     for words in (("stock.yaml", "test_stock.py"), ("raw.yaml", "test_raw.py")):
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--lg-env", *words],
-            cwd=tmp_path,
-            env=lab.environ,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+        lab.passes(tmp_path, "--lg-env", *words, timeout_s=DEADLINE_S)
 
 
 def test_a_medium_chosen_by_pytest_is_the_whole_plan(lab: Lab) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import page_looks
 import pytest
-from console_bench import Adapter, ConsoleBench
+from console_bench import Adapter, ConsoleBench, running_bench
 from page_looks import Look
 from web_serving import serving
 
@@ -42,12 +41,9 @@ new Promise((done, broken) => {
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[ConsoleBench]:
-    bench = ConsoleBench(tmp_path)
-    try:
+def bench() -> Iterator[ConsoleBench]:
+    with running_bench() as bench:
         yield bench
-    finally:
-        bench.close()
 
 
 @pytest.fixture

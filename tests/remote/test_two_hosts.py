@@ -11,10 +11,10 @@ from pathlib import Path
 
 import netlab
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench, wait_for
+from console_bench import ConsoleBench, running_bench, taken, wait_for
 from otherhost import AHEAD_S, console_server_with_another_clock
 
-from lab.console import Chunk, ConsoleClient, Recording
+from lab.console import ConsoleClient, Recording
 from lab.console.resuming import PortOrder, ResumingClient
 from lab.errors import LabTransientError
 from lab.host.runtime import prepare, socket_path
@@ -37,10 +37,8 @@ def hosts() -> Iterator[netlab.Hosts]:
 @pytest.fixture
 def bench() -> Iterator[ConsoleBench]:
     """The host with the boards: its folder, its server and its adapters."""
-    bench = ConsoleBench(Path(tempfile.mkdtemp(prefix="console-")))
-    yield bench
-    bench.close()
-    shutil.rmtree(bench.folder)
+    with running_bench() as bench:
+        yield bench
 
 
 @pytest.fixture
@@ -63,18 +61,6 @@ def through(link: SshLink, server: Path) -> ConsoleClient:
 def reader(link: SshLink, server: Path, device: Path) -> ResumingClient:
     order = PortOrder(str(device), 115200)
     return ResumingClient(partial(through, link, server), link.reset, order, netlab.HOST, write=True)
-
-
-def taken(client: ResumingClient, count: int) -> list[Chunk]:
-    chunks: list[Chunk] = []
-    tries = 0
-    while sum(len(chunk.data) for chunk in chunks) < count:
-        event = client.read_event(DEADLINE_S)
-        tries += event is None
-        assert tries < 5, f"only {sum(len(chunk.data) for chunk in chunks)} of {count} bytes came"
-        if isinstance(event, Chunk):
-            chunks.append(event)
-    return chunks
 
 
 @pytest.mark.parametrize("wire", ["0 0", "20 0.01"])

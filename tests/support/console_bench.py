@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from attrs import define, field
 
 from lab.console import Chunk, ConsoleClient, Event, LineTiming, PortInfo, Recording, ensure_server
+from lab.console.resuming import ResumingClient
 from lab.errors import BoardlabError
 
 KERNEL_START_NS = 7 * 10**12  # the host's clock when the kernel's was 0
@@ -148,6 +151,30 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen within {DEADLINE_S:g} s"
         time.sleep(0.005)
+
+
+@contextlib.contextmanager
+def running_bench() -> Iterator[ConsoleBench]:
+    """A bench in a folder whose path is short enough for a socket; all of it is ended and gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="console-") as folder:
+        bench = ConsoleBench(Path(folder))
+        try:
+            yield bench
+        finally:
+            bench.close()
+
+
+def taken(client: ResumingClient | ConsoleClient, count: int) -> list[Chunk]:
+    """The chunks of the next `count` bytes, across cuts."""
+    chunks: list[Chunk] = []
+    tries = 0
+    while sum(len(chunk.data) for chunk in chunks) < count:
+        event = client.read_event(DEADLINE_S)
+        tries += event is None
+        assert tries < 5, f"only {sum(len(chunk.data) for chunk in chunks)} of {count} bytes came"
+        if isinstance(event, Chunk):
+            chunks.append(event)
+    return chunks
 
 
 def paced(data: bytes, timing: LineTiming, sizes: Sequence[int] = (16,), start_ns: int = 10**12) -> list[Event]:

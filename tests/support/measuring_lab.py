@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import psutil
+import pytest
 from attrs import define, field
 from virtual_bench import BenchProcess, running_bench
 
@@ -56,6 +57,19 @@ class Lab:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
+
+    def passes(self, folder: Path, *words: str | Path, timeout_s: float) -> None:
+        """Run pytest with these words in a folder of its own tests; they pass."""
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+            cwd=folder,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
 
     @property
     def log(self) -> str:

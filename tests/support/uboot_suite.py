@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import pytest
 from measuring_lab import Lab, running_lab
 
 HOOKS: Final = Path(__file__).parents[2] / "farm" / "uboot-test-hooks"
@@ -49,18 +48,9 @@ def run_suite(lab: Lab, folder: Path, parts: Sequence[str] = ("",)) -> list[tupl
     fetch = ["lab", "virtual", "uboot-tests", folder, "--type", lab.bench.board.type]
     subprocess.run(fetch, env=lab.environ, timeout=DEADLINE_S, check=True)
     tests = folder / "u-boot" / "test" / "py" / "tests"
-    options = ["-p", "no:cacheprovider", "-p", "boardlab_expected", f"--junitxml={folder}/results.xml"]
+    options = ["-p", "boardlab_expected", f"--junitxml={folder}/results.xml"]
     options += [f"--expected-failures={HOOKS}/expected/{name}.toml", f"--result-dir={folder}/result"]
     board = [f"--board-type={name}", f"--build-dir={folder}/build"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *board, *(tests / part for part in parts)],
-        cwd=folder,
-        env=lab.environ,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+    lab.passes(folder, *options, *board, *(tests / part for part in parts), timeout_s=DEADLINE_S)
     cases = ET.parse(folder / "results.xml").findall(".//testcase")
     return [(c.get("classname", "").rpartition(".")[2], c.get("name", "")) for c in cases if not len(c)]

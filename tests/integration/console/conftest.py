@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from console_bench import ConsoleBench
+from console_bench import ConsoleBench, running_bench
 
 
 @pytest.fixture
 def bench() -> Iterator[ConsoleBench]:
     """A folder with a server and adapters; everything is ended with the test."""
-    bench = ConsoleBench(Path(tempfile.mkdtemp(prefix="console-")))  # short, for the socket's path
-    yield bench
-    bench.close()
-    shutil.rmtree(bench.folder)
+    with running_bench() as bench:
+        yield bench

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench, read_bytes, wait_for
+from console_bench import DEADLINE_S, ConsoleBench, read_bytes, taken, wait_for
 
 from lab.console import Chunk, ConsoleClient, Recording
 from lab.console.model import Event, Gap, RecordKind
@@ -101,19 +101,6 @@ def link(bench: ConsoleBench) -> Iterator[Link]:
 def reader(bench: ConsoleBench, link: Link, *, write: bool = False) -> ResumingClient:
     order = PortOrder(str(bench.adapters[0].link), 115200)
     return ResumingClient(lambda: ConsoleClient(link.path), lambda: None, order, "elsewhere", write=write)
-
-
-def taken(client: ResumingClient | ConsoleClient, count: int) -> list[Chunk]:
-    """The chunks of the next `count` bytes, across cuts."""
-    chunks: list[Chunk] = []
-    tries = 0
-    while sum(len(chunk.data) for chunk in chunks) < count:
-        event = client.read_event(DEADLINE_S)
-        tries += event is None
-        assert tries < 3, f"only {sum(len(chunk.data) for chunk in chunks)} of {count} bytes came"
-        if isinstance(event, Chunk):
-            chunks.append(event)
-    return chunks
 
 
 def test_a_reader_that_is_cut_off_twenty_times_gets_every_byte_once_with_its_stamp(

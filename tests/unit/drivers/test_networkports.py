@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench, wait_for
+from console_bench import DEADLINE_S, ConsoleBench, running_bench, wait_for
 from labgrid import Target
 from labgrid.resource import NetworkSerialPort
 
@@ -29,10 +26,8 @@ from lab.strategies.clocks import bound_ns, check_rails, relate, widened
 
 @pytest.fixture
 def bench() -> Iterator[ConsoleBench]:
-    bench = ConsoleBench(Path(tempfile.mkdtemp(prefix="console-")))  # short, for the socket's path
-    yield bench
-    bench.close()
-    shutil.rmtree(bench.folder)
+    with running_bench() as bench:
+        yield bench
 
 
 def driver(port: int | None, extra: dict[str, object] | None = None, **options: str) -> StampedConsoleDriver:

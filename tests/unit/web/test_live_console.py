@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from console_bench import BOOT, BOOT_MOMENTS, ConsoleBench
+from console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, running_bench
 
 from lab.web import consoles
 from lab.web.consoles import Consoles, Piece, Viewer
@@ -18,12 +17,9 @@ LIMIT_S = 60
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[ConsoleBench]:
-    bench = ConsoleBench(tmp_path)
-    try:
+def bench() -> Iterator[ConsoleBench]:
+    with running_bench() as bench:
         yield bench
-    finally:
-        bench.close()
 
 
 def told(data: str) -> Iterator[tuple[str, dict[str, object]]]:

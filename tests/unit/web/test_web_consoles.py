@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from console_bench import DEADLINE_S, ConsoleBench
+from console_bench import DEADLINE_S, ConsoleBench, running_bench
 
 from lab.console.client import ConsoleClient
 from lab.errors import LabStableError
@@ -17,10 +16,9 @@ from lab.web.consoles import Consoles, Viewer
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[ConsoleBench]:
-    found = ConsoleBench(tmp_path)
-    yield found
-    found.close()
+def bench() -> Iterator[ConsoleBench]:
+    with running_bench() as bench:
+        yield bench
 
 
 async def until(viewer: Viewer, word: bytes) -> bytes:
