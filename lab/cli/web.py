@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import socket
 import sys
 from pathlib import Path
@@ -78,7 +79,10 @@ def web(
     echo(f"serving {scheme}://{own}:{port}")
     if access.token:
         echo(f"to act: {scheme}://{access.own_name or own}:{port}/login?token={access.token}")
-    uvicorn.Server(uvicorn.Config(served, **options)).run(sockets)
+    server = uvicorn.Server(uvicorn.Config(served, **options))
+    gc.collect()
+    gc.freeze()  # modules stay: to look through them for garbage, again and again, made a page in ten wait 0.1 s
+    server.run(sockets)
 
 
 def _sockets(host: str, port: int, *, both: bool) -> list[socket.socket]:

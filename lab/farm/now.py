@@ -7,7 +7,8 @@ import datetime as dt
 import functools
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from lab.results.reservations import Hold, ReservationBook
 from lab.results.store import Store, open_store
 
 FAILURES_OF: Final = dt.timedelta(hours=24)
+_READ: Final = functools.partial(open_store, create=False)
 SEEN_LATELY: Final = dt.timedelta(
     days=30
 )  # a board that nothing else names is one of the lab's when it was measured since
@@ -100,13 +102,15 @@ def look(
     runtime: Path | None = None,
     folder: Path | None = None,
     before: LabNow | None = None,
+    *,
+    opened: Callable[[str | None], AbstractContextManager[Store]] = _READ,
 ) -> LabNow:
     """Look at everything once. Nothing is written, and nothing is started.
 
     Args:
         db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
         runtime: the console server's folder. folder: of the lab, with `envs/`; None: here.
-        before: the last look; runs that had ended then are not read again.
+        before: the last look; runs that had ended then are not read again. opened: how the results are opened.
 
     Raises:
         ConfigurationError: the farm.yaml is wrong.
@@ -122,7 +126,7 @@ def look(
             boards[port.board] = _at_port(boards.get(port.board, BoardNow(port.board)), port)
     name, trouble = "", ""
     try:
-        with open_store(services.database(db, host.farm), create=False) as store:
+        with opened(services.database(db, host.farm)) as store:
             name = store.url
             known = {each.last.run.id: each.last for each in before.boards if each.last} if before else {}
             boards = _measured(store, boards, now, known)

@@ -252,19 +252,25 @@ def open_store(
         LabError: the database is locked, damaged, or its server does not answer.
     """
     location = locate(url)
-    if not create and location.path is not None and not location.path.exists():
-        raise ConfigurationError(
-            f"there are no results in {location.path}: the file does not exist; name another one with --db or "
-            f"${DATABASE_VARIABLE}, or measure something first"
-        )
     store = Store(location, ArtifactStore(location.artifacts), engine.create(location, busy_timeout_s), pause)
+    require(store, create=create)
+    return store
+
+
+def require(store: Store, *, create: bool) -> None:
+    """Make sure that a store can be used, as `open_store` does; it is closed where it cannot."""
+    path = store.location.path
     try:
-        with guarded(location):
-            _bring_up_to_date(store._engine, location)
+        if not create and path is not None and not path.exists():
+            raise ConfigurationError(
+                f"there are no results in {path}: the file does not exist; name another one with --db or "
+                f"${DATABASE_VARIABLE}, or measure something first"
+            )
+        with guarded(store.location):
+            schema.bring_up_to_date(store._engine, store.location)
     except BoardlabError:
         store.close()
         raise
-    return store
 
 
 @contextmanager
@@ -287,13 +293,3 @@ def _find(session: Session, run_id: int) -> RunRow:
             f"no run {run_id}; " + (f"the latest are: {listed}" if recent else "there are none yet")
         )
     return row
-
-
-def _bring_up_to_date(database: Engine, location: Location) -> None:
-    """Create or migrate the tables, as `lab.results.migrating.upgrade` does; nothing where they are up to date."""
-    with engine.reader(database).connect() as connection:
-        if schema.revision(connection) == schema.NEWEST:
-            return
-    from lab.results import migrating  # noqa: PLC0415 - a fifth of what a command takes that only reads
-
-    migrating.upgrade(database, location)

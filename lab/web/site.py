@@ -17,9 +17,11 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.farm import now, services
 from lab.farm.now import LabNow
 from lab.host.runtime import runtime_dir
+from lab.results import keptstore
+from lab.results.keptstore import KeptStore
 from lab.results.revision import revision
-from lab.results.store import Store, open_store
-from lab.results.watch import StoreSnapshot, Watcher, watch
+from lab.results.store import Store
+from lab.results.watch import StoreSnapshot
 from lab.web import wall
 
 KEPT_PAGES: Final = 64
@@ -60,7 +62,7 @@ class Site:
     _seen: Seen | None = field(default=None, init=False)
     _fresh_s: float = field(default=LOOK_S, init=False)
     _pages: OrderedDict[tuple[str, ...], tuple[Hashable, str]] = field(factory=OrderedDict, init=False)
-    _watcher: Watcher | None = field(default=None, init=False)
+    _results: KeptStore = field(factory=KeptStore, init=False)
 
     def seen(self) -> Seen:
         """The lab and its consoles, at most a second old; older where a look at a large lab takes a good part of that.
@@ -71,7 +73,8 @@ class Site:
         with self._looking:
             if self._seen is None or time.monotonic() - self._seen.at_s >= self._fresh_s:
                 began_s = time.monotonic()
-                found = now.look(self.db, self.farm, self.runtime, self.folder, self._seen.lab if self._seen else None)
+                before = self._seen.lab if self._seen else None
+                found = now.look(self.db, self.farm, self.runtime, self.folder, before, opened=self._results.opened)
                 self._fresh_s = max(LOOK_S, LOOK_SHARE * (time.monotonic() - began_s))
                 status = services.console_server(self.runtime or runtime_dir())[1]
                 ports = tuple(status.ports) if status else ()
@@ -93,12 +96,12 @@ class Site:
         Raises:
             LabError: they cannot be read.
         """
-        try:
-            opened = open_store(self.database(), create=create)
-        except ConfigurationError as error:  # whoever asks for a page has asked for nothing wrong
-            raise LabStableError(str(error), failure="results") from error
-        with opened:
-            yield opened
+        with ExitStack() as stack:
+            try:
+                store = stack.enter_context(self._results.opened(self.database(), create=create))
+            except ConfigurationError as error:  # whoever asks for a page has asked for nothing wrong
+                raise LabStableError(str(error), failure="results") from error
+            yield store
 
     def page(
         self,
@@ -135,13 +138,7 @@ class Site:
         Raises:
             LabError: they cannot be read.
         """
-        with ExitStack() as stack:
-            try:
-                if self._watcher is None:
-                    self._watcher = watch(self.database())
-                found = stack.enter_context(self._watcher.snapshot())
-            except ConfigurationError as error:
-                raise LabStableError(str(error), failure="results") from error
+        with self.store() as store, keptstore.snapshot(store) as found:
             yield found
 
     def database(self) -> str | None:
