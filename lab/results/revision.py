@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, func, literal_column, select
 from sqlalchemy.orm import aliased
 
 from lab.results.models import AttemptRow, RunRow
 from lab.results.store import Store
 from lab.results.verdictmodels import MuteRow, ReviewRow, VerdictRow
 
+# In so many words, and no parameter: only so the databases use the index of the runs that go on.
+_GOES_ON: Final = RunRow.status == literal_column("'running'")
 Revision: TypeAlias = tuple[int | None, int | None, int | None, int | None, int | None, dt.datetime | None]
 
 
@@ -37,7 +39,7 @@ def run_revision(store: Store, run_id: int) -> RunRevision:
     place = (RunRow.board == its.board, RunRow.board_type == its.board_type, RunRow.kind == its.kind)
     ended = select(func.count(), func.max(RunRow.finished_at)).join(its, and_(*place))
     ended = ended.where(its.id == run_id, RunRow.status == "completed")
-    begun = select(RunRow.id).where(RunRow.status == "running", RunRow.id < run_id).order_by(RunRow.id)
+    begun = select(RunRow.id).where(_GOES_ON, RunRow.id < run_id)
     with store._read() as session:
         count, at = session.execute(ended).one()
         return RunRevision(
@@ -45,7 +47,36 @@ def run_revision(store: Store, run_id: int) -> RunRevision:
             session.scalar(select(func.max(AttemptRow.id)).where(AttemptRow.run_id == run_id)),
             session.scalar(select(func.max(ReviewRow.id))),
             (count, at),
-            tuple(session.scalars(begun)),
+            tuple(sorted(session.scalars(begun))),
+        )
+
+
+@frozen
+class RunsRevision:
+    """What is another whenever what the judge says of a completed run may be: after every run that begins, ends, is gone on with
+    or is gone, and every decision. An attempt changes none of that, since a completed run gets no further ones.
+
+    Attributes:
+        runs: how many there are. newest: the last one's number. running: those that are not over.
+        finished_at: the last end of one. review: number of the last decision.
+    """
+
+    runs: int
+    newest: int | None
+    running: frozenset[int]
+    finished_at: dt.datetime | None
+    review: int | None
+
+
+def runs_revision(store: Store) -> RunsRevision:
+    """The state of all that comparisons of completed runs are made from."""
+    with store._read() as session:
+        return RunsRevision(
+            session.scalars(select(func.count()).select_from(RunRow)).one(),
+            session.scalar(select(func.max(RunRow.id))),
+            frozenset(session.scalars(select(RunRow.id).where(_GOES_ON))),
+            session.scalar(select(func.max(RunRow.finished_at))),
+            session.scalar(select(func.max(ReviewRow.id))),
         )
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, inspect, text
 
 from lab.errors import LabTransientError
-from lab.results import engine
 from lab.results.location import Location
 
 VERSION_TABLE: Final = "boardlab_schema"
@@ -27,16 +26,6 @@ def require(connection: Connection, wanted: str, location: Location) -> None:
             "the next program that measures into it; for a newer one, update boardlab here",
             failure="results",
         )
-
-
-def bring_up_to_date(database: Engine, location: Location) -> None:
-    """Create or migrate the tables, as `lab.results.migrating.upgrade` does; nothing where they are up to date."""
-    with engine.reader(database).connect() as connection:
-        if revision(connection) == NEWEST:
-            return
-    from lab.results import migrating  # noqa: PLC0415 - a fifth of what a command takes that only reads
-
-    migrating.upgrade(database, location)
 
 
 def revision(connection: Connection) -> str | None:

@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 from lab.errors import BoardlabError, ConfigurationError, TestStableError
 from lab.host.clock import utc_now
 from lab.metrics import Measurement
-from lab.results import engine, readout, rows, schema
+from lab.results import engine, readiness, readout, rows
 from lab.results.artifacts import ArtifactStore
 from lab.results.faults import MISREAD, UNREADABLE, damaged, explain
-from lab.results.location import DATABASE_VARIABLE, Location, locate
+from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, RunRow
 from lab.results.records import (
     ArtifactRef,
@@ -259,15 +259,9 @@ def open_store(
 
 def require(store: Store, *, create: bool) -> None:
     """Make sure that a store can be used, as `open_store` does; it is closed where it cannot."""
-    path = store.location.path
     try:
-        if not create and path is not None and not path.exists():
-            raise ConfigurationError(
-                f"there are no results in {path}: the file does not exist; name another one with --db or "
-                f"${DATABASE_VARIABLE}, or measure something first"
-            )
         with guarded(store.location):
-            schema.bring_up_to_date(store._engine, store.location)
+            readiness.make_ready(store._engine, store.location, create=create)
     except BoardlabError:
         store.close()
         raise

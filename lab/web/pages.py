@@ -13,17 +13,18 @@ from markupsafe import Markup
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.now import BoardNow, LabNow
 from lab.judge.builds import remarks
-from lab.report.against import judged, last_of
+from lab.report.against import Comparison, judged, last_of
 from lab.report.page import render
-from lab.results import listing, series
+from lab.results import keptstore, listing, series
 from lab.results.audit import Audit
 from lab.results.figures import headline
 from lab.results.listing import ListedRun, RunFilter
 from lab.results.overview import overview
 from lab.results.places import release_names
 from lab.results.records import LAST_ID
-from lab.results.revision import revision, run_revision
+from lab.results.revision import revision, run_revision, runs_revision
 from lab.results.store import Store
+from lab.results.watch import RunHead
 from lab.web import history, releases, triage, wall
 from lab.web.power import power_of
 from lab.web.releases import ReleaseJudge
@@ -59,7 +60,8 @@ def type_of(site: Site, board: str) -> str:
 
 def router(site: Site, renderer: Renderer) -> APIRouter:
     """The pages' addresses."""
-    routes, judge = APIRouter(include_in_schema=False), ReleaseJudge()
+    routes = APIRouter(include_in_schema=False)
+    judge = ReleaseJudge(functools.partial(_release_run, renderer))
 
     @routes.get("/")
     def wall_page(request: Request) -> Response:
@@ -128,9 +130,14 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     @routes.get("/releases/{release:path}")
     def release_page(request: Request, release: Name, against: Asked | None = None) -> Response:
         person = renderer.person
+
+        def asking(store: Store) -> frozenset[int]:
+            return releases.asking(store) if person.acts else frozenset()
+
         page = site.page(
             ("release", release, against or "", person.name, person.role, str(person.session), person.csrf),
-            lambda store: _release(site, renderer, judge, store, release, against or None),
+            lambda store: _release(renderer, judge, store, release, against or None, asking(store)),
+            lambda store: (runs_revision(store), asking(store)),
         )
         return unless_known(request, page)
 
@@ -173,13 +180,20 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
 
 
 def _release(
-    site: Site, renderer: Renderer, judge: ReleaseJudge, store: Store, release: str, against: str | None
+    renderer: Renderer, judge: ReleaseJudge, store: Store, release: str, against: str | None, asking: frozenset[int]
 ) -> str:
-    with site.snapshot() as snapshot:
-        found = judge.judged(snapshot, store, release, against)
+    with keptstore.snapshot(store) as snapshot:
         names = release_names(snapshot)
-    shown = {"release": release, "against": against or "", "runs": found, "names": names}
-    return renderer.text("release.html.j2", **shown, line=releases.line(found), asking=releases.asking(store))
+        found = judge.judged(snapshot, store, release, against, names)
+    shown = {"release": release, "against": against or "", "runs": found, "names": names, "asking": asking}
+    return renderer.text("release.html.j2", **shown, line=releases.line(found), bad=any(run.bad for run in found))
+
+
+def _release_run(
+    renderer: Renderer, head: RunHead, said: Comparison | None, problem: str, against: str | None
+) -> Markup:
+    part = renderer.text("release_run.html.j2", head=head, said=said, problem=problem, against=against or "")
+    return Markup(part)  # noqa: S704 - of a template that escapes
 
 
 def _only(found: LabNow, board: BoardNow) -> LabNow:

@@ -1,0 +1,171 @@
+"""The page of a release: its figures are the judge's, whatever it keeps, and only what may have changed is judged again."""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from attrs import define
+from farm_store import fill
+from sqlalchemy import delete, update
+from sqlalchemy.orm import Session
+from web_serving import serving
+
+from lab.host.clock import utc_now
+from lab.judge.baseline import judge_run
+from lab.report.against import comparison
+from lab.report.names import Names
+from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results.keptstore import snapshot
+from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
+from lab.results.verdicts import review
+from lab.web import releases
+from lab.web.site import Site
+
+BOARDS, RELEASES = 3, 6
+LAST = f"{RELEASES:02}.00"
+NEWEST = [BOARDS * (RELEASES - 1) + board for board in (1, 2, 3)]  # the runs of the last release, board by board
+_SECTION = re.compile(r'<h2 id="run-(\d+)">(.*?)</section>', re.DOTALL)
+_CELL = re.compile(r"<t[hd] (?:scope=\"row\"|data-label)[^>]*>(.*?)</t[hd]>", re.DOTALL)
+
+
+@define
+class Lab:
+    store: Store
+    url: str
+    judged: list[int]  # the runs that the page asked the judge about
+
+    def page(self, against: str = "") -> dict[int, tuple[str, list[str]]]:
+        """Run -> the line and the cells that the page has of it."""
+        answer = requests.get(f"{self.url}/releases/{LAST}", params={"against": against}, timeout=60)
+        assert answer.status_code == 200, answer.text
+        return {
+            int(run): (html.unescape(part).partition(":\n")[2].split(".</p>")[0], _CELL.findall(html.unescape(part)))
+            for run, part in _SECTION.findall(answer.text)
+        }
+
+    def direct(self, runs: list[int], against: str | None = None) -> dict[int, tuple[str, list[str]]]:
+        """The same of the judge itself, who keeps nothing."""
+        found = {}
+        with snapshot(self.store) as seen:
+            for run in runs:
+                said = comparison(judge_run(seen, run, against), Names(self.store.run(run)))
+                cells = [
+                    (row.title, row.before or "nothing", row.now, row.change or "none", row.verdict, row.reason)
+                    for row in said.rows
+                ]
+                found[run] = (f"{said.line}, against {said.against}", [cell for row in cells for cell in row])
+        return found
+
+    def measured(self, board: int, release: str, *, cycles: int = 2, finished: bool = True) -> int:
+        run = self.store.begin_run("boot", "am62xx_sk", f"board-{board:04}", release, plan={}, provenance={}).id
+        for cycle in range(1, cycles + 1):
+            self.boot(run, cycle)
+        if finished:
+            self.store.finish_run(run, "completed")
+        return run
+
+    def boot(self, run: int, cycle: int, value: float = 9.0) -> None:
+        sample = SampleRecord("boot.time", {"medium": "sd"}, value, 0.001)
+        params = {"medium": "sd"}
+        self.store.record_attempt(
+            run, AttemptRecord(cycle, 1, params, "ok", None, None, "", utc_now(), 6.0, (sample,))
+        )
+
+    def with_sql(self, *statements: object) -> None:
+        with Session(self.store._engine) as session, session.begin():
+            for statement in statements:
+                session.execute(statement)  # type: ignore[call-overload]
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    url = fill(tmp_path / "results.db", boards=BOARDS, metrics=3, samples=4, releases=RELEASES)
+    judged: list[int] = []
+
+    def counted(seen: object, run_id: int, against: str | None) -> object:
+        judged.append(run_id)
+        return judge_run(seen, run_id, against)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(releases, "judge_run", counted)
+    with open_store(url) as store:
+        lab = Lab(store, "", judged)
+        numbers = MeasurementRow.run_id == NEWEST[0], MeasurementRow.metric == "boot.time"
+        number = MeasurementRow.__table__.select().with_only_columns(MeasurementRow.id).where(*numbers)
+        its = SampleRow.measurement_id == number.scalar_subquery()
+        lab.with_sql(update(SampleRow).where(its).values(value=SampleRow.value * 3))
+        with serving(Site(url, runtime=tmp_path / "runtime", folder=tmp_path)) as lab.url:
+            yield lab
+
+
+def test_the_figures_are_the_judges(lab: Lab) -> None:
+    page = lab.page()
+    assert page == lab.direct(NEWEST)
+    assert "regression" in page[NEWEST[0]][1]  # or there would be nothing to compare
+    assert lab.page(against="02.00") == lab.direct(NEWEST, "02.00")
+    assert sorted(lab.judged) == sorted(2 * NEWEST)
+
+
+def test_another_boards_attempts_leave_a_release_as_it_was(lab: Lab) -> None:
+    before = lab.page()
+    running = lab.measured(9, "next", finished=False)
+    lab.judged.clear()
+    for cycle in range(3, 6):
+        lab.boot(running, cycle)
+        assert lab.page() == before
+    assert lab.judged == []
+
+
+def test_only_the_board_where_something_was_completed_or_decided_is_judged_again(lab: Lab) -> None:
+    lab.page()
+    lab.judged.clear()
+    review(lab.store, NEWEST[1] - BOARDS, "rejected", "lena", "another SD card")
+    assert lab.page() == lab.direct(NEWEST)
+    assert lab.judged == [NEWEST[1]]
+
+    lab.judged.clear()
+    again = lab.measured(2, LAST)  # board-0002 is the third: its newest run with this release is another now
+    newest = [*NEWEST[:2], again]
+    assert lab.page() == lab.direct(newest)
+    assert lab.judged == [again]
+
+
+def test_a_run_that_is_gone_on_with_counts_when_it_is_completed(lab: Lab) -> None:
+    killed = lab.measured(0, LAST, finished=False)
+    lab.store.finish_run(killed, "interrupted")
+    assert lab.page() == lab.direct(NEWEST)
+    lab.store.reopen_run(killed)
+    lab.boot(killed, 3)
+    assert lab.page() == lab.direct(NEWEST)
+    lab.store.finish_run(killed, "completed")
+    assert lab.page() == lab.direct([killed, *NEWEST[1:]])
+    lab.store.finish_run(killed, "failed")  # after all
+    assert lab.page() == lab.direct(NEWEST)
+
+
+def test_a_run_of_another_host_whose_clock_is_behind_is_seen(lab: Lab) -> None:
+    late = lab.measured(0, LAST, finished=False)
+    assert lab.page() == lab.direct(NEWEST)
+    long_ago = utc_now() - dt.timedelta(days=400)
+    lab.with_sql(update(RunRow).where(RunRow.id == late).values(status="completed", finished_at=long_ago))
+    assert lab.page() == lab.direct([late, *NEWEST[1:]])
+
+
+def test_a_run_that_was_deleted_is_not_in_the_page(lab: Lab) -> None:
+    lab.page()
+    gone = NEWEST[2]
+    mine = SampleRow.attempt_id.in_(
+        AttemptRow.__table__.select().with_only_columns(AttemptRow.id).where(AttemptRow.run_id == gone)
+    )
+    lab.with_sql(
+        delete(SampleRow).where(mine),
+        delete(AttemptRow).where(AttemptRow.run_id == gone),
+        delete(MeasurementRow).where(MeasurementRow.run_id == gone),
+        delete(RunRow).where(RunRow.id == gone),
+    )
+    assert lab.page() == lab.direct(NEWEST[:2])
