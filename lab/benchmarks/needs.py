@@ -141,9 +141,46 @@ def uboot_time() -> Need:
     def check(bench: Bench) -> str:
         if b"time - " in bench.run("help time", check=False):
             return ""
-        return "U-Boot has no command `time`; build it with CONFIG_CMD_TIME=y"
+        return (
+            "U-Boot has no command `time`; build it with CONFIG_CMD_TIME=y. What it reads can be timed without: sections uboot-read, "
+            "uboot-tftp"
+        )
 
     return Need("U-Boot time", check)
+
+
+def uboot_devices() -> Need:
+    """The environment says which media U-Boot reads, and how U-Boot calls them."""
+
+    def check(bench: Bench) -> str:
+        if not bench.site.uboot:
+            return (
+                "the env does not say how U-Boot calls the board's media; add e.g. `benchmarks: {uboot: {sd: mmc 0, ospi: sf}}` to "
+                "the target's options"
+            )
+        unknown = [medium for medium in bench.site.uboot if medium not in bench.board.media]
+        if not unknown:
+            return ""
+        return (
+            f"the env's benchmarks.uboot names {', '.join(unknown)}, and {bench.board.title} has {', '.join(bench.board.media)}; name "
+            "media of the board type there"
+        )
+
+    return Need("U-Boot devices", check)
+
+
+def tftp_file() -> Need:
+    """The environment names a file that the board's U-Boot can load over TFTP."""
+
+    def check(bench: Bench) -> str:
+        if bench.site.tftp:
+            return ""
+        return (
+            "the env names no file for U-Boot to load; put one of some 16 MiB into the folder of a TFTP server that the board reaches, "
+            "and add `benchmarks: {tftp: FILE}` (or SERVER:FILE) to the target's options"
+        )
+
+    return Need("TFTP file", check)
 
 
 def link_speed() -> Need:

@@ -52,6 +52,37 @@ class ParsedReading:
 Parser: TypeAlias = Callable[[bytes], "list[ParsedReading]"]
 
 
+@frozen
+class Marks:
+    """Where a span begins and ends in what the board prints: regular expressions, each searched in a line.
+
+    Attributes:
+        begin, end: the span is from the arrival of the last byte of one to that of the other.
+    """
+
+    begin: str
+    end: str
+
+
+@frozen
+class Span:
+    """How long the board took from one text to another, by the console's stamps.
+
+    Attributes:
+        seconds: from the arrival of the last byte of the first to that of the second.
+        uncertainty_s: bound of the error of `seconds`, as an interval between two moments has it.
+        line_s: how long the first text's line was on the wire. A board goes on while its UART still sends, so what it did behind
+            the text began up to so much earlier.
+    """
+
+    seconds: float
+    uncertainty_s: float
+    line_s: float
+
+
+SpanParser: TypeAlias = Callable[[bytes, Span], "list[ParsedReading]"]
+
+
 class Bench(Protocol):
     """A board at its prompt, and the PC at the other end of its links. Everything that is run is kept."""
 
@@ -94,6 +125,17 @@ class Bench(Protocol):
         Raises:
             TestTransientError: the output does not say what it should.
             BoardTransientError: nor does it, and the command failed on the board.
+        """
+        ...
+
+    def timed(self, parser: SpanParser, command: str, marks: Marks, *, timeout_s: float = 30.0) -> list[ParsedReading]:
+        """Run a command at the console, and read its output with the span between two texts of it.
+
+        Raises:
+            TestTransientError: a text did not come, or the output does not say what it should.
+            BoardTransientError: nor does it, and the command failed.
+            LabTransientError: the stamps of the span are not to be trusted.
+            ConfigurationError: the board's console gives no stamps.
         """
         ...
 

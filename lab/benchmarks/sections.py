@@ -21,6 +21,7 @@ from lab.benchmarks import (
     processor,
     realtime,
     storage,
+    ubootread,
     uboottransfer,
     usbdevice,
 )
@@ -39,6 +40,7 @@ ALL: Final[tuple[Section, ...]] = (
     *storage.SECTIONS,
     *filecopy.SECTIONS,
     *uboottransfer.SECTIONS,
+    *ubootread.SECTIONS,
     usbdevice.SECTION,
     openssl.SECTION,
     *ipsec.SECTIONS,

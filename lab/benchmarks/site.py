@@ -23,6 +23,9 @@ class Site:
         interface: the board's network interface on that link.
         scratch: what destructive sections may overwrite: a partition of Linux for "emmc", "sd" and "nand", the first
             byte of a range ("0x1000000") for "ospi".
+        uboot: the media that U-Boot is timed at when it reads them -> its device there: "mmc 0", "nvme 0", "sf", "sf 0:0".
+        tftp: a file of the TFTP server that DHCP names, or of another one ("192.168.0.1:FILE"), that U-Boot is timed at when it
+            loads it.
         eembc: folder of the EEMBC suites on the board. gfxbench, glbenchmark: of the graphics suites.
         usb_disk: the disk as which the board's USB gadget shows up on the tester.
         crypto_module: the kernel module of the crypto accelerator, e.g. "sa2ul"; empty: whatever is loaded stays.
@@ -36,6 +39,8 @@ class Site:
     board: str = "192.168.0.2"
     interface: str = "eth0"
     scratch: Mapping[str, str] = Factory(dict)
+    uboot: Mapping[str, str] = Factory(dict)
+    tftp: str = ""
     eembc: str = "/opt/eembc"
     gfxbench: str = "/opt/gfxbench"
     glbenchmark: str = "/opt/glbenchmark"

@@ -57,7 +57,7 @@ def flash_bytes(output: bytes) -> int:
     return int(found[1]) << 20
 
 
-def _buffers(bench: Bench) -> tuple[int, int]:
+def buffers(bench: Bench) -> tuple[int, int]:
     said = bench.run("printenv loadaddr")
     found = re.search(rb"loadaddr=(?:0x)?([0-9a-fA-F]+)", said)
     if not found:
@@ -82,7 +82,7 @@ def _timed(bench: Bench, command: str, size: int, medium: str, direction: str) -
 
 
 # How a medium is found and chosen, by U-Boot's interface to it.
-_CHOOSE = {
+CHOOSE = {
     "mmc": ("mmc dev {device}",),
     "nvme": ("pci enum", "nvme scan", "nvme device {device}"),
     "virtio": ("virtio scan", "virtio device {device}"),
@@ -92,7 +92,7 @@ _CHOOSE = {
 def _choose(bench: Bench, medium: str, device: str) -> str:
     """Make a device of a medium the current one; returns U-Boot's name of its interface."""
     interface = bench.board.media[medium].uboot
-    for command in _CHOOSE.get(interface, ()):
+    for command in CHOOSE.get(interface, ()):
         bench.run(command.format(device=device))
     return interface
 
@@ -104,7 +104,7 @@ def _rows(transfer: Callable[[int], Iterator[ParsedReading]], sizes: Iterable[in
 
 def _emmc(bench: Bench) -> Rows:
     block = int(bench.site.scratch["emmc_blocks"], 16)
-    kept, second = _buffers(bench)
+    kept, second = buffers(bench)
     mmc = _choose(bench, "emmc", "0")
 
     def transfer(size: int) -> Iterator[ParsedReading]:
@@ -119,7 +119,7 @@ def _emmc(bench: Bench) -> Rows:
 
 def _flash(bench: Bench) -> Rows:
     offset = int(bench.site.scratch["ospi"], 16)
-    kept, second = _buffers(bench)
+    kept, second = buffers(bench)
     total = flash_bytes(bench.run("sf probe"))
 
     def transfer(size: int) -> Iterator[ParsedReading]:
@@ -134,7 +134,7 @@ def _flash(bench: Bench) -> Rows:
 
 def _fat(bench: Bench) -> Rows:
     device = bench.site.scratch["sd_fat"]
-    first, second = _buffers(bench)
+    first, second = buffers(bench)
     mmc = _choose(bench, "sd", device.partition(":")[0])
 
     def transfer(size: int) -> Iterator[ParsedReading]:

@@ -16,6 +16,7 @@ from lab.benchmarks.section import Section
 from lab.benchmarks.sections import of_chapter, order
 from lab.console.blame import fairly
 from lab.drivers import guarded
+from lab.drivers.consolestamps import ConsoleStamps
 from lab.drivers.guarded import ACTIVATE_LIMIT_S, TESTER
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
@@ -207,7 +208,8 @@ def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run
         linux = section.where == "linux"
         driver = strategy.shell if linux else strategy.uboot
         host = LabgridHost(driver, strategy.board, is_shell=linux, lost_hook=lost)
-        return BoardSession(strategy.type, _described(env), clock, host, _tester(env))
+        stamps = ConsoleStamps(strategy.console, strategy.timing)
+        return BoardSession(strategy.type, _described(env), clock, host, _tester(env), stamps)
 
     if section.where == "linux" and before != "linux":
         run.setup.take(made(), facts_before(run.store, run.run))

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from itertools import count
 from typing import TypeAlias
 
 from attrs import define, field
@@ -90,8 +91,27 @@ class SectionRun:
         return sorted(set(section.metrics) - stored_metrics(self.store, self.run.id, section=section.name))
 
     def preflight(self, section: Section) -> Preflight:
-        """Check what the section needs, on the board as it is."""
-        return preflight(section, self.session(section))
+        """Check what the section needs, on the board as it is; a board that does not come up is tried again, as for a cycle.
+
+        Raises:
+            BoardlabError: it could not be checked; each try is an attempt at the first cycle that is pending.
+        """
+        for number in count(1):
+            self._session, self._row, self._kept = None, {}, 0
+            self._whole.start()
+            try:
+                with self.judged():
+                    self._session = self.session(section)
+                    return preflight(section, self._session)
+            except BoardlabError as error:
+                cycle = next(iter(self.pending(section.name)), 1)
+                self._record(section, Attempt(cycle, number, None, error))
+                again = error.transient and number <= self.retries
+                self.write(_failed_line(f"{section.name:22}", {}, number, error, again=again, goes_on=again))
+                if not again:
+                    raise
+                self.sleep(backoff_s(number))
+        raise AssertionError("unreachable: the loop above has no end of its own")
 
     def measure(self, section: Section) -> None:
         """Measure what is pending of a section, with retries. A row that fails does not cost the others.

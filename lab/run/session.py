@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
-from lab.benchmarks.section import ParsedReading, Parser
+from lab.benchmarks.section import Marks, ParsedReading, Parser, Span, SpanParser
 from lab.benchmarks.site import Site
 from lab.boards import BoardType
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
@@ -39,12 +39,25 @@ class CommandHost(Protocol):
         ...
 
 
+class Stamps(Protocol):
+    """When the bytes of a console came; `lab.drivers.consolestamps`."""
+
+    def since_now(self) -> Callable[[Marks], Span]:
+        """What gives the span between the texts of what comes from now on.
+
+        It raises:
+            TestTransientError: a text did not come. LabTransientError: the stamps are not to be trusted.
+        """
+        ...
+
+
 @define
 class BoardSession:
     """A `lab.benchmarks.section.Bench`.
 
     Attributes:
         host: the board's prompt. tester_host: None where the environment has no tester.
+        stamps: of the console that the prompt is at; None where it is at none.
         transcript: everything that was run and what came of it; the artifact behind every number.
         lost: a command did not end, or its host was gone: its state was not known from then on.
     """
@@ -54,6 +67,7 @@ class BoardSession:
     clock: Clock
     host: CommandHost
     tester_host: CommandHost | None = None
+    stamps: Stamps | None = None
     transcript: bytearray = field(factory=bytearray, init=False)
     lost: bool = field(default=False, init=False)
 
@@ -84,11 +98,26 @@ class BoardSession:
         """See `Bench.read`; the readings' bytes are those of the transcript."""
         name, host = ("tester", self._tester()) if on_tester else ("board", self.host)
         output, status = self._run(name, host, command, timeout_s)
+        return self._placed(parser, command, output, 0 if on_tester else status)
+
+    def timed(self, parser: SpanParser, command: str, marks: Marks, *, timeout_s: float = 30.0) -> list[ParsedReading]:
+        """See `Bench.timed`."""
+        if self.stamps is None:
+            raise ConfigurationError(
+                f"`{command}` is timed by the console's stamps, and this prompt is at no console that the console server reads; "
+                "use a StampedConsoleDriver in the env"
+            )
+        span = self.stamps.since_now()
+        output, status = self._run("board", self.host, command, timeout_s)
+        return self._placed(lambda said: parser(said, span(marks)), command, output, status)
+
+    def _placed(self, parser: Parser, command: str, output: bytes, status: int) -> list[ParsedReading]:
+        """What an output says, with its bytes in the transcript; one that says nothing is a failure of a command that failed."""
         base = len(self.transcript) - len(output)
         try:
             readings = parser(output)
         except TestTransientError as error:
-            if status == 0 or on_tester:
+            if status == 0:
                 raise
             raise _failed(command, status, output) from error
         return [evolve(r, start=r.start + base, end=r.end + base) for r in readings]

@@ -12,21 +12,42 @@ from lab.metrics import Flag
 from lab.results import Attempt, open_store
 from virtual.qemu import cable
 
-DEADLINE_S = 3000
+DEADLINE_S = 5400
 CHAPTERS = (
     *("realtime", "ethernet", "system_benchmarks", "crypto", "emmc", "mmcsd"),
-    *("uboot_emmc", "uboot_mmcsd"),
+    *("uboot_emmc", "uboot_mmcsd", "uboot_reads"),
 )
-ON_THE_CABLE = {"iperf3": 2}
+ON_THE_CABLE = {"iperf3": 2, "iperf3-udp": 2 * 5 * 3}
 FIO = 2 * 4 * 2
+OPENSSL = 13 * 7
+DD = 5 * 6
+EVERYWHERE = {
+    "cyclictest": 6,
+    **ON_THE_CABLE,
+    "sysbench": 3,
+    "stress-ng": 5,
+    "openssl": OPENSSL,
+    "sd-fio": FIO,
+    "uboot-read": 2,
+}
 # section -> how many numbers it has
 SECTIONS = {
-    "bpim2u": {"cyclictest": 6, **ON_THE_CABLE, "sysbench": 3, "stress-ng": 5, "emmc-fio": FIO, "sd-fio": FIO},
-    "sifive_u": {"cyclictest": 6, **ON_THE_CABLE, "sysbench": 3, "stress-ng": 5, "sd-fio": FIO},
+    "bpim2u": {**EVERYWHERE, "emmc-fio": FIO, "emmc-ext4-dd": DD, "sd-vfat-dd": DD},
+    "sifive_u": EVERYWHERE,
 }
-MEDIA = {"emmc-fio": "emmc", "sd-fio": "sd"}
-# Debian's U-Boots have no command `time`.
+MEDIA = {"emmc-fio": "emmc", "emmc-ext4-dd": "emmc", "sd-fio": "sd", "sd-vfat-dd": "sd"}
+# Debian's U-Boots have no command `time`; the console's stamps time what they read.
 SKIPPED = {"bpim2u": ["uboot-emmc", "uboot-sd"], "sifive_u": ["uboot-sd"]}
+DEVICES = {"bpim2u": "{sd: mmc 0, emmc: mmc 1}", "sifive_u": "{sd: mmc 0, spi_nor: sf}"}
+LOADED = "loaded.bin"
+LOADED_MIB = 16
+REPEATS = 3
+# As the UART sent them, lines and all.
+SPANS = (
+    (rb"count \d+ \.\.\. ", rb"count \d+ \.\.\. \d"),
+    (rb"size 0x1000000", rb"SF: "),
+    (rb"Loading: ", rb"\ndone"),
+)
 
 
 def measured(lab: Lab) -> dict[str, list[Attempt]]:
@@ -63,3 +84,25 @@ def test_what_debian_has_is_measured_from_the_right_medium(board_type: str, tmp_
         assert all(sample.value > 0 for sample in samples if not sample.metric.endswith((".loss", ".cpu_load"))), name
     for name, medium in MEDIA.items():
         assert {sample.params["medium"] for sample in found.get(name, [])} <= {medium}
+
+
+@pytest.mark.timeout(DEADLINE_S)
+@pytest.mark.parametrize("board_type", qemu_boards.TYPES)
+def test_what_u_boot_reads_and_loads_is_timed_as_its_uart_says_it(board_type: str, tmp_path: Path) -> None:
+    with running_lab(tmp_path, *qemu_boards.up_words(board_type)) as lab:
+        (lab.bench.folder / lab.bench.board.name / "tftp" / LOADED).write_bytes(bytes(LOADED_MIB << 20))
+        env = qemu_boards.environment(lab)
+        options = f"    options:\n      benchmarks: {{uboot: {DEVICES[board_type]}, tftp: {LOADED}}}\n"
+        env.write_text(env.read_text().replace("  main:\n", f"  main:\n{options}", 1))
+        process = lab.pytest("--repeats", str(REPEATS), "--retries", "1", measures="test_uboot_reads.py")
+        assert process.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
+        truth = lab.bench.truth()
+    samples = [s for each in measured(lab).values() for attempt in each for s in attempt.samples]
+    assert len(samples) == REPEATS * len(("sd", "its other medium", "tftp"))
+    true = [
+        (LOADED_MIB << 10) / ((next(t for t in truth.find(end) if t > start) - start) / 1e9)
+        for begin, end in SPANS
+        for start in truth.find(begin)
+    ]
+    for sample in samples:
+        assert min(abs(sample.value - rate) for rate in true) <= sample.uncertainty < sample.value / 10, (sample, true)

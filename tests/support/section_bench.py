@@ -12,6 +12,7 @@ from simtarget import SimClock, strategy_on
 
 from lab.benchmarks.section import Section
 from lab.benchmarks.site import Site
+from lab.drivers.consolestamps import ConsoleStamps
 from lab.pytest_plugin.hosts import LabgridHost
 from lab.results import Store, open_store
 from lab.run.sectionrun import KIND, SectionRun
@@ -28,6 +29,8 @@ SCRATCH = {
     "emmc_blocks": "0x0",
     "sd_fat": "1:1",
 }
+UBOOT = {"emmc": "mmc 0", "sd": "mmc 1", "ospi": "sf"}
+TFTP = "192.168.1.1:boardlab.bin"
 
 
 @define
@@ -75,9 +78,9 @@ def section_bench(
                 strategy.status = Status.unknown
 
             host = LabgridHost(driver, strategy.board, is_shell=section.where == "linux", lost_hook=lost)
-            return BoardSession(
-                strategy.type, Site(interface=interface, scratch=scratch, crypto_module=module), clock, host, tester
-            )
+            site = Site(interface=interface, scratch=scratch, crypto_module=module, uboot=UBOOT, tftp=TFTP)
+            stamps = ConsoleStamps(strategy.console, strategy.timing)
+            return BoardSession(strategy.type, site, clock, host, tester, stamps)
 
         begun = store.begin_run(
             KIND, board_type, "sim-1", lab.board.model.release_name, plan={}, provenance={"virtual": True}

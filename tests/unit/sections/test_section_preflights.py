@@ -119,7 +119,7 @@ def test_a_board_without_any_trap_passes_every_preflight() -> None:
         "emmc_blocks": "0x0",
         "sd_fat": "1:1",
     }
-    bench = session(host, tester, Site(scratch=scratch))
+    bench = session(host, tester, Site(scratch=scratch, uboot={"sd": "mmc 1"}, tftp="FILE"))
     assert {s.name: preflight(s, bench).failed for s in ALL if s.name != "ipsec-hardware"} == {
         s.name: {} for s in ALL if s.name != "ipsec-hardware"
     }
@@ -175,8 +175,11 @@ def test_sections_stand_by_chapter_those_that_destroy_nothing_first_and_linux_be
     assert of_chapter("NAND Driver", board) == []
     keys = [order(s) for s in sorted(ALL, key=order)]
     assert keys == sorted(keys)
-    assert [s.name for s in ALL if s.where == "uboot"] == ["uboot-ospi", "uboot-emmc", "uboot-sd"]
-    assert all(s.overwrites for s in ALL if "filesystem_tests" in s.command or s.where == "uboot")
+    its = ["uboot-ospi", "uboot-emmc", "uboot-sd", "uboot-read", "uboot-tftp"]
+    assert [s.name for s in ALL if s.where == "uboot"] == its
+    writes = [s for s in ALL if "filesystem_tests" in s.command or (s.where == "uboot" and "write" in s.command)]
+    assert len(writes) > len(its[:3])
+    assert all(s.overwrites for s in writes)
 
 
 def test_a_number_of_a_guide_leads_to_its_section() -> None:

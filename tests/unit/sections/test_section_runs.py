@@ -9,16 +9,18 @@ import pytest
 from attrs import evolve
 from scripted_host import Answer, ScriptedHost, sessions
 
+from lab.benchmarks import needs
 from lab.benchmarks.lmbench import bw_pipe
 from lab.benchmarks.section import Bench, ParsedReading, Section, whole
 from lab.console.blame import fairly
-from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestStableError
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestStableError
 from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store
 from lab.results.logs import console_log
 from lab.run.progress import Eta
 from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
+from lab.run.session import BoardSession
 
 PIPE = "Pipe bandwidth: 2384.03 MB/sec"
 
@@ -70,6 +72,39 @@ def test_a_section_becomes_an_attempt_with_its_samples_and_everything_that_was_p
     assert b"board$ prepare\n# status 0" in log
     assert b"board$ tidy up" in log
     assert run.pending("pipe") == []
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_board_that_does_not_come_up_for_the_preflight_is_tried_again_within_the_bound(
+    store: Store, begin: Callable[..., SectionRun], retries: int
+) -> None:
+    run = begin(ScriptedHost({"bw_pipe": PIPE}), retries=retries)
+    boots = [BoardTransientError("it hangs", failure="hang_kernel"), None]
+    up = run.session
+
+    def session(section: Section) -> BoardSession:
+        error = boots.pop(0)
+        if error is not None:
+            raise error
+        return up(section)
+
+    run.session = session
+    if retries:
+        assert run.preflight(SECTION).failed == {}
+    else:
+        with pytest.raises(BoardTransientError, match="it hangs"):
+            run.preflight(SECTION)
+    (failed,) = store.attempts(run.run.id)
+    assert (failed.outcome, failed.cycle, failed.params) == ("hang_kernel", 1, {"section": "pipe"})
+
+
+def test_a_preflight_that_the_environment_makes_impossible_is_not_tried_again(
+    store: Store, begin: Callable[..., SectionRun]
+) -> None:
+    run = begin(ScriptedHost(), retries=3)
+    with pytest.raises(ConfigurationError):
+        run.preflight(evolve(SECTION, needs=(needs.tool_of_tester("iperf3"),)))
+    assert len(store.attempts(run.run.id)) == 1
 
 
 def test_a_real_boards_samples_carry_no_mark_and_a_simulated_ones_always_do(
