@@ -17,7 +17,8 @@ from lab.benchmarks.ethernet import CHAPTER, FRAMES, port
 from lab.benchmarks.output import read, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_link, whole
 
-_SPARE_S = 90  # of a server beyond its test
+# Beyond its test. The server ends first: one that floods a board which cannot tell it to stop would spoil all that follows.
+_SERVER_SPARE_S, _CLIENT_SPARE_S = 30, 60
 _WAYS = {"TX": "egress", "RX": "ingress"}
 _KNOWN = rule(r"^\[|^Connecting|^Reverse mode|^- -|^iperf Done|^$")
 
@@ -57,7 +58,7 @@ def _serve(bench: Bench) -> None:
     """Have the tester serve one test. Only `timeout`, whose child the server is, ever signals it: a process id that is
     written down may be another's by the time it is read, or by another's hand.
     """
-    server = f"timeout {bench.site.seconds + _SPARE_S} iperf3 --server --one-off"
+    server = f"timeout {bench.site.seconds + _SERVER_SPARE_S} iperf3 --server --one-off"
     bench.tester(f"({server} < /dev/null > /dev/null 2>&1 &)")
 
 
@@ -75,7 +76,7 @@ def _tcp(bench: Bench) -> Iterator[ParsedReading]:
     seconds, params = bench.site.seconds, {"port": port(bench.board, bench.site.interface)}
     _serve(bench)
     command = f"iperf3 -c {bench.site.tester} -t {seconds} --bidir -f m"
-    yield from _doubted(bench, bench.read(partial(tcp, params=params), command, timeout_s=seconds + 60))
+    yield from _doubted(bench, bench.read(partial(tcp, params=params), command, timeout_s=seconds + _CLIENT_SPARE_S))
 
 
 def _udp(bench: Bench) -> Rows:
@@ -89,7 +90,7 @@ def _one_udp(bench: Bench, way: str, frame: int) -> Iterator[ParsedReading]:
     _serve(bench)
     command = f"iperf3 -c {bench.site.tester} -t {seconds} --udp --bitrate 0 --length {FRAMES[frame]} -f m{option}"
     parser = partial(udp, frame=frame, params={"port": port(bench.board, bench.site.interface), "direction": way})
-    yield from _doubted(bench, bench.read(parser, command, timeout_s=seconds + 60))
+    yield from _doubted(bench, bench.read(parser, command, timeout_s=seconds + _CLIENT_SPARE_S))
 
 
 _NEEDS = (needs.link_speed(), needs.private_link(), needs.tool("iperf3"), needs.tool_of_tester("iperf3"))

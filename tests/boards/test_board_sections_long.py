@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import qemu_boards
-from measuring_lab import Lab, running_lab
+from measuring_lab import Lab, Number, assert_true, running_lab
 
+from lab import boards
 from lab.metrics import Flag
 from lab.results import Attempt, open_store
 from virtual.qemu import cable
@@ -43,11 +44,11 @@ LOADED = "loaded.bin"
 LOADED_MIB = 16
 REPEATS = 3
 # As the UART sent them, lines and all.
-SPANS = (
-    (rb"count \d+ \.\.\. ", rb"count \d+ \.\.\. \d"),
-    (rb"size 0x1000000", rb"SF: "),
-    (rb"Loading: ", rb"\ndone"),
-)
+SPANS = {
+    "mmc": (rb"count \d+ \.\.\. ", rb"count \d+ \.\.\. \d"),
+    "sf": (rb"size 0x1000000", rb"SF: "),
+    "tftp": (rb"Loading: ", rb"\nd"),
+}
 
 
 def measured(lab: Lab) -> dict[str, list[Attempt]]:
@@ -94,15 +95,31 @@ def test_what_u_boot_reads_and_loads_is_timed_as_its_uart_says_it(board_type: st
         env = qemu_boards.environment(lab)
         options = f"    options:\n      benchmarks: {{uboot: {DEVICES[board_type]}, tftp: {LOADED}}}\n"
         env.write_text(env.read_text().replace("  main:\n", f"  main:\n{options}", 1))
-        process = lab.pytest("--repeats", str(REPEATS), "--retries", "1", measures="test_uboot_reads.py")
-        assert process.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
-        truth = lab.bench.truth()
+        _read(lab)
+
+        def more() -> list[Number]:
+            _read(lab)
+            return _times(lab)
+
+        assert_true(_times(lab), more)
+
+
+def _read(lab: Lab) -> None:
+    """A run of what U-Boot reads and loads."""
+    process = lab.pytest("--repeats", str(REPEATS), "--retries", "1", measures="test_uboot_reads.py")
+    assert process.wait(DEADLINE_S) == pytest.ExitCode.OK, lab.log
+
+
+def _times(lab: Lab) -> list[Number]:
+    """The latest run's, each with its ± and what the UART's log says, in seconds."""
     samples = [s for each in measured(lab).values() for attempt in each for s in attempt.samples]
     assert len(samples) == REPEATS * len(("sd", "its other medium", "tftp"))
-    true = [
-        (LOADED_MIB << 10) / ((next(t for t in truth.find(end) if t > start) - start) / 1e9)
-        for begin, end in SPANS
-        for start in truth.find(begin)
-    ]
+    truth, size_kib, media = lab.bench.truth(), LOADED_MIB << 10, boards.load(lab.bench.board.type).media
+    found = []
     for sample in samples:
-        assert min(abs(sample.value - rate) for rate in true) <= sample.uncertainty < sample.value / 10, (sample, true)
+        begin, end = SPANS[media[sample.params["medium"]].uboot if "medium" in sample.params else "tftp"]
+        stops = truth.find(end)
+        spans = [(next(t for t in stops if t > start) - start) / 1e9 for start in truth.find(begin)]
+        took = size_kib / sample.value
+        found.append((took, took * sample.uncertainty / sample.value, min(spans, key=lambda s: abs(s - took))))
+    return found

@@ -6,9 +6,14 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+from attrs import define
 from scripted_host import ScriptedHost, session
 
 from lab.benchmarks import iperf3
+from lab.benchmarks.section import named
+from lab.errors import BoardTransientError
+from lab.run.session import CommandResult
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 # A folder that everybody writes to, where a name that is known beforehand may be planted; and signals to whoever has a
@@ -39,6 +44,24 @@ def test_no_command_uses_a_predictable_name_where_everybody_may_plant_one() -> N
     assert len(modules) > 50
     found = [f"{path}:{line}: {text}" for path in modules for line, text in literals(path) if _RISKY.search(text)]
     assert found == []
+
+
+def test_a_server_ends_before_the_board_is_given_up_so_that_its_flood_spoils_no_other_row() -> None:
+    limits: list[float] = []
+
+    @define
+    class Board(ScriptedHost):
+        def run(self, command: str, timeout_s: float) -> CommandResult:
+            limits.append(timeout_s)
+            raise BoardTransientError(f"`{command}` did not end", failure="command_timeout")
+
+    tester = ScriptedHost({})
+    for row in named(iperf3.SECTIONS)["iperf3-udp"].rows(session(Board(), tester)):
+        with pytest.raises(BoardTransientError):
+            list(row.measure())
+    served = [float(command.split()[1]) for command in tester.ran if command.startswith("(timeout")]
+    assert len(served) == len(limits) > 1
+    assert all(server < client for server, client in zip(served, limits, strict=True))
 
 
 def test_a_server_on_the_tester_is_ended_by_its_own_parent_or_its_first_client() -> None:
