@@ -38,6 +38,10 @@ def backoff_s(failed: int) -> float:
     return BACKOFF_S[min(failed, len(BACKOFF_S)) - 1]
 
 
+def unheeding() -> None:
+    """Nobody is given the board."""
+
+
 def run_cycles(
     cycles: Iterable[int],
     measure: Callable[[int, int], Result],
@@ -45,6 +49,7 @@ def run_cycles(
     *,
     retries: int,
     sleep: Callable[[float], None],
+    heed: Callable[[], None] = unheeding,
 ) -> None:
     """Measure every cycle of `cycles`, each with at most `retries` further attempts after a transient error.
 
@@ -53,11 +58,13 @@ def run_cycles(
     Args:
         measure: called with the cycle and the attempt's number, both from 1.
         sleep: waits that many seconds.
+        heed: called before each cycle; ends the session where the board is to be given to somebody.
 
     Raises:
         BoardlabError: the error of the last attempt of the first cycle that could not be measured.
     """
     for cycle in cycles:
+        heed()
         for number in range(1, retries + 2):
             try:
                 result = measure(cycle, number)

@@ -129,6 +129,8 @@ def document(found: JobView, now: dt.datetime) -> dict[str, Any]:
         "person": job.person,
         "host": job.host,
         "cancelled_by": job.cancelled_by,
+        "priority": job.priority,
+        "yields_to": job.yields_to,
         **{name: None if at is None else at.isoformat() for name, at in times.items()},
         "runs": [
             {"run": run.id, "kind": run.kind, "status": run.status, "good": run.good, "planned": run.planned}
@@ -160,6 +162,10 @@ def _lines(found: JobView, now: dt.datetime) -> list[str]:
     lines.append(f"  {job.program} of {job.who}, queued {moment(job.queued_at)} UTC")
     if job.started_at:
         lines.append(f"  begun {moment(job.started_at)} UTC{_until(found)}")
+    if job.yields_to:
+        lines.append(
+            f"  {'waits again, it gave way' if state == 'queued' else 'gives way after this cycle'}: {job.yields_to}"
+        )
     if job.cancelled_by:
         lines.append(f"  cancelled by {job.cancelled_by}")
     how = [*([f"--cycles={job.cycles}"] if job.cycles is not None else []), *options.words(job.options)]

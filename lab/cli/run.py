@@ -22,6 +22,7 @@ from lab.results.jobrecords import Job, Order, call, number
 from lab.results.jobs import JobQueue
 from lab.results.records import LAST_ID
 from lab.results.reservations import IGNORE
+from lab.results.turns import PERSONS, TIMERS
 from lab.run.options import CONFIRMS, JUDGE, MAX_CYCLES, PROVISION, SECTIONS, Value
 from lab.shown import echo, log_to
 
@@ -69,6 +70,13 @@ def run(
     ignore: Annotated[
         bool, typer.Option(IGNORE, help="Measure although the board is reserved; only for whom it is reserved.")
     ] = False,
+    scheduled: Annotated[
+        bool,
+        typer.Option(
+            "--scheduled",
+            help="As a timer runs it: who waits in person comes first, and a reservation gets the board after the present cycle.",
+        ),
+    ] = False,
     confirms: Annotated[
         int | None,
         typer.Option(
@@ -93,8 +101,13 @@ def run(
     place = RunnerPaths(folder, (folder / tests).absolute() if tests else shipped.tests(folder), db)
     if resume is not None and go_on:
         raise ConfigurationError("--resume names the job, --continue looks for it: give one of them")
+    if scheduled and ignore:
+        raise ConfigurationError(f"--scheduled gives way to reservations, {IGNORE} does not: give one of them")
     with open_store(db) as store:
-        book = JobQueue(store, process.identity(), process.has_died, person=process.person(), ignores=ignore)
+        priority = TIMERS if scheduled else PERSONS
+        book = JobQueue(
+            store, process.identity(), process.has_died, person=process.person(), ignores=ignore, priority=priority
+        )
         if resume is None:
             if confirms is not None:
                 suite, options = suite or store.run(confirms).kind, {**options, CONFIRMS: confirms, JUDGE: True}

@@ -27,6 +27,7 @@ from lab.results.joblist import latest_run, obstacle
 from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
 from lab.results.jobs import HEARTBEAT_S, JobQueue
 from lab.results.location import DATABASE_VARIABLE
+from lab.results.yielding import GAVE_WAY, give_way
 from lab.run.options import CONFIRMS, JUDGE, pytest_words
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
@@ -78,20 +79,25 @@ class Runner:
             wait_s: how long to wait for a board that another job has.
         """
         with self._signals():
-            started = self._wait(job, wait_s)
-            if started is None:
-                self.book.finish(job.id, "interrupted" if self._stopping else "refused")
-                return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
-            try:
-                with placed(self.book, started) as self._as_user:
-                    code = self._measure(started)
-            except BoardlabError as error:
-                busy = error.failure == PLACE_BUSY
-                self.book.finish(job.id, "refused" if busy else "interrupted")
-                if not busy:
-                    raise
-                self.say(str(error))
-                return BUSY
+            code = GAVE_WAY
+            while code == GAVE_WAY:
+                started = self._wait(job, wait_s)
+                if started is None:
+                    self.book.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
+                    return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
+                try:
+                    with placed(self.book, started) as self._as_user:
+                        code = self._measure(started)
+                except BoardlabError as error:
+                    busy = error.failure == PLACE_BUSY
+                    self.book.finish(job.id, "refused" if busy else "interrupted")
+                    if not busy:
+                        raise
+                    self.say(str(error))
+                    return BUSY
+                if code == GAVE_WAY:
+                    job = give_way(self.book, job.id)
+                    self.say(f"job {job.called} gives way: {job.yields_to}")
             self.book.finish(job.id, _state(code))
         if code != _OK and not self._cancelled(job):
             self.say(f"go on with: lab run --resume {job.called}")
@@ -111,6 +117,8 @@ class Runner:
             if self._stopping or self.book.job(job.id).cancelled_by:
                 return None
             why = obstacle(self.book, job.board)
+            if job.yields_to and self.book.refusing(job.board):
+                deadline = time.monotonic() + wait_s  # whom it gave way to has the board for as long as they said
             if time.monotonic() >= deadline:
                 self.say(f"{why}. Wait for it with --wait SECONDS")
                 return None
@@ -125,18 +133,18 @@ class Runner:
         self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
         while job.done < len(job.suites):
             code = self._pytest(job, job.suites[job.done])
-            if code in {INTERRUPTED, _USAGE}:
-                return INTERRUPTED if code == INTERRUPTED else USAGE
+            if code in {INTERRUPTED, GAVE_WAY, _USAGE}:
+                return USAGE if code == _USAGE else code
             worst = max(worst, code)
             if code != _OK and self._unfinished(job) is not None:
                 return worst  # so that the job goes on with this suite
-            if job.options.get(JUDGE) and self._judge(job) == INTERRUPTED:
-                return INTERRUPTED
+            if job.options.get(JUDGE) and (judged := self._judge(job)) in {INTERRUPTED, GAVE_WAY}:
+                return judged
             job = self.book.next_suite(job.id)
         return worst
 
     def _judge(self, job: Job) -> int:
-        """Have the suite's run judged, and measured again where the judge asks; INTERRUPTED where that was ended."""
+        """Have the suite's run judged, and measured again where the judge asks; INTERRUPTED or GAVE_WAY where that was ended."""
         from lab.farm import judging  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
 
         suite, runs, codes = job.suites[job.done], [self._latest(job)], [_OK]
@@ -144,7 +152,7 @@ class Runner:
         def again(run_id: int) -> int | None:
             codes.append(self._pytest(job, suite, ("--lab-confirms", str(run_id))))
             runs.append(self._latest(job))
-            return None if codes[-1] in {INTERRUPTED, _USAGE} or runs[-1] == runs[-2] else runs[-1]
+            return None if codes[-1] in {INTERRUPTED, GAVE_WAY, _USAGE} or runs[-1] == runs[-2] else runs[-1]
 
         if runs[0] is not None:
             self._worse |= not judging.judged(self.book.store, runs[0], again, self.say)
@@ -177,7 +185,7 @@ class Runner:
             self._child = None
         if self._stopping:
             return INTERRUPTED
-        return code if code in {_OK, _USAGE} else _USAGE if code == _NO_TESTS else _FAILED
+        return code if code in {_OK, _USAGE, GAVE_WAY} else _USAGE if code == _NO_TESTS else _FAILED
 
     def _attend(self, process: subprocess.Popen[bytes], job: Job) -> int:
         """Give signs of life until pytest ends; one that was asked to end has STOP_S for it."""

@@ -37,6 +37,7 @@ from lab.pytest_plugin.runs import (
     summarise_run,
     writer,
 )
+from lab.pytest_plugin.yielding import heed
 from lab.results import open_store
 from lab.run import options
 from lab.run.bootrun import BootRun
@@ -190,7 +191,7 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
         plan["init"] = config.option.init
     run = open_run(config, strategy, "boot", plan)
     progress = Progress(writer(config), clock, total=0)
-    boot_run = BootRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
+    boot_run = BootRun(store, run, strategy, progress, clock, time.sleep, config.option.retries, heed(config, run.id))
     progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
     return CycleMeasurer(store, run, cycle_run=boot_run, items="media", board=strategy.type.title)
 

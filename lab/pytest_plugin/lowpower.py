@@ -24,6 +24,7 @@ from lab.pytest_plugin.runs import (
     summarise_run,
     writer,
 )
+from lab.pytest_plugin.yielding import heed
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
 from lab.shown import plain_text
@@ -74,7 +75,8 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     store, clock = config.stash[STORE_KEY], MonotonicRaw()
     run = open_run(config, strategy, KIND, _plan(config, strategy))
     progress = Progress(writer(config), clock, total=0)
-    low_power_run = LowPowerRun(store, run, strategy, progress, clock, time.sleep, config.option.retries)
+    retries, heeding = config.option.retries, heed(config, run.id)
+    low_power_run = LowPowerRun(store, run, strategy, progress, clock, time.sleep, retries, heeding)
     progress.total = sum(len(low_power_run.pending(mode)) for mode in run.plan["modes"])
     return CycleMeasurer(store, run, cycle_run=low_power_run, items="modes", board=strategy.type.title)
 

@@ -14,7 +14,7 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 from lab.errors import BoardlabError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import guest, labelling, resuming
-from lab.results import Run, Store
+from lab.results import Run, Store, interruptions
 from lab.results.format import summary_lines
 from lab.run.provenance import collect
 from lab.shown import plain, plain_text
@@ -58,7 +58,8 @@ def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, ob
         run = resuming.resumable(config, store)
         ours = labelling.check_resumed(store, strategy, labelling.media_of(run.plan, strategy), run)
         resuming.check(run, config, strategy, labelled_by_env=not ours)
-        return store.reopen_run(config.option.resume)
+        interruptions.end_pause(store, run.id)
+        return store.reopen_run(run.id)
     release, provisioned = labelling.label(config, store, strategy, labelling.media_of(plan, strategy))
     images = {name: Path(env.config.get_image_path(name)) for name in env.config.get_images()}
     return store.begin_run(

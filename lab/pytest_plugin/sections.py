@@ -24,6 +24,7 @@ from lab.pytest_plugin import choosing, guest
 from lab.pytest_plugin.hosts import LabgridHost
 from lab.pytest_plugin.measuring import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
+from lab.pytest_plugin.yielding import heed
 from lab.run.progress import Eta
 from lab.run.rowledger import not_measured
 from lab.run.sectionrun import KIND, REPEATS, SECTION, SectionRun, durations, facts_before
@@ -185,6 +186,7 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
     for section in chosen:
         eta.left[section.name] = history.get(section.name, section.duration_s) * len(pending[section.name])
     made[0].judged = lambda: fairly(strategy.console)
+    made[0].heed = heed(config, run.id)
     made[0].software = lambda: strategy.software
     return SectionMeasurer(
         store,

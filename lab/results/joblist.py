@@ -13,7 +13,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from lab.results.jobrecords import BY_LAB_RUN, Job, job_of
-from lab.results.jobs import JobQueue, find
+from lab.results.jobruns import find
+from lab.results.jobs import JobQueue
 from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.records import OK
 from lab.results.reservations import IGNORE

@@ -32,6 +32,7 @@ class Job:
         after_run: the suite that is being measured has a run with a higher id than this.
         options: as `lab.run.options` has them. person, program: who began it, and with what.
         cancelled_by: who wants it to end; empty: nobody.
+        priority: of lab.results.turns. yields_to: who wants its board, or what it gave way to last; empty: nobody, or it has it again.
     """
 
     id: int
@@ -53,6 +54,8 @@ class Job:
     person: str
     program: str
     cancelled_by: str
+    priority: int
+    yields_to: str
 
     @property
     def called(self) -> str:
@@ -127,4 +130,6 @@ def job_of(row: JobRow) -> Job:
         person=row.person,
         program=row.program,
         cancelled_by=row.cancelled_by,
+        priority=row.priority,
+        yields_to=row.yields_to,
     )

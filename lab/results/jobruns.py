@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
+from lab.errors import ConfigurationError
+from lab.results.jobrecords import call
 from lab.results.models import JobRow, RunRow
 
 
@@ -15,11 +17,11 @@ def measured(session: Session, row: JobRow, lease_s: float) -> bool:
     if row.started_at is None:
         return False
     ended_at = row.finished_at or row.heartbeat_at + dt.timedelta(seconds=lease_s)
+    then = and_(RunRow.started_at >= row.started_at, RunRow.started_at <= ended_at)
     its = select(RunRow.id).where(
         RunRow.board == row.board,
         RunRow.id > row.after_run,
-        RunRow.started_at >= row.started_at,
-        RunRow.started_at <= ended_at,
+        or_(RunRow.job_id == row.id, then),  # one that went on has its run of before
     )
     return row.done > 0 or session.scalars(its.limit(1)).one_or_none() is not None
 
@@ -27,3 +29,18 @@ def measured(session: Session, row: JobRow, lease_s: float) -> bool:
 def last_run(session: Session, board: str) -> int:
     """The board's latest run; 0: it has none."""
     return session.scalar(select(func.max(RunRow.id)).where(RunRow.board == board)) or 0
+
+
+def find(session: Session, job_id: int) -> JobRow:
+    """The row of a job.
+
+    Raises:
+        ConfigurationError: there is none of that number.
+    """
+    row = session.get(JobRow, job_id)
+    if row is None:
+        last = session.scalar(select(func.max(JobRow.id)))
+        raise ConfigurationError(
+            f"no job {call(job_id)}; " + (f"the latest is {call(last)}" if last else "there are none yet")
+        )
+    return row

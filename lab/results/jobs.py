@@ -11,17 +11,18 @@ from collections.abc import Callable
 from typing import Final
 
 from attrs import field, frozen
-from sqlalchemy import func, or_, select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.results.jobrecords import BY_LAB_RUN, BY_WEB, Job, JobState, Order, call, job_of
-from lab.results.jobruns import last_run, measured
+from lab.results.jobruns import find, last_run, measured
 from lab.results.models import JobRow, RunRow
 from lab.results.reservations import Hold, standing
 from lab.results.rows import json_of
 from lab.results.store import Store
+from lab.results.turns import PERSONS, turn
 
 LEASE_S: Final = 60.0  # without a sign of life; then another job may take the board
 HEARTBEAT_S: Final = 10.0
@@ -37,6 +38,7 @@ class JobQueue:
         has_died: tells whether another holder has died.
         person, program: who begins a job, and with what.
         ignores: takes a board that this person has reserved.
+        priority: of its jobs; below PERSONS they give way to reservations.
     """
 
     store: Store
@@ -46,6 +48,7 @@ class JobQueue:
     person: str = ""
     program: str = BY_LAB_RUN
     ignores: bool = False
+    priority: int = PERSONS
 
     def enqueue(self, order: Order) -> Job:
         """A new job, that waits for its board."""
@@ -71,6 +74,8 @@ class JobQueue:
                 person=self.person,
                 program=self.program,
                 cancelled_by="",
+                priority=self.priority,
+                yields_to="",
             )
             session.add(row)
             session.flush()
@@ -109,7 +114,7 @@ class JobQueue:
                     f"job {call(job_id)} was a session of {row.program}, see: lab jobs show {call(job_id)}"
                 )
             row.state, row.holder, row.finished_at, row.cancelled_by = "queued", self.holder, None, ""
-            row.person = self.person or row.person
+            row.person, row.priority, row.yields_to = self.person or row.person, self.priority, ""
             row.queued_at = row.heartbeat_at = self.now()
             return job_of(row)
 
@@ -156,7 +161,7 @@ class JobQueue:
                 if self._dead(row):
                     row.state, row.finished_at = _ended(row, "interrupted"), row.heartbeat_at
                 elif row.state == "running" or (
-                    (row.queued_at, row.id) < (mine.queued_at, mine.id)
+                    (turn(row.priority, row.queued_at), row.id) < (turn(mine.priority, mine.queued_at), mine.id)
                     and all(hold.person == row.person for hold in holds)
                 ):  # a job that another person's reservation keeps waiting keeps nobody else waiting
                     mine.heartbeat_at = self.now()
@@ -167,8 +172,8 @@ class JobQueue:
             session.flush()  # who died gives the board back before we take it
             if mine.started_at is None:  # runs that others had while it waited are none of its own
                 mine.after_run = last_run(session, mine.board)
-            mine.state, mine.started_at = "running", self.now()
-            mine.heartbeat_at = self.now()
+            mine.state, mine.yields_to = "running", ""
+            mine.started_at = mine.heartbeat_at = self.now()
             return job_of(mine)
 
         return self.store._write(take)
@@ -277,21 +282,6 @@ class JobQueue:
                 failure="lease_lost",
             )
         return row
-
-
-def find(session: Session, job_id: int) -> JobRow:
-    """The row of a job.
-
-    Raises:
-        ConfigurationError: there is none of that number.
-    """
-    row = session.get(JobRow, job_id)
-    if row is None:
-        last = session.scalar(select(func.max(JobRow.id)))
-        raise ConfigurationError(
-            f"no job {call(job_id)}; " + (f"the latest is {call(last)}" if last else "there are none yet")
-        )
-    return row
 
 
 def _ended(row: JobRow, state: JobState) -> JobState:

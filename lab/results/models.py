@@ -237,3 +237,5 @@ class JobRow(Base):
     person: Mapped[str]
     program: Mapped[str]
     cancelled_by: Mapped[str]
+    priority: Mapped[int]
+    yields_to: Mapped[str]

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from attrs import define, field
 
-from lab.benchmarks.cycles import Attempt, backoff_s
+from lab.benchmarks.cycles import Attempt, backoff_s, unheeding
 from lab.benchmarks.section import ParsedReading, Preflight, Row, Section, preflight
 from lab.errors import BoardlabError, TestStableError
 from lab.host.clock import Clock
@@ -47,6 +47,7 @@ class SectionRun:
         retries: further attempts a cycle, or a row of it, after a transient failure.
         software: "uboot" and "kernel" -> the version line that the board printed at its last boot.
         judged: looks at a failure again, e.g. at who else reads the board's console.
+        heed: called before each cycle, see `lab.benchmarks.cycles.run_cycles`.
     """
 
     store: Store
@@ -59,6 +60,7 @@ class SectionRun:
     retries: int
     setup: RunSetup = field(factory=RunSetup)
     judged: Callable[[], AbstractContextManager[None]] = nullcontext
+    heed: Callable[[], None] = unheeding
     software: Callable[[], Mapping[str, str]] = dict
     _whole: AttemptRecorder = field(init=False)
     _rows: AttemptRecorder = field(init=False)
@@ -121,6 +123,7 @@ class SectionRun:
         """
         ledger = RowLedger.of(self.store.good_attempts(self.run.id), section.name)
         for cycle in self.pending(section.name):
+            self.heed()
             self._cycle(section, cycle, ledger)
             if ledger.lost(cycle) and not ledger.numbers(cycle):
                 break  # not one row went well: further cycles would tell the same

@@ -17,6 +17,7 @@ from measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.results import joblist, open_store
+from lab.results.reservations import ReservationBook
 from lab.results.watch import JobHead, watch
 
 LAB = Path(sys.executable).with_name("lab")
@@ -225,3 +226,37 @@ def test_a_wrong_order_is_refused_in_one_line(lab: Lab, words: tuple[str, ...], 
     assert code == 2
     assert says in said
     assert "Traceback" not in said
+
+
+def test_a_scheduled_job_gives_way_to_a_reservation_and_goes_on_with_exact_counts(lab: Lab) -> None:
+    words = ("--scheduled", "--cycles", "5", "--medium", "sd", "--wait", str(DEADLINE_S))
+    job = start(lab, *words)
+    with open_store(lab.environ["LAB_DB"]) as store:
+        before = store.runs()[0].id
+        until(lab, lambda: store.runs()[0].id > before and bool(store.samples(store.runs()[0].id)), job)
+        run = store.runs()[0].id
+        assert "am62xx_sk-1 is busy: " in ended(start(lab, "--cycles", "1"))[1], (
+            "what a person merely runs takes nothing"
+        )
+        assert store.run(run).status == "running"
+        book = ReservationBook(store)
+        book.reserve("am62xx_sk-1", "lena", "a new PMIC", 1.0)
+        (ours,) = [head.id for head in jobs(lab) if head.board == "am62xx_sk-1"]
+        until(lab, lambda: joblist.job(store, ours).state == "queued", job)
+        assert store.run(run).status == "interrupted"
+        kept = len(store.samples(run, "boot.time"))
+        assert 0 < kept < 5, "it gave way in the middle"
+        assert all(attempt.ok for attempt in store.attempts(run)), "the cycle of that moment was measured whole"
+        assert pytests(lab) == []
+        assert "waits again, it gave way: am62xx_sk-1 is reserved by lena" in jobs_command(lab, "show", f"j{ours}")
+        book.end("am62xx_sk-1", "reserved", "lena")
+        code, said = ended(job)
+        assert code == 0, said
+        assert f"job j{ours} gives way: am62xx_sk-1 is reserved by lena until 20" in said
+        assert [s.cycle for s in store.samples(run, "boot.time")] == list(range(1, 6))
+        done = store.run(run)
+        assert done.status == "completed"
+        (pause,) = done.provenance["interruptions"]
+        assert pause["why"].startswith("gave way: am62xx_sk-1 is reserved by lena")
+        assert pause["from"] < pause["to"]
+    assert jobs(lab) == []
