@@ -16,6 +16,7 @@ from lab.benchmarks.boot import PowerEdge
 from lab.drivers import guarded
 from lab.drivers.guarded import POWER, POWER_LIMIT_S
 from lab.drivers.outlets import Outlet, outlet_of, record_command
+from lab.host import turns
 from lab.host.clock import Clock, MonotonicRaw, utc_now
 
 
@@ -174,6 +175,8 @@ class _Order:
             order()
             return PowerEdge(requested_ns, self.clock.now_ns())
 
+        if self.command == "on":
+            self._wait()  # before anything is timed
         began_ns, at = self.clock.now_ns(), utc_now().timestamp()
         done = False
         try:
@@ -182,3 +185,9 @@ class _Order:
             return edge
         finally:
             record_command(self.outlet, self.command, at, (self.clock.now_ns() - began_ns) / 1e9, done=done)
+
+    def _wait(self) -> None:
+        """Where a lab staggers its power-ons: until the last one at the same switch is long enough ago."""
+        gap_s = turns.power_on_gap_s()
+        if gap_s:
+            turns.keep_gap(f"power on {self.outlet.server} {self.outlet.pdu}", gap_s)

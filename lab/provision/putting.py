@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from attrs import asdict, define, field, frozen
@@ -55,6 +56,11 @@ class Put:
     software: Mapping[str, str] = {}
 
 
+def at_once(_plan: Plan) -> AbstractContextManager[None]:
+    """Nobody is waited for."""
+    return nullcontext()
+
+
 @define
 class Putting:
     """Puts one release on some media of a board.
@@ -63,6 +69,7 @@ class Putting:
         media: in the order of writing.
         book: where it is recorded; None: nowhere. job_id, person: who does it.
         report: takes the progress. say: takes lines for a person.
+        turn: is held while a plan is written and read back.
     """
 
     release: Release
@@ -72,6 +79,7 @@ class Putting:
     book: ProvisionBook | None = None
     job_id: int | None = None
     person: str = ""
+    turn: Callable[[Plan], AbstractContextManager[None]] = at_once
     done: list[Put] = field(factory=list, init=False)
 
     def plans(self, board: WritableBoard) -> list[Plan]:
@@ -122,7 +130,7 @@ class Putting:
             way, medium = ways[plan.target.medium], plan.target.medium
             self.say(f"{medium}: {described(plan)}")
             begun[medium] = self._begin(plan)
-            with _Recorded(self.book, begun[medium]):
+            with _Recorded(self.book, begun[medium]), self.turn(plan):
                 way.write(plan, self.report)
                 verified = way.verify(plan)
             if self.book is not None:

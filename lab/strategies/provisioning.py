@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Protocol
 
 from lab.drivers.provisionprotocol import ProvisionProtocol
@@ -12,6 +13,7 @@ from lab.provision.identity import answer
 from lab.provision.putting import Putting, WritableBoard
 from lab.provision.way import Way
 from lab.strategies.drivenboard import DrivenBoard
+from lab.strategies.hubs import writing
 
 
 class ProvisionedBoard(WritableBoard, DrivenBoard, Protocol):
@@ -45,6 +47,7 @@ def provision(board: ProvisionedBoard) -> None:
         raise ConfigurationError(
             "nothing says which release to put on the board: give --provision FILE, or set `strategy.putting` first"
         )
+    board.putting.turn = partial(writing, board.board, board.console.local_device, board.putting.say)
     board.expected = {}  # of what was on it before
     board.putting.put(board)
     board.off()

@@ -1,0 +1,100 @@
+"""Taking turns with other programs of this user on this host: files that are locked, in the runtime folder.
+
+The kernel gives a lock back when its program ends, however that ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from lab.errors import ConfigurationError
+from lab.host import runtime
+from lab.host.clock import NS_PER_S
+
+GAP_VARIABLE: Final = "BOARDLAB_POWER_ON_GAP"  # seconds; of farm.yaml's limits
+LONGEST_GAP_S: Final = 60.0
+_FOLDER: Final = "turns"
+
+
+@contextmanager
+def turn(what: str, who: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Be the only one of this user's programs on this host at something, for this block.
+
+    Args:
+        what: a name of it, e.g. "hub pci-0000:00:14.0-usb-0:3". who: what others are told that wait for us.
+        say: is told for whom we wait.
+    """
+    with _opened(what) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(file.read().strip() or "another program")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        _rewrite(file, who)
+        try:
+            yield
+        finally:
+            _rewrite(file, "")
+
+
+def keep_gap(
+    group: str,
+    gap_s: float,
+    *,
+    now_ns: Callable[[], int] = time.monotonic_ns,
+    sleep: Callable[[float], None] = time.sleep,
+) -> float:
+    """Return no sooner than a gap after the last return for the same group in any program of this user; returns how long that took.
+
+    Args:
+        now_ns: of a clock that all programs of the host have in common.
+    """
+    began_ns = now_ns()
+    with _opened(f"gap {group}") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # whoever has it sleeps for a gap at most
+        last = file.read().strip()
+        due_ns = int(last) + round(gap_s * NS_PER_S) if last.isdecimal() else 0
+        left_ns = due_ns - now_ns()
+        if 0 < left_ns <= gap_s * NS_PER_S:  # else the host was booted since
+            sleep(left_ns / NS_PER_S)
+        _rewrite(file, str(now_ns()))
+    return (now_ns() - began_ns) / NS_PER_S
+
+
+def power_on_gap_s(environ: Mapping[str, str] = os.environ) -> float:
+    """How long after one outlet of a switch the next one is switched on at the earliest; 0: at once.
+
+    Raises:
+        ConfigurationError: the variable is no such time.
+    """
+    text = environ.get(GAP_VARIABLE, "") or "0"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_GAP_S:
+        raise ConfigurationError(f"${GAP_VARIABLE}: {text!r:.40}: expected seconds, from 0 to {LONGEST_GAP_S:g}")
+    return seconds
+
+
+@contextmanager
+def _opened(what: str) -> Iterator[IO[str]]:
+    folder: Path = runtime.prepare(runtime.runtime_dir()) / _FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    name = hashlib.sha256(what.encode()).hexdigest()[:24]
+    with os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600), "r+", encoding="utf-8") as file:
+        yield file
+
+
+def _rewrite(file: IO[str], text: str) -> None:
+    file.seek(0)
+    file.truncate()
+    file.write(text)
+    file.flush()
