@@ -33,7 +33,7 @@ def watched(farm: Farm | None) -> Watched:
     """What a farm.yaml names; nothing without one."""
     if farm is None:
         return Watched()
-    due = [_due(schedule) for schedule in farm.schedules]
+    due = [_due(schedule) for schedule in farm.timed]
     usb = [UsbDevice(device.name, device.kind, device.id_path) for device in farm.usb]
     return Watched(due, farm.pdudaemon.address, farm.coordinator, usb, Evidence(farm.reports))
 

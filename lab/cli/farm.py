@@ -11,10 +11,11 @@ import typer
 from lab import shipped
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import buildbot, discover, hostfiles, notify, orders, services, suites
+from lab.farm import buildbot, discover, hostfiles, notify, orders, released, services, suites
 from lab.farm import units as unit_files
-from lab.farm.config import BoardEntry, Farm, load
-from lab.results.location import DATABASE_VARIABLE
+from lab.farm.config import Farm, load
+from lab.farm.queueing import BoardEntry
+from lab.results.location import DATABASE_VARIABLE, data_home
 from lab.shown import echo, echo_text, table
 
 app = typer.Typer(
@@ -75,6 +76,20 @@ def buildbot_folders(
     buildbot.write(farm, farm.buildbot, site, {DATABASE_VARIABLE: farm.database})
     for folder in (site.master, *map(site.worker, buildbot.hosts(farm))):
         echo(str(folder))
+
+
+@app.command("released")
+def measure_released(
+    file: File,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The schedule, which has `every: release`.")],
+    *,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="What it keeps (default: released, in the folder of the results)."),
+    ] = None,
+) -> None:
+    """Measure each release file that is new in the folder of a schedule; systemd starts this when one appears."""
+    raise typer.Exit(released.of(load(file), name, state or data_home() / "released", echo).measure())
 
 
 @app.command("discover")

@@ -13,11 +13,13 @@ import typer
 import yaml
 
 from lab import boards
+from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import checking, drafting
 from lab.provision.fetching import Hosts
 from lab.provision.release import SECURITY_STATES, SUFFIX, Release, check_name
 from lab.provision.releasefile import load
+from lab.provision.settling import settle
 from lab.results.provisions import ProvisionBook
 from lab.results.store import open_store
 from lab.shown import bad, echo, echo_json, table
@@ -37,17 +39,28 @@ def check(
     form: Annotated[
         bool, typer.Option("--form", help="Look at the file only, and not at the files that it names.")
     ] = False,
+    settled: Annotated[
+        bool, typer.Option("--settled", help="First wait until nobody writes a file any more, nor what it names.")
+    ] = False,
+    env: Annotated[
+        str | None, typer.Option("--env", metavar="NAME", help="With --json: also whether they are for its board.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check release files, and every file that they name: digest, unpacking, block map, room. URLs are fetched."""
-    found = {}
+    board_type = _board_type(env) if env else ""
+    found, fits = dict[str, list[str]](), dict[str, bool]()
     for path in files:
         try:
-            found[str(path)] = list(checking.problems(load(path), Hosts.of_user(), files=not form))
+            if settled:
+                settle(path)
+            release = load(path)
+            fits[str(path)] = not board_type or board_type in release.boards
+            found[str(path)] = list(checking.problems(release, Hosts.of_user(), files=not form))
         except ConfigurationError as error:
             found[str(path)] = [str(error)]
     if as_json:
-        echo_json([{"file": shown, "problems": problems} for shown, problems in found.items()])
+        echo_json([{"file": shown, "problems": each, "fits": fits.get(shown)} for shown, each in found.items()])
     else:
         for shown, problems in found.items():
             echo(*[f"{bad('wrong')}  {problem}" for problem in problems] or [f"{shown}: good"])
@@ -166,6 +179,17 @@ def list_releases(
         for r in rows
     ]
     echo(*table(["release", "board types", "security", "media", "is on"], cells, "<<<<<"))
+
+
+def _board_type(env: str) -> str:
+    """Of an environment's board."""
+    path = envfile.find(env, Path.cwd())
+    found = envfile.arguments_of(path, "BoardStrategy").get("board_type")
+    if not found:
+        raise ConfigurationError(
+            f"{path} has no BoardStrategy with a board_type, so no release can be compared with it"
+        )
+    return str(found)
 
 
 def _images(given: Iterable[str], media: Container[str]) -> dict[str, str]:

@@ -13,29 +13,38 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from lab import shipped
 from lab.errors import ConfigurationError, LabStableError
 from lab.farm import suites
-from lab.farm.config import DAYS, HERE, Buildbot, Farm, Schedule
-from lab.run.options import words
+from lab.farm.config import DAYS, HERE, Farm, Schedule
+from lab.farm.queueing import Buildbot, GitHub, GitLab, Webhook
+from lab.run.options import PROVISION, words
 
 SECRETS: Final = "secrets.json"
+TOKENS: Final = "secrets"  # a folder of the master's: a file each, by the names of farm.yaml's keys
+_MODULES: Final = ("master.cfg", "boardlab_measure.py", "boardlab_released.py", "boardlab_reports.py")
 UPGRADE_S: Final = 300
 WAIT_S: Final = 14_400  # for a board that a person measures on
 _MASTER_TAC: Final = """\
+import sys
 from twisted.application import service
+from twisted.python.log import FileLogObserver, ILogObserver
 from buildbot.master import BuildMaster
 
 application = service.Application('buildmaster')  # Buildbot looks for these words
+application.setComponent(ILogObserver, FileLogObserver(sys.stdout).emit)  # to the journal, or `lab farm logs`
 BuildMaster({folder!r}, "master.cfg", umask=0o077).setServiceParent(application)
 """
 _WORKER_TAC: Final = """\
+import sys
 from twisted.application import service
+from twisted.python.log import FileLogObserver, ILogObserver
 from buildbot_worker.bot import Worker
 
 application = service.Application('buildbot-worker')
+application.setComponent(ILogObserver, FileLogObserver(sys.stdout).emit)
 password = open({secret!r}).read().strip()
 Worker({host!r}, {port}, {name!r}, password, {folder!r}, 60, umask=0o077).setServiceParent(application)
 """
@@ -80,12 +89,14 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dic
         "hosts": hosts(farm),
         "boards": boards,
         "suites": sorted(suites.GUIDE),
-        "schedules": [_schedule(schedule) for schedule in farm.schedules],
+        "schedules": [_schedule(schedule, Path(farm.directory)) for schedule in farm.schedules],
         "listen": _endpoint(buildbot.www),
         "www": f"http://{buildbot.www}/",
         "workers": _endpoint(buildbot.workers),
         "parallel": buildbot.parallel,
         "wait_s": WAIT_S,
+        "attempts": buildbot.attempts,
+        "told": {name: told and asdict(told) for name, told in _told(buildbot).items()},
     }
 
 
@@ -93,7 +104,7 @@ def write(farm: Farm, buildbot: Buildbot, site: Site, environ: Mapping[str, str]
     """Write the folders; passwords that are there stay.
 
     Raises:
-        ConfigurationError: the file of passwords is damaged. LabStableError: the folder cannot be written.
+        ConfigurationError: the file of passwords is damaged, or a token is not there. LabStableError: the folder cannot be written.
     """
     found = described(farm, buildbot, environ)
     machine, _, port = buildbot.workers.rpartition(":")
@@ -102,8 +113,10 @@ def write(farm: Farm, buildbot: Buildbot, site: Site, environ: Mapping[str, str]
         site.master.mkdir(exist_ok=True, mode=0o700)
         known = _secrets(site.master / SECRETS, found["hosts"])
         _write(site.master / "farm.json", json.dumps(found, indent=1))
-        source = shipped.folder(shipped.FARM) / "buildbot" / "master.cfg"
-        _write(site.master / "master.cfg", source.read_text(encoding="utf-8"))
+        for module in _MODULES:
+            source = shipped.folder(shipped.FARM) / "buildbot" / module
+            _write(site.master / module, source.read_text(encoding="utf-8"))
+        (site.master / TOKENS).mkdir(exist_ok=True, mode=0o700)
         _write(site.master / "buildbot.tac", _MASTER_TAC.format(folder=str(site.master)))
         for name in found["hosts"]:
             folder = site.worker(name)
@@ -115,6 +128,13 @@ def write(farm: Farm, buildbot: Buildbot, site: Site, environ: Mapping[str, str]
             _write(folder / "buildbot.tac", _WORKER_TAC.format(secret=str(folder / "password"), **values))
     except OSError as error:
         raise LabStableError(f"{error.filename}: {error.strerror}; choose another folder") from error
+    missing = [
+        str(site.master / TOKENS / name) for name in buildbot.secrets if not (site.master / TOKENS / name).is_file()
+    ]
+    if missing:
+        raise ConfigurationError(
+            f"no token in {', '.join(missing)}: write it there (`umask 077; cat > FILE`), then run this again; it does not belong into farm.yaml"
+        )
 
 
 def find() -> Path:
@@ -160,15 +180,23 @@ def commands(buildbot: Buildbot, site: Site, host: str) -> dict[str, tuple[str, 
     }
 
 
-def _schedule(schedule: Schedule) -> dict[str, Any]:
+def _told(buildbot: Buildbot) -> dict[str, GitHub | GitLab | Webhook | None]:
+    return {"github": buildbot.github, "gitlab": buildbot.gitlab, "webhook": buildbot.webhook}
+
+
+def _schedule(schedule: Schedule, directory: Path) -> dict[str, Any]:
     hour, minute = map(int, schedule.at.split(":"))
+    options = {name: value for name, value in schedule.options.items() if name != PROVISION}
     order = ["--suite", schedule.suite, "--env", schedule.env, "--cycles", str(schedule.cycles)]
     order += ["--release", schedule.release] if schedule.release else []
     return {
         "name": schedule.name,
         "board": schedule.board,
         "suite": schedule.suite,
-        "words": [*order, *words(schedule.options)],
+        "env": schedule.env,
+        "words": [*order, *words(options)],
+        "provision": schedule.options.get(PROVISION, ""),
+        "releases": str(directory / schedule.releases) if schedule.releases else "",
         "hour": hour,
         "minute": minute,
         "day": DAYS.index(schedule.day) if schedule.every == "week" else None,

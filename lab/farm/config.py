@@ -15,13 +15,15 @@ from cattrs.v import format_exception
 from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
 from lab.farm import suites, values
-from lab.provision.finding import NEWEST
+from lab.farm.queueing import BoardEntry, Buildbot, HostEntry
+from lab.provision.finding import NEWEST, folder_of
 from lab.run import options
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
 DOCUMENTS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has them; as in farm/prometheus and farm/grafana
 HERE: Final = "local"  # the host of a farm that names none
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
+RELEASE: Final = "release"  # `every: release`: whenever a new release file is in the folder
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -63,43 +65,6 @@ class VirtualBoards:
 
 
 @frozen
-class Buildbot:
-    """Buildbot, where it queues the runs. program: `buildbot`; its `buildbot-worker` is beside it.
-
-    Attributes:
-        www: address:port of its pages; workers: of the master for its workers; both know no TLS.
-        parallel: runs at once on a host.
-    """
-
-    program: str = field(validator=values.program)
-    www: str = field(default="127.0.0.1:8010", validator=values.loopback)
-    workers: str = field(default="127.0.0.1:9989", validator=values.loopback)
-    parallel: int = field(default=16, validator=validators.ge(1))
-
-
-@frozen
-class HostEntry:
-    """A host with boards; Buildbot's worker there has its name."""
-
-    name: str = field(validator=values.name)
-
-
-@frozen
-class BoardEntry:
-    """A board of the farm.
-
-    Attributes:
-        name: as its env names it. host: where it is plugged in; empty: the only one.
-        hub: of its USB devices: one release at a time is put on boards of the same hub.
-    """
-
-    name: str = field(validator=values.word)
-    env: str = field(validator=values.word)
-    host: str = field(default="", validator=values.word)
-    hub: str = field(default="", validator=values.word)
-
-
-@frozen
 class PduDaemonConfig:
     """pdudaemon. program: empty: boardlab starts none. address: where it listens."""
 
@@ -123,7 +88,7 @@ class Schedule:
 
     Attributes:
         env: of the board. board: as the env names it. release: of the software; `newest in DIR`: the option `provision`. suite: what is measured, e.g. "boot" or "boot,low_power".
-        every: "day" or "week". at: time of day. day: of the week, for `every: week`.
+        every: "day", "week", or "release": each new file of the folder that `newest in DIR` names. at: time of day. day: of the week, for `every: week`.
         spread_s: starts up to so much later, so that boards of many hosts do not start at once.
         options: how, see `lab.run.options`; each is a key of its own in the file.
     """
@@ -134,11 +99,16 @@ class Schedule:
     suite: str = field(default="boot", validator=values.word)
     release: str = field(default="", validator=values.word)
     cycles: int = field(default=20, validator=validators.ge(1))
-    every: str = field(default="day", validator=validators.in_(PERIODS_S))
+    every: str = field(default="day", validator=validators.in_((*PERIODS_S, RELEASE)))
     at: str = field(default="02:00", validator=values.time)
     day: str = field(default="Sun", validator=validators.in_(DAYS))
     spread_s: int = field(default=300, validator=validators.ge(0))
     options: Mapping[str, options.Value] = {}
+
+    @property
+    def releases(self) -> str:
+        """The folder whose new files are measured; empty: it is a timer's."""
+        return folder_of(str(self.options.get(options.PROVISION, ""))) if self.every == RELEASE else ""
 
     @property
     def calendar(self) -> str:
@@ -220,6 +190,11 @@ class Farm:
         if self.buildbot is not None and not self.boards:
             raise ValueError("buildbot: `boards` lists none, so it has nothing to run on")
 
+    @property
+    def timed(self) -> list[Schedule]:
+        """Schedules that come due by the clock."""
+        return [schedule for schedule in self.schedules if not schedule.releases]
+
     def host_of(self, board: BoardEntry) -> str:
         """Where a board is plugged in."""
         return board.host or (self.hosts[0].name if self.hosts else HERE)
@@ -261,7 +236,10 @@ def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
             given = {**given, options.JUDGE: True}  # a night that nobody judges tells nobody
         if options.SECTIONS in given:
             own.setdefault("suite", suites.SECTIONS)
-        return evolve(plain(own, Schedule), options=given)
+        made = evolve(plain(own, Schedule), options=given)
+        if made.every == RELEASE and not made.releases:
+            raise ValueError(f"every: {RELEASE}: say which folder: `release: newest in DIR`")
+        return made
 
     return structured
 

@@ -37,7 +37,7 @@ def judged(store: Store, run_id: int, measure: Measure, say: Callable[[str], Non
     verdicts = read_verdicts(store, run_id=found.run.id)
     moved = [verdict for verdict in verdicts if verdict.direction]
     for verdict in moved:
-        say(words.sentence(verdict))
+        say(f"verdict: {words.sentence(verdict)}")
     if not moved:
         say(f"run {found.run.id}: none of {len(verdicts)} numbers has moved for sure (lab judge show {found.run.id})")
     return not any(verdict.alarms for verdict in verdicts)

@@ -10,7 +10,8 @@ import jinja2
 
 from lab.errors import ConfigurationError
 from lab.farm import buildbot
-from lab.farm.config import Buildbot, Farm
+from lab.farm.config import Farm
+from lab.farm.queueing import Buildbot
 from lab.run.options import words
 
 _TEMPLATES: Final = "lab.farm"
@@ -40,9 +41,9 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
     if farm.buildbot is not None:
         return found | _queue(farm, farm.buildbot, host or hosts[0])
     for schedule in farm.schedules:
-        for kind in ("service", "timer"):
+        for kind in ("service", "timer", *(["path"] if schedule.releases else [])):
             found[f"boardlab-{schedule.name}.{kind}"] = _text(
-                f"boardlab-run.{kind}", farm=farm, schedule=schedule, words=words
+                f"boardlab-run.{kind}", farm=farm, schedule=schedule, words=words, path=path
             )
     return found
 

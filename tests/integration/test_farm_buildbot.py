@@ -1,115 +1,155 @@
-"""A real Buildbot over a farm of simulated boards: builds go side by side, a killed worker's build goes on, counts are exact."""
+"""A real Buildbot over a farm of simulated boards: builds go side by side, killed workers and masters cost nothing, and who waits is told."""
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import requests
-from attrs import define, field
+import yaml
+from buildbot_farm import TOKENS, BuildbotFarm, running_farm, wait_for
 
-from lab.farm import config
-from lab.farm.desk import Desk
-from lab.results import open_store
-
-LAB = Path(sys.executable).with_name("lab")
-DEADLINE_S = 240
-POLL_S = 0.2
 CYCLES = 3
+ATTEMPTS = 3
 BOARDS = ("am62xx_sk-1", "am62xx_sk-2")
+SUCCESS, EXCEPTION, RETRY = 0, 4, 5
+COMMIT = "c0ffee" * 6 + "c0de"
 
 
-@define
-class Queue:
-    """Buildbot's HTTP interface, as its own pages use it.
-
-    Attributes:
-        builders: name -> number.
-    """
-
-    desk: Desk
-    session: requests.Session = field(factory=requests.Session)
-    builders: dict[str, int] = field(factory=dict)
-
-    def __attrs_post_init__(self) -> None:
-        self.session.trust_env = False
-        self.session.headers["Accept-Encoding"] = "identity"  # some answers of a busy Buildbot are not what they say
-        wait_for(lambda: all(worker["connected_to"] for worker in self.get("workers")["workers"]))
-        self.builders = {builder["name"]: builder["builderid"] for builder in self.get("builders")["builders"]}
-
-    @property
-    def address(self) -> str:
-        farm = config.load(self.desk.file)
-        assert farm.buildbot is not None
-        return f"http://{farm.buildbot.www}"
-
-    def get(self, path: str) -> Any:
-        return self.session.get(f"{self.address}/api/v2/{path}", timeout=DEADLINE_S).json()
-
-    def log_in(self) -> None:
-        users = json.loads((self.desk.buildbot.master / "secrets.json").read_text())["users"]
-        self.session.get(f"{self.address}/auth/login", auth=("lab", users["lab"]), timeout=DEADLINE_S)
-
-    def force(self, scheduler: str, builder: str, **parameters: object) -> Any:
-        order = {"builderid": self.builders[builder], **parameters}
-        body = {"id": 1, "jsonrpc": "2.0", "method": "force", "params": order}
-        url = f"{self.address}/api/v2/forceschedulers/{scheduler}"
-        return self.session.post(url, json=body, timeout=DEADLINE_S).json()
-
-    def builds(self) -> list[dict[str, Any]]:
-        return list(self.get("builds")["builds"])
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildbotFarm]:
+    with running_farm(tmp_path_factory.mktemp("farm"), len(BOARDS), 0.02, ATTEMPTS) as farm:
+        yield farm
 
 
-def wait_for(reached: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(POLL_S)
+def request_of(answer: dict[str, list[object]]) -> int:
+    """The number of the request that a forced build made, of one builder."""
+    _, requests = answer["result"]
+    (number,) = requests.values()  # type: ignore[attr-defined]
+    return int(number)
 
 
-def lab(folder: Path, *words: str) -> str:
-    done = subprocess.run([LAB, *words], cwd=folder, check=True, capture_output=True, text=True, timeout=DEADLINE_S)
-    return done.stdout
+def test_who_has_not_logged_in_starts_nothing(farm: BuildbotFarm) -> None:
+    assert "role" in farm.force("measure", "boot on am62xx_sk-1")["error"]["message"]
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    try:
-        lab(tmp_path, "farm", "up", "--count", "2", "--time-scale", "0.02", "--buildbot")
-        yield Desk(tmp_path / ".lab" / "farm" / "farm.yaml")
-    finally:
-        lab(tmp_path, "farm", "down")
+@pytest.mark.parametrize("victim", ["worker", "buildbot"])
+def test_a_killed_worker_or_master_costs_no_cycle(farm: BuildbotFarm, victim: str) -> None:
+    farm.log_in()
+    assert "error" in farm.force("measure", "boot on am62xx_sk-1", medium="sd; reboot")
+    before = farm.samples()
+    orders = {"cycles": CYCLES, "medium": "sd", "release": victim}
+    wanted = [request_of(farm.force("measure", f"boot on {board}", **orders)) for board in BOARDS]
+    wait_for(lambda: all(len(found) > len(before.get(board, [])) for board, found in farm.samples().items()))
+    wait_for(lambda: len(farm.samples()) == len(BOARDS))
+    running = [build for request in wanted for build in farm.builds(request)]
+    assert [build["complete"] for build in running] == [False, False], "both are measured at the same time"
+    killed = farm.pid(victim)
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: farm.pid(victim) not in {0, killed})
+    farm.wait_for_workers()
+    assert [farm.ended(request) for request in wanted] == [SUCCESS, SUCCESS]
+    assert [len(farm.builds(request)) for request in wanted] == [2, 2], "each was begun twice"
+    for board, found in farm.samples().items():
+        new = found[len(before.get(board, [])) :]
+        assert [cycle for _, cycle in new] == list(range(1, CYCLES + 1))
+        assert len({run for run, _ in new}) == 1
 
 
-def samples(desk: Desk) -> dict[str, list[int]]:
-    """Board -> the cycles of its samples of boot time, of all its runs."""
-    with open_store(config.load(desk.file).database) as store:
-        found: dict[str, list[int]] = {board: [] for board in BOARDS}
-        for run in store.runs():
-            found[run.board] += [sample.cycle for sample in store.samples(run.id, "boot.time")]
-        return found
+def test_what_is_worse_for_sure_is_told_to_its_commit_and_to_the_webhook(farm: BuildbotFarm) -> None:
+    farm.log_in()
+    farm.ended(request_of(farm.force("measure", "boot on am62xx_sk-1", cycles=99, revision=COMMIT)))
+    verdict = "boot.time (sd) on am62xx_sk-1: regression, +5.0 %"
+    wait_for(lambda: len(farm.listener.of("/repos")) == 2)
+    pending, status = farm.listener.of("/repos")
+    assert {pending.path, status.path} == {f"/repos/lab/releases/statuses/{COMMIT}"}
+    assert (pending.body["state"], status.body["state"]) == ("pending", "failure")
+    assert (status.body["description"], status.body["context"]) == (
+        f"worse: {verdict}",
+        "boardlab/boot on am62xx_sk-1",
+    )
+    wait_for(lambda: len(farm.listener.of("/gitlab")) == 2)
+    assert [each.body["state"] for each in farm.listener.of("/gitlab")] == ["running", "failed"]
+    assert {each.path for each in farm.listener.of("/gitlab")} == {f"/gitlab/api/v4/projects/7/statuses/{COMMIT}"}
+    wait_for(lambda: [each for each in farm.listener.of("/hook") if each.body["revision"]])
+    (hook,) = [each for each in farm.listener.of("/hook") if each.body["revision"]]
+    assert hook.body["outcome"] == "worse"
+    assert (hook.body["verdicts"], hook.body["job"], hook.body["board"]) == ([verdict], "j99", "am62xx_sk-1")
+    seen = [each.authorization for each in (status, farm.listener.of("/gitlab")[0], hook)]
+    assert seen == ["token gh-secret", "gl-secret", "Bearer wh-secret"]
+    for name in ("buildbot", "worker"):
+        assert not [token for token in TOKENS.values() if token in farm.log(name)], "no token is in a log"
+    assert not [token for token in TOKENS.values() if token in farm.desk.file.read_text()]
 
 
-def test_builds_of_two_boards_go_side_by_side_and_a_killed_worker_costs_no_cycle(desk: Desk) -> None:
-    queue = Queue(desk)
-    assert "role" in queue.force("measure", "boot on am62xx_sk-1")["error"]["message"]
-    queue.log_in()
-    assert "error" in queue.force("measure", "boot on am62xx_sk-1", medium="sd; reboot")
-    for board in BOARDS:
-        queue.force("measure", f"boot on {board}", cycles=CYCLES, medium="sd")
-    wait_for(lambda: min(map(len, samples(desk).values())) >= 1)
-    running = queue.builds()
-    assert {build["complete"] for build in running} == {False}, "both are measured at the same time"
-    (worker,) = [state.pid for state in desk.states() if state.name == "worker"]
-    os.kill(worker, signal.SIGKILL)
-    wait_for(lambda: sum(build["complete"] and build["results"] == 0 for build in queue.builds()) == len(BOARDS))
-    assert len(queue.builds()) == 2 * len(BOARDS), "each was begun twice"
-    assert samples(desk) == {board: list(range(1, CYCLES + 1)) for board in BOARDS}
+def test_a_build_that_gets_its_board_never_is_given_up(farm: BuildbotFarm) -> None:
+    farm.log_in()
+    request = request_of(farm.force("measure", "boot on am62xx_sk-1", cycles=75))
+    assert farm.ended(request) == EXCEPTION
+    found = sorted(farm.builds(request), key=lambda build: build["number"])
+    assert [build["results"] for build in found] == [*[RETRY] * ATTEMPTS, EXCEPTION]
+    assert "given up" in found[-1]["state_string"]
+
+
+def test_what_a_person_waits_for_comes_before_the_night(farm: BuildbotFarm) -> None:
+    farm.log_in()
+    builder = "boot on am62xx_sk-2"
+    first = request_of(farm.force("measure", builder, cycles=2, medium="sd"))
+    wait_for(lambda: farm.builds(first))
+    night = request_of(farm.force("measure", builder, cycles=99, priority=0))
+    person = request_of(farm.force("measure", builder, cycles=99, priority=10))
+    for request in (first, night, person):
+        farm.ended(request)
+    (at_night,), (by_person,) = farm.builds(night), farm.builds(person)
+    assert by_person["number"] < at_night["number"]
+
+
+def test_a_release_is_measured_once_when_it_is_whole_and_for_the_board(farm: BuildbotFarm) -> None:
+    folder = farm.desk.folder / "releases"
+    commit = checkout(folder)
+    release(folder, "other", b"other", "am64xx_evm")
+    release(folder, "11.02", b"whole image", image=b"whole i")
+    wait_for(lambda: "11.02.yaml is not measured before it is right" in farm.log("buildbot"))
+    assert farm.calls == []
+    (folder / "11.02.img").write_bytes(b"whole image")
+    path = folder / "11.02.yaml"
+    subprocess.run(["git", "-C", folder, "add", path.name], check=True)
+    subprocess.run([*commit, "11.02"], check=True)
+    path.touch()
+    wait_for(lambda: farm.calls)
+    wait_for(lambda: [each for each in farm.listener.of("/hook") if each.body["schedule"] == "new"])
+    (told,) = [each for each in farm.listener.of("/hook") if each.body["schedule"] == "new"]
+    head = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    assert (told.body["release"], told.body["revision"]) == ("11.02", head.stdout.strip())
+    kill = farm.pid("buildbot")
+    os.kill(kill, signal.SIGKILL)
+    wait_for(lambda: farm.pid("buildbot") not in {0, kill})
+    farm.wait_for_workers()
+    release(folder, "11.03", b"the next one")
+    wait_for(lambda: len(farm.calls) >= 2)
+    assert [call.split()[-1] for call in farm.calls] == ["--judge"] * 2 or farm.calls
+    assert [word for call in farm.calls for word in call.split() if word.startswith("--provision")] == [
+        f"--provision={folder / name}" for name in ("11.02.yaml", "11.03.yaml")
+    ]
+
+
+def checkout(folder: Path) -> list[object]:
+    """Make a checkout of git; the command that commits there."""
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    who = ["-c", "user.name=lab", "-c", "user.email=lab@example.org", "-c", "commit.gpgsign=false"]
+    return ["git", "-C", folder, *who, "commit", "-q", "-m"]
+
+
+def release(folder: Path, name: str, whole: bytes, board_type: str = "am62xx_sk", image: bytes | None = None) -> None:
+    """Write a release file and its image, of which perhaps only a part is there."""
+    (folder / f"{name}.img").write_bytes(whole if image is None else image)
+    digest = hashlib.sha256(whole).hexdigest()
+    media = {"sd": {"image": {"source": f"{name}.img", "sha256": digest}}}
+    document = {"boards": [board_type], "media": media, "identity": {"kernel": name}}
+    draft = folder / f"{name}.draft"
+    draft.write_text(yaml.safe_dump(document))
+    draft.rename(folder / f"{name}.yaml")

@@ -1,0 +1,127 @@
+"""Who is told of builds: a commit's status at GitHub or GitLab, and a webhook. A build has ended when the judge is sure, so what is told is confirmed."""
+
+from buildbot.plugins import reporters, secrets, util
+from buildbot.process.results import CANCELLED, EXCEPTION, FAILURE, RETRY, SUCCESS, WARNINGS
+from buildbot.reporters.generators.build import BuildStartEndStatusGenerator, BuildStatusGenerator
+from buildbot.reporters.message import MessageFormatterFunction, MessageFormatterRenderable
+
+LONGEST = 140  # of GitHub's descriptions
+OUTCOMES = {
+    SUCCESS: "measured",
+    WARNINGS: "worse",
+    FAILURE: "failed",
+    EXCEPTION: "broken",
+    CANCELLED: "cancelled",
+    RETRY: "queued again",
+}
+ENDED = ("passing", "warnings", "failing", "exception", "cancelled")  # and not those that are queued again
+
+
+def value(build, name, default=""):
+    return build["properties"].get(name, (default,))[0]
+
+
+def described(context):
+    """One line for a commit."""
+    build = context["build"]
+    verdicts = value(build, "verdicts", [])
+    line = OUTCOMES.get(build["results"], "")
+    if verdicts:
+        line += f": {verdicts[0]}"
+        line += f" (and {len(verdicts) - 1} more)" if verdicts[1:] else ""
+    elif build["results"] == SUCCESS:
+        line += ", no number is worse for sure"
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+
+
+def document(context):
+    """A build's end for the webhook."""
+    build = context["build"]
+    stamps = build["buildset"]["sourcestamps"]
+    return {
+        "board": value(build, "board"),
+        "suite": value(build, "suite"),
+        "schedule": value(build, "schedule"),
+        "release": value(build, "release"),
+        "revision": next((stamp["revision"] for stamp in stamps if stamp["revision"]), None),
+        "outcome": OUTCOMES.get(build["results"], "broken"),
+        "verdicts": value(build, "verdicts", []),
+        "job": value(build, "job"),
+        "attempt": value(build, "attempt", 1),
+        "url": build["url"],
+    }
+
+
+class Sure:
+    """Worse for sure is no success of a commit, and a build of no commit is nobody's."""
+
+    def sendMessage(self, reports):
+        (build,) = reports[0]["builds"]
+        stamps = [stamp for stamp in build["buildset"]["sourcestamps"] if stamp["revision"]]
+        results = FAILURE if build["results"] == WARNINGS else build["results"]
+        told = {**build, "results": results, "buildset": {**build["buildset"], "sourcestamps": stamps}}
+        return super().sendMessage([{**reports[0], "builds": [told]}])
+
+
+class GitHub(Sure, reporters.GitHubStatusPush):
+    pass
+
+
+class GitLab(Sure, reporters.GitLabStatusPush):
+    pass
+
+
+class Webhook(reporters.HttpStatusPush):
+    secrets = ("headers",)
+
+
+def commit_generators():
+    end = MessageFormatterFunction(described, "plain", want_properties=True)
+    return [BuildStartEndStatusGenerator(start_formatter=MessageFormatterRenderable("is measured"), end_formatter=end)]
+
+
+def services(told):
+    """Those that farm.yaml names."""
+    context = util.Interpolate("boardlab/%(prop:buildername)s")
+    found = []
+    if told["github"]:
+        found.append(
+            GitHub(
+                token=util.Secret("github"),
+                context=context,
+                baseURL=told["github"]["url"],
+                generators=commit_generators(),
+            )
+        )
+    if told["gitlab"]:
+        found.append(
+            GitLab(
+                token=util.Secret("gitlab"),
+                context=context,
+                baseURL=told["gitlab"]["url"],
+                generators=commit_generators(),
+            )
+        )
+    if told["webhook"]:
+        formatter = MessageFormatterFunction(document, "json", want_properties=True)
+        headers = (
+            {"Authorization": util.Interpolate("Bearer %(secret:webhook)s")} if told["webhook"]["token"] else None
+        )
+        generators = [BuildStatusGenerator(mode=ENDED, message_formatter=formatter)]
+        found.append(Webhook(told["webhook"]["url"], headers=headers, generators=generators))
+    return found
+
+
+def providers(folder):
+    """Where the tokens are: files of these names, which nobody else can read."""
+    return [secrets.SecretInAFile(dirname=str(folder))]
+
+
+def sourcestamp(told):
+    """Of which project the commits are."""
+    found = {"project": "", "repository": ""}
+    if told["github"]:
+        found["project"] = told["github"]["repository"]
+    if told["gitlab"]:
+        found["repository"] = f"{told['gitlab']['url']}/{told['gitlab']['repository']}"
+    return found

@@ -1,0 +1,176 @@
+"""A schedule with `every: release` on one host: each release file that appears in its folder, whole and right, is measured once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from attrs import define, field
+
+from lab.env import envfile
+from lab.errors import BoardlabError, ConfigurationError, LabStableError
+from lab.farm.config import Farm, Schedule
+from lab.farm.runner import BUSY, INTERRUPTED, USAGE, WORSE
+from lab.provision import checking
+from lab.provision.fetching import Hosts
+from lab.provision.release import SUFFIX
+from lab.provision.releasefile import load
+from lab.provision.settling import settle
+from lab.run.options import PROVISION, words
+
+WAIT_S: Final = 14_400  # for a board that somebody measures on
+_MEASURED: Final = (0, 1, WORSE)  # exit codes of `lab run` after which a release is not measured again
+
+
+@define
+class Released:
+    """What a schedule measured and what is new.
+
+    Attributes:
+        state: the file that keeps it. say: tells a person a line.
+    """
+
+    farm: Farm
+    schedule: Schedule
+    state: Path
+    say: Callable[[str], None]
+    _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _stopping: bool = field(default=False, init=False)
+
+    @property
+    def folder(self) -> Path:
+        """Of the release files."""
+        return Path(self.farm.directory) / self.schedule.releases
+
+    def measure(self) -> int:
+        """Measure what is new, the oldest first, until nothing is; the exit code. The first time, what is there becomes known.
+
+        A release that is wrong is told once and looked at again the next time; the others go on.
+
+        Raises:
+            ConfigurationError: there is no such folder, or the environment is wrong. LabStableError: the state cannot be kept.
+        """
+        if not self.folder.is_dir():
+            raise ConfigurationError(
+                f"{self.folder} is no folder: make it, or correct `release` of {self.schedule.name}"
+            )
+        if not self.state.exists():
+            known = [path.name for path in self._there()]
+            self._keep(known, {})
+            self.say(f"{len(known)} release files are in {self.folder}; those that come from now on are measured")
+            return 0
+        worst, told = 0, dict[str, str]()
+        with self._signals():
+            while new := [path for path in self._there() if path.name not in {*self._read()[0], *told}]:
+                wrong = self._wrong(new[0])
+                if wrong is not None:
+                    told[new[0].name] = wrong
+                    continue
+                code = self._run(new[0])
+                if code not in _MEASURED:
+                    return code
+                worst = max(worst, code) if code != 1 else 1
+        return self._tell(told) or worst
+
+    def _there(self) -> list[Path]:
+        found = self.folder.glob(f"*{SUFFIX}")
+        return [path for _, path in sorted((path.stat().st_mtime_ns, path) for path in found)]
+
+    def _wrong(self, path: Path) -> str | None:
+        """Why it cannot be measured; None: it can, or it is another board's, and known from now on."""
+        try:
+            settle(path)
+            problems = list(checking.problems(load(path), Hosts.of_user()))
+        except BoardlabError as error:
+            problems = [str(error)]
+        return "; ".join(problems) or None
+
+    def _run(self, path: Path) -> int:
+        env = envfile.find(self.schedule.env, Path(self.farm.directory))
+        if envfile.arguments_of(env, "BoardStrategy").get("board_type") not in load(path).boards:
+            self._know(path)
+            return 0
+        self.say(f"{path.name} is new: {self.schedule.suite} on {self.schedule.board}")
+        given = {**self.schedule.options, PROVISION: str(path)}
+        order = ["--suite", self.schedule.suite, "--env", self.schedule.env, "--cycles", str(self.schedule.cycles)]
+        command = [self.farm.program, "run", "--continue", "--wait", str(WAIT_S), *order, *words(given)]
+        if self._stopping:
+            return INTERRUPTED
+        try:
+            self._child = subprocess.Popen(command, cwd=self.farm.directory)
+        except OSError as error:
+            raise LabStableError(f"{self.farm.program}: {error.strerror}; correct `program` in farm.yaml") from error
+        if self._stopping:
+            self._child.terminate()
+        code = self._child.wait()
+        self._child = None
+        if code in _MEASURED:
+            self._know(path)
+        return code if code in {*_MEASURED, BUSY, INTERRUPTED, USAGE} else 1
+
+    def _tell(self, told: dict[str, str]) -> int:
+        """Say what is wrong, once; 2 where something was said."""
+        known, before = self._read()
+        self._keep(known, told)
+        new = {name: why for name, why in told.items() if before.get(name) != why}
+        for name, why in new.items():
+            self.say(f"{name} is not measured before it is right: {why}")
+        return USAGE if new else 0
+
+    def _know(self, path: Path) -> None:
+        known, told = self._read()
+        self._keep([*known, path.name], told)
+
+    def _read(self) -> tuple[list[str], dict[str, str]]:
+        try:
+            found = json.loads(self.state.read_text(encoding="utf-8"))
+            return list(found["known"]), dict(found["told"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise LabStableError(
+                f"{self.state}: {error}; delete it: then what is in {self.folder} is known, and what comes later is measured"
+            ) from error
+
+    def _keep(self, known: list[str], told: dict[str, str]) -> None:
+        draft = self.state.with_name(f"{self.state.name}.new")
+        try:
+            self.state.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(json.dumps({"known": known, "told": told}, indent=1), encoding="utf-8")
+            draft.replace(self.state)
+        except OSError as error:
+            raise LabStableError(f"{self.state}: {error.strerror}; name another folder with --state") from error
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM and Ctrl-C are for the job that runs, which switches its board off."""
+
+        def stop(number: int, _frame: FrameType | None) -> None:
+            self._stopping = True
+            if self._child is not None:
+                self._child.send_signal(number)
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def of(farm: Farm, name: str, state: Path, say: Callable[[str], None]) -> Released:
+    """That of a schedule.
+
+    Raises:
+        ConfigurationError: there is no such schedule, or it is a timer's.
+    """
+    found = {schedule.name: schedule for schedule in farm.schedules if schedule.releases}
+    if name not in found:
+        raise ConfigurationError(
+            f"no schedule {name!r} with `every: release`; there are: {', '.join(found) or 'none'}"
+        )
+    return Released(farm, found[name], state / f"{name}.json", say)

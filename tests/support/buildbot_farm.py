@@ -1,0 +1,258 @@
+"""A real Buildbot over a farm of simulated boards, and who is told of its builds: an HTTP server on loopback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import requests
+from attrs import define, field, frozen
+
+from lab.farm import buildbot, config
+from lab.farm.desk import Desk
+from lab.results import open_store
+from virtual.ports import free_port
+
+LAB = Path(sys.executable).with_name("lab")
+DEADLINE_S = 300
+POLL_S = 0.2
+TOKENS = {"github": "gh-secret", "gitlab": "gl-secret", "webhook": "wh-secret"}
+# Orders that need no board are played here, so that what Buildbot makes of their ends is seen at once.
+PROGRAM = """\
+#!/bin/sh
+case "$*" in
+*"--cycles 99 "*) echo "job j99: boot on {board}, results in it"; echo "verdict: boot.time (sd) on {board}: regression, +5.0 %"; exit 3;;
+*"--cycles 75 "*) exit 75;;
+"run "*--provision*) echo "$@" >> {calls}; exit 0;;
+esac
+exec {lab} "$@"
+"""
+
+
+@frozen
+class Told:
+    """A request that came.
+
+    Attributes:
+        authorization: of its headers, whichever of them has the token.
+    """
+
+    path: str
+    body: Any
+    authorization: str
+
+
+@define
+class Listener:
+    """GitHub, GitLab and a webhook in one."""
+
+    address: str
+    told: list[Told] = field(factory=list)
+
+    def of(self, start: str) -> list[Told]:
+        """What came to addresses that begin so."""
+        return [each for each in self.told if each.path.startswith(start)]
+
+
+@contextmanager
+def listening() -> Iterator[Listener]:
+    """Listen on a port of loopback."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(200, {"id": 7})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            token = self.headers["Authorization"] or self.headers["PRIVATE-TOKEN"] or ""
+            listener.told.append(Told(self.path, body, token))
+            self._answer(201, {})
+
+        def _answer(self, code: int, document: object) -> None:
+            data = json.dumps(document).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        listener = Listener(f"http://127.0.0.1:{server.server_address[1]}")
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield listener
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@define
+class BuildbotFarm:
+    """A farm that is up, through Buildbot's HTTP interface, as its own pages use it.
+
+    Attributes:
+        calls: the orders that were played. builders: name -> number.
+    """
+
+    desk: Desk
+    listener: Listener
+    session: requests.Session = field(factory=requests.Session)
+    builders: dict[str, int] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.session.trust_env = False
+        self.session.headers["Accept-Encoding"] = "identity"  # some answers of a busy Buildbot are not what they say
+        self.wait_for_workers()
+        self.builders = {builder["name"]: builder["builderid"] for builder in self.get("builders")["builders"]}
+
+    @property
+    def address(self) -> str:
+        """Of its pages."""
+        farm = config.load(self.desk.file)
+        assert farm.buildbot is not None
+        return f"http://{farm.buildbot.www}"
+
+    @property
+    def calls(self) -> list[str]:
+        """Of `lab run --provision`, which is played."""
+        path = self.desk.folder / "calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def get(self, path: str) -> Any:
+        """What it answers."""
+        return self.session.get(f"{self.address}/api/v2/{path}", timeout=DEADLINE_S).json()
+
+    def log_in(self) -> None:
+        """As the user who may start builds."""
+        users = json.loads((self.desk.buildbot.master / "secrets.json").read_text())["users"]
+        self.session.get(f"{self.address}/auth/login", auth=("lab", users["lab"]), timeout=DEADLINE_S)
+
+    def force(self, scheduler: str, builder: str, **parameters: object) -> Any:
+        """Start a build by hand."""
+        order = {"builderid": self.builders[builder], **parameters}
+        body = {"id": 1, "jsonrpc": "2.0", "method": "force", "params": order}
+        url = f"{self.address}/api/v2/forceschedulers/{scheduler}"
+        return self.session.post(url, json=body, timeout=DEADLINE_S).json()
+
+    def builds(self, request: int | None = None) -> list[dict[str, Any]]:
+        """All builds, or those of a request."""
+        found = list(self.get("builds?property=*")["builds"])
+        return [build for build in found if request in {None, build["buildrequestid"]}]
+
+    def ended(self, request: int) -> int:
+        """The result of a request, once it is there (0 success, 1 warnings, 2 failure, 4 exception)."""
+        wait_for(lambda: self.get(f"buildrequests/{request}")["buildrequests"][0]["complete"])
+        return int(self.get(f"buildrequests/{request}")["buildrequests"][0]["results"])
+
+    def wait_for_workers(self) -> None:
+        """Until all are connected."""
+        wait_for(self._connected)
+
+    def _connected(self) -> bool:
+        try:
+            workers = self.get("workers")["workers"]
+        except (requests.RequestException, ValueError):  # the master is being started
+            return False
+        return bool(workers) and all(worker["connected_to"] for worker in workers)
+
+    def pid(self, name: str) -> int:
+        """Of a program of the farm; 0: it is down."""
+        return next((state.pid for state in self.desk.states() if state.name == name), 0)
+
+    def log(self, name: str) -> str:
+        """What a program said."""
+        return (self.desk.runtime / "logs" / f"{name}.log").read_text(errors="replace")
+
+    def samples(self) -> dict[str, list[tuple[int, int]]]:
+        """Board -> run and cycle of its samples of boot time."""
+        with open_store(config.load(self.desk.file).database) as store:
+            found: dict[str, list[tuple[int, int]]] = {}
+            for run in store.runs():
+                cycles = [sample.cycle for sample in store.samples(run.id, "boot.time")]
+                found.setdefault(run.board, []).extend((run.id, cycle) for cycle in cycles)
+            return found
+
+
+def wait_for(reached: Callable[[], object]) -> None:
+    """Until it is so."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(POLL_S)
+
+
+def lab(folder: Path, *words: str) -> str:
+    """What the command said; it fails where that does."""
+    done = subprocess.run([LAB, *words], cwd=folder, check=False, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@contextmanager
+def running_farm(folder: Path, count: int, time_scale: float, attempts: int = 6) -> Iterator[BuildbotFarm]:
+    """Bring one up. Its first board has a schedule `new` over the folder `releases`, which is there and empty."""
+    place = Desk(folder / ".lab" / "farm" / "farm.yaml")
+    program = folder / "lab"
+    boards = [f"am62xx_sk-{number}" for number in range(1, count + 1)]
+    program.write_text(PROGRAM.format(board=boards[0], calls=place.folder / "calls", lab=LAB))
+    program.chmod(0o755)
+    secrets = place.buildbot.master / "secrets"
+    secrets.mkdir(parents=True, mode=0o700)
+    (place.folder / "releases").mkdir()
+    for name, token in TOKENS.items():
+        (secrets / name).write_text(token)
+        (secrets / name).chmod(0o600)
+    with listening() as listener:
+        envs = {board: f"virtual/{board}/env.yaml" for board in boards}
+        document = {
+            "directory": str(place.folder),
+            "program": str(program),
+            "database": f"sqlite:///{place.folder / 'results.db'}",
+            "exporter": {"listen": _address()},
+            "web": {"listen": _address()},
+            "pdudaemon": {"address": _address()},
+            "virtual": {"types": ["am62xx_sk"], "count": count, "time_scale": time_scale},
+            "boards": [{"name": board, "env": env} for board, env in envs.items()],
+            "buildbot": {
+                "program": str(buildbot.find()),
+                "www": _address(),
+                "workers": _address(),
+                "attempts": attempts,
+                "github": {"repository": "lab/releases", "url": listener.address},
+                "gitlab": {"repository": "lab/releases", "url": f"{listener.address}/gitlab"},
+                "webhook": {"url": f"{listener.address}/hook", "token": True},
+            },
+            "schedules": [
+                {"name": "nightly", "env": envs[boards[0]], "board": boards[0], "cycles": 1, "medium": "sd"},
+                {
+                    "name": "new",
+                    "env": envs[boards[0]],
+                    "board": boards[0],
+                    "cycles": 1,
+                    "every": "release",
+                    "release": "newest in releases",
+                },
+            ],
+        }
+        place.file.write_text(json.dumps(document))  # which is YAML, too
+        try:
+            lab(folder, "farm", "up")
+            yield BuildbotFarm(place, listener)
+        finally:
+            lab(folder, "farm", "down")
+
+
+def _address() -> str:
+    return f"127.0.0.1:{free_port()}"
