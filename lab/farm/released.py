@@ -74,7 +74,7 @@ class Released:
                     continue
                 code = self._run(new[0])
                 if code not in _MEASURED:
-                    return code
+                    return code if code in {BUSY, INTERRUPTED, USAGE} else 1
                 worst = max(worst, code) if code != 1 else 1
         return self._tell(told) or worst
 
@@ -112,7 +112,7 @@ class Released:
         self._child = None
         if code in _MEASURED:
             self._know(path)
-        return code if code in {*_MEASURED, BUSY, INTERRUPTED, USAGE} else 1
+        return code
 
     def _tell(self, told: dict[str, str]) -> int:
         """Say what is wrong, once; 2 where something was said."""

@@ -23,7 +23,7 @@ from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.farm.services import SUPERVISORD
 from lab.host import runtime
 
-START_S: Final = 60.0
+START_S: Final = 180.0  # of eight Python programs at once, on a busy host
 STOP_S: Final = 180.0  # a job that is asked to end switches its board off first
 _POLL_S: Final = 0.1
 _NOT_IN_INI: Final = "%;#\"'\\\n"

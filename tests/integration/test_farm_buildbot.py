@@ -111,7 +111,7 @@ def test_what_a_person_waits_for_comes_before_the_night(farm: BuildbotFarm) -> N
 def test_a_release_is_measured_once_when_it_is_whole_and_for_the_board(farm: BuildbotFarm) -> None:
     folder = farm.desk.folder / "releases"
     commit = checkout(folder)
-    release(folder, "other", b"other", "am64xx_evm")
+    release(folder, "other", b"other", "am654x-evm")
     release(folder, "11.02", b"whole image", image=b"whole i")
     wait_for(lambda: "11.02.yaml is not measured before it is right" in farm.log("buildbot"))
     assert farm.calls == []

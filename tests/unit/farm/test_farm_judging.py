@@ -49,7 +49,7 @@ def test_what_may_have_moved_is_measured_again_until_it_is_sure(nights: Nights) 
     assert not well
     assert 1 <= len(again) <= MOST_RERUNS
     assert said[0] == f"run {first}: 1 number of sd may have moved; measuring again, 1 of at most 3"
-    assert said[-1].startswith("boot.time (sd) on 0042: regression, +")
+    assert said[-1].startswith("verdict: boot.time (sd) on 0042: regression, +")
     (verdict,) = read_verdicts(nights.store, outcomes=["regression"])
     assert (verdict.run.id, verdict.reruns) == (first, len(again))
 

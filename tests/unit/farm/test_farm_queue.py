@@ -60,6 +60,7 @@ def test_buildbot_is_told_of_hosts_boards_and_orders(path: Path, tmp_path: Path)
         "--suite boot --env one.yaml --cycles 7 --release 11.01 --medium=sd,emmc --judge"
     )
     assert "--judge" not in weekly["words"]
+    assert found["told"] == {"github": None, "gitlab": None, "webhook": None}
     assert (found["listen"], found["workers"]) == (
         "tcp:port=81:interface=127.0.0.1",
         r"tcp:port=82:interface=\:\:1",
@@ -87,6 +88,40 @@ def test_passwords_stay_and_are_nobody_elses(farm: Farm, tmp_path: Path) -> None
         site.worker("lab-1") / "password",
     ):
         assert not stat.S_IMODE(place.stat().st_mode) & 0o077, place
+
+
+def test_a_token_stays_out_of_farm_yaml_and_is_asked_for_where_it_belongs(path: Path, tmp_path: Path) -> None:
+    path.write_text(TEXT.replace("parallel: 3", "parallel: 3, github: {repository: lab/sw}, webhook: {url: 'https://hook.lab'}"))
+    wanted = load(path)
+    queue = wanted.buildbot
+    assert queue is not None
+    site = buildbot.Site(tmp_path / "bb")
+    token = site.master / "secrets" / "github"
+    with pytest.raises(ConfigurationError, match=f"no token in {token}: write it there"):
+        buildbot.write(wanted, queue, site, {})
+    token.write_text("s3cret")
+    buildbot.write(wanted, queue, site, {})
+    found = json.loads((site.master / "farm.json").read_text())["told"]
+    assert found == {
+        "github": {"repository": "lab/sw", "url": "https://api.github.com"},
+        "gitlab": None,
+        "webhook": {"url": "https://hook.lab", "token": False},
+    }
+    assert [file for file in site.master.iterdir() if file.is_file() and "s3cret" in file.read_text()] == []
+    for wrong in ("github: {repository: sw}", "webhook: {url: 'https://me:s3cret@hook.lab'}"):
+        path.write_text(TEXT.replace("parallel: 3", wrong))
+        with pytest.raises(ConfigurationError) as error:
+            load(path)
+        assert "s3cret" not in str(error.value)
+
+
+def test_a_schedule_of_releases_has_its_folder_and_no_release_yet(path: Path) -> None:
+    path.write_text(f"{TEXT}  - {{name: new, env: one.yaml, board: one, every: release, release: newest in rel}}\n")
+    wanted = load(path)
+    assert wanted.buildbot is not None
+    found = buildbot.described(wanted, wanted.buildbot, {})["schedules"][-1]
+    assert (found["releases"], found["provision"], found["env"]) == ("/srv/lab/rel", "newest in rel", "one.yaml")
+    assert found["words"] == ["--suite", "boot", "--env", "one.yaml", "--cycles", "20", "--judge"]
 
 
 def test_a_damaged_file_of_passwords_is_named_with_its_mend(farm: Farm, tmp_path: Path) -> None:

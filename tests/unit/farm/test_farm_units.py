@@ -15,11 +15,8 @@ from typer.testing import CliRunner
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
 from lab.farm.config import (
-    BoardEntry,
-    Buildbot,
     Exporter,
     Farm,
-    HostEntry,
     PduDaemonConfig,
     Schedule,
     UsbEntry,
@@ -28,6 +25,7 @@ from lab.farm.config import (
     load,
 )
 from lab.farm.hostfiles import write
+from lab.farm.queueing import BoardEntry, Buildbot, GitHub, GitLab, HostEntry, Webhook
 from lab.farm.runner import WORSE
 from lab.farm.units import units
 from lab.run import options
@@ -35,7 +33,7 @@ from lab.run import options
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "farm" / "farm.yaml"
 INSTALLED = "/etc/boardlab/farm.yaml"
-RECORDS = (Farm, Exporter, Web, VirtualBoards, PduDaemonConfig, UsbEntry, Buildbot, HostEntry, BoardEntry, Schedule)
+RECORDS = (Farm, Exporter, Web, VirtualBoards, PduDaemonConfig, UsbEntry, Buildbot, GitHub, GitLab, Webhook, HostEntry, BoardEntry, Schedule)
 WORST_EXPOSURE = 2.5  # of 10; systemd calls up to 4 "ok", and an unprotected service has 9.6
 
 
