@@ -4,7 +4,10 @@ from buildbot.plugins import reporters, secrets, util
 from buildbot.process.results import CANCELLED, EXCEPTION, FAILURE, RETRY, SUCCESS, WARNINGS
 from buildbot.reporters.generators.build import BuildStartEndStatusGenerator, BuildStatusGenerator
 from buildbot.reporters.message import MessageFormatterFunction, MessageFormatterRenderable
+from twisted.internet import defer, reactor, task
+from twisted.python import log
 
+PAUSES_S = (1, 10, 60)
 LONGEST = 140  # of GitHub's descriptions
 OUTCOMES = {
     SUCCESS: "measured",
@@ -52,8 +55,23 @@ def document(context):
     }
 
 
+@defer.inlineCallbacks
+def patiently(send):
+    """Send, and again a bounded number of times where there is no answer: a server is restarted, a connection is cut."""
+    for pause_s in PAUSES_S:
+        try:
+            return (yield send())
+        except Exception as error:  # noqa: BLE001 - what HTTP clients and sockets have; the last one is told
+            log.msg(f"no answer ({type(error).__name__}); it is told again in {pause_s} s")
+        yield task.deferLater(reactor, pause_s, lambda: None)
+    return (yield send())
+
+
 class Sure:
     """Worse for sure is no success of a commit, and a build of no commit is nobody's."""
+
+    def createStatus(self, **status):
+        return patiently(lambda: super(Sure, self).createStatus(**status))
 
     def sendMessage(self, reports):
         (build,) = reports[0]["builds"]
@@ -73,6 +91,9 @@ class GitLab(Sure, reporters.GitLabStatusPush):
 
 class Webhook(reporters.HttpStatusPush):
     secrets = ("headers",)
+
+    def sendMessage(self, reports):
+        return patiently(lambda: super(Webhook, self).sendMessage(reports))
 
 
 def commit_generators():

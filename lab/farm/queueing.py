@@ -16,7 +16,7 @@ _REPOSITORY: Final = re.compile(r"[\w.-]+(/[\w.-]+)+")
 
 def _repository(_instance: object, attribute: Any, value: str) -> None:
     if not _REPOSITORY.fullmatch(value):
-        raise ValueError(f"{attribute.name}: {value!r}: expected OWNER/NAME, e.g. lab/releases")
+        raise ValueError(f"{attribute.name}: {value!r}: expected OWNER/NAME, e.g. example/releases")
 
 
 @frozen

@@ -100,7 +100,7 @@ def test_what_a_person_waits_for_comes_before_the_night(farm: BuildbotFarm) -> N
     builder = "boot on am62xx_sk-2"
     first = request_of(farm.force("measure", builder, cycles=2, medium="sd"))
     wait_for(lambda: farm.builds(first))
-    night = request_of(farm.force("measure", builder, cycles=99, priority=0))
+    night = request_of(farm.force("measure", builder, cycles=99, priority=1))
     person = request_of(farm.force("measure", builder, cycles=99, priority=10))
     for request in (first, night, person):
         farm.ended(request)
@@ -131,7 +131,6 @@ def test_a_release_is_measured_once_when_it_is_whole_and_for_the_board(farm: Bui
     farm.wait_for_workers()
     release(folder, "11.03", b"the next one")
     wait_for(lambda: len(farm.calls) >= 2)
-    assert [call.split()[-1] for call in farm.calls] == ["--judge"] * 2 or farm.calls
     assert [word for call in farm.calls for word in call.split() if word.startswith("--provision")] == [
         f"--provision={folder / name}" for name in ("11.02.yaml", "11.03.yaml")
     ]

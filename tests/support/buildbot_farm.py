@@ -67,6 +67,8 @@ def listening() -> Iterator[Listener]:
     """Listen on a port of loopback."""
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_GET(self) -> None:
             self._answer(200, {"id": 7})
 

@@ -91,7 +91,9 @@ def test_passwords_stay_and_are_nobody_elses(farm: Farm, tmp_path: Path) -> None
 
 
 def test_a_token_stays_out_of_farm_yaml_and_is_asked_for_where_it_belongs(path: Path, tmp_path: Path) -> None:
-    path.write_text(TEXT.replace("parallel: 3", "parallel: 3, github: {repository: lab/sw}, webhook: {url: 'https://hook.lab'}"))
+    path.write_text(
+        TEXT.replace("parallel: 3", "parallel: 3, github: {repository: lab/sw}, webhook: {url: 'https://hook.lab'}")
+    )
     wanted = load(path)
     queue = wanted.buildbot
     assert queue is not None

@@ -132,7 +132,9 @@ def test_a_run_with_failures_is_not_begun_again(host: Host) -> None:
 def test_who_ends_it_ends_the_run_first(host: Host) -> None:
     host.look()
     host.release("11.02")
-    (host.folder / "lab").write_text("#!/bin/sh\ntrap 'echo asked; exit 130' TERM\necho ready\nwhile :; do sleep 0.1; done\n")
+    (host.folder / "lab").write_text(
+        "#!/bin/sh\ntrap 'echo asked; exit 130' TERM\necho ready\nwhile :; do sleep 0.1; done\n"
+    )
     script = "import sys; from lab.cli import main; sys.exit(main())"
     words = ["farm", "released", str(host.folder / "farm.yaml"), "new", "--state", str(host.folder / "state")]
     process = subprocess.Popen([sys.executable, "-c", script, *words], stdout=subprocess.PIPE, text=True)

@@ -33,7 +33,21 @@ from lab.run import options
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "farm" / "farm.yaml"
 INSTALLED = "/etc/boardlab/farm.yaml"
-RECORDS = (Farm, Exporter, Web, VirtualBoards, PduDaemonConfig, UsbEntry, Buildbot, GitHub, GitLab, Webhook, HostEntry, BoardEntry, Schedule)
+RECORDS = (
+    Farm,
+    Exporter,
+    Web,
+    VirtualBoards,
+    PduDaemonConfig,
+    UsbEntry,
+    Buildbot,
+    GitHub,
+    GitLab,
+    Webhook,
+    HostEntry,
+    BoardEntry,
+    Schedule,
+)
 WORST_EXPOSURE = 2.5  # of 10; systemd calls up to 4 "ok", and an unprotected service has 9.6
 
 
