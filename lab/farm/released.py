@@ -99,7 +99,7 @@ class Released:
         self.say(f"{path.name} is new: {self.schedule.suite} on {self.schedule.board}")
         given = {**self.schedule.options, PROVISION: str(path)}
         order = ["--suite", self.schedule.suite, "--env", self.schedule.env, "--cycles", str(self.schedule.cycles)]
-        command = [self.farm.program, "run", "--continue", "--wait", str(WAIT_S), *order, *words(given)]
+        command = [self.farm.program, "run", "--scheduled", "--continue", "--wait", str(WAIT_S), *order, *words(given)]
         if self._stopping:
             return INTERRUPTED
         try:

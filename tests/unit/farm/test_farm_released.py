@@ -83,7 +83,7 @@ def test_what_is_there_at_the_first_look_is_known_and_what_comes_then_is_measure
     (call,) = (host.folder / "calls").read_text().splitlines()
     path = host.folder / "releases" / "11.02.yaml"
     order = f"--suite boot --env one.yaml --cycles 4 --medium=sd --provision={path} --judge"
-    assert call == f"run --continue --wait {released.WAIT_S} {order}"
+    assert call == f"run --scheduled --continue --wait {released.WAIT_S} {order}"
 
 
 def test_several_are_measured_in_the_order_in_which_they_came(host: Host) -> None:
