@@ -26,7 +26,7 @@ from lab.results import joblist, listing
 from lab.results.joblist import JobView
 from lab.results.jobrecords import BY_WEB
 from lab.results.jobs import LEASE_S
-from lab.results.listing import ListedRun
+from lab.results.listing import LatestEnded, ListedRun
 from lab.results.reservations import Hold, ReservationBook
 from lab.results.store import Store, open_store
 
@@ -101,7 +101,7 @@ def look(
     farm: Path | None = None,
     runtime: Path | None = None,
     folder: Path | None = None,
-    before: LabNow | None = None,
+    ended: LatestEnded | None = None,
     *,
     opened: Callable[[str | None], AbstractContextManager[Store]] = _READ,
 ) -> LabNow:
@@ -110,7 +110,7 @@ def look(
     Args:
         db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
         runtime: the console server's folder. folder: of the lab, with `envs/`; None: here.
-        before: the last look; runs that had ended then are not read again. opened: how the results are opened.
+        ended: of the looks before; runs that had ended then are not read again. opened: how the results are opened.
 
     Raises:
         ConfigurationError: the farm.yaml is wrong.
@@ -128,8 +128,7 @@ def look(
     try:
         with opened(services.database(db, host.farm)) as store:
             name = store.url
-            known = {each.last.run.id: each.last for each in before.boards if each.last} if before else {}
-            boards = _measured(store, boards, now, known)
+            boards = _measured(store, boards, now, (ended or LatestEnded()).of(store))
     except BoardlabError as error:
         trouble = str(error)
     found = (server, *services.listening(host))
@@ -177,10 +176,10 @@ def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
 
 
 def _measured(
-    store: Store, boards: dict[str, BoardNow], now: dt.datetime, known: Mapping[int, ListedRun]
+    store: Store, boards: dict[str, BoardNow], now: dt.datetime, last_ended: Iterable[ListedRun]
 ) -> dict[str, BoardNow]:
     """The boards with what the store knows of them, and those that only it knows."""
-    ended = {each.run.board: each for each in listing.latest(store, running=False, known=known)}
+    ended = {each.run.board: each for each in last_ended}
     running = {each.run.board: each for each in listing.latest(store, running=True)}
     failed: dict[str, dict[str, int]] = {}
     for (name, outcome), count in listing.failures(store, now - FAILURES_OF).items():

@@ -12,6 +12,7 @@ from lab import boards
 from lab.metrics import Metric
 from lab.results.figures import label
 from lab.results.records import Run
+from lab.results.watch import RunHead
 
 _MODE: Final = "mode"  # the parameter that the numbers of low power are told apart by
 _SECTION: Final = "section"  # the parameter of attempts at a row of a section
@@ -23,7 +24,7 @@ _BY_THEMSELVES: Final = {"boot", "lpm"}  # whose metrics need not say so
 class Names:
     """How the page calls the board and its media; by their bare names where this boardlab has no such board type."""
 
-    run: Run
+    run: Run | RunHead
 
     @cached_property
     def board(self) -> str:

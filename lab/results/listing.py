@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import define, field, frozen
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
@@ -17,6 +17,7 @@ from lab.metrics.catalogue import BOOT_STAGE
 from lab.results import readout
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
 from lab.results.records import OK, Run
+from lab.results.revision import GOES_ON, RunsRevision, runs_revision
 from lab.results.store import Store
 
 _RUNNING: Final = "running"
@@ -94,7 +95,7 @@ def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) 
     Args:
         known: what was found of runs before; one that has ended since is not read again.
     """
-    state = RunRow.status == _RUNNING if running else RunRow.status != _RUNNING
+    state = GOES_ON if running else RunRow.status != _RUNNING
     with store._read() as session:
         ids = select(func.max(RunRow.id)).where(state).group_by(RunRow.board)
         query = select(RunRow).where(RunRow.id.in_(ids)).order_by(RunRow.board)
@@ -102,6 +103,22 @@ def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) 
         same = {run.id: known[run.id] for run in runs if not running and run.id in known and known[run.id].run == run}
         new = {each.run.id: each for each in _described(session, [run for run in runs if run.id not in same])}
         return [same[run.id] if run.id in same else new[run.id] for run in runs]
+
+
+@define
+class LatestEnded:
+    """The last run of each board that has ended, for whoever looks each second: read again only when a run began or ended."""
+
+    _revision: RunsRevision | None = field(default=None, init=False)
+    _runs: list[ListedRun] = field(factory=list, init=False)
+
+    def of(self, store: Store) -> list[ListedRun]:
+        """In the order of the boards' names."""
+        now = runs_revision(store)
+        if now != self._revision:
+            self._runs = latest(store, running=False, known={each.run.id: each for each in self._runs})
+            self._revision = now
+        return self._runs
 
 
 def failures(store: Store, since: dt.datetime) -> dict[tuple[str, str], int]:

@@ -14,7 +14,7 @@ from lab.results.store import Store
 from lab.results.verdictmodels import MuteRow, ReviewRow, VerdictRow
 
 # In so many words, and no parameter: only so the databases use the index of the runs that go on.
-_GOES_ON: Final = RunRow.status == literal_column("'running'")
+GOES_ON: Final = RunRow.status == literal_column("'running'")
 Revision: TypeAlias = tuple[int | None, int | None, int | None, int | None, int | None, dt.datetime | None]
 
 
@@ -39,7 +39,7 @@ def run_revision(store: Store, run_id: int) -> RunRevision:
     place = (RunRow.board == its.board, RunRow.board_type == its.board_type, RunRow.kind == its.kind)
     ended = select(func.count(), func.max(RunRow.finished_at)).join(its, and_(*place))
     ended = ended.where(its.id == run_id, RunRow.status == "completed")
-    begun = select(RunRow.id).where(_GOES_ON, RunRow.id < run_id)
+    begun = select(RunRow.id).where(GOES_ON, RunRow.id < run_id)
     with store._read() as session:
         count, at = session.execute(ended).one()
         return RunRevision(
@@ -74,7 +74,7 @@ def runs_revision(store: Store) -> RunsRevision:
         return RunsRevision(
             session.scalars(select(func.count()).select_from(RunRow)).one(),
             session.scalar(select(func.max(RunRow.id))),
-            frozenset(session.scalars(select(RunRow.id).where(_GOES_ON))),
+            frozenset(session.scalars(select(RunRow.id).where(GOES_ON))),
             session.scalar(select(func.max(RunRow.finished_at))),
             session.scalar(select(func.max(ReviewRow.id))),
         )

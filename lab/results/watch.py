@@ -115,6 +115,7 @@ class StoreSnapshot:
     _location: Location
     _heads: list[RunHead] | None = field(default=None, init=False)
     _decisions: dict[int, str] | None = field(default=None, init=False)
+    _metrics: dict[tuple[str, int], Metric] | None = field(default=None, init=False)
 
     def heads(self) -> list[RunHead]:
         """All runs, the oldest first; read once."""
@@ -144,8 +145,7 @@ class StoreSnapshot:
             found: dict[int, list[Measurement]] = {run_id: [] for run_id in ids}
             wanted = rows.add_columns(MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
             for run_id, number, metric, version, params in self.rows(wanted.order_by(MeasurementRow.id)):
-                its_samples = tuple(taken.get(number, ()))
-                found[run_id].append(Measurement(definitions[metric, version], params, its_samples))
+                found[run_id].append(Measurement(definitions[metric, version], params, tuple(taken.get(number, ()))))
             yield from found.items()
 
     def averages(self, run_ids: Sequence[int]) -> Iterator[averages.Average]:
@@ -179,10 +179,10 @@ class StoreSnapshot:
                 yield row[0], row[1]
 
     def _definitions(self) -> dict[tuple[str, int], Metric]:
-        return {
-            (row.metric, row.version): readout.metric(row)
-            for row in (row[0] for row in self.rows(select(DefinitionRow)))
-        }
+        if self._metrics is None:
+            rows = (row[0] for row in self.rows(select(DefinitionRow)))
+            self._metrics = {(row.metric, row.version): readout.metric(row) for row in rows}
+        return self._metrics
 
     def tallies(self, run_ids: Sequence[int]) -> Iterator[AttemptCount]:
         """The outcomes of these runs' attempts."""

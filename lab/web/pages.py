@@ -184,7 +184,7 @@ def _release(
 ) -> str:
     with keptstore.snapshot(store) as snapshot:
         names = release_names(snapshot)
-        found = judge.judged(snapshot, store, release, against, names)
+        found = judge.judged(snapshot, release, against, names)
     shown = {"release": release, "against": against or "", "runs": found, "names": names, "asking": asking}
     return renderer.text("release.html.j2", **shown, line=releases.line(found), bad=any(run.bad for run in found))
 

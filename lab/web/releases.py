@@ -62,7 +62,7 @@ class ReleaseJudge:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def judged(
-        self, snapshot: StoreSnapshot, store: Store, release: str, against: str | None, names: Sequence[str]
+        self, snapshot: StoreSnapshot, release: str, against: str | None, names: Sequence[str]
     ) -> list[ReleaseRun]:
         """What the judge says of the last completed run of each board and kind.
 
@@ -78,27 +78,25 @@ class ReleaseJudge:
             known = ", ".join(names) or "none"
             raise ConfigurationError(f"no completed run of release {release!r}; there are: {known}")
         now = states(snapshot)
-        return [self._of(snapshot, store, head, against, now.get(Place.of(head))) for head in heads]
+        return [self._of(snapshot, head, against, now.get(Place.of(head))) for head in heads]
 
-    def _of(
-        self, snapshot: StoreSnapshot, store: Store, head: RunHead, against: str | None, state: PlaceState | None
-    ) -> ReleaseRun:
+    def _of(self, snapshot: StoreSnapshot, head: RunHead, against: str | None, state: PlaceState | None) -> ReleaseRun:
         key = (head.id, against)
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None and kept[0] == state:
                 self._kept.move_to_end(key)
                 return kept[1]
-        made = self._made(snapshot, store, head, against)
+        made = self._made(snapshot, head, against)
         with self._lock:
             self._kept[key] = (state, made)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return made
 
-    def _made(self, snapshot: StoreSnapshot, store: Store, head: RunHead, against: str | None) -> ReleaseRun:
+    def _made(self, snapshot: StoreSnapshot, head: RunHead, against: str | None) -> ReleaseRun:
         try:
-            said = comparison(judge_run(snapshot, head.id, against), Names(store.run(head.id)))
+            said = comparison(judge_run(snapshot, head.id, against), Names(head))
         except ConfigurationError as error:  # this board never had that release
             return ReleaseRun(head, {}, bad=False, shown=self._show(head, None, str(error), against))
         return ReleaseRun(head, said.counts, bad=said.state == "bad", shown=self._show(head, said, "", against))

@@ -19,6 +19,7 @@ from lab.farm.now import LabNow
 from lab.host.runtime import runtime_dir
 from lab.results import keptstore
 from lab.results.keptstore import KeptStore
+from lab.results.listing import LatestEnded
 from lab.results.revision import revision
 from lab.results.store import Store
 from lab.results.watch import StoreSnapshot
@@ -62,6 +63,7 @@ class Site:
     _seen: Seen | None = field(default=None, init=False)
     _fresh_s: float = field(default=LOOK_S, init=False)
     _pages: OrderedDict[tuple[str, ...], tuple[Hashable, str]] = field(factory=OrderedDict, init=False)
+    _ended: LatestEnded = field(factory=LatestEnded, init=False)
     _results: KeptStore = field(factory=KeptStore, init=False)
 
     def seen(self) -> Seen:
@@ -73,8 +75,9 @@ class Site:
         with self._looking:
             if self._seen is None or time.monotonic() - self._seen.at_s >= self._fresh_s:
                 began_s = time.monotonic()
-                before = self._seen.lab if self._seen else None
-                found = now.look(self.db, self.farm, self.runtime, self.folder, before, opened=self._results.opened)
+                found = now.look(
+                    self.db, self.farm, self.runtime, self.folder, self._ended, opened=self._results.opened
+                )
                 self._fresh_s = max(LOOK_S, LOOK_SHARE * (time.monotonic() - began_s))
                 status = services.console_server(self.runtime or runtime_dir())[1]
                 ports = tuple(status.ports) if status else ()
