@@ -83,6 +83,7 @@ def fetched(file: File, hosts: Hosts) -> Path:
                     digest.update(chunk)
                     part.write(chunk)
             part.flush()
+            os.fsync(part.fileno())  # or a power loss keeps a file that is empty
             if digest.hexdigest() != file.sha256:
                 raise ImageDamagedError(
                     f"{file.shown}: what was fetched has the SHA-256 {digest.hexdigest()}, the release file says {file.sha256}. "

@@ -121,6 +121,8 @@ def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
     with stream:
         digest = _sha256(path, stream)
         if digest != file.sha256:
+            if file.is_url:
+                path.unlink(missing_ok=True)  # what is kept was damaged here: the next try fetches it anew
             raise ImageDamagedError(
                 f"{file.shown}: its SHA-256 is {digest}, the release file says {file.sha256}. It was changed or not copied whole: "
                 "take it again, or correct the release file if the new one is meant"

@@ -127,7 +127,8 @@ def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice
     Args:
         meter: counts what is written, and ends what stalls.
     """
-    words = [sys.executable, "-P", "-m", blockwriter.__name__, device, *([] if writable else ["--read-only"])]
+    words = [sys.executable, "-P", "-m", blockwriter.__name__, device, "--parent", str(os.getpid())]
+    words += [] if writable else ["--read-only"]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         if process.stdin is not None:

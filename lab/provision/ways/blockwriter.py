@@ -3,17 +3,20 @@
 A write that hangs in the kernel hangs its process with it; this one can be left behind, and the caller goes on. On standard input
 come orders of 20 bytes (verb, offset, length) with the data behind a write; on standard output goes one line for each: what was
 done, for a read with the SHA-256 of what was read. The page cache is passed by (open(2), O_DIRECT), so that progress is the
-medium's, and what is read back comes from it.
+medium's, and what is read back comes from it. It ends with the process that started it, also when that is killed: so what it has
+not written yet is not written into the next try's.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import fcntl
 import hashlib
 import mmap
 import os
 import queue
+import signal
 import struct
 import sys
 import threading
@@ -25,6 +28,7 @@ ORDER: Final = struct.Struct(">4sQQ")
 WRITE, READ, SYNC = b"writ", b"read", b"sync"
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 _BUFFERS: Final = 3
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _ALIGN: Final = 4096  # of offsets, lengths and memory for O_DIRECT: a block of every file system and card reader
 
 
@@ -126,7 +130,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog=f"python -m {__name__}")
     parser.add_argument("device")
     parser.add_argument("--read-only", action="store_true")
+    parser.add_argument("--parent", type=int, default=0)
     given = parser.parse_args(arguments)
+    if given.parent and not _ends_with(given.parent):
+        return 1
     try:
         device = _Device(given.device, writable=not given.read_only)
         _say("open")
@@ -139,6 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say("failed", str(error.errno), error.strerror or "")
         return 1
     return 0
+
+
+def _ends_with(parent: int) -> bool:
+    """Have the kernel end this process with its parent (prctl(2)); whether the parent is still there."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
 
 
 def _carry_out(

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 from attrs import frozen
 
 from lab.errors import BoardTransientError
-from lab.provision.failures import WriteStalledError
+from lab.provision.failures import TftpTimeoutError, WriteStalledError
 from lab.provision.irreversible import refused_if_irreversible
 
 SHORT_S = 30.0
@@ -29,18 +29,23 @@ class Prompt(Protocol):
 
 @frozen
 class Command:
-    """A command and how its answer is judged. limit_s: seconds until it must have ended."""
+    """A command and how its answer is judged.
+
+    Attributes:
+        limit_s: seconds until it must have ended. loads: it waits for the network and writes nothing.
+    """
 
     text: str
     judge: Judge
     limit_s: float = SHORT_S
+    loads: bool = False
 
 
 def carry_out(prompt: Prompt, command: Command) -> list[str]:
     """Type a command, judge its answer, and return its lines.
 
     Raises:
-        WriteStalledError: it did not end in time.
+        WriteStalledError: it did not end in time; TftpTimeoutError, where it loads.
         BoardlabError: as the prompt raised it, or as the answer was judged.
     """
     try:
@@ -48,6 +53,12 @@ def carry_out(prompt: Prompt, command: Command) -> list[str]:
     except BoardTransientError as error:
         if not error.failure.endswith("_timeout"):
             raise
+        if command.loads:
+            raise TftpTimeoutError(
+                f"`{command.text}` did not end within {command.limit_s:.0f} s: the network carries nothing any more, or the board started anew "
+                "meanwhile; the console's log shows what it said. Is the board's cable plugged in, and the network not full? The next try "
+                "switches the board off and on"
+            ) from error
         raise WriteStalledError(
             f"`{command.text}` did not end within {command.limit_s:.0f} s, or the board started anew meanwhile; the console's log shows what it "
             "said. The next try switches it off and on, and writes anew; if it stalls again there, look at the medium and at the supply"

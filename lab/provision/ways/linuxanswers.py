@@ -60,7 +60,7 @@ def done(what: str) -> Judge:
 
 def fetch(url: str, count: int) -> Command:
     """Load a piece into the board's memory."""
-    return Command(f"wget -q -O {SPOOL} {url}", _fetched(url), _RUNNING_LIMIT_S + limit_s(count))
+    return Command(f"wget -q -O {SPOOL} {url}", _fetched(url), _RUNNING_LIMIT_S + limit_s(count), loads=True)
 
 
 def digest(count: int, sha256: str, what: str) -> Command:

@@ -14,6 +14,7 @@ from lab.provision.release import Content, Place
 from lab.provision.way import Step
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways import linuxflash as flash
+from lab.provision.ways import linuxubi as ubi
 from lab.provision.ways import planning
 from lab.provision.ways.command import Prompt, carry_out
 
@@ -161,7 +162,7 @@ class _FlashSurface:
 
     def check(self, prompt: Prompt, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
         planning.check_ranges(content, self.align, hosts)
-        volumes = carry_out(prompt, flash.list_volumes())
+        wanted: dict[str, dict[str, int]] = {}
         for step in planned:
             on = self._on(step.place)
             offset = (step.place.offset or 0) if step.place else 0
@@ -176,20 +177,17 @@ class _FlashSurface:
                     f"{step.name}: {on.device} is {on.kind}, whose blocks may be bad: let the part lie in a UBI volume, or write it from U-Boot"
                 )
             carry_out(prompt, flash.ask(step.place))
-            volume = step.place.volume if step.place else ""
-            if volume and step.bytes > (room := flash.volume_bytes(volumes, on).get(volume, step.bytes)):
-                raise ImageTooLargeError(
-                    f"{step.name}: {step.bytes} bytes, and the UBI volume {volume} on {on.device} has {room}; nothing was written. Make it "
-                    "larger by hand (`ubirsvol`), or remove it (`ubirmvol`): it is made anew"
-                )
+            if step.place and step.place.volume:
+                wanted.setdefault(step.place.mtd, {})[step.place.volume] = step.bytes
+        for name, volumes in wanted.items():
+            ubi.check(prompt, self.partitions[name], volumes)
 
     def write(self, prompt: Prompt, place: Place | None, offset: int, count: int) -> None:
         on = self._on(place)
         if place and place.volume:
-            device = self._volume(prompt, on, place.volume)
-            carry_out(prompt, flash.update(device, count))
+            carry_out(prompt, ubi.update(ubi.volume(prompt, on, place.volume), count))
         elif place and place.mtd:
-            carry_out(prompt, flash.detach(on))
+            carry_out(prompt, ubi.detach(on))
             carry_out(prompt, flash.copy(on.device, count))
         else:
             carry_out(prompt, flash.erase(on, offset, count))
@@ -198,9 +196,8 @@ class _FlashSurface:
     def compare(self, prompt: Prompt, place: Place | None, offset: int, count: int, sha256: str, what: str) -> None:
         on = self._on(place)
         if place and place.volume:
-            carry_out(
-                prompt, flash.compare(self._volume(prompt, on, place.volume, only_there=True), count, sha256, what)
-            )
+            device = ubi.volume(prompt, on, place.volume, only_there=True)
+            carry_out(prompt, ubi.compare(device, count, sha256, what))
         else:
             carry_out(prompt, answers.compare(on.device, offset, count, sha256, what))
 
@@ -217,28 +214,6 @@ class _FlashSurface:
                 "its own (`mtdparts=`, or the device tree), or write this medium by offsets (/dev/mtdN in the env)"
             )
         return self.partitions[name]
-
-    @staticmethod
-    def _volume(prompt: Prompt, on: flash.Partition, name: str, *, only_there: bool = False) -> str:
-        """The device of a UBI volume, made where it is not there; a partition without UBI is formatted. only_there: nothing is written."""
-        if not flash.attached(carry_out(prompt, flash.attach(on))):
-            if only_there:
-                raise MediaMissingError(
-                    f"{on.device}: UBI does not attach it, so it has no UBI volume {name} to read back; nothing was written. Write the release "
-                    "(without --verify-only)"
-                )
-            carry_out(prompt, flash.expect_no_ubi(on))
-            carry_out(prompt, flash.format_ubi(on))
-            carry_out(prompt, flash.attach(on, must=True))
-        found = flash.volumes(carry_out(prompt, flash.list_volumes()), on)
-        if name not in found.devices and not only_there:
-            carry_out(prompt, flash.make_volume(found.ubi, name))
-            found = flash.volumes(carry_out(prompt, flash.list_volumes()), on)
-        if name not in found.devices:
-            raise MediaMissingError(
-                f"{on.device}: it has no UBI volume {name}; it has {', '.join(found.devices) or 'none'}"
-            )
-        return found.devices[name]
 
 
 def parse(text: str) -> Medium:

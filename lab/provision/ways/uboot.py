@@ -100,7 +100,7 @@ class Tftp:
         try:
             text = f"tftpboot {address:#x} {self.prefix}{name}"
             limit = 90.0 + len(data) / _SLOWEST_LOAD
-            carry_out(prompt, Command(text, answers.loaded(len(data), name), limit))
+            carry_out(prompt, Command(text, answers.loaded(len(data), name), limit, loads=True))
         finally:
             path.unlink(missing_ok=True)
 

@@ -100,7 +100,9 @@ class PlayedFlash:
             self.spool.unlink(missing_ok=True)
             return [f"MemAvailable:   {self.free >> 10} kB"], 0
         volume = ["name:rootfs", "reserved_ebs:2", "usable_eb_size:262016"] if self.has_volume else []
-        return [*self._attachments(), *(f"/sys/class/ubi/ubi0_0/{each}" for each in volume)], 0
+        room = ["avail_eraseblocks:1", "eraseblock_size:262016"] if self.is_attached else []
+        of_ubi = [f"/sys/class/ubi/ubi0/{each}" for each in room]
+        return [*self._attachments(), *of_ubi, *(f"/sys/class/ubi/ubi0_0/{each}" for each in volume)], 0
 
     def _for(self, cmd: str, _numbers: list[int]) -> tuple[list[str], int]:
         return [f"no program {each}" for each in self.absent if f" {each}" in cmd.partition(";")[0]], 0
@@ -244,19 +246,37 @@ def test_reading_back_writes_nothing(board: PlayedFlash, tmp_path: Path) -> None
     assert not [command for command in board.typed if re.match(r"ubiformat|ubimkvol|ubiupdatevol|flash", command)]
 
 
-@pytest.mark.parametrize("block", [0, 5, SIZE // ERASE - 1, None])
-def test_a_ubi_that_does_not_attach_is_not_formatted(board: PlayedFlash, tmp_path: Path, block: int | None) -> None:
+ROOTFS = Place(mtd="ospi", volume="rootfs")
+
+
+@pytest.mark.parametrize(("block", "header"), [(0, 64), (5, 2048), (SIZE // ERASE - 1, 64), (None, 0)])
+def test_a_ubi_that_does_not_attach_is_refused_before_the_first_byte(
+    board: PlayedFlash, tmp_path: Path, block: int | None, header: int
+) -> None:
     if block is None:
         board.unreadable = str(tmp_path)  # dd: Is a directory
     else:
         board.chip[block * ERASE : block * ERASE + 4] = b"UBI#"
-    board.breaks["ubiattach"] = (NO_UBI, 255)
-    content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", Place(mtd="ospi", volume="rootfs"))])
-    chosen = way(board, tmp_path, "mtd")
-    plan = chosen.plan(content, TARGET)
-    with pytest.raises(MediaWriteFailedError, match="does not attach"):
-        chosen.write(plan, lambda _progress: None)
+        board.chip[block * ERASE + header : block * ERASE + header + 4] = b"UBI!"
+    content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", ROOTFS)])
+    with pytest.raises(TargetRefusedError, match="does not attach; nothing was written"):
+        way(board, tmp_path, "mtd").plan(content, TARGET)
     assert not any(command.startswith("ubiformat") for command in board.typed)
+
+
+def test_a_format_that_was_cut_short_is_begun_anew(board: PlayedFlash, tmp_path: Path) -> None:
+    for block in range(SIZE // ERASE // 2):
+        board.chip[block * ERASE : (block + 1) * ERASE] = b"UBI#" + b"\xff" * (ERASE - 4)
+    data = os.urandom(70_000)
+    put(way(board, tmp_path, "mtd"), Content(parts=[part(tmp_path, "rootfs.ubifs", data, ROOTFS)]))
+    assert board.volume == data
+
+
+def test_an_attach_that_fails_otherwise_is_told_before_the_first_byte(board: PlayedFlash, tmp_path: Path) -> None:
+    board.breaks["ubiattach"] = (['ubiattach: error!: cannot attach "/dev/mtd0"', "error 5 (Input/output error)"], 255)
+    with pytest.raises(MediaWriteFailedError, match="Input/output error"):
+        way(board, tmp_path, "mtd").plan(Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", ROOTFS)]), TARGET)
+    assert not any(command.startswith(("ubiformat", "ubimkvol", "ubiupdatevol")) for command in board.typed)
 
 
 @pytest.mark.parametrize(
@@ -342,6 +362,24 @@ def test_a_volume_that_is_too_small_is_refused_before_the_first_byte(board: Play
     chosen.plan(Content(parts=[part(tmp_path, "rootfs.ubifs", bytes(2 * 262016), to)]), TARGET)
     with pytest.raises(ImageTooLargeError, match="the UBI volume rootfs on /dev/mtd0 has 524032"):
         chosen.plan(Content(parts=[part(tmp_path, "rootfs.ubifs", bytes(2 * 262016 + 1), to)]), TARGET)
+
+
+def test_another_volume_than_that_which_is_there_takes_the_room_that_is_left_or_is_refused(
+    board: PlayedFlash, tmp_path: Path
+) -> None:
+    board.has_ubi = board.has_volume = True
+    chosen, to = way(board, tmp_path, "mtd"), Place(mtd="ospi", volume="data")
+    chosen.plan(Content(parts=[part(tmp_path, "data.ubifs", bytes(262016), to)]), TARGET)
+    with pytest.raises(ImageTooLargeError, match=r"no UBI volume data \(it has rootfs\) and 262016 bytes"):
+        chosen.plan(Content(parts=[part(tmp_path, "data.ubifs", bytes(262017), to)]), TARGET)
+
+
+def test_two_volumes_that_would_both_get_all_the_room_are_refused(board: PlayedFlash, tmp_path: Path) -> None:
+    parts = [part(tmp_path, name, b"data", Place(mtd="ospi", volume=name)) for name in ("rootfs", "data")]
+    with pytest.raises(ConfigurationError, match="rootfs and data are not there"):
+        way(board, tmp_path, "mtd").plan(Content(parts=parts), TARGET)
+    board.has_ubi = board.has_volume = True
+    way(board, tmp_path, "mtd").plan(Content(parts=parts), TARGET)
 
 
 def test_nand_takes_volumes_only(board: PlayedFlash, tmp_path: Path) -> None:

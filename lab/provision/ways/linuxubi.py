@@ -1,0 +1,253 @@
+"""A UBI on a flash, from a Linux on the board: what it is told, and what ubiattach, ubiformat, ubimkvol and ubiupdatevol answer.
+
+The texts: mtd-utils 2.1.5 on Linux 6.1, recorded on the QEMU board (tests/unit/provision/test_linux_flash.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from lab.errors import ConfigurationError
+from lab.provision.failures import (
+    ImageTooLargeError,
+    MediaMissingError,
+    MediaWriteFailedError,
+    TargetRefusedError,
+)
+from lab.provision.ways.command import Command, Prompt, carry_out, limit_s, said
+from lab.provision.ways.linuxanswers import SPOOL, digest_is, done, refuse
+from lab.provision.ways.linuxflash import Partition
+
+_ATTACHED: Final = re.compile(r"UBI device number \d+|error 17 \(File exists\)")
+_NO_UBI: Final = re.compile(r"error 22 \(Invalid argument\)")
+_SYSFS: Final = "/sys/class/ubi"  # Documentation/ABI/stable/sysfs-class-ubi
+_EC_MAGIC, _VID_MAGIC, _MAGIC_BYTES = "UBI#", "UBI!", 4  # drivers/mtd/ubi/ubi-media.h
+_VID_OFFSETS: Final = (
+    64,
+    128,
+    256,
+    512,
+    1024,
+    2048,
+    4096,
+    8192,
+    16384,
+)  # behind the first header: on NOR; on NAND a page, or a part of one
+
+
+@frozen
+class Volumes:
+    """What lies in an attached UBI. ubi: its number. devices: name of a volume -> its device."""
+
+    ubi: int
+    devices: dict[str, str]
+
+
+def attach(on: Partition, *, must: bool = False) -> Command:
+    """Have UBI take an MTD; one that it has already is good. must: an MTD without UBI is a failure."""
+    text = f"ubiattach -p {on.device}"
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        if not attached(lines) and (must or not _NO_UBI.search("\n".join(lines))):
+            refuse(lines, status or 1, text)
+
+    return Command(text, judge, limit_s(on.size_bytes))
+
+
+def detach(on: Partition) -> Command:
+    """Have UBI let go of an MTD that nothing is mounted from."""
+    text = f"ubidetach -p {on.device} 2>/dev/null; true"
+    return Command(text, done(text))
+
+
+def attached(lines: Sequence[str]) -> bool:
+    """Whether UBI has it, of `attach`."""
+    return _ATTACHED.search("\n".join(lines)) is not None
+
+
+def count_ubi(on: Partition) -> Command:
+    """What counts the erase blocks of an MTD that begin as those of a UBI do, or cannot be read (drivers/mtd/ubi/ubi-media.h)."""
+    return _count(on, _EC_MAGIC, (0,))
+
+
+def count_ubi_data(on: Partition) -> Command:
+    """What counts the erase blocks of an MTD that have the header of a volume, or cannot be read.
+
+    A UBI without one, e.g. since a `ubiformat` was cut short, has nothing that a format would lose.
+    """
+    return _count(on, _VID_MAGIC, tuple(each for each in _VID_OFFSETS if each < on.erase_bytes))
+
+
+def expect_no_ubi(lines: Sequence[str], on: Partition) -> None:
+    """Whether an MTD that does not attach has nothing of a UBI, of `count_ubi` or `count_ubi_data`.
+
+    Raises:
+        TargetRefusedError: it has.
+    """
+    if not is_none(lines):
+        raise TargetRefusedError(
+            f"{on.device}: it has UBI with volumes, or blocks that cannot be read, and does not attach; nothing was written to it. `dmesg` on the "
+            f"board says why, after `ubiattach -p {on.device}`. Is the name of the MTD partition right? If nobody needs what it has, format it by "
+            "hand (`ubiformat`)"
+        )
+
+
+def is_none(lines: Sequence[str]) -> bool:
+    """Whether that counted none."""
+    return [line.strip() for line in lines if line.strip()] == ["0"]
+
+
+def _count(on: Partition, magic: str, offsets: Sequence[int]) -> Command:
+    words = on.erase_bytes // _MAGIC_BYTES
+    at = " ".join(str(each // _MAGIC_BYTES) for each in offsets)
+    read = f"dd if={on.device} bs={_MAGIC_BYTES} skip=$((i * {words} + o)) count=1 2>/dev/null || echo '{magic}'; echo"
+    blocks = (
+        f"while [ $i -lt {on.size_bytes // on.erase_bytes} ]; do for o in {at}; do {read}; done; i=$((i + 1)); done"
+    )
+    return Command(f"i=0; {blocks} | grep -c '^{magic}'", lambda _lines, _status: None, limit_s(on.size_bytes))
+
+
+def format_ubi(on: Partition) -> Command:
+    """Make an MTD a UBI without volumes."""
+    text = f"ubiformat {on.device} -y -q"
+    return Command(text, done(text), limit_s(on.size_bytes))
+
+
+def make_volume(ubi: int, name: str) -> Command:
+    """A volume of all the room that is left."""
+    text = f"ubimkvol /dev/ubi{ubi} -N {name} -m"
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        refuse(lines, status, text)
+        if f'name "{name}"' not in "\n".join(lines):
+            raise MediaWriteFailedError(f"{text}: {said(lines)}. Look at what else lies in this UBI (`ubinfo -a`)")
+
+    return Command(text, judge)
+
+
+def list_volumes() -> Command:
+    """What asks for all UBIs, the room in them, their volumes, and how large these are."""
+    of_ubi, of_volume = ("mtd_num", "avail_eraseblocks", "eraseblock_size"), ("name", "reserved_ebs", "usable_eb_size")
+    files = [*(f"{_SYSFS}/ubi*/{each}" for each in of_ubi), *(f"{_SYSFS}/ubi*_*/{each}" for each in of_volume)]
+    text = f"grep -H . {' '.join(files)} 2>/dev/null; true"
+    return Command(text, done(text))
+
+
+def volumes(lines: Sequence[str], on: Partition) -> Volumes:
+    """The volumes of an MTD, of `list_volumes`.
+
+    Raises:
+        MediaWriteFailedError: it is not attached.
+    """
+    text = "\n".join(lines)
+    ubi = _number(text, on)
+    if ubi is None:
+        raise MediaWriteFailedError(f"{on.device}: UBI does not have it: {said(lines)}. Try again")
+    names = re.findall(rf"/(ubi{ubi}_\d+)/name:(\S+)", text)
+    return Volumes(ubi, {name: f"/dev/{device}" for device, name in names})
+
+
+def volume_bytes(lines: Sequence[str], on: Partition) -> dict[str, int]:
+    """What each volume of an MTD can hold, of `list_volumes`; empty: UBI has not attached it."""
+    text = "\n".join(lines)
+    ubi = _number(text, on)
+    blocks = dict(re.findall(rf"/(ubi{ubi}_\d+)/reserved_ebs:(\d+)", text))
+    sizes = dict(re.findall(rf"/(ubi{ubi}_\d+)/usable_eb_size:(\d+)", text))
+    return {
+        name: int(blocks[volume]) * int(sizes[volume])
+        for volume, name in re.findall(rf"/(ubi{ubi}_\d+)/name:(\S+)", text)
+        if volume in blocks and volume in sizes
+    }
+
+
+def free_bytes(lines: Sequence[str], on: Partition) -> int:
+    """What a new volume of an attached MTD could hold, of `list_volumes`; the MTD's size where it does not say."""
+    text = "\n".join(lines)
+    ubi = _number(text, on)
+    free, size = (re.search(rf"/ubi{ubi}/{name}:(\d+)", text) for name in ("avail_eraseblocks", "eraseblock_size"))
+    return int(free[1]) * int(size[1]) if free and size else on.size_bytes
+
+
+def _number(text: str, on: Partition) -> int | None:
+    return next((int(ubi) for ubi, mtd in re.findall(r"/ubi(\d+)/mtd_num:(\d+)", text) if int(mtd) == on.number), None)
+
+
+def update(device: str, count: int) -> Command:
+    """Replace the content of a volume by the piece in memory; UBI counts it as whole only when all of it came."""
+    text = f"ubiupdatevol {device} {SPOOL}"
+    return Command(text, done(text), limit_s(2 * count))
+
+
+def compare(device: str, count: int, sha256: str, what: str) -> Command:
+    """Read a volume back and compute the digest."""
+    text = f"head -c {count} {device} | sha256sum"
+    return Command(text, digest_is(sha256, what), limit_s(count))
+
+
+def volume(prompt: Prompt, on: Partition, name: str, *, only_there: bool = False) -> str:
+    """The device of a UBI volume, made where it is not there; a partition without UBI is formatted. only_there: nothing is written.
+
+    Raises:
+        MediaMissingError, TargetRefusedError, MediaWriteFailedError: there is none, or none can be made.
+    """
+    if not attached(carry_out(prompt, attach(on))):
+        if only_there:
+            raise MediaMissingError(
+                f"{on.device}: UBI does not attach it, so it has no UBI volume {name} to read back; nothing was written. Write the release "
+                "(without --verify-only)"
+            )
+        _expect_nothing_lost(prompt, on)
+        carry_out(prompt, format_ubi(on))
+        carry_out(prompt, attach(on, must=True))
+    found = volumes(carry_out(prompt, list_volumes()), on)
+    if name not in found.devices and not only_there:
+        carry_out(prompt, make_volume(found.ubi, name))
+        found = volumes(carry_out(prompt, list_volumes()), on)
+    if name not in found.devices:
+        raise MediaMissingError(
+            f"{on.device}: it has no UBI volume {name}; it has {', '.join(found.devices) or 'none'}"
+        )
+    return found.devices[name]
+
+
+def check(prompt: Prompt, on: Partition, wanted: Mapping[str, int]) -> None:
+    """Whether volumes can be written: before the first byte. UBI takes the partition for it, where it can; nothing is formatted.
+
+    Args:
+        wanted: bytes by name of a volume.
+
+    Raises:
+        TargetRefusedError: it has a UBI that does not attach. ImageTooLargeError: a volume is too small, or there is no room for it.
+        ConfigurationError: more than one would have to be made.
+    """
+    has, room = dict[str, int](), on.size_bytes
+    if attached(carry_out(prompt, attach(on))):
+        lines = carry_out(prompt, list_volumes())
+        has, room = volume_bytes(lines, on), free_bytes(lines, on)
+    else:
+        _expect_nothing_lost(prompt, on)
+    for name, count in wanted.items():
+        if count > has.get(name, count):
+            raise ImageTooLargeError(
+                f"{name}: {count} bytes, and the UBI volume {name} on {on.device} has {has[name]}; nothing was written. Make it larger by hand "
+                "(`ubirsvol`), or remove it (`ubirmvol`): it is made anew"
+            )
+        if name not in has and count > room:
+            raise ImageTooLargeError(
+                f"{name}: {count} bytes, and {on.device} has no UBI volume {name} (it has {', '.join(has) or 'none'}) and {room} bytes for a new "
+                "one; nothing was written. Is the name in the release file right? Else remove what is there (`ubirmvol`)"
+            )
+    if len(new := [name for name in wanted if name not in has]) > 1:
+        raise ConfigurationError(
+            f"{on.device}: the UBI volumes {' and '.join(new)} are not there, and a new one gets all the room; nothing was written. Make them "
+            "by hand (`ubiformat`, `ubiattach`, `ubimkvol -s SIZE`): then they are only written"
+        )
+
+
+def _expect_nothing_lost(prompt: Prompt, on: Partition) -> None:
+    if not is_none(carry_out(prompt, count_ubi(on))):
+        expect_no_ubi(carry_out(prompt, count_ubi_data(on)), on)
