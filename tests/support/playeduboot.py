@@ -53,6 +53,8 @@ class PlayedUBoot:
                 data = (self.folder / name).read_bytes()
                 self._store(int(address, 16), data)
                 return [f"Bytes transferred = {len(data)} ({len(data):x} hex)"]
+            case ["mw.l", address, value, count]:
+                self._store(int(address, 16), bytes.fromhex(value.removeprefix("0x")) * int(count, 16))
             case ["crc32", address, count]:
                 return [
                     f"crc32 for x ... y ==> {zlib.crc32(self._bytes(address, count)):08x}".replace(

@@ -140,6 +140,7 @@ class UbootWay:
             size = self._places.fit(session, content, planned, self.hosts, lines)
             session.most(self.medium.align)
             self.loader.prepare(session.prompt)
+            session.spoil(_PROBE, session.address)
             self.loader.load(session.prompt, session.address, _PROBE, "probe")
             session.compare(_PROBE, "a probe: what was loaded", quick=True)
         except BaseException:
@@ -189,8 +190,9 @@ class UbootWay:
                 if medium != chosen:
                     session.run([*(chosen.finish() if chosen else []), *medium.select()])
                     chosen = medium
-                session.run(medium.read(session.back, offset + piece.offset, len(piece.data)))
                 at = session.back + (piece.offset if isinstance(medium, UbiVolume) else 0)
+                session.spoil(piece.data, at)
+                session.run(medium.read(session.back, offset + piece.offset, len(piece.data)))
                 session.compare(piece.data, f"{step.name}: read back at {offset + piece.offset:#x}", at)
                 compared.add(piece.data)
             if chosen:

@@ -15,6 +15,7 @@ from lab.provision.ways.command import Command, Prompt, carry_out, limit_s
 
 PIECE_BYTES: Final = 16 * 1024 * 1024
 _ALIGN: Final = 1024 * 1024
+_WORD_BYTES: Final = 4  # of `mw.l`
 
 
 @frozen
@@ -78,6 +79,15 @@ class Session:
         else:
             command = Command(f"crc32 {at}", answers.digest_is(f"{zlib.crc32(data):08x}", what), limit_s(len(data)))
         carry_out(self.prompt, command)
+
+    def spoil(self, data: bytes, address: int) -> None:
+        """Put something else than `data` where it shall come to, so that a command which moves nothing is found.
+
+        What was compared there before, also by an earlier try, is still in the memory of a board that kept its power.
+        """
+        other = f"{data[0] ^ 0xFF:02x}" * _WORD_BYTES
+        text = f"mw.l {address:#x} 0x{other} {-(-len(data) // _WORD_BYTES):#x}"
+        carry_out(self.prompt, Command(text, answers.done(text), limit_s(len(data))))
 
     def run(self, commands: Iterable[Command]) -> None:
         """Carry out commands, each judged by its answer.

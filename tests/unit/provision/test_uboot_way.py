@@ -69,6 +69,23 @@ def test_a_read_that_says_ok_and_moves_nothing_is_not_verified(tmp_path: Path, m
         chosen.verify(plan)
 
 
+def test_what_an_earlier_read_left_in_memory_is_not_taken_for_the_medium(tmp_path: Path) -> None:
+    board = PlayedUBoot(tmp_path)
+    chosen = way(board)
+    plan = chosen.plan(image(tmp_path, content(3 << 20)), TARGET)
+    chosen.write(plan, lambda _progress: None)
+    chosen.verify(plan)
+    blocks, real = len(board.disk) // 512, board._moved
+    board._moved = lambda verb, at, block, count: (  # type: ignore[method-assign]
+        [f"nvme read: device 0 block # {block}, count {count} ... {count} blocks read: OK"]
+        if verb == "read"
+        else real(verb, at, block, count)
+    )
+    board.disk[:] = bytes(blocks * 512)
+    with pytest.raises(MediaVerifyFailedError, match="read back"):
+        chosen.verify(plan)
+
+
 def test_a_volume_is_not_read_back_to_where_it_was_sent_from(tmp_path: Path) -> None:
     board, data = PlayedUBoot(tmp_path), content(4096)
     board.lists["mtd list"] = "* nor0\n  - block size: 0x40000 bytes"

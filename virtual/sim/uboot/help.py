@@ -29,6 +29,7 @@ TEXTS: Mapping[str, str] = {
     "mmcinfo": "display MMC info",
     "mtd": "MTD utils",
     "mw.b": "memory write (fill)",
+    "mw.l": "memory write (fill)",
     "nand": "NAND sub-system",
     "part": "disk partition related commands",
     "printenv": "print environment variables",

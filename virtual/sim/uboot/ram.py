@@ -59,11 +59,12 @@ def _hash(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[i
 
 
 def _fill(uboot: UBoot, arguments: Sequence[str], _streams: Streams) -> Program[int]:
-    """`mw.b ADDRESS VALUE [COUNT]`."""
+    """`mw.b ADDRESS VALUE [COUNT]`, and `mw.l` with a value of four equal bytes."""
     yield from ()
     if len(arguments) not in {3, 4} or not all(is_number(argument) for argument in arguments[1:]):
         return USAGE
     count = number(arguments[3]) if len(arguments) == 4 else 1
+    count *= 4 if arguments[0] == "mw.l" else 1
     uboot.ram.fill(number(arguments[1]), count, number(arguments[2]) & 0xFF)
     return 0
 
@@ -75,4 +76,11 @@ def _fuse(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[i
     return 0
 
 
-COMMANDS: Mapping[str, Command] = {"cmp.b": _compare, "crc32": _crc32, "fuse": _fuse, "hash": _hash, "mw.b": _fill}
+COMMANDS: Mapping[str, Command] = {
+    "cmp.b": _compare,
+    "crc32": _crc32,
+    "fuse": _fuse,
+    "hash": _hash,
+    "mw.b": _fill,
+    "mw.l": _fill,
+}
