@@ -27,6 +27,7 @@ from lab.provision.failures import TargetRefusedError, TftpTimeoutError
 from lab.provision.ramlinux import RamLinux
 from lab.provision.release import Stage
 from lab.provision.way import Way
+from lab.provision.ways import linuxemmc, spareboot
 from lab.provision.ways.carriers import Carrier, OverHttp, OverSsh
 from lab.provision.ways.command import SHORT_S, Command, Prompt, carry_out, limit_s
 from lab.provision.ways.linux import LinuxWay
@@ -48,6 +49,8 @@ _MORE: Final = ("arguments", "prompt")
 @attr.s(eq=False)
 class LinuxWriterDriver(Driver, ProvisionProtocol):
     """LinuxWriterDriver - writes block devices and flash from a Linux on the board, which fetches over HTTP from a server of its own; or over ssh
+
+    An eMMC's boot partition that the board boots from is kept (`lab.provision.ways.spareboot`).
 
     Args:
         media (dict): medium -> as that Linux calls it, e.g. /dev/mmcblk0, /dev/mtd0, or mtd
@@ -122,7 +125,8 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
             )
         carrier: Carrier = OverSsh(self._put) if self.over == SSH else OverHttp(self._server)
         kind = "ram-linux" if self.boot_from == RAM else "linux"
-        return LinuxWay(f"{kind}-{carrier.name}", device, carrier, begin, end)
+        way = LinuxWay(f"{kind}-{carrier.name}", device, carrier, begin, end)
+        return spareboot.from_linux(way) if linuxemmc.DEVICE.fullmatch(device) else way
 
     def _over_ssh(self, strategy: Any, console: Prompt) -> Prompt:
         """The prompt over ssh, of the same running Linux as that of the console.

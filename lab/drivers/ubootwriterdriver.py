@@ -16,12 +16,11 @@ from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
 from lab.provision.way import Way
-from lab.provision.ways import ubootmedia
+from lab.provision.ways import spareboot, ubootmedia
 from lab.provision.ways.command import Prompt
 from lab.provision.ways.overconsole import OverConsole
 from lab.provision.ways.overusb import OverUsb
 from lab.provision.ways.serving import LOOPBACK, TFTP_PORT
-from lab.provision.ways.spareboot import SpareBootWay
 from lab.provision.ways.uboot import Loader, UbootWay
 
 _TFTP: Final = "tftp"
@@ -90,5 +89,5 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
 
         way = UbootWay(f"uboot-{self.over}", medium, loader, begin, end)
         if isinstance(medium, ubootmedia.Blocks) and medium.interface == "mmc":
-            return SpareBootWay(way, medium.number)
+            return spareboot.from_uboot(way, medium.number)
         return way

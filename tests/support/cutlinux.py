@@ -19,6 +19,7 @@ from lab.provision.ways import linuxanswers as answers
 ERASE = 0x4000
 DISK, FLASH, OTHER_DISK, OTHER_FLASH = "/dev/mmcblk0", "/dev/mtd0", "/dev/mmcblk1", "/dev/mtd1"
 SIZES = {DISK: 2 << 20, FLASH: 16 * ERASE, OTHER_DISK: 4096, OTHER_FLASH: 4096}
+_STALLED = -1
 _STEP = 4096  # what is on a medium when its power goes is a number of these
 _VID, _TABLE, _MARKER, _DATA = (
     64,
@@ -111,7 +112,7 @@ class CutLinux:
             self.is_on = False
             raise TftpTimeoutError("a piece did not come to the board over ssh") from None
         self._killed()
-        if status or self.network == "stall":
+        if status:
             raise TftpTimeoutError("a piece did not come to the board over ssh")
 
     def _killed(self) -> None:
@@ -143,21 +144,21 @@ class CutLinux:
             self.did(len(piece))
 
     def _fetched(self, data: bytes) -> int:
-        """Into memory; returns the exit status."""
+        """Into memory; returns the exit status, or that it does not end."""
         self.spool = b""
         for at in range(0, len(data), _STEP):
             if self.struck and self.end == "killed":
                 return 1  # the server went with the process
             if self.network:
                 self.missed += 1
-                return int(self.network == "reset")
+                return {"reset": 1, "short": 0}.get(self.network, _STALLED)
             self.spool += data[at : at + _STEP]
             self.did(len(data[at : at + _STEP]))
         return 0
 
     def _wget(self, url: str) -> tuple[list[str], int]:
         status = self._fetched(Path(url).read_bytes())
-        if self.network == "stall":
+        if status == _STALLED:
             raise silent("wget")
         return ([f"wget: server returned error: {url}"] if status else []), status
 

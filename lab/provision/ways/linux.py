@@ -16,6 +16,7 @@ from lab.provision.release import Content, Image
 from lab.provision.way import Meter, Plan, Report, Step, Target, Verified
 from lab.provision.ways import bmaptool, planning
 from lab.provision.ways import linuxanswers as answers
+from lab.provision.ways import linuxemmc as emmc
 from lab.provision.ways.carriers import Carrier, OverHttp
 from lab.provision.ways.command import Prompt, carry_out
 from lab.provision.ways.linuxmedia import Blocks, Medium, Surface, parse
@@ -45,9 +46,11 @@ class LinuxWay:
         """See `lab.provision.way.Way`; what Linux itself runs from is refused, and so is a Linux that a piece does not reach."""
         planned = planning.steps(content, self.hosts, without=self._medium.without)
         if content.extcsd.partconf or content.extcsd.bootbus:
-            raise ConfigurationError(
-                f"{target.medium}: Linux does not set extcsd here; write this medium from U-Boot, by the env"
-            )
+            if not emmc.DEVICE.fullmatch(self.device):
+                raise ConfigurationError(
+                    f"{target.medium}: extcsd is an eMMC's, and {self.device} is none; mend the release file or the env"
+                )
+            emmc.check_extcsd(content.extcsd)
         self._medium.check(content, planned, self.hosts)
         try:
             prompt = self.begin()
@@ -78,6 +81,7 @@ class LinuxWay:
                 self._carry(prompt, f"{piece.step}-{piece.offset:x}", piece.data, step.name)
                 surface.write(prompt, piece.place, offset, len(piece.data))
                 meter.add(len(piece.data))
+            emmc.set_extcsd(prompt, self.device, plan.content.extcsd)
         except BaseException:
             self.end()
             raise

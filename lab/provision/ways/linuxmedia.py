@@ -13,6 +13,7 @@ from lab.provision.fetching import Hosts
 from lab.provision.release import Content, Place
 from lab.provision.way import Step
 from lab.provision.ways import linuxanswers as answers
+from lab.provision.ways import linuxemmc as emmc
 from lab.provision.ways import linuxflash as flash
 from lab.provision.ways import linuxubi as ubi
 from lab.provision.ways import planning
@@ -68,10 +69,15 @@ class Medium(Protocol):
 
 @frozen
 class Blocks:
-    """A block device: SD card, eMMC, NVMe."""
+    """A block device: SD card, eMMC, NVMe; of an eMMC its boot partitions, too."""
 
     device: str
-    without: frozenset[str] = frozenset({"partition", "hardware", "volume", "mtd"})
+
+    @property
+    def without(self) -> frozenset[str]:
+        """See `Medium`."""
+        usual = {"partition", "volume", "mtd"}
+        return frozenset(usual if emmc.DEVICE.fullmatch(self.device) else usual | {"hardware"})
 
     def check(self, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
         """See `Medium`."""
@@ -99,16 +105,20 @@ class _BlockSurface:
             raise _too_little(1 << 20, memory)
         return room
 
-    def check(self, _prompt: Prompt, _content: Content, _planned: Sequence[Step], _hosts: Hosts | None, /) -> None:
-        """Nothing more than the size, which `planning.check_fits` compares."""
+    def check(self, prompt: Prompt, content: Content, planned: Sequence[Step], _hosts: Hosts | None, /) -> None:
+        """Of an eMMC what it boots from; the size of the rest is compared by `planning.check_fits`."""
+        emmc.check(prompt, self.device, content, planned)
 
-    def write(self, prompt: Prompt, _place: Place | None, offset: int, count: int, /) -> None:
-        carry_out(prompt, answers.write(self.device, offset, count))
+    def write(self, prompt: Prompt, place: Place | None, offset: int, count: int, /) -> None:
+        device = self._of(place)
+        command = answers.write(device, offset, count)
+        carry_out(prompt, command if device == self.device else emmc.writable(device, command))
 
-    def compare(
-        self, prompt: Prompt, _place: Place | None, offset: int, count: int, sha256: str, what: str, /
-    ) -> None:
-        carry_out(prompt, answers.compare(self.device, offset, count, sha256, what))
+    def compare(self, prompt: Prompt, place: Place | None, offset: int, count: int, sha256: str, what: str, /) -> None:
+        carry_out(prompt, answers.compare(self._of(place), offset, count, sha256, what))
+
+    def _of(self, place: Place | None) -> str:
+        return emmc.partition(self.device, place.hardware if place else "user")
 
 
 @frozen

@@ -7,14 +7,17 @@ last, and a board whose write was cut short is recovered from another medium, ov
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from attrs import evolve, frozen
 
 from lab.provision.release import Content, ExtCsd
-from lab.provision.way import Plan, Report, Step, Target, Verified
+from lab.provision.way import Plan, Report, Step, Target, Verified, Way
+from lab.provision.ways import linuxemmc
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways.command import Command, carry_out
+from lab.provision.ways.linux import LinuxWay
 from lab.provision.ways.uboot import UbootWay
 from lab.provision.ways.ubootmedia import HARDWARE
 
@@ -42,10 +45,14 @@ def moved(content: Content, partition: str) -> Content:
 
 @frozen
 class SpareBootWay:
-    """A way to an eMMC from U-Boot that keeps the boot partition that the board boots from. number: U-Boot's, of the eMMC."""
+    """A way to an eMMC that keeps the boot partition that the board boots from.
 
-    way: UbootWay
-    number: int
+    Attributes:
+        boots_from: asks the board for that partition, "boot0" or "boot1"; empty: it boots from none.
+    """
+
+    way: Way
+    boots_from: Callable[[], str]
 
     @property
     def name(self) -> str:
@@ -57,7 +64,7 @@ class SpareBootWay:
         used = boot_partition(content)
         if not used:
             return self.way.plan(content, target)
-        spare = "boot1" if self._boots_from() == "boot0" else "boot0"
+        spare = "boot1" if self.boots_from() == "boot0" else "boot0"
         made = self.way.plan(moved(content, spare), target)
         kept = "boot0" if spare == "boot1" else "boot1"
         return evolve(made, notes=(*made.notes, f"the boot parts go to {spare}, and {kept} keeps what it has"))
@@ -70,16 +77,26 @@ class SpareBootWay:
         """See `lab.provision.way.Way`; what the board boots from is read back."""
         if not boot_partition(plan.content):
             return self.way.verify(plan)
-        now = self._boots_from()
+        now = self.boots_from()
         content = moved(plan.content, now) if now else plan.content
         return self.way.verify(evolve(plan, content=content, steps=tuple(_at(step, now) for step in plan.steps)))
 
-    def _boots_from(self) -> str:
-        """The boot partition that the eMMC boots from; empty: from none."""
-        text = f"mmc partconf {self.number}"
-        lines = carry_out(self.way.begin(), Command(text, answers.says(_ENABLED.pattern, text)))
+
+def from_uboot(way: UbootWay, number: int) -> SpareBootWay:
+    """The same from U-Boot. number: U-Boot's, of the eMMC."""
+
+    def boots_from() -> str:
+        text = f"mmc partconf {number}"
+        lines = carry_out(way.begin(), Command(text, answers.says(_ENABLED.pattern, text)))
         found = _ENABLED.search("\n".join(lines))
         return _NAMES.get(int(found[1], 16), "") if found else ""
+
+    return SpareBootWay(way, boots_from)
+
+
+def from_linux(way: LinuxWay) -> SpareBootWay:
+    """The same from Linux."""
+    return SpareBootWay(way, lambda: linuxemmc.boots_from(way.begin(), way.device))
 
 
 def _at(step: Step, partition: str) -> Step:

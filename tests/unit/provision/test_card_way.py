@@ -184,22 +184,24 @@ def _there(disk: Disk) -> Iterator[Disk]:
 
 
 class Clock:
-    """A clock that goes on by a minute at each look."""
+    """A clock that goes on by a minute at each look, unless it stands."""
 
-    def __init__(self) -> None:
-        self.now = 0
+    def __init__(self, *, stands: bool = False) -> None:
+        self.now, self.stands = 0, stands
 
     def now_ns(self) -> int:
-        self.now += 60 * 10**9
+        self.now += 0 if self.stands else 60 * 10**9
         return self.now
 
 
 def test_a_write_that_makes_no_progress_is_ended_and_its_writer_with_it(tmp_path: Path) -> None:
     path, pids = card(tmp_path, 64 << 20), list[int]()
-    meter = Meter(64 << 20, lambda _progress: None, Clock().now_ns, 30.0)
+    clock = Clock(stands=True)  # until the writer runs, which takes a busy host a while
+    meter = Meter(64 << 20, lambda _progress: None, clock.now_ns, 30.0)
 
     def write() -> None:
         with blockdevice.opened(str(path), meter, writable=True) as block:
+            clock.stands = False
             pids.append(block.pid)
             os.kill(block.pid, signal.SIGSTOP)  # as one that hangs in the kernel
             while True:
@@ -212,10 +214,12 @@ def test_a_write_that_makes_no_progress_is_ended_and_its_writer_with_it(tmp_path
 
 def test_a_write_that_stalls_after_an_answer_is_ended_too(tmp_path: Path) -> None:
     path, seen = card(tmp_path, 64 << 20), list[Progress]()
-    meter = Meter(64 << 20, seen.append, Clock().now_ns, 90.0)
+    clock = Clock(stands=True)
+    meter = Meter(64 << 20, seen.append, clock.now_ns, 90.0)
 
     def write() -> None:
         with blockdevice.opened(str(path), meter, writable=True) as block:
+            clock.stands = False
             block.write(0, b"\0" * 4096)
             answered(block)  # which is read within the next order
             os.kill(block.pid, signal.SIGSTOP)

@@ -14,14 +14,14 @@ from simprovision import NEW, OLD, Provisioning, content, provisioning
 from lab.errors import BoardlabError
 from lab.provision.release import Content, ExtCsd
 from lab.provision.way import Plan
-from lab.provision.ways.spareboot import SpareBootWay, boot_partition, moved
+from lab.provision.ways.spareboot import SpareBootWay, boot_partition, from_uboot, moved
 from virtual.sim.storage import BOOT_CONFIG
 
 FROM_BOOT0, FROM_BOOT1 = 0x48, 0x50
 
 
 def spare(made: Provisioning) -> SpareBootWay:
-    return SpareBootWay(made.way(), 0)
+    return from_uboot(made.way(), 0)
 
 
 def boots_from(made: Provisioning) -> int:

@@ -1,0 +1,140 @@
+"""The boot partitions of an eMMC and how it boots, from a Linux on the board.
+
+Linux keeps the boot partitions read-only, each by a file `force_ro` (Documentation/driver-api/mmc/mmc-dev-parts.rst); how the eMMC boots is
+told to it by `mmc` of mmc-utils, whose texts are those of its sources (mmc_cmds.c of 2022 to 2024).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from lab.errors import ConfigurationError
+from lab.provision.failures import ExtCsdNotSetError, ImageTooLargeError, MediaWriteFailedError
+from lab.provision.release import Content, ExtCsd
+from lab.provision.way import Step
+from lab.provision.ways import linuxanswers as answers
+from lab.provision.ways.command import Command, Judge, Prompt, carry_out, said
+
+DEVICE: Final = re.compile(r"/dev/mmcblk\d+")
+BOOT: Final = ("boot0", "boot1")
+_ENABLED: Final = {1: "boot0", 2: "boot1"}  # BOOT_PARTITION_ENABLE of EXT_CSD[179] (JEDEC JESD84-B51)
+_REGISTERS: Final = ("PARTITION_CONFIG", "BOOT_BUS_CONDITIONS")
+_MODES: Final = ("single_backward", "single_hs", "dual")
+_RESETS: Final = ("x1", "retain")
+_WIDTHS: Final = ("x1", "x4", "x8")
+
+
+def partition(device: str, hardware: str) -> str:
+    """The device of a hardware partition, e.g. "/dev/mmcblk0boot0"."""
+    return device if hardware == "user" else f"{device}{hardware}"
+
+
+def writable(device: str, command: Command) -> Command:
+    """The same command while a boot partition may be written."""
+    lock = f"/sys/class/block/{device.rpartition('/')[2]}/force_ro"
+    text = f"echo 0 > {lock} && {command.text}; s=$?; echo 1 > {lock}; (exit $s)"
+    return Command(text, command.judge, command.limit_s)
+
+
+def check(prompt: Prompt, device: str, content: Content, planned: Sequence[Step]) -> None:
+    """Whether the eMMC has room for boot parts, and the board what tells an eMMC how to boot: before the first byte.
+
+    Raises:
+        MediaMissingError: it has no such boot partition. ImageTooLargeError: a part does not fit into it.
+        ConfigurationError: the board's Linux has no `mmc`.
+    """
+    for hardware in sorted({step.place.hardware for step in planned if step.place} & set(BOOT)):
+        name = partition(device, hardware)
+        room = answers.sectors(carry_out(prompt, answers.size_of(name)), name)
+        for step in planned:
+            end = (step.place.offset or 0) + step.bytes if step.place and step.place.hardware == hardware else 0
+            if end > room:
+                raise ImageTooLargeError(
+                    f"{step.name}: it ends at {end:#x}, and {name} has {room:#x} bytes; nothing was written"
+                )
+    if content.extcsd.partconf or content.extcsd.bootbus:
+        registers(prompt, device)
+
+
+def boots_from(prompt: Prompt, device: str) -> str:
+    """The boot partition that the eMMC boots from; empty: from none.
+
+    Raises:
+        ConfigurationError: the board's Linux has no `mmc`. MediaWriteFailedError: it does not say.
+    """
+    return _ENABLED.get(registers(prompt, device)["PARTITION_CONFIG"] >> 3 & 7, "")
+
+
+def registers(prompt: Prompt, device: str) -> dict[str, int]:
+    """How the eMMC boots now: PARTITION_CONFIG and BOOT_BUS_CONDITIONS of its EXT_CSD. Raises as `boots_from`."""
+    text = f"mmc extcsd read {_checked(device)} | grep -e {' -e '.join(_REGISTERS)}"
+    lines = carry_out(prompt, Command(f"command -v mmc >/dev/null || echo 'no mmc'; {text}", _asked(text)))
+    return {name: int(value, 16) for name, value in re.findall(r"\[(\w+): (0x[0-9a-f]+)\]", "\n".join(lines))}
+
+
+def set_extcsd(prompt: Prompt, device: str, wanted: ExtCsd) -> None:
+    """Tell the eMMC how to boot, and see that it took it. Bits that can be written once for ever are never touched.
+
+    Raises:
+        ExtCsdNotSetError: it says something else than it was told.
+    """
+    expected: dict[str, tuple[int, int]] = {}  # name -> value, and which bits of it count
+    if wanted.bootbus:
+        width, reset, mode = wanted.bootbus
+        words = f"{_MODES[mode]} {_RESETS[reset]} {_WIDTHS[width]}"
+        text = f"mmc bootbus set {words} {_checked(device)}"
+        carry_out(prompt, Command(text, answers.done(text)))
+        expected["BOOT_BUS_CONDITIONS"] = (mode << 3 | reset << 2 | width, 0x1F)
+    if wanted.partconf:
+        ack, boot, _access = wanted.partconf
+        text = f"mmc bootpart enable {boot} {ack} {_checked(device)}"
+        carry_out(prompt, Command(text, answers.done(text)))
+        expected["PARTITION_CONFIG"] = (ack << 6 | boot << 3, 0x78)  # which partition is accessed is the kernel's
+    if not expected:
+        return
+    found = registers(prompt, device)
+    for name, (value, counts) in expected.items():
+        if found[name] & counts != value:
+            raise ExtCsdNotSetError(
+                f"{device}: {name} was set to {value:#04x}, and it says {found[name]:#04x}: the eMMC keeps its old way to boot"
+            )
+
+
+def check_extcsd(wanted: ExtCsd) -> None:
+    """What `mmc` of mmc-utils can say, without a board.
+
+    Raises:
+        ConfigurationError: it has no word for it.
+    """
+    if wanted.bootbus and not all(
+        value in range(len(words)) for value, words in zip(wanted.bootbus, (_WIDTHS, _RESETS, _MODES), strict=True)
+    ):
+        raise ConfigurationError(
+            f"extcsd: bootbus {wanted.bootbus}: from Linux, the width is 0 to 2, the reset 0 or 1, the mode 0 to 2; mend the release file"
+        )
+
+
+def _asked(what: str) -> Judge:
+    def judge(lines: Sequence[str], status: int) -> None:
+        if any(line.strip() == "no mmc" for line in lines):
+            raise ConfigurationError(
+                "the board's Linux has no program mmc, which tells the eMMC how to boot; nothing was written. Install mmc-utils there, or write "
+                "this medium from U-Boot"
+            )
+        answers.refuse(lines, status, what)
+        if missing := [name for name in _REGISTERS if not any(f"[{name}: 0x" in line for line in lines)]:
+            raise MediaWriteFailedError(
+                f"{what}: it does not tell {' and '.join(missing)}: {said(lines)}. Is it an eMMC?"
+            )
+
+    return judge
+
+
+def _checked(device: str) -> str:
+    if not DEVICE.fullmatch(device):
+        raise ConfigurationError(
+            f"{device!r:.60}: extcsd is an eMMC's, e.g. /dev/mmcblk0; mend the release file or the env"
+        )
+    return device

@@ -1,0 +1,184 @@
+"""An eMMC's boot partitions and how it boots, from Linux: this host's shell, and an `mmc` and a `dd` that keep to what an eMMC keeps to."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from test_linux_way import DEVICE, TARGET, PlayedLinux, image, way
+
+from lab.errors import BoardTransientError, ConfigurationError
+from lab.provision.failures import (
+    ExtCsdNotSetError,
+    ImageTooLargeError,
+    MediaMissingError,
+    MediaWriteFailedError,
+    WriteStalledError,
+)
+from lab.provision.release import Content, ExtCsd, Part, Place
+from lab.provision.ways import linuxemmc
+from lab.provision.ways.command import Command
+from lab.provision.ways.spareboot import from_linux
+
+SIZE = 64 * 1024
+MMC = r"""#!/bin/sh
+cd {folder}
+case "$1 $2" in
+'extcsd read')
+    [ -e no-answer ] && { echo 'Could not read EXT_CSD from /dev/mmcblk0' >&2; exit 1; }
+    echo 'H/W reset function [RST_N_FUNCTION]: 0x00'
+    printf 'Boot configuration bytes [PARTITION_CONFIG: 0x%02x]\n' $(cat partition_config)
+    echo ' Boot Partition 1 enabled'
+    printf 'Boot bus Conditions [BOOT_BUS_CONDITIONS: 0x%02x]\n' $(cat bus) ;;
+'bootpart enable') [ -e stuck ] || echo $(($4 << 6 | $3 << 3)) > partition_config ;;
+'bootbus set')
+    case $3 in single_backward) mode=0 ;; single_hs) mode=1 ;; dual) mode=2 ;; *) exit 1 ;; esac
+    case $4 in x1) reset=0 ;; retain) reset=1 ;; *) exit 1 ;; esac
+    case $5 in x1) width=0 ;; x4) width=1 ;; x8) width=2 ;; *) exit 1 ;; esac
+    echo $((mode << 3 | reset << 2 | width)) > bus ;;
+*) echo "mmc: no command $1 $2" >&2; exit 1 ;;
+esac
+"""
+DD = r"""#!/bin/sh
+for word in "$@"; do
+    case $word in of=*boot[01])
+        [ "$(cat {folder}/sys/mmcblk0${{word##*card}}/force_ro)" = 0 ] || {{ echo "dd: error writing '$word': Operation not permitted" >&2; exit 1; }} ;;
+    esac
+done
+exec /bin/dd "$@"
+"""
+
+
+class PlayedEmmc(PlayedLinux):
+    """With boot partitions, an `mmc` and a `dd`."""
+
+    fails_at = ""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.folder = folder
+        for name in ("boot0", "boot1"):
+            (folder / f"card{name}").write_bytes(b"\x5a" * SIZE)
+            (folder / "sys" / f"mmcblk0{name}").mkdir(parents=True)
+            (folder / "sys" / f"mmcblk0{name}" / "size").write_text(f"{SIZE // 512}\n")
+            (folder / "sys" / f"mmcblk0{name}" / "force_ro").write_text("1\n")
+        (folder / "partition_config").write_text("72\n")  # 0x48: it boots from boot0
+        (folder / "bus").write_text("0\n")
+        (folder / "bin").mkdir()
+        for name, text in (("mmc", MMC.replace("{folder}", str(folder))), ("dd", DD.format(folder=folder))):
+            (folder / "bin" / name).write_text(text)
+            (folder / "bin" / name).chmod(0o755)
+
+    def run(self, cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
+        """See `PlayedLinux`; the power goes before a command that has `fails_at` in it."""
+        if self.fails_at and self.fails_at in cmd:
+            raise BoardTransientError("it did not end", failure="linux_timeout")
+        here = cmd if cmd.startswith(("cat /proc", f"cat /sys/class/block/{DEVICE.rpartition('/')[2]}/")) else None
+        return super().run(here or cmd.replace("/sys/class/block", str(self.folder / "sys")), timeout)
+
+    def boots(self) -> tuple[int, int]:
+        """PARTITION_CONFIG and BOOT_BUS_CONDITIONS."""
+        return int((self.folder / "partition_config").read_text()), int((self.folder / "bus").read_text())
+
+    def boot_area(self, number: int) -> bytes:
+        """What lies in a boot partition."""
+        return (self.folder / f"cardboot{number}").read_bytes()
+
+    def locks(self) -> set[str]:
+        """Of both boot partitions."""
+        return {path.read_text().strip() for path in self.folder.glob("sys/*/force_ro")}
+
+
+@pytest.fixture
+def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedEmmc:
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return PlayedEmmc(tmp_path)
+
+
+def content(folder: Path, *, count: int = 700, extcsd: ExtCsd | None = None) -> tuple[Content, bytes, bytes]:
+    first, second = os.urandom(count), os.urandom(900)
+    parts = []
+    for name, data, offset in (("tiboot3.bin", first, 0), ("tispl.bin", second, 0x4000)):
+        (folder / name).write_bytes(data)
+        digest = hashlib.sha256(data).hexdigest()
+        parts.append(
+            Part(name=name, source=str(folder / name), sha256=digest, to=Place(offset=offset, hardware="boot0"))
+        )
+    return Content(None, parts, extcsd or ExtCsd([1, 1, 1], [2, 0, 0])), first, second
+
+
+def test_the_spare_boot_partition_is_written_and_the_emmc_switched_to_it_last(
+    board: PlayedEmmc, tmp_path: Path
+) -> None:
+    given, first, second = content(tmp_path)
+    chosen, kept, user = from_linux(way(board, tmp_path)), board.boot_area(0), board.card.read_bytes()
+    plan = chosen.plan(given, TARGET)
+    assert plan.notes == ("the boot parts go to boot1, and boot0 keeps what it has",)
+    chosen.write(plan, lambda _progress: None)
+    assert board.boots() == (0x50, 2)
+    assert board.boot_area(1)[: len(first)] == first
+    assert board.boot_area(1)[0x4000 : 0x4000 + len(second)] == second
+    assert (board.boot_area(0), board.card.read_bytes(), board.locks()) == (kept, user, {"1"})
+    assert chosen.verify(plan).bytes == len(first) + len(second)
+    written = [command for command in board.typed if "dd if=/run" in command]
+    assert ["boot1" in command for command in written] == [True, True]
+    assert "seek=0" in written[-1], "the first stage last"
+    assert board.typed.index(written[-1]) < next(n for n, each in enumerate(board.typed) if "bootpart enable" in each)
+
+
+def test_a_write_that_ends_before_the_switch_leaves_what_boots_and_the_next_try_does_it(
+    board: PlayedEmmc, tmp_path: Path
+) -> None:
+    given, first, _ = content(tmp_path)
+    for board.fails_at in ("seek=4", "seek=0", "mmc bootbus", "mmc bootpart"):
+        chosen, kept = from_linux(way(board, tmp_path)), board.boot_area(0)
+        plan = chosen.plan(given, TARGET)
+        with pytest.raises(WriteStalledError):
+            chosen.write(plan, lambda _progress: None)
+        assert (board.boots()[0], board.boot_area(0)) == (0x48, kept)
+    board.fails_at = ""
+    plan = from_linux(way(board, tmp_path)).plan(given, TARGET)
+    chosen.write(plan, lambda _progress: None)
+    chosen.verify(plan)
+    assert (board.boots()[0], board.boot_area(1)[: len(first)]) == (0x50, first)
+
+
+def test_an_emmc_that_does_not_take_it_is_told(board: PlayedEmmc, tmp_path: Path) -> None:
+    given, *_ = content(tmp_path)
+    (tmp_path / "stuck").touch()
+    chosen = from_linux(way(board, tmp_path))
+    plan = chosen.plan(given, TARGET)
+    with pytest.raises(ExtCsdNotSetError, match="PARTITION_CONFIG was set to 0x50, and it says 0x48"):
+        chosen.write(plan, lambda _progress: None)
+
+
+def test_what_cannot_be_is_refused_before_the_first_byte(board: PlayedEmmc, tmp_path: Path) -> None:
+    chosen = way(board, tmp_path)
+    with pytest.raises(ImageTooLargeError, match="boot0 has 0x10000 bytes"):
+        chosen.plan(content(tmp_path, count=SIZE + 1)[0], TARGET)
+    given, *_ = content(tmp_path)
+    with pytest.raises(ConfigurationError, match="the width is 0 to 2"):
+        chosen.plan(evolve(given, extcsd=ExtCsd([1, 1, 1], [3, 0, 0])), TARGET)
+    with pytest.raises(ConfigurationError, match="extcsd is an eMMC's"):
+        evolve(chosen, device="/dev/nvme0n1").plan(
+            Content(image(tmp_path, bytes(512)).image, [], ExtCsd([1, 1, 1])), TARGET
+        )
+    (tmp_path / "no-answer").touch()
+    with pytest.raises(MediaWriteFailedError, match="Could not read EXT_CSD"):
+        chosen.plan(given, TARGET)
+    (tmp_path / "bin" / "mmc").unlink()
+    with pytest.raises(ConfigurationError, match="no program mmc"):
+        chosen.plan(given, TARGET)
+    (tmp_path / "sys" / "mmcblk0boot0" / "size").unlink()
+    with pytest.raises(MediaMissingError, match="mmcblk0boot0"):
+        chosen.plan(given, TARGET)
+    assert not any("of=" in command for command in board.typed)
+
+
+def test_a_boot_partition_is_locked_again_also_after_a_failure(board: PlayedEmmc) -> None:
+    failing = linuxemmc.writable("/dev/mmcblk0boot0", Command("false", lambda _lines, _status: None))
+    assert board.run(failing.text)[2] == 1
+    assert board.locks() == {"1"}
