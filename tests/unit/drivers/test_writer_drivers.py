@@ -158,7 +158,7 @@ def linux_writer(prepare: str) -> LinuxWriterDriver:
 
 
 def test_what_linux_needs_first_is_done_once_in_each_boot(tmp_path: Path) -> None:
-    way = linux_writer("echo loaded >> modules; echo up").ways(PlayedBoard(tmp_path))["emmc"]
+    way = linux_writer("echo loaded >> modules; echo up").ways(PlayedBoard(tmp_path))["emmc"].way  # type: ignore[attr-defined]
     for _ in range(2):
         way.begin()  # type: ignore[attr-defined]
     assert (tmp_path / "modules").read_text() == "loaded\n"
@@ -196,7 +196,7 @@ def test_over_ssh_only_the_board_whose_console_it_is_is_written(
     driver.ssh = PlayedSsh(theirs)
     board = PlayedBoard(tmp_path)
     monkeypatch.setattr(board, "run", PlayedSsh(ours).run)
-    way = driver.ways(board)["emmc"]
+    way = driver.ways(board)["emmc"].way  # type: ignore[attr-defined]
     if refused:
         with pytest.raises(TargetRefusedError, match="own address in the env"):
             way.begin()  # type: ignore[attr-defined]
@@ -216,7 +216,7 @@ def test_a_kernel_that_ends_within_a_write_is_no_stalled_write(
 ) -> None:
     board = PlayedBoard(tmp_path)
     board.said = b"Kernel panic - not syncing: of an older boot\r\n"
-    prompt = linux_writer("").ways(board)["emmc"].begin()  # type: ignore[attr-defined]
+    prompt = linux_writer("").ways(board)["emmc"].way.begin()  # type: ignore[attr-defined]
 
     def hang(_cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
         board.said += said
@@ -229,7 +229,7 @@ def test_a_kernel_that_ends_within_a_write_is_no_stalled_write(
 
 
 def test_a_preparation_that_fails_ends_the_try_and_is_done_again_by_the_next(tmp_path: Path) -> None:
-    way = linux_writer("echo tried >> log; echo no address; false").ways(PlayedBoard(tmp_path))["emmc"]
+    way = linux_writer("echo tried >> log; echo no address; false").ways(PlayedBoard(tmp_path))["emmc"].way  # type: ignore[attr-defined]
     for _ in range(2):
         with pytest.raises(MediaWriteFailedError, match=r"exit status 1.*no address"):
             way.begin()  # type: ignore[attr-defined]
