@@ -13,7 +13,8 @@ from lab import shipped
 from lab.cli.runoptions import with_run_options
 from lab.env import envfile
 from lab.errors import ConfigurationError
-from lab.farm import orders, suites
+from lab.farm import orders, services, suites
+from lab.farm.room import Room
 from lab.farm.runner import Runner, RunnerPaths
 from lab.host import process
 from lab.provision.finding import find
@@ -103,6 +104,8 @@ def run(
         raise ConfigurationError("--resume names the job, --continue looks for it: give one of them")
     if scheduled and ignore:
         raise ConfigurationError(f"--scheduled gives way to reservations, {IGNORE} does not: give one of them")
+    farm = services.host_file().farm
+    limits = farm.limits if farm is not None else None
     with open_store(db) as store:
         priority = TIMERS if scheduled else PERSONS
         book = JobQueue(
@@ -120,7 +123,9 @@ def run(
             _same_order(job, suite, release, cycles, options)
             job = book.take_up(job.id)
         echo(f"job {job.called}: {','.join(job.suites)} on {job.board}, results in {store.url}")
-        code = Runner(book, place, echo).run(job, wait)
+        room = Room(book, limits) if scheduled and limits is not None else None
+        gap_s = limits.power_on_gap if limits is not None else 0.0
+        code = Runner(book, place, echo, room=room, power_on_gap_s=gap_s).run(job, wait)
     raise typer.Exit(code)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from lab.console import operations
 from lab.console.clients import Clients
 from lab.console.connection import Connection
+from lab.console.latetally import LateTally
 from lab.console.line import PortRequest
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.port import ServedPort
@@ -68,6 +69,7 @@ class ConsoleServer:
         self._idle_states = IdleStates()
         self._heartbeat = Heartbeat()
         self._probe = TtyLatencyProbe()
+        self._tally = LateTally()
         self._epoll.register(self._heartbeat.fd, select.EPOLLIN)
         self._epoll.register(self._probe.fd, select.EPOLLIN)
         _log.info("pid %d serves %s, %s", os.getpid(), socket_path(runtime), self._scheduling.text)
@@ -144,7 +146,8 @@ class ConsoleServer:
     def status(self) -> ServerStatus:
         """How everything is."""
         ports = [port.status() for port in self.ports]
-        return ServerStatus(os.getpid(), self._started, self._scheduling.text, str(self._log_path), ports)
+        late_ns = self._tally.p99_ns(self._clock.now_ns())
+        return ServerStatus(os.getpid(), self._started, self._scheduling.text, str(self._log_path), ports, late_ns)
 
     def stop(self) -> None:
         """End after the current round; also from a signal handler, since the heartbeat ends every wait."""
@@ -211,6 +214,8 @@ class ConsoleServer:
         if fd == self._heartbeat.fd:
             self._keep_house()
         elif fd == self._probe.fd:
+            now_ns = self._clock.now_ns()
+            self._tally.add(now_ns, self._probe.late_ns(now_ns))
             self._probe.arrived()
         elif (port := self.ports.by_fd.get(fd)) is not None:
             port.line.flush()

@@ -15,6 +15,7 @@ from cattrs.v import format_exception
 from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
 from lab.farm import suites, values
+from lab.farm.limits import Limits
 from lab.farm.queueing import BoardEntry, Buildbot, HostEntry
 from lab.provision.finding import NEWEST, folder_of
 from lab.run import options
@@ -70,7 +71,7 @@ class PduDaemonConfig:
 
     program: str = field(default="", validator=values.program)
     config: str = field(default="/etc/pdudaemon/pdudaemon.conf", validator=values.absolute)
-    address: str = field(default="127.0.0.1:16421", validator=values.word)
+    address: str = field(default="127.0.0.1:16421", validator=[values.word, values.unguarded])
 
 
 @frozen
@@ -147,6 +148,7 @@ class Farm:
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
         reports: address of a run's report, with {run}, for links in mails; empty: mails name commands.
         documents: address of the documents' site, to which alerts and dashboards link.
+        limits: what the programs of a host leave each other.
         virtual: boards that are simulated on this host; None: it has real ones.
         buildbot: None: runs are systemd's timers'. hosts, boards: what Buildbot knows of; no hosts: only this one.
     """
@@ -157,7 +159,7 @@ class Farm:
     database: str = field(default="sqlite:////var/lib/boardlab/results.db", validator=[values.word, values.public])
     state: str = field(default="boardlab", validator=values.name)
     runtime: str = field(default="boardlab", validator=values.name)
-    coordinator: str = field(default="", validator=values.word)
+    coordinator: str = field(default="", validator=[values.word, values.unguarded])
     alertmanager: str = field(default="", validator=values.word)
     reports: str = field(default="", validator=values.reports)
     documents: str = field(default=DOCUMENTS, validator=values.site)
@@ -166,6 +168,7 @@ class Farm:
     virtual: VirtualBoards | None = None
     pdudaemon: PduDaemonConfig = PduDaemonConfig()
     usb: list[UsbEntry] = Factory(list)
+    limits: Limits = field(factory=Limits)
     buildbot: Buildbot | None = None
     hosts: list[HostEntry] = Factory(list)
     boards: list[BoardEntry] = Factory(list)

@@ -23,11 +23,13 @@ from attrs import define, field, frozen
 from lab.errors import BoardlabError, LabStableError
 from lab.farm import suites
 from lab.farm.placing import placed
+from lab.farm.room import Room
+from lab.host import turns
 from lab.results.joblist import latest_run, obstacle
 from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
 from lab.results.jobs import HEARTBEAT_S, JobQueue
 from lab.results.location import DATABASE_VARIABLE
-from lab.results.yielding import GAVE_WAY, give_way
+from lab.results.yielding import GAVE_WAY, give_way, wait_on
 from lab.run.options import CONFIRMS, JUDGE, pytest_words
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
@@ -60,15 +62,20 @@ class Runner:
 
     Attributes:
         say: tells a person a line.
+        room: of this host, for which a scheduled job waits; None: nobody bounds it.
+        power_on_gap_s: between two power-ons at the same switch, unless the environment has it.
     """
 
     book: JobQueue
     place: RunnerPaths
     say: Callable[[str], None]
     heartbeat_s: float = HEARTBEAT_S
+    room: Room | None = None
+    power_on_gap_s: float = 0.0
     _stopping: bool = field(default=False, init=False)
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
+    _lacks: str = field(default="", init=False)  # why this host has no room
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _as_user: dict[str, str] = field(factory=dict, init=False)  # who holds the labgrid place
 
@@ -113,10 +120,10 @@ class Runner:
     def _wait(self, job: Job, wait_s: float) -> Job | None:
         deadline = time.monotonic() + wait_s
         announced = False
-        while (started := self.book.start(job.id)) is None:
+        while (started := self._started(job)) is None:
             if self._stopping or self.book.job(job.id).cancelled_by:
                 return None
-            why = obstacle(self.book, job.board)
+            why = self._lacks or obstacle(self.book, job.board)
             if job.yields_to and self.book.refusing(job.board):
                 deadline = time.monotonic() + wait_s  # whom it gave way to has the board for as long as they said
             if time.monotonic() >= deadline:
@@ -127,6 +134,17 @@ class Runner:
                 announced = True
             time.sleep(QUEUE_POLL_S)
         return started
+
+    def _started(self, job: Job) -> Job | None:
+        """Take the board; of scheduled jobs one at a time, and only where this host has room."""
+        if self.room is None:
+            return self.book.start(job.id)
+        with turns.turn("start", job.called, lambda _holder: None):
+            self._lacks = self.room.lacks()
+            if self._lacks:
+                wait_on(self.book, job.id)
+                return None
+            return self.book.start(job.id)
 
     def _measure(self, job: Job) -> int:
         worst = _OK
@@ -196,6 +214,8 @@ class Runner:
             except subprocess.TimeoutExpired:
                 if self._beat(job):
                     self._stop()
+                if self.room is not None:
+                    self.room.learn()
             if self._stopping:
                 asked_at = time.monotonic() if asked_at is None else asked_at
                 if time.monotonic() - asked_at > STOP_S:
@@ -235,7 +255,8 @@ class Runner:
     def _environment(self, job: Job) -> dict[str, str]:
         """With the database, whose URL may hold a password: every user can read a command line, and not this."""
         database = {} if self.place.database is None else {DATABASE_VARIABLE: self.place.database}
-        return {**os.environ, JOB_VARIABLE: job.called, **database, **self._as_user}
+        gap = {turns.GAP_VARIABLE: f"{self.power_on_gap_s:g}"} if self.power_on_gap_s else {}
+        return {**gap, **os.environ, JOB_VARIABLE: job.called, **database, **self._as_user}
 
     def _unfinished(self, job: Job) -> int | None:
         return self.book.unfinished_run(job, suites.kind(job.suites[job.done]))

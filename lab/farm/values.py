@@ -72,6 +72,19 @@ def loopback(_instance: object, attribute: Any, value: str) -> None:
         )
 
 
+def unguarded(_instance: object, attribute: Any, value: str) -> None:
+    """An address of something that knows no users: loopback, or of a network that is the lab's alone; what a name stands for is not asked."""
+    try:
+        address = ipaddress.ip_address(value.rpartition(":")[0].strip("[]"))
+    except ValueError:
+        return
+    if address.is_unspecified or not (address.is_private or address.is_loopback):
+        raise ValueError(
+            f"{attribute.name}: {value!r}: it has no authentication, and whoever reaches it may use every board: expected an address of "
+            'loopback or of a private network, e.g. WireGuard\'s (docs/farm.md, "Between hosts")'
+        )
+
+
 def public(_instance: object, attribute: Any, value: str) -> None:
     """A unit's environment is everybody's to read (`systemctl show`)."""
     if redacted(value) != value:

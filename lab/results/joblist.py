@@ -12,7 +12,7 @@ from attrs import frozen
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from lab.results.jobrecords import BY_LAB_RUN, Job, job_of
+from lab.results.jobrecords import BY_LAB_RUN, BY_WEB, Job, job_of
 from lab.results.jobruns import find
 from lab.results.jobs import JobQueue
 from lab.results.models import AttemptRow, JobRow, RunRow
@@ -135,6 +135,24 @@ def obstacle(book: JobQueue, board: str) -> str:
         own = all(hold.person == book.person for hold in holds)
         return f"{board} is {', and '.join(hold.described for hold in holds)}" + (f"; it is yours: add {IGNORE}" * own)
     return f"{board} is busy: an earlier job waits for it"
+
+
+@frozen
+class Measuring:
+    """How many boards a host measures. changed_at: when the last of its jobs began or ended; None: never."""
+
+    boards: int
+    changed_at: dt.datetime | None
+
+
+def measuring(book: JobQueue, host: str) -> Measuring:
+    """What a host measures at the moment; no jobs of the site, and none whose holder has died."""
+    its = (JobRow.holder.startswith(f"{host}/", autoescape=True), JobRow.program != BY_WEB)
+    ends = select(func.max(JobRow.started_at), func.max(JobRow.finished_at)).where(*its)
+    with book.store._read() as session:
+        holders = session.scalars(select(JobRow.holder).where(*its, JobRow.state == "running")).all()
+        changes = [at for at in session.execute(ends).one() if at is not None]
+    return Measuring(sum(book.has_died(holder) is not True for holder in holders), max(changes, default=None))
 
 
 def moment(at: dt.datetime) -> str:

@@ -43,6 +43,19 @@ def ask(book: JobQueue, job_id: int, who: str) -> None:
     book.store._write(note)
 
 
+def wait_on(book: JobQueue, job_id: int) -> None:
+    """A sign of life of a job that waits for something else than its board.
+
+    Raises:
+        LabStableError: the job was taken from us meanwhile.
+    """
+
+    def renew(session: Session) -> None:
+        book._own(session, job_id, "queued").heartbeat_at = book.now()
+
+    book.store._write(renew)
+
+
 def give_way(book: JobQueue, job_id: int) -> Job:
     """Give the board back and wait for it again, with the age that the job has.
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.results import Store, interruptions, open_store
-from lab.results.jobs import Job, JobQueue, Order
+from lab.results.jobrecords import Job, Order
+from lab.results.jobs import JobQueue
 from lab.results.reservations import ReservationBook
 from lab.results.turns import PERSONS, POINT_S, TIMERS, turn
 from lab.results.yielding import ask, give_way, wanted

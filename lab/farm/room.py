@@ -1,0 +1,117 @@
+"""Whether this host has room for one more board that measures: by farm.yaml, and by how late its stamps are.
+
+How many boards are too many is learned: where stamps were too late for a minute in which no board came or went, the host has room for one
+board less than it had then, for a day. The runtime folder keeps that; whoever deletes the file lets the host begin anew.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from attrs import field, frozen
+
+from lab.console.client import ConsoleClient
+from lab.errors import BoardlabError
+from lab.farm.limits import Limits
+from lab.host.runtime import runtime_dir, socket_path
+from lab.results.joblist import Measuring, measuring
+from lab.results.jobs import JobQueue
+
+LEARNED: Final = "too-many.json"
+_DAY: Final = dt.timedelta(days=1)
+_SETTLED: Final = dt.timedelta(seconds=60)  # what the console server's percentile is of
+_log = logging.getLogger(__name__)
+
+
+def stamps_p99_ms(runtime: Path | None = None) -> float | None:
+    """How late this host's stamps are, 99 of 100 of them; None: no console server runs, or no board talks."""
+    path = socket_path(runtime or runtime_dir())
+    if not path.exists():
+        return None
+    try:
+        with ConsoleClient(path) as client:
+            late_ns = client.status().late_p99_ns
+    except BoardlabError:
+        return None
+    return None if late_ns is None else late_ns / 1e6
+
+
+@frozen
+class Room:
+    """This host's, for jobs of a store.
+
+    Attributes:
+        late: how late stamps are at the moment, in ms. folder: where is kept what was learned.
+    """
+
+    book: JobQueue
+    limits: Limits
+    late: Callable[[], float | None] = stamps_p99_ms
+    folder: Path = field(factory=runtime_dir)
+    host: str = field(factory=socket.gethostname)
+
+    def lacks(self) -> str:
+        """Why one more board waits; empty: there is room. A host on which none measures has room for one."""
+        boards = self._measuring().boards
+        most = self.limits.max_boards
+        if not boards:
+            return ""
+        if most and boards >= most:
+            return f"host {self.host} measures {_boards(boards)}, and farm.yaml allows {most} (limits: max_boards)"
+        late_ms = self.late() if self.limits.late_ms else None
+        if late_ms is not None and late_ms > self.limits.late_ms:
+            return (
+                f"host {self.host}: stamps are {late_ms:.1f} ms late at p99 with {_boards(boards)}; the {_th(boards + 1)} waits (farm.yaml, "
+                f"limits: late_ms: {self.limits.late_ms:g})"
+            )
+        known = self._known()
+        if known is not None and boards >= known[0] - 1:
+            return (
+                f"host {self.host}: stamps were {known[1]:.1f} ms late at p99 with {_boards(known[0])} at {known[2]:%H:%M} UTC, and {boards} "
+                f"measure; the {_th(boards + 1)} waits (farm.yaml, limits: late_ms: {self.limits.late_ms:g})"
+            )
+        return ""
+
+    def learn(self) -> None:
+        """Note how many boards are too many, where it is seen now."""
+        late_ms = self.late() if self.limits.late_ms else None
+        if late_ms is None or late_ms <= self.limits.late_ms:
+            return
+        now, seen, known = self.book.now(), self._measuring(), self._known()
+        settled = seen.changed_at is None or now - seen.changed_at > _SETTLED
+        if seen.boards < 2 or not settled or (known is not None and known[0] < seen.boards):
+            return
+        text = json.dumps({"boards": seen.boards, "p99_ms": late_ms, "at": now.isoformat()})
+        try:
+            draft = self.folder / f"{LEARNED}.new"
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self.folder / LEARNED)
+        except OSError as error:
+            _log.warning("%s: %s", error.filename, error.strerror)
+
+    def _measuring(self) -> Measuring:
+        return measuring(self.book, self.host)
+
+    def _known(self) -> tuple[int, float, dt.datetime] | None:
+        """Boards that were too many, how late stamps were with them, and when, within the last day."""
+        try:
+            found = json.loads((self.folder / LEARNED).read_text(encoding="utf-8"))
+            known = int(found["boards"]), float(found["p99_ms"]), dt.datetime.fromisoformat(found["at"])
+            return known if self.book.now() - known[2] < _DAY else None
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+
+def _boards(number: int) -> str:
+    return f"{number} board{'s' * (number != 1)}"
+
+
+def _th(number: int) -> str:
+    ending = "th" if 11 <= number % 100 <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
