@@ -13,6 +13,7 @@ from lab.farm.config import load
 from lab.farm.limits import Limits
 from lab.farm.room import LEARNED, Room
 from lab.farm.runner import BUSY, Runner, RunnerPaths
+from lab.farm.units import units
 from lab.results import Store, open_store
 from lab.results.jobrecords import BY_WEB, Order
 from lab.results.jobs import JobQueue
@@ -147,3 +148,11 @@ def test_a_coordinator_of_the_labs_own_network_is_taken(tmp_path: Path, address:
     path = tmp_path / "farm.yaml"
     path.write_text(f"coordinator: '{address}'")
     assert load(path).coordinator == address
+
+
+def test_units_have_the_gap_between_power_ons(tmp_path: Path) -> None:
+    path = tmp_path / "farm.yaml"
+    path.write_text("limits: {power_on_gap: 0.5}")
+    assert "\nEnvironment=BOARDLAB_POWER_ON_GAP=0.5\n" in units(load(path), str(path))["boardlab-web.service"]
+    path.write_text("limits: {max_boards: 2}")
+    assert "POWER_ON_GAP" not in units(load(path), str(path))["boardlab-web.service"]
