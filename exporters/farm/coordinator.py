@@ -1,4 +1,4 @@
-"""What labgrid's coordinator knows, asked over its gRPC interface as a client that only listens.
+"""What labgrid's coordinator knows, asked over its gRPC interface.
 
 `labgrid.remote.client` would do too, but it is asyncio throughout and replaces sys.excepthook when it is imported.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import queue
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any, Final
 
 import grpc
 from attrs import frozen
@@ -16,10 +18,17 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
 from exporters.farm.places import CoordinatorState, Place
-from lab.errors import LabTransientError
+from lab.errors import ConfigurationError, LabTransientError
 
 TIMEOUT_S: Final = 5.0
+RELEASE_S: Final = 30.0  # an exporter is told of each resource, and has ten seconds for it
+LISTENER: Final = "boardlab exporter"
 _STATES: Final = ("waiting", "allocated", "acquired", "expired", "invalid")  # labgrid.remote.common.ReservationState
+_REFUSALS: Final = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.PERMISSION_DENIED,
+)
 _ANY: Final = frozenset("*?[")  # of an exporter's name in a match, which then names none
 
 
@@ -35,15 +44,78 @@ class Coordinator:
         Raises:
             LabTransientError: it does not answer.
         """
+        return self.holders().get(name, "")
+
+    def holders(self) -> dict[str, str]:
+        """Place -> who has acquired it, as "host/user"; empty: nobody.
+
+        Raises:
+            LabTransientError: it does not answer.
+        """
+        with self._stub() as stub:
+            places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
+        return {str(place.name): str(place.acquired) for place in places}
+
+    def release(self, name: str, holder: str) -> None:
+        """Release a place, if that is who has it.
+
+        Raises:
+            LabTransientError: it does not answer.
+            ConfigurationError: there is no such place.
+        """
+        with self._stub() as stub:
+            stub.ReleasePlace(messages.ReleasePlaceRequest(placename=name, fromuser=holder), timeout=RELEASE_S)
+
+    def acquire(self, name: str, user: str) -> None:
+        """Acquire a free place for "host/user".
+
+        Raises:
+            LabTransientError: it does not answer.
+            ConfigurationError: it refuses: somebody else has it or has reserved it, an exporter does not obey, or there is no such place.
+        """
+        with self._stub() as stub, _session(stub, user):
+            stub.AcquirePlace(messages.AcquirePlaceRequest(placename=name), timeout=RELEASE_S)
+
+    def reserved(self, token: str) -> tuple[str, tuple[str, ...]]:
+        """A reservation's state, in labgrid's word, and its places; empty: there is none of that token.
+
+        Raises:
+            LabTransientError: it does not answer.
+        """
+        with self._stub() as stub:
+            found = stub.GetReservations(messages.GetReservationsRequest(), timeout=TIMEOUT_S).reservations
+        mine = next((each for each in found if each.token == token), None)
+        return ("", ()) if mine is None else (_STATES[mine.state], tuple(sorted(mine.allocations.values())))
+
+    def unmatched(self, name: str) -> tuple[str, ...]:
+        """What a place should have and no exporter offers now, as "exporter/group/class".
+
+        Raises:
+            LabTransientError: it does not answer.
+        """
+        with self._stub() as stub:
+            places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
+            with _session(stub, LISTENER) as session:
+                offered = list(session)
+        matches = [match for place in places if place.name == name for match in place.matches]
+        return tuple(
+            f"{match.exporter}/{match.group}/{match.cls}"
+            for match in matches
+            if not any(_fits(match, resource) for resource in offered)
+        )
+
+    @contextmanager
+    def _stub(self) -> Iterator[CoordinatorStub]:
         try:
             with grpc.insecure_channel(self.address) as channel:
-                places = CoordinatorStub(channel).GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
+                yield CoordinatorStub(channel)
         except grpc.RpcError as error:
+            if isinstance(error, grpc.Call) and error.code() in _REFUSALS:
+                raise ConfigurationError(f"labgrid's coordinator at {self.address}: {error.details()}") from error
             raise LabTransientError(
                 f"labgrid's coordinator at {self.address} does not answer ({_reason(error)})",
                 failure="coordinator_unreachable",
             ) from error
-        return next((str(place.acquired) for place in places if place.name == name), "")
 
     def state(self) -> CoordinatorState:
         """Its places, reservations and exporters.
@@ -72,10 +144,17 @@ class Coordinator:
 
 
 def _offered(stub: CoordinatorStub) -> Counter[str]:
-    """How many resources each exporter offers: what comes after a subscription, until the answer to our sync."""
+    """How many resources each exporter offers."""
+    with _session(stub, LISTENER) as session:
+        return Counter(str(update.path.exporter_name) for update in session if update.avail)
+
+
+@contextmanager
+def _session(stub: CoordinatorStub, name: str) -> Iterator[list[Any]]:
+    """A client's session, without which nobody acquires; the resources that there are: what comes until the answer to our sync."""
     said: queue.SimpleQueue[messages.ClientInMessage | None] = queue.SimpleQueue()
     startup = messages.ClientInMessage()
-    startup.startup.version, startup.startup.name = "boardlab", "boardlab exporter"
+    startup.startup.version, startup.startup.name = "boardlab", name
     subscribe, sync = messages.ClientInMessage(), messages.ClientInMessage()
     subscribe.subscribe.all_resources = True
     sync.sync.id = 1
@@ -86,19 +165,24 @@ def _offered(stub: CoordinatorStub) -> Counter[str]:
         while (message := said.get()) is not None:
             yield message
 
-    found: Counter[str] = Counter()
-    stream = stub.ClientStream(talk(), timeout=TIMEOUT_S)
+    found = []
+    stream = stub.ClientStream(talk(), timeout=2 * RELEASE_S)
     try:
         for answer in stream:
-            for update in answer.updates:
-                if update.WhichOneof("kind") == "resource" and update.resource.avail:
-                    found[update.resource.path.exporter_name] += 1
+            found += [update.resource for update in answer.updates if update.WhichOneof("kind") == "resource"]
             if answer.sync.id == sync.sync.id:
                 break
+        yield found
     finally:
         said.put(None)
         stream.cancel()
-    return found
+
+
+def _fits(match: Any, resource: Any) -> bool:
+    """As labgrid's ResourceMatch."""
+    pairs = [(resource.path.exporter_name, match.exporter), (resource.path.group_name, match.group)]
+    pairs += [(resource.cls, match.cls), (resource.path.resource_name, match.name or "*")]
+    return all(fnmatchcase(name, pattern) for name, pattern in pairs)
 
 
 def _reason(error: grpc.RpcError) -> str:

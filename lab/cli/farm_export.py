@@ -48,7 +48,7 @@ def export(
         listen,
         isolated,
     )
-    if listen != LOOPBACK:
+    if not options.on_loopback:
         logging.warning(
             "--listen %s: every console is served without any authentication: whoever reaches this address reads it and types at it",
             listen,

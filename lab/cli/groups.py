@@ -107,6 +107,11 @@ COMMAND_GROUPS: Final = (
                 "lab.cli.farm_export",
                 "Export this host's boards to labgrid's coordinator, with the console server behind their serial ports.",
             ),
+            CommandGroup(
+                "janitor",
+                "lab.cli.farm_janitor",
+                "Release labgrid's places that dead jobs hold, and acquire those of boards that people reserved.",
+            ),
             CommandGroup("up", "lab.cli.farm_up", "Bring a farm up on this machine, as its user."),
             CommandGroup("status", "lab.cli.farm_up", "Show the farm's programs, and the lab."),
             CommandGroup("logs", "lab.cli.farm_up", "Show the last lines that a program of the farm wrote."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -20,11 +21,12 @@ from lab.console.replay import guess_board, replay
 from lab.env import envfile
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import MonotonicRaw
-from lab.rails import RailsConfig, Range, Trace, from_env, live, sampling, selftest
+from lab.host.runtime import runtime_dir
+from lab.rails import RailsConfig, Range, Trace, from_env, live, sampling, selftest, server
 from lab.rails.display import answer_lines, document, guide_lines, phase_lines, stage_lines, watch_lines
 from lab.rails.phase import cut, stages
 from lab.rails.plots import Event, stacked
-from lab.shown import echo, echo_json, echo_text, plain_text
+from lab.shown import echo, echo_json, echo_text, log_to, plain_text
 
 app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)
 
@@ -97,6 +99,19 @@ def watch(env: Env, *, wanted: BenchConfig = Range.ACTIVE) -> None:
             screen.update(Text(plain_text(view)), refresh=True)
 
 
+@app.command("serve")
+def serve_(
+    *,
+    runtime: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The console server's folder (default: as `lab console`).")
+    ] = None,
+) -> None:
+    """Sample this host's sensors for who measures from another host (`at: console`), until SIGTERM or Ctrl-C."""
+    log_to(sys.stderr)
+    with suppress(KeyboardInterrupt):
+        server.serve((runtime or runtime_dir()).absolute())
+
+
 @app.command("selftest")
 def selftest_(
     env: Env,
@@ -133,7 +148,11 @@ def config_of(env: str) -> RailsConfig:
     strategy = envfile.arguments_of(path, "BoardStrategy")
     if not sensors:
         raise ConfigurationError(f"{path}: it has no RailSensors among its resources; docs/rails.md shows one")
-    given = {key: value for key, value in sensors.items() if key not in {"cls", "name"}}
+    if sensors.get("at") and envfile.arguments_of(path, "RemotePlace", "resources"):
+        raise ConfigurationError(
+            f"{path}: its sensors are on the host of the board's console; this looks at sensors of the host that it runs on: run it there"
+        )
+    given = {key: value for key, value in sensors.items() if key not in {"cls", "name", "at"}}
     given.setdefault("rails", {})
     board_type = boards.load(str(strategy.get("board_type", "")))
     return from_env(board=str(strategy.get("board", "")), board_type=board_type, **given)

@@ -65,7 +65,10 @@ def run(
     wait: Annotated[
         float,
         typer.Option(
-            min=0.0, max=LONGEST_WAIT_S, metavar="S", help="How long to wait for a board that another job holds."
+            min=0.0,
+            max=LONGEST_WAIT_S,
+            metavar="S",
+            help="How long to wait for a board that another job holds, or whose place somebody has.",
         ),
     ] = 0.0,
     ignore: Annotated[

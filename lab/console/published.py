@@ -32,6 +32,7 @@ class PublishedPort:
         host: name or address by which ssh reaches that host.
         machine: its machine-id(5); empty where it has none. line: the time line of the stamps, see `time_line`.
         pty: a pseudo terminal: no real board hangs on it.
+        rails: path of the rails server's socket there; empty: none runs.
         device: path of the port there. id_path, serial: what udev knows of its adapter (ID_PATH, ID_SERIAL_SHORT); empty where nothing.
     """
 
@@ -43,6 +44,7 @@ class PublishedPort:
     id_path: str = field(default="", validator=_TEXT)
     serial: str = field(default="", validator=_TEXT)
     pty: bool = field(default=False, validator=validators.instance_of(bool))
+    rails: str = field(default="", validator=validators.matches_re(r"(/[^:\x00-\x1f]+)?"))
 
     @classmethod
     def of(cls, extra: Mapping[str, object]) -> Self | None:

@@ -18,10 +18,11 @@ from lab.console.published import PublishedPort
 from lab.console.resuming import PortOrder, ResumingClient
 from lab.console.status import PortInfo
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
-from lab.errors import BoardlabError
+from lab.errors import BoardlabError, LabTransientError
 from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
+from lab.rails.elsewhere import RailsServer
 
 AUTO: Final = "auto"
 SSH: Final = "ssh"
@@ -69,12 +70,11 @@ class ServedPort:
         """See `ConsolePort`."""
         published = self.published
         theirs = PortOrder(published.device, order.speed_bd, order.adapter_latency_ns, order.board)
-        if self.transport != SSH and published.is_here and os.access(published.socket, os.W_OK):
+        if self._is_direct:
             connect: Callable[[], ConsoleClient] = partial(ConsoleClient, Path(published.socket))
             reset = _nothing
         else:
-            link = SshLink.to(published.host, prepare(Path(self.runtime) if self.runtime else runtime_dir()))
-            way = _SshWay(link, published.socket)
+            way = _SshWay(self._link(), published.socket)
             connect, reset = way.connect, way.reset
         client = ResumingClient(connect, reset, theirs, published.host, write=True)
         self._relation = client.relation
@@ -83,6 +83,31 @@ class ServedPort:
     def relation(self) -> ClockRelation | None:
         """See `ConsolePort`."""
         return None if self._relation is None or self._relation.same else self._relation
+
+    def rails_server(self) -> RailsServer:
+        """The rails server of the port's host.
+
+        Raises:
+            LabTransientError: none runs there, or ssh does not reach it.
+        """
+        published = self.published
+        if not published.rails:
+            raise LabTransientError(
+                f"no rails server runs on {published.host}, where the console is: `lab rails serve` there, beside the console server "
+                "(systemctl start boardlab-rails)",
+                failure="power_sampler",
+            )
+        address = Path(published.rails) if self._is_direct else self._link().forwarded(published.rails)
+        return RailsServer(address, published.host)
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether the sockets are this host's."""
+        here = self.published.is_here and os.access(self.published.socket, os.W_OK)
+        return self.transport != SSH and here
+
+    def _link(self) -> SshLink:
+        return SshLink.to(self.published.host, prepare(Path(self.runtime) if self.runtime else runtime_dir()))
 
     def device(self) -> str:
         """See `ConsolePort`."""

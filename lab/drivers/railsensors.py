@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import attr
 from labgrid.factory import target_factory
@@ -11,6 +11,8 @@ from labgrid.resource import Resource
 from lab import boards
 from lab.errors import ConfigurationError
 from lab.rails import RailsConfig, from_env
+
+AT_CONSOLE: Final = "console"
 
 
 def _rails(_instance: object, _attribute: object, rails: object) -> None:
@@ -34,6 +36,7 @@ class RailSensors(Resource):
             offset_uv, channel
         bus_khz (int): clock of the I2C bus
         dut (str): how the Automation Interface calls the board
+        at (str): the host that they are plugged into: empty, this one; "console", that of the board's console
     """
 
     backend: str = attr.ib(validator=attr.validators.instance_of(str))
@@ -41,6 +44,7 @@ class RailSensors(Resource):
     rails: dict[str, Any] = attr.ib(factory=dict, validator=_rails)
     bus_khz: int = attr.ib(default=400, validator=attr.validators.instance_of(int))
     dut: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    at: str = attr.ib(default="", validator=attr.validators.in_(["", AT_CONSOLE]))
 
     def config(self, board: str, board_type: str) -> RailsConfig:
         """The wiring of this board's rails.

@@ -7,9 +7,10 @@ from labgrid.driver import Driver
 from labgrid.factory import target_factory
 from labgrid.step import step
 
-from lab.console.client import ConsoleClient
 from lab.console.model import Chunk
-from lab.drivers.consoleport import check_plugged, new_client
+from lab.console.resuming import PortOrder
+from lab.drivers.consoleport import ConsoleReader, check_plugged
+from lab.drivers.networkports import port_of
 from lab.errors import LabTransientError
 
 
@@ -18,18 +19,18 @@ from lab.errors import LabTransientError
 class SideConsoleDriver(Driver):
     """SideConsoleDriver - a UART that is no console of U-Boot or Linux; the console server reads and records it too.
 
-    It is no ConsoleProtocol, so that no other driver takes it for the board's console.
+    A port of another host is read as by StampedConsoleDriver. It is no ConsoleProtocol, so that no other driver takes it for the board's console.
 
     Args:
         runtime (str): the console server's runtime directory; default as `lab console` has it
     """
 
-    bindings = {"port": {"SerialPort"}}
+    bindings = {"port": {"SerialPort", "NetworkSerialPort"}}
     runtime: str = attr.ib(default="", validator=attr.validators.instance_of(str))
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._client: ConsoleClient | None = None
+        self._client: ConsoleReader | None = None
 
     def on_activate(self) -> None:
         check_plugged(self.port)
@@ -44,6 +45,7 @@ class SideConsoleDriver(Driver):
         """What came since the last call."""
         said = b""
         try:
+            self._connected().status()  # its answer comes behind what the server had read before
             while (event := self._connected().read_event(0)) is not None:
                 if isinstance(event, Chunk):
                     said += event.data
@@ -62,12 +64,10 @@ class SideConsoleDriver(Driver):
             self._disconnect()
             raise
 
-    def _connected(self) -> ConsoleClient:
+    def _connected(self) -> ConsoleReader:
         if self._client is None:
-            with new_client(self.runtime) as client:
-                info = client.open(self.port.port, speed_bd=self.port.speed)
-                client.attach(info.name, write=True)
-            self._client = client
+            order = PortOrder(str(self.port.port), self.port.speed)
+            self._client, _ = port_of(self.port, self.runtime).connect(order)
         return self._client
 
     def _disconnect(self) -> None:

@@ -14,12 +14,15 @@ import attr
 from attrs import frozen
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
-from labgrid.resource import Resource
+from labgrid.resource import Resource, SerialPort
 from labgrid.strategy import Strategy
 
 from lab import boards
+from lab.drivers.automationdrivers import AutomationBootModeDriver, AutomationPowerDriver
 from lab.drivers.bootmodedriver import BootModeDriver
-from lab.drivers.railsensors import RailSensors
+from lab.drivers.multiplexedcarddriver import MultiplexedCardDriver
+from lab.drivers.railsdriver import RailsDriver
+from lab.drivers.railsensors import AT_CONSOLE, RailSensors
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.errors import ConfigurationError
 from lab.rails import from_env
@@ -27,6 +30,14 @@ from lab.rails import from_env
 _SLOW_RAW = "NetworkSerialPort"
 _BYTE_BY_BYTE = "SerialDriver"
 _REMOTE = "RemotePlace"
+_MULTIPLEXERS = frozenset({"USBSDMuxDevice", "USBSDWireDevice", "USBSDWire3Device", "VirtualSDMux"})
+_AUTOMATION = frozenset({"AutomationPort"})
+_ONLY_HERE = {
+    MultiplexedCardDriver: _MULTIPLEXERS,
+    AutomationPowerDriver: _AUTOMATION,
+    AutomationBootModeDriver: _AUTOMATION,
+    RailsDriver: frozenset({"RailSensors"}),
+}
 
 
 @frozen
@@ -58,7 +69,8 @@ def problems(resources: Sequence[TargetComponent], drivers: Sequence[TargetCompo
     yield from _twice((*resources, *drivers))
     yield from _rails(resources, drivers)
     if any(entry.cls.__name__ == _REMOTE for entry in resources):
-        return  # what the place has is known only once the coordinator has told
+        yield from _elsewhere(resources, drivers)
+        return  # what else the place has is known only once the coordinator has told
     for number, driver in enumerate(drivers):
         yield from _wiring(driver, resources, drivers[:number], drivers[number + 1 :])
 
@@ -113,9 +125,29 @@ def _rails(resources: Sequence[TargetComponent], drivers: Sequence[TargetCompone
     for entry in resources:
         if issubclass(entry.cls, RailSensors) and types and types[0] in boards.names():
             try:
-                from_env("this board", board_type=boards.load(types[0]), **{"rails": {}, **entry.arguments})
+                wired = {key: value for key, value in entry.arguments.items() if key != "at"}
+                from_env("this board", board_type=boards.load(types[0]), **{"rails": {}, **wired})
             except ConfigurationError as error:
                 yield f"{entry.place}: {error}"
+
+
+def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
+    """What cannot be done on a board of another host, whatever its place has."""
+    console_is_here = any(issubclass(entry.cls, SerialPort) for entry in resources)
+    for entry in resources:
+        if issubclass(entry.cls, RailSensors) and not console_is_here and entry.arguments.get("at", "") != AT_CONSOLE:
+            yield (
+                f"{entry.place}: the board's console is the place's, and these sensors are this host's: no clock relates the two. Plug the "
+                "sensors in where the console is, and write `at: console`; `lab rails serve` samples them there"
+            )
+    for driver in drivers:
+        needs = _ONLY_HERE.get(driver.cls, ())
+        if needs and not any(entry.cls.__name__ in needs for entry in (*resources, *drivers)):
+            yield (
+                f"{driver.place}: it works only on the host that the hardware is plugged into, and this target has none of: "
+                f"{', '.join(sorted(needs))}. A place cannot give it: run this on the board's host, with an env without RemotePlace, or leave "
+                "the driver out"
+            )
 
 
 def _twice(entries: Sequence[TargetComponent]) -> Iterator[str]:

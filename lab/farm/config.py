@@ -146,6 +146,7 @@ class Farm:
         user: who runs the services. directory: where runs are started: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
         program: the command `lab`. database: as `--db`. state, runtime: names of folders under /var/lib and /run.
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
+        exports: path of what this host exports to the coordinator; empty: nothing.
         reports: address of a run's report, with {run}, for links in mails; empty: mails name commands.
         documents: address of the documents' site, to which alerts and dashboards link.
         limits: what the programs of a host leave each other.
@@ -160,6 +161,7 @@ class Farm:
     state: str = field(default="boardlab", validator=values.name)
     runtime: str = field(default="boardlab", validator=values.name)
     coordinator: str = field(default="", validator=[values.word, values.unguarded])
+    exports: str = field(default="", validator=values.word)
     alertmanager: str = field(default="", validator=values.word)
     reports: str = field(default="", validator=values.reports)
     documents: str = field(default=DOCUMENTS, validator=values.site)
@@ -190,6 +192,8 @@ class Farm:
                 raise ValueError(
                     f"schedules: {schedule.name}: board {schedule.board!r} with env {schedule.env!r} is not one of `boards`"
                 )
+        if self.exports and not self.coordinator:
+            raise ValueError("exports: `coordinator` names no coordinator to export to")
         if self.buildbot is not None and not self.boards:
             raise ValueError("buildbot: `boards` lists none, so it has nothing to run on")
 

@@ -154,6 +154,11 @@ def programs(farm: Farm, desk: Desk) -> list[Program]:
     )
     web = ("web", *farm.web.words, "--farm", str(desk.file), *runtime, *database)
     found.append(Program("web", (lab, *web), farm.web.listen))
+    if farm.exports:
+        words = (lab, "farm", "export", farm.exports, "--coordinator", farm.coordinator, *runtime)
+        found += [Program("rails", (lab, "rails", "serve", *runtime)), Program("export", words)]
+    if farm.coordinator:
+        found.append(Program("janitor", (lab, "farm", "janitor", str(desk.file))))
     if farm.buildbot is not None:
         queue = buildbot.commands(farm.buildbot, desk.buildbot, buildbot.hosts(farm)[0])
         found.append(Program("buildbot", queue["buildbot"], farm.buildbot.www))

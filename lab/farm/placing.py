@@ -6,15 +6,21 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.env import envfile
-from lab.errors import ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.farm.config import Farm
 from lab.results.jobrecords import Job
 from lab.results.jobs import JobQueue
-from lab.results.store import Store
+
+if TYPE_CHECKING:
+    from lab.places.holding import Place
 
 DEFAULT_COORDINATOR = "127.0.0.1"
-RESERVATION = "+"  # of a RemotePlace: that of LG_TOKEN's reservation, which its owner has acquired
+RESERVATION = "+"  # of a RemotePlace: that of LG_TOKEN's reservation
+TOKEN_VARIABLE = "LG_TOKEN"  # noqa: S105 - labgrid's word for a reservation
+_WAITS = "waiting"
 
 
 @contextmanager
@@ -22,30 +28,77 @@ def placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
     """Hold the job's place; what to add to pytest's environment. Nothing where the environment names no place.
 
     Raises:
-        BoardlabError: as of `lab.places.holding.Place.held`.
+        BoardlabError: as of `lab.places.holding.Place.held`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
     """
     path = Path(job.env)
-    name = str(envfile.arguments_of(path, "RemotePlace", "resources").get("name", "")) if path.is_file() else ""
-    if not name or name == RESERVATION:
+    name = place_of(path) if path.is_file() else ""
+    if not name:
         yield {}
         return
-    from lab.places.holding import Place, job_user, stock_user, with_port  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.holding import Place, job_user, reserving_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
 
-    address = envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR)
+    address = with_port(envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR))
 
     def is_over(number: int) -> bool:
         try:
-            other = book.job(number)
+            return book.is_over(number)
         except ConfigurationError:  # of another store in its place
             return False
-        return other.state not in {"queued", "running"} or book.has_died(other.holder) is True
 
-    place = Place(name, with_port(address))
-    with place.held(job_user(job.person, job.called, _named(book.store)), stock_user(job.person), is_over) as environ:
+    person, known = stock_user(job.person), store_name(book.store)
+    if name == RESERVATION:  # labgrid gives it to nobody but who reserved it
+        place = _reserved(address, os.environ.get(TOKEN_VARIABLE, ""))
+        with place.held(person, person, is_over) as environ:
+            yield environ
+        return
+    also = reserving_user(job.person, known) if book.ignores else None
+    place = Place(name, address)
+    with place.held(job_user(job.person, job.called, known), person, is_over, also) as environ:
         yield environ
 
 
-def _named(store: Store) -> str:
-    """What tells this store from others of this host."""
-    path = store.location.path
-    return store.url if path is None else str(path.resolve())
+def place_of(env: Path) -> str:
+    """The name of the place in an environment; empty: it has none.
+
+    Raises:
+        ConfigurationError: the file cannot be understood.
+    """
+    return str(envfile.arguments_of(env, "RemotePlace", "resources").get("name", ""))
+
+
+def boards_behind(farm: Farm) -> dict[str, str]:
+    """Place -> board, of all boards that a farm.yaml names; without those whose environment is not here."""
+    entries = {entry.name: entry.env for entry in farm.boards} | {each.board: each.env for each in farm.schedules}
+    found = {}
+    for board, env in entries.items():
+        try:
+            name = place_of(envfile.find(env, Path(farm.directory)))
+        except BoardlabError:
+            continue
+        if name:
+            found[name] = board
+    return found
+
+
+def _reserved(address: str, token: str) -> Place:
+    """The place of a reservation."""
+    from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.holding import BUSY, Place  # noqa: PLC0415
+
+    if not token:
+        raise ConfigurationError(
+            "the env's RemotePlace is `+`, the place of a reservation, and LG_TOKEN names none: `labgrid-client reserve --shell --wait "
+            "FILTER` prints it"
+        )
+    state, places = Coordinator(address).reserved(token)
+    if state == _WAITS:
+        raise LabTransientError(
+            f"reservation {token} waits for a place: all that fit are held (labgrid-client reservations, labgrid-client who)",
+            failure=BUSY,
+        )
+    if not places:
+        raise ConfigurationError(
+            f"LG_TOKEN={token}: the coordinator at {address} has {f'it as {state}' if state else 'no such reservation'}; reserve anew "
+            "(labgrid-client reserve --shell --wait FILTER)"
+        )
+    return Place(places[0], address)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -83,25 +83,27 @@ class Runner:
         """Wait for the board, measure, give it back; returns the exit code.
 
         Args:
-            wait_s: how long to wait for a board that another job has.
+            wait_s: how long to wait for a board that another job has, or whose labgrid place somebody has.
         """
         with self._signals():
             code = GAVE_WAY
             while code == GAVE_WAY:
+                deadline = time.monotonic() + wait_s
                 started = self._wait(job, wait_s)
                 if started is None:
                     self.book.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
                     return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
                 try:
-                    with placed(self.book, started) as self._as_user:
+                    with ExitStack() as stack:
+                        self._as_user = self._placed(stack, started, deadline)
                         code = self._measure(started)
                 except BoardlabError as error:
                     busy = error.failure == PLACE_BUSY
-                    self.book.finish(job.id, "refused" if busy else "interrupted")
+                    self.book.finish(job.id, "refused" if busy and not self._stopping else "interrupted")
                     if not busy:
                         raise
-                    self.say(str(error))
-                    return BUSY
+                    self.say(str(error) if wait_s or self._stopping else f"{error}. Wait for it with --wait SECONDS")
+                    return INTERRUPTED if self._stopping else BUSY
                 if code == GAVE_WAY:
                     job = give_way(self.book, job.id)
                     self.say(f"job {job.called} gives way: {job.yields_to}")
@@ -116,6 +118,25 @@ class Runner:
         if now.state == "cancelled":
             self.say(f"job {job.called} was cancelled by {now.cancelled_by}; what it measured is kept")
         return now.state == "cancelled"
+
+    def _placed(self, stack: ExitStack, job: Job, deadline: float) -> dict[str, str]:
+        """The job's labgrid place, for as long as `stack` lasts; the lease is kept while somebody else has it."""
+        said, beat_at = "", time.monotonic()
+        while True:
+            try:
+                return stack.enter_context(placed(self.book, job))
+            except BoardlabError as error:
+                if error.failure != PLACE_BUSY or time.monotonic() >= deadline:
+                    raise
+                if str(error) != said:
+                    said = str(error)
+                    self.say(f"job {job.called} waits: {said}")
+                if time.monotonic() - beat_at > self.heartbeat_s:
+                    beat_at = time.monotonic()
+                    self._stopping |= self._beat(job)
+                if self._stopping:
+                    raise
+            time.sleep(QUEUE_POLL_S)
 
     def _wait(self, job: Job, wait_s: float) -> Job | None:
         deadline = time.monotonic() + wait_s

@@ -1,4 +1,4 @@
-"""systemd units from farm.yaml: the exporter, the site, the console server, pdudaemon, and a service and a timer per schedule, or Buildbot; and who tells that one failed."""
+"""systemd units from farm.yaml: the exporter, the site, the console server, what serves other hosts, pdudaemon, and a service and a timer per schedule, or Buildbot; and who tells that one failed."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
     if host in {"", hosts[0]}:
         found["boardlab-exporter.service"] = _text("boardlab-exporter.service", farm=farm, path=path)
         found["boardlab-web.service"] = _text("boardlab-web.service", farm=farm, path=path)
+        if farm.coordinator:
+            found["boardlab-janitor.service"] = _text("boardlab-janitor.service", farm=farm, path=path)
+    for name in ("export", "rails") if farm.exports else ():
+        found[f"boardlab-{name}.service"] = _text(f"boardlab-{name}.service", farm=farm)
     found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
     found["boardlab-notify@.service"] = _text("boardlab-notify@.service", farm=farm, path=path)
     if farm.pdudaemon.program:

@@ -12,6 +12,7 @@ import functools
 import logging
 import socket
 import time
+from ipaddress import ip_address
 from pathlib import Path
 from socket import getfqdn, gethostname
 from typing import Any, Final
@@ -30,6 +31,7 @@ from lab.console.serialport import is_pty
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import time_line
 from lab.host.runtime import socket_path
+from lab.rails.server import rails_socket
 
 LOOPBACK: Final = "127.0.0.1"
 COORDINATOR_GONE: Final = 100  # labgrid's exit status then; systemd starts the program again
@@ -59,9 +61,24 @@ class ExporterOptions:
     isolated: bool = False
 
     @property
+    def on_loopback(self) -> bool:
+        """Whether nobody elsewhere reaches `listen`: 127.0.0.0/8, ::1 or a name for them."""
+        try:
+            return ip_address(self.listen.partition("%")[0]).is_loopback
+        except ValueError:
+            return self.listen == "localhost"
+
+    @property
+    def reached_at(self) -> str:
+        """Where stock clients find the TCP ports; through ssh, from this host's side: labgrid writes no brackets around IPv6 there."""
+        if self.proxied:
+            return "localhost" if self.on_loopback and ":" in self.listen else self.listen
+        return self.hostname
+
+    @property
     def proxied(self) -> bool:
         """Whether stock clients reach consoles through ssh: on loopback there is no other way for those of other hosts."""
-        return self.isolated or self.listen == LOOPBACK
+        return self.isolated or self.on_loopback
 
 
 @define
@@ -165,9 +182,10 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
             id_path=known.get("ID_PATH", ""),
             serial=known.get("ID_SERIAL_SHORT", ""),
             pty=is_pty(Path(self.serial.port or "")),
+            rails=str(rails) if (rails := rails_socket(options.runtime)).is_socket() else "",
         )
         return {
-            "host": options.listen if options.proxied else options.hostname,
+            "host": options.reached_at,
             "port": self._bridge.port if self._bridge else None,
             "speed": self.serial.speed,
             "protocol": "rfc2217",

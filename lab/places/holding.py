@@ -11,22 +11,19 @@ import logging
 import os
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from attrs import frozen
 
 from exporters.farm.coordinator import Coordinator
 from lab.errors import ConfigurationError, LabTransientError
+from lab.results.store import Store
 
 BUSY: Final = "place_busy"
 PORT: Final = 20408  # labgrid's
-_LIMIT_S: Final = 60.0
-_OF_A_JOB: Final = re.compile(r".+-([0-9a-f]{8})-j(\d+)")
+_OF_A_JOB: Final = re.compile(r"(.+)-([0-9a-f]{8})-j(\d+)")
 _log = logging.getLogger(__name__)
 
 
@@ -49,8 +46,23 @@ class PlaceUser:
 
 def job_user(person: str, called: str, store: str) -> PlaceUser:
     """A job of a person on this host; `store`: names the results store whose job it is."""
-    tag = hashlib.sha256(store.encode()).hexdigest()[:8]
-    return PlaceUser(socket.gethostname(), f"{person}-{tag}-{called}".replace("/", "-"))
+    return PlaceUser(socket.gethostname(), f"{person}-{store_tag(store)}-{called}".replace("/", "-"))
+
+
+def reserving_user(person: str, store: str) -> PlaceUser:
+    """Who has a place while a person has reserved its board in `lab web`: that is no program of his, on no host."""
+    return PlaceUser(f"reserved-{store_tag(store)}", person.replace("/", "-"))
+
+
+def store_name(store: Store) -> str:
+    """What tells a store from others of this host."""
+    path = store.location.path
+    return store.url if path is None else str(path.resolve())
+
+
+def store_tag(store: str) -> str:
+    """What names a results store in the names of holders."""
+    return hashlib.sha256(store.encode()).hexdigest()[:8]
 
 
 def stock_user(person: str, environ: Mapping[str, str] = os.environ) -> PlaceUser:
@@ -64,6 +76,27 @@ def with_port(address: str) -> str:
 
 
 @frozen
+class JobHolder:
+    """A job as the name under which it acquires says it.
+
+    Attributes:
+        tag: of its store, see `store_tag`. job: its number.
+    """
+
+    host: str
+    person: str
+    tag: str
+    job: int
+
+    @classmethod
+    def of(cls, holder: str) -> Self | None:
+        """Of a place's holder, as labgrid has it; None: that is no job of boardlab's."""
+        host, _, name = holder.partition("/")
+        found = _OF_A_JOB.fullmatch(name)
+        return None if found is None else cls(host, found[1], found[2], int(found[3]))
+
+
+@frozen
 class Place:
     """A place of a coordinator."""
 
@@ -71,76 +104,74 @@ class Place:
     coordinator: str
 
     @contextmanager
-    def held(self, user: PlaceUser, person: PlaceUser, is_over: Callable[[int], bool]) -> Iterator[dict[str, str]]:
+    def held(
+        self, user: PlaceUser, person: PlaceUser, is_over: Callable[[int], bool], also: PlaceUser | None = None
+    ) -> Iterator[dict[str, str]]:
         """Hold it for this block; what to add to the environment of whoever measures.
 
         Args:
             person: whose acquisition is good enough: it is used as it is, and stays.
             is_over: whether a job of this store, by its number, has ended or died.
+            also: of whom the same is true, see `reserving_user`.
 
         Raises:
-            LabTransientError: somebody else has it (`place_busy`), or the coordinator does not answer.
+            LabTransientError: somebody else has it (`place_busy`), its exporter is away (`exporter_gone`), or the coordinator does not
+                answer.
             ConfigurationError: labgrid refuses, e.g. since there is no such place.
         """
-        holder = Coordinator(self.coordinator).holder(self.name)
-        if holder == str(person):
-            yield person.environ
-            return
+        at = Coordinator(self.coordinator)
+        self._check_exporters(at)
+        holder = at.holder(self.name)
+        for known in (person, also):
+            if known is not None and holder == str(known):
+                yield known.environ
+                return
         if holder and holder != str(user):
             if not self._is_left(holder, user, is_over):
                 raise self._busy(holder)
             _log.warning("place %s: %s has died without giving it back; it is released", self.name, holder)
-            self._client(user, "release-from", holder)
+            at.release(self.name, holder)
             holder = ""
         if not holder:
-            self._client(user, "acquire")
+            self._acquire(at, user)
         try:
             yield user.environ
         finally:
             try:
-                self._client(user, "release")
+                at.release(self.name, str(user))
             except (ConfigurationError, LabTransientError) as error:  # what was measured is measured
                 _log.warning("place %s could not be given back: %s", self.name, error)
 
     @staticmethod
     def _is_left(holder: str, user: PlaceUser, is_over: Callable[[int], bool]) -> bool:
         """Whether a job of this host and of the store of `user`'s had it, and has ended."""
-        host, _, name = holder.partition("/")
-        job, ours = _OF_A_JOB.fullmatch(name), _OF_A_JOB.fullmatch(user.name)
-        if job is None or ours is None or (host, job[1]) != (user.host, ours[1]):
+        theirs, ours = JobHolder.of(holder), JobHolder.of(str(user))
+        if theirs is None or ours is None or (theirs.host, theirs.tag) != (ours.host, ours.tag):
             return False
-        return is_over(int(job[2]))
+        return is_over(theirs.job)
+
+    def _acquire(self, at: Coordinator, user: PlaceUser) -> None:
+        try:
+            at.acquire(self.name, str(user))
+        except ConfigurationError as error:
+            holder = at.holder(self.name)
+            if holder and holder != str(user):
+                raise self._busy(holder) from error  # somebody was faster
+            raise ConfigurationError(
+                f"place {self.name} cannot be acquired: {error}; mend the place, or RemotePlace in the env"
+            ) from error
+
+    def _check_exporters(self, at: Coordinator) -> None:
+        """See that somebody offers what the place has: labgrid acquires, and reserves, one without its exporter, too."""
+        if missing := at.unmatched(self.name):
+            raise LabTransientError(
+                f"labgrid's place {self.name}: no exporter offers {', '.join(missing)}: start `lab farm export` on the board's host, and look "
+                "at its log (systemctl status boardlab-export)",
+                failure="exporter_gone",
+            )
 
     def _busy(self, holder: str) -> LabTransientError:
         return LabTransientError(
             f"labgrid's place {self.name} is held by {holder}: wait until it is released (labgrid-client -p {self.name} release, by them)",
             failure=BUSY,
-        )
-
-    def _client(self, user: PlaceUser, *words: str) -> None:
-        command = [str(Path(sys.executable).with_name("labgrid-client")), "-p", self.name, *words]
-        environ = {**os.environ, **user.environ, "LG_COORDINATOR": self.coordinator}
-        try:
-            done = subprocess.run(
-                command,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=_LIMIT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise LabTransientError(
-                f"labgrid's coordinator at {self.coordinator} does not answer within {_LIMIT_S:g} s",
-                failure="coordinator_unreachable",
-            ) from error
-        if done.returncode == 0:
-            return
-        said = (done.stdout + done.stderr).strip().replace("\n", "; ")
-        holder = Coordinator(self.coordinator).holder(self.name)
-        if words == ("acquire",) and holder and holder != str(user):
-            raise self._busy(holder)  # somebody was faster
-        raise ConfigurationError(
-            f"labgrid-client -p {self.name} {' '.join(words)}: {said}; mend the place, or RemotePlace in the env"
         )

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from attrs import frozen
 
@@ -26,6 +26,14 @@ STOP_S: Final = 20.0
 LAG_S: Final = 5.0
 
 
+class SamplingProcess(Protocol):
+    """What samples, on this host or on another one; see `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+
+
 @frozen(eq=False)
 class Sampler:
     """A running sampler.
@@ -35,11 +43,11 @@ class Sampler:
     """
 
     path: Path
-    _process: subprocess.Popen[bytes]
+    _process: SamplingProcess
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """Its process; on another host, 0."""
         return self._process.pid
 
     @property

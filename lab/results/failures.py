@@ -46,6 +46,7 @@ _LAB: Final = (
     "lease_lost",
     "place_busy",
     "place_lost",
+    "exporter_gone",
     "coordinator_unreachable",
     "virtual_bench",
     "virtual_board",

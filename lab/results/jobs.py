@@ -231,6 +231,16 @@ class JobQueue:
 
         self.store._write(end)
 
+    def is_over(self, job_id: int) -> bool:
+        """Whether a job has ended, or its holder has died without ending it; the lease is another's to take then.
+
+        Raises:
+            ConfigurationError: there is no such job.
+        """
+        with self.store._read() as session:
+            row = find(session, job_id)
+            return row.state not in {"queued", "running"} or self._dead(row)
+
     def holder_of(self, board: str) -> Job | None:
         """The job that has a board."""
         wanted = select(JobRow).where(JobRow.board == board, JobRow.state == "running")

@@ -11,7 +11,6 @@ from typing import Any
 import attr
 
 from lab.benchmarks.boot import PowerEdge
-from lab.errors import LabStableError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation, RelatedClock
 
@@ -46,17 +45,3 @@ def widened(edge: PowerEdge, clock: Any) -> PowerEdge:
     """
     bound = bound_ns(clock)
     return attr.evolve(edge, requested_ns=edge.requested_ns - bound, acknowledged_ns=edge.acknowledged_ns + bound)
-
-
-def check_rails(console: Any) -> None:
-    """A trace of the rails is cut at the console's moments, so both have to be of one host.
-
-    Raises:
-        LabStableError: they are not.
-    """
-    if getattr(console, "relation", None) is not None:
-        raise LabStableError(
-            "the console is on another host than the sampler of the rails: their clocks differ, so that the power of a phase cannot be "
-            "told. Sample the rails where the console is, or run there",
-            failure="clock_unrelated",
-        )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +13,11 @@ import yaml
 from attrs import frozen
 from coordinator import ALICE, client, running_coordinator
 from exported import make_place, running_exporter
-from measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
-from otherhost import AHEAD_S, console_server_with_another_clock
+from measuring_lab import ENOUGH, ROOT, Lab, Number, assert_true, running_lab
+from otherhost import AHEAD_S, console_server_with_another_clock, rails_server_beside
+from railbench import true_energy_j
 
+from exporters.farm.coordinator import Coordinator
 from lab import boards
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.results import Attempt, open_store
@@ -32,7 +37,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def elsewhere(lab: Lab) -> tuple[str, str]:
-    """The board's environment as that of a place, and what the exporter exports: its console and its outlet."""
+    """The board's environment as that of a place, and what the exporter exports: its serial ports and its outlet."""
     env = yaml.safe_load((lab.bench.folder / BOARD / "env.yaml").read_text())
     main = env["targets"]["main"]
     exported = {}
@@ -40,7 +45,9 @@ def elsewhere(lab: Lab) -> tuple[str, str]:
     for resource in main["resources"]:
         ((cls, arguments),) = resource.items()
         name = arguments.get("name", cls)
-        if cls == "PDUDaemonPort" or (cls == "RawSerialPort" and name != "mcu"):
+        if cls == "RailSensors":
+            arguments["at"] = "console"
+        if cls in {"PDUDaemonPort", "RawSerialPort"}:
             exported[name] = {"cls": cls, **{key: value for key, value in arguments.items() if key != "name"}}
         else:
             kept.append(resource)
@@ -88,18 +95,73 @@ class Place:
         return found
 
 
-def test_a_boot_on_another_hosts_clock_is_timed_from_the_switch_here_within_its_bound(
-    lab: Lab, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def place(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Of a coordinator and an exporter, with servers whose clock is another one; Alice has acquired it."""
+    folder = tmp_path_factory.mktemp("place")
     env, exported = elsewhere(lab)
-    (tmp_path / "place.yaml").write_text(env)
+    (folder / "place.yaml").write_text(env)
     with (
-        running_coordinator(tmp_path) as coordinator,
-        console_server_with_another_clock(lab.folder / "host"),
-        running_exporter(coordinator, tmp_path, lab.folder / "host", exported),
+        running_coordinator(folder) as coordinator,
+        console_server_with_another_clock(lab.folder / "host") as console,
+        rails_server_beside(console),
+        running_exporter(coordinator, folder, lab.folder / "host", exported),
     ):
         make_place(coordinator, BOARD)
         client(coordinator, "-p", BOARD, "acquire")
-        place = Place(lab, tmp_path / "place.yaml", coordinator)
-        assert_true(place.numbers(CYCLES), more=lambda: place.numbers(ENOUGH // 2))
+        yield Place(lab, folder / "place.yaml", coordinator)
         client(coordinator, "-p", BOARD, "release")
+
+
+def test_a_boot_on_another_hosts_clock_is_timed_from_the_switch_here_within_its_bound(place: Place) -> None:
+    assert_true(place.numbers(CYCLES), more=lambda: place.numbers(ENOUGH // 2))
+
+
+def test_a_suspend_on_another_hosts_clock_has_its_mode_from_the_mcus_port_and_its_energy_from_the_sensors_there(
+    place: Place,
+) -> None:
+    words = ("--lg-env", str(place.env), "--lg-coordinator", place.coordinator, "--sleep", "1", "--cycles", "1")
+    modes = ("--mode", "mcu_only", "--energy")
+    process = place.lab.pytest(*words, *modes, measures="test_low_power.py")
+    assert process.wait(DEADLINE_S) == pytest.ExitCode.OK, place.lab.log
+    with open_store(place.lab.environ["LAB_DB"]) as store:
+        (attempt,) = [attempt for attempt in store.attempts(store.runs()[0].id) if attempt.ok]
+    assert "MCU-only mode received" in attempt.details["suspend"]["mcu_uart"]
+    start_ns, end_ns = (t_ns - AHEAD_S * 10**9 for t_ns in attempt.details["suspend"]["energy_span_ns"])
+    energy = next(s for s in attempt.samples if s.metric.endswith(".energy") and s.params["rail"] == "total")
+    true_j = true_energy_j(place.lab.bench.folder / BOARD / "truth.log", start_ns, end_ns)
+    assert energy.value == pytest.approx(true_j, rel=0.01)
+    kernel = next(s for s in attempt.samples if s.metric.endswith(".resume_kernel"))
+    worked = [
+        n.text for n in read_truth(place.lab.bench.folder / BOARD / "truth.log").notes if "stage=resume " in n.text
+    ]
+    assert abs(kernel.value - int(worked[-1].rpartition("planned_ns=")[2]) / 1e6) <= kernel.uncertainty
+    assert "mode_unverified" not in kernel.flags
+
+
+def test_a_section_is_measured_by_lab_run_which_takes_the_place_and_gives_it_back(
+    place: Place, tmp_path: Path
+) -> None:
+    client(place.coordinator, "-p", BOARD, "release")
+    text = yaml.safe_load(place.env.read_text())
+    text["options"] = {"coordinator_address": place.coordinator}
+    (tmp_path / "place.yaml").write_text(yaml.safe_dump(text))
+    words = ("run", "--env", str(tmp_path / "place.yaml"), "--sections", "stream", "--cycles", "1")
+    environ = place.lab.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    try:
+        done = subprocess.run(
+            [Path(sys.executable).with_name("lab"), *words],
+            env=environ,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert Coordinator(place.coordinator).holder(BOARD) == ""
+        with open_store(place.lab.environ["LAB_DB"]) as store:
+            run = store.runs()[0]
+            assert (run.kind, run.status) == ("sections", "completed")
+    finally:
+        client(place.coordinator, "-p", BOARD, "acquire")

@@ -13,7 +13,8 @@ from coordinator import DEADLINE_S
 from prometheus_server import until
 
 from lab.console.client import ConsoleClient
-from lab.host.runtime import prepare, socket_path
+from lab.host.runtime import prepare, server_pid, socket_path
+from lab.rails.server import rails_socket
 
 AHEAD_S = 100_000  # of this host's clock
 
@@ -23,6 +24,26 @@ def _in_another_time() -> list[str]:
     alone = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     offsets = ["--monotonic", str(AHEAD_S), "--boottime", str(AHEAD_S)]
     return ["unshare", *alone, "--time", *offsets, "--fork", "--kill-child"]
+
+
+@contextmanager
+def rails_server_beside(console: Path) -> Iterator[Path]:
+    """The socket of a rails server with the clock of the console server at this socket."""
+    address, runtime = rails_socket(console.parent), console.parent
+    lab = str(Path(sys.executable).with_name("lab"))
+    joined = ["nsenter", "--target", str(server_pid(runtime)), "--time"]
+    joined += [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+    with subprocess.Popen([*joined, lab, "rails", "serve", "--runtime", str(runtime)]) as process:
+        try:
+            until(
+                lambda: address.is_socket() or process.poll() is not None,
+                "the rails server of the other host listens",
+            )
+            assert process.poll() is None
+            yield address
+        finally:
+            process.terminate()
+            process.wait(DEADLINE_S)
 
 
 @contextmanager

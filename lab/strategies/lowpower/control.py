@@ -34,7 +34,7 @@ from lab.drivers.guarded import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.errors import ConfigurationError
 from lab.rails import PhasePower, Range, Sampler
 from lab.rails.phase import cut
-from lab.strategies.clocks import bound_ns, check_rails
+from lab.strategies.clocks import bound_ns
 from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.lowpower import partialio
 from lab.strategies.lowpower.suspendmonitor import SuspendMonitor
@@ -230,7 +230,7 @@ class LowPower:
             yield
             return
         self.board.activate(rails, RAILS)
-        check_rails(self.board.console)
+        rails.check_clock()
         with rails.sampling(trace, wanted) as sampler:
             self._sampler = sampler
             try:

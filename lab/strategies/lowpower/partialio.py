@@ -12,7 +12,7 @@ from lab.drivers.guarded import RAILS
 from lab.errors import BoardTransientError
 from lab.rails import Range
 from lab.rails.phase import cut
-from lab.strategies.clocks import check_rails, widened
+from lab.strategies.clocks import bound_ns, widened
 from lab.strategies.drivenboard import DrivenBoard
 from lab.strategies.following import follow
 
@@ -63,7 +63,7 @@ def rails_off(board: DrivenBoard, plan: SuspendPlan, trace: Path) -> Off | None:
     if board.rails is None:
         return None
     board.activate(board.rails, RAILS)
-    check_rails(board.console)
+    board.rails.check_clock()
     clock, console = board.power.clock, board.console
     heard = len(console.captured())
     with board.rails.sampling(trace, Range.ACTIVE) as sampler:
@@ -71,7 +71,7 @@ def rails_off(board: DrivenBoard, plan: SuspendPlan, trace: Path) -> Off | None:
         while clock.now_ns() < start_ns + plan.sleep_s * 10**9:
             console.poll(POLL_S)
         end_ns = clock.now_ns()
-        rails = cut(sampler.trace(end_ns), start_ns, end_ns).rails
+        rails = cut(sampler.trace(end_ns), start_ns, end_ns, bound_ns(clock), bound_ns(clock)).rails
     if len(console.captured()) > heard:
         raise BoardTransientError(
             "the board left partial I/O by itself: its console spoke before the host woke it. Look at the CAN pins: what drives "

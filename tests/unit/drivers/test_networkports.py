@@ -15,13 +15,13 @@ from lab.console.bareport import HOLD_NS
 from lab.console.client import ConsoleClient
 from lab.console.published import PublishedPort, machine_id
 from lab.drivers import StampedConsoleDriver
-from lab.errors import ConfigurationError, LabError, LabTransientError
+from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
 from lab.host.runtime import socket_path
 from lab.metrics import Flag
 from lab.run.recorded import check_clocks, clocks_document, port_flags
-from lab.strategies.clocks import bound_ns, check_rails, relate, widened
+from lab.strategies.clocks import bound_ns, relate, widened
 
 
 @pytest.fixture
@@ -125,9 +125,6 @@ def test_switches_take_their_instants_on_the_consoles_time_line_and_say_how_sure
     assert switch.clock.now_ns() - here.now_ns() == pytest.approx(10**12, abs=2 * bound)
     edge = widened(PowerEdge(10**12, 10**12 + 5), switch.clock)
     assert edge.acknowledged_ns - edge.requested_ns >= 5 + 2 * 2_000_000
-    with pytest.raises(LabError, match="Sample the rails where the console is") as caught:
-        check_rails(console)
-    assert caught.value.failure == "clock_unrelated"
     relate(Elsewhere(None), switch)
     assert isinstance(switch.clock, MonotonicRaw)
 

@@ -21,6 +21,8 @@ def options(folder: Path, listen: str = LOOPBACK, *, isolated: bool = False) -> 
     ("listen", "isolated", "proxied", "host"),
     [
         (LOOPBACK, False, True, LOOPBACK),
+        ("::1", False, True, "localhost"),
+        ("127.0.0.2", False, True, "127.0.0.2"),
         ("192.0.2.7", False, False, "lab-1.example"),
         ("192.0.2.7", True, True, "192.0.2.7"),
     ],

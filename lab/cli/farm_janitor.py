@@ -1,0 +1,52 @@
+"""`lab farm janitor`: labgrid's places that dead jobs hold are released, and boards that people reserved are acquired for them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exporters.farm.coordinator import Coordinator
+from lab.errors import ConfigurationError
+from lab.farm.config import load
+from lab.farm.placing import boards_behind
+from lab.host import process
+from lab.places.holding import with_port
+from lab.places.janitor import LOOK_S, Janitor, patient
+from lab.results import open_store
+from lab.results.jobs import JobQueue
+from lab.shown import echo, log_to
+
+app = typer.Typer(no_args_is_help=False)
+
+
+@app.command()
+def janitor(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The farm.yaml, with `coordinator` and `database`.")],
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, do nothing, and end.")] = False,
+) -> None:
+    """Release labgrid's places that dead jobs hold, and acquire those of boards that people reserved in `lab web`."""
+    log_to(sys.stderr)
+    farm = load(file)
+    if not farm.coordinator:
+        raise ConfigurationError(f"{file}: it names no `coordinator`: there are no places to look after")
+    coordinator = Coordinator(with_port(farm.coordinator))
+    with open_store(farm.database) as store:
+        book = JobQueue(store, process.identity(), process.has_died)
+        looker = Janitor(coordinator, store, book, boards_behind(farm))
+        if dry_run or once:
+            deeds = looker.due() if dry_run else list(looker.tidy())
+            for deed in deeds:
+                echo(f"{'would be: ' if dry_run else ''}{deed.described}")
+            if not deeds:
+                echo("No place is left behind.")
+            return
+        while True:
+            for deed in patient(looker):
+                echo(deed.described)
+            time.sleep(LOOK_S)

@@ -1,0 +1,132 @@
+"""Places that nobody gives back any more, and places of boards that a person has reserved in `lab web`.
+
+labgrid's acquisitions never expire, and its coordinator does not know whether their holder still lives. What our own jobs hold says
+whose it is (`lab.places.holding`): the results know whether that job has ended. Nobody else's acquisition is touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+
+from attrs import define, field, frozen
+
+from exporters.farm.coordinator import Coordinator
+from lab.errors import BoardlabError, ConfigurationError
+from lab.places.holding import JobHolder, reserving_user, store_name, store_tag
+from lab.results.jobrecords import call
+from lab.results.jobs import JobQueue
+from lab.results.reservations import Hold, ReservationBook
+from lab.results.store import Store
+
+LOOK_S: Final = 5.0
+_log = logging.getLogger(__name__)
+
+
+@frozen
+class Deed:
+    """What is done about a place.
+
+    Attributes:
+        holder: from whom it is released, or for whom it is acquired. why: a sentence's end.
+    """
+
+    verb: Literal["release", "acquire"]
+    place: str
+    holder: str
+    why: str
+
+    @property
+    def described(self) -> str:
+        """In a line."""
+        what = "released from" if self.verb == "release" else "acquired for"
+        return f"place {self.place}: {what} {self.holder}: {self.why}"
+
+
+@define
+class Janitor:
+    """Of one coordinator and one results store.
+
+    Attributes:
+        boards: place -> the board behind it; for reservations.
+    """
+
+    coordinator: Coordinator
+    store: Store
+    book: JobQueue
+    boards: Mapping[str, str]
+    _refused: dict[str, str] = field(factory=dict, init=False)
+
+    def due(self) -> list[Deed]:
+        """What is to be done now; nothing is.
+
+        Raises:
+            LabTransientError: the coordinator or the store does not answer.
+        """
+        holds: dict[str, Hold] = {}
+        for each in ReservationBook(self.store).standing():
+            holds.setdefault(each.board, each)
+        found: list[Deed] = []
+        for place, holder in sorted(self.coordinator.holders().items()):
+            hold = holds.get(self.boards.get(place, ""))
+            wanted = str(reserving_user(hold.person, store_name(self.store))) if hold is not None else ""
+            why = self._left(holder, wanted)
+            if why:
+                found.append(Deed("release", place, holder, why))
+            if hold is not None and (why or not holder):
+                found.append(Deed("acquire", place, wanted, f"{hold.board} is {hold.described}"))
+        return found
+
+    def tidy(self) -> Iterator[Deed]:
+        """Do what is due; what labgrid refuses is said once.
+
+        Raises:
+            LabTransientError: as `due`.
+        """
+        for deed in self.due():
+            try:
+                if deed.verb == "release":
+                    self.coordinator.release(deed.place, deed.holder)
+                else:
+                    self.coordinator.acquire(deed.place, deed.holder)
+            except ConfigurationError as error:
+                if self._refused.get(deed.place) != str(error):
+                    _log.warning("place %s: %s", deed.place, error)
+                self._refused[deed.place] = str(error)
+            else:
+                self._refused.pop(deed.place, None)
+                yield deed
+
+    def _left(self, holder: str, wanted: str) -> str:
+        """Why a holder has it no more; empty: he has, or it cannot be told."""
+        tag = store_tag(store_name(self.store))
+        if holder.startswith(f"{reserving_user('', store_name(self.store)).host}/"):
+            return "" if holder == wanted else "the reservation has ended"
+        job = JobHolder.of(holder)
+        if job is None or job.tag != tag:
+            return ""
+        try:
+            known = self.book.job(job.job)
+            over = self.book.is_over(job.job)
+        except ConfigurationError:  # of another store at the same path, before this one
+            return ""
+        host = known.holder.partition("/")[0]
+        if known.person.replace("/", "-") != job.person:
+            return ""
+        if host != job.host:  # another host's file has the same path; one database has no two such jobs
+            moved = self.store.location.path is None
+            return f"job {call(job.job)} went on on {host}" if moved else ""
+        return f"job {call(job.job)} is {_state(known.state)}" if over else ""
+
+
+def _state(state: str) -> str:
+    return "dead: its process is gone" if state in {"queued", "running"} else f"{state}, and did not give it back"
+
+
+def patient(janitor: Janitor) -> Iterator[Deed]:
+    """As `Janitor.tidy`, where a coordinator or store that is away is only said."""
+    try:
+        yield from janitor.tidy()
+    except BoardlabError as error:
+        _log.warning("%s", error)

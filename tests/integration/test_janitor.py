@@ -1,0 +1,236 @@
+"""labgrid's places under the farm's programs: left ones are released, held ones waited for, reserved ones kept, dead ones refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+from coordinator import DEADLINE_S, PROGRAMS, client, running_coordinator
+
+from exporters.farm.coordinator import Coordinator
+from lab.errors import LabTransientError
+from lab.farm.config import load
+from lab.farm.placing import boards_behind, placed
+from lab.host import process
+from lab.places.holding import job_user, reserving_user, store_name
+from lab.places.janitor import Janitor
+from lab.results import Store, open_store
+from lab.results.jobrecords import Job, Order
+from lab.results.jobs import JobQueue
+from lab.results.reservations import ReservationBook
+
+ENV = """
+targets:
+  main:
+    resources:
+      - RemotePlace: {{name: '{place}'}}
+    drivers:
+      - StampedPDUDaemonDriver: {{}}
+      - StampedConsoleDriver: {{}}
+      - UBootDriver: {{prompt: '=> '}}
+      - BoardStrategy: {{board_type: am62xx_sk, board: '{place}'}}
+options:
+  coordinator_address: '{address}'
+imports: [lab.drivers, lab.strategies]
+"""
+FARM = """
+directory: {folder}
+database: sqlite:///{folder}/results.db
+coordinator: {address}
+boards:
+  - {{name: b1, env: b1.yaml}}
+  - {{name: b2, env: b2.yaml}}
+  - {{name: b3, env: b3.yaml}}
+"""
+MEASURES = """
+import sys, time
+from pathlib import Path
+from lab.farm.placing import placed
+from lab.host import process
+from lab.results import open_store
+from lab.results.jobrecords import Order
+from lab.results.jobs import JobQueue
+with open_store(sys.argv[1]) as store:
+    book = JobQueue(store, process.identity(), process.has_died, person="lena")
+    job = book.start(book.enqueue(Order("am62xx_sk", "b1", ("boot",), sys.argv[2], "", 1)).id)
+    with placed(book, job):
+        print("measures", flush=True)
+        time.sleep(600)
+"""
+
+
+@frozen
+class Lab:
+    """A lab's folder with three boards, their places and a coordinator."""
+
+    folder: Path
+    address: str
+    store: Store
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return Coordinator(self.address)
+
+    def book(self, person: str = "lena", *, ignores: bool = False) -> JobQueue:
+        return JobQueue(self.store, process.identity(), process.has_died, person=person, ignores=ignores)
+
+    def job(self, board: str = "b1", env: str = "") -> Job:
+        order = Order("am62xx_sk", board, ("boot",), str(self.folder / (env or f"{board}.yaml")), "", 1)
+        return self.book().enqueue(order)
+
+    def janitor(self) -> Janitor:
+        boards = boards_behind(load(self.folder / "farm.yaml"))
+        return Janitor(self.coordinator, self.store, self.book(), boards)
+
+    def lab(self, *words: str) -> list[str]:
+        return [str(PROGRAMS / "lab"), *words]
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {**os.environ, "LAB_DB": self.store.url, "BOARDLAB_RUNTIME": str(self.folder / "run")}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_coordinator(tmp_path_factory.mktemp("coordinator")) as address:
+        for place in ("b1", "b2", "b3"):
+            client(address, "-p", place, "create")
+        yield address
+
+
+@pytest.fixture
+def lab(tmp_path: Path, address: str) -> Iterator[Lab]:
+    for place in ("b1", "b2", "b3"):
+        (tmp_path / f"{place}.yaml").write_text(ENV.format(place=place, address=address))
+    (tmp_path / "farm.yaml").write_text(FARM.format(folder=tmp_path, address=address))
+    with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
+        yield Lab(tmp_path, address, store)
+    for place, holder in Coordinator(address).holders().items():
+        if holder:
+            Coordinator(address).release(place, holder)
+
+
+def test_the_place_of_a_killed_run_is_released_and_no_living_ones_and_no_persons(lab: Lab) -> None:
+    command = [sys.executable, "-c", MEASURES, lab.store.url, str(lab.folder / "b1.yaml")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as runner:
+        assert runner.stdout is not None
+        assert runner.stdout.readline() == "measures\n"
+        held = lab.coordinator.holder("b1")
+        lab.coordinator.acquire("b2", "desk-3/bob")
+        strangers = str(job_user("lena", "j1", "/another/results.db"))
+        lab.coordinator.acquire("b3", strangers)
+        assert lab.janitor().due() == []
+        runner.kill()
+    assert runner.returncode == -signal.SIGKILL
+    words = ("farm", "janitor", str(lab.folder / "farm.yaml"))
+    for more, said, after in (("--dry-run", "would be: place b1", held), ("--once", "place b1", "")):
+        done = subprocess.run(
+            lab.lab(*words, more), env=lab.environ, capture_output=True, text=True, check=True, timeout=DEADLINE_S
+        )
+        assert done.stdout == f"{said}: released from {held}: job j1 is dead: its process is gone\n"
+        assert lab.coordinator.holders() == {"b1": after, "b2": "desk-3/bob", "b3": strangers}
+    assert list(lab.janitor().tidy()) == []
+
+
+def test_a_job_that_ended_without_giving_its_place_back_is_cleared_up_after(lab: Lab) -> None:
+    job = lab.job()
+    holder = str(job_user(job.person, job.called, store_name(lab.store)))
+    lab.coordinator.acquire("b1", holder)
+    assert lab.janitor().due() == [], "it waits for its board"
+    lab.book().finish(job.id, "failed")
+    (deed,) = lab.janitor().tidy()
+    assert deed.described == f"place b1: released from {holder}: job j1 is failed, and did not give it back"
+    assert lab.coordinator.holder("b1") == ""
+
+
+def test_a_board_that_is_reserved_in_the_browser_is_its_persons_place_until_that_ends(lab: Lab) -> None:
+    lab.coordinator.acquire("b1", "desk-3/bob")
+    ReservationBook(lab.store).reserve("b1", "lena", "a new PMIC", 1)
+    assert list(lab.janitor().tidy()) == [], "a person's acquisition is not taken away"
+    lab.coordinator.release("b1", "desk-3/bob")
+    (deed,) = lab.janitor().tidy()
+    lenas = reserving_user("lena", store_name(lab.store))
+    assert (deed.verb, deed.place, deed.holder) == ("acquire", "b1", str(lenas))
+    assert lab.coordinator.holder("b1") == str(lenas)
+    with pytest.raises(LabTransientError, match="held by reserved-"), placed(lab.book("bob"), lab.job()):
+        pass
+    with placed(lab.book(ignores=True), lab.job()) as environ:
+        assert environ == lenas.environ
+    assert list(lab.janitor().tidy()) == []
+    ReservationBook(lab.store).end("b1", "reserved", "lena")
+    (deed,) = lab.janitor().tidy()
+    assert (deed.verb, deed.why) == ("release", "the reservation has ended")
+    assert lab.coordinator.holder("b1") == ""
+
+
+def test_lab_run_waits_for_a_place_that_a_person_has_and_says_who(lab: Lab) -> None:
+    lab.coordinator.acquire("b1", "desk-3/bob")
+    words = lab.lab("run", "--env", str(lab.folder / "b1.yaml"), "--cycles", "1", "--wait", "600")
+    with subprocess.Popen(
+        words, env=lab.environ, cwd=lab.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as runner:
+        assert runner.stdout is not None
+        said = ""
+        for line in runner.stdout:
+            said += line
+            if "job j1 waits: labgrid's place b1 is held by desk-3/bob" in line:
+                assert runner.poll() is None
+                lab.coordinator.release("b1", "desk-3/bob")
+            if "job j1 has b1" in line:
+                assert lab.coordinator.holder("b1") == str(job_user(process.person(), "j1", store_name(lab.store)))
+                runner.terminate()
+        assert "waits: labgrid's place b1 is held by desk-3/bob" in said
+        assert "job j1 has b1" in said, said
+    assert lab.coordinator.holder("b1") == ""
+
+
+def test_a_place_whose_exporter_is_dead_is_refused_before_the_run_begins(lab: Lab) -> None:
+    client(lab.address, "-p", "b2", "add-match", "lab-7/b2/*")
+    try:
+        with (
+            pytest.raises(
+                LabTransientError, match=r"no exporter offers lab-7/b2/\*: start `lab farm export`"
+            ) as caught,
+            placed(lab.book(), lab.job("b2")),
+        ):
+            pass
+        assert caught.value.failure == "exporter_gone"
+        assert lab.coordinator.holder("b2") == ""
+    finally:
+        client(lab.address, "-p", "b2", "del-match", "lab-7/b2/*")
+
+
+def test_the_place_of_labgrids_reservation_is_taken_as_its_owner_and_given_back(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (lab.folder / "plus.yaml").write_text(ENV.format(place="+", address=lab.address))
+    who = {"LG_USERNAME": "lena", "LG_HOSTNAME": "desk-1"}
+    for name, value in who.items():
+        monkeypatch.setenv(name, value)
+    client(lab.address, "-p", "b3", "set-tags", "kind=janitors")
+    done = subprocess.run(
+        [PROGRAMS / "labgrid-client", "reserve", "--shell", "--wait", "kind=janitors"],
+        env={**os.environ, "LG_COORDINATOR": lab.address, **who},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=DEADLINE_S,
+    )
+    token = re.search(r"LG_TOKEN=(\w+)", done.stdout)
+    assert token is not None, done.stdout
+    job = lab.job("b3", "plus.yaml")
+    monkeypatch.setenv("LG_TOKEN", token[1])
+    with placed(lab.book(), job) as environ:
+        assert environ == who
+        assert lab.coordinator.holder("b3") == "desk-1/lena"
+    assert lab.coordinator.holder("b3") == ""
+    monkeypatch.setenv("LG_TOKEN", "NOSUCH")
+    with pytest.raises(Exception, match="no such reservation"), placed(lab.book(), job):
+        pass
