@@ -74,6 +74,33 @@ class PublishedPort:
         return self.line == time_line()
 
 
+@frozen
+class PublishedHost:
+    """The host on whose loopback something is that an exporter of ours offers.
+
+    Attributes:
+        host: name or address by which ssh reaches it. line: its time line.
+    """
+
+    host: str = field(validator=_NAMED)
+    line: str = field(validator=_TEXT)
+
+    @classmethod
+    def of(cls, extra: Mapping[str, object]) -> Self | None:
+        """What `extra` says; None where no exporter of ours wrote it."""
+        host, line = extra.get(f"{PREFIX}host"), extra.get(f"{PREFIX}line")
+        return cls(host, line) if isinstance(host, str) and isinstance(line, str) else None
+
+    def extra(self) -> dict[str, str]:
+        """As it stands in `extra`."""
+        return {PREFIX + name: value for name, value in asdict(self).items()}
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this host."""
+        return self.line == time_line()
+
+
 def machine_id() -> str:
     """Of this host; empty where it has none, as in a container."""
     try:

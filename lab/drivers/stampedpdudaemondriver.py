@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 import attr
 import requests
@@ -11,9 +13,13 @@ from labgrid.driver.powerdriver import PowerResetMixin
 from labgrid.factory import target_factory
 from labgrid.util.proxy import proxymanager
 
+from lab.console.published import PublishedHost
 from lab.drivers.outlets import PDUDAEMON_PORT, Outlet, outlet_of
 from lab.drivers.switching import EdgePowerDriver
 from lab.errors import LabStableError, LabTransientError
+from lab.host.runtime import prepare, runtime_dir
+from lab.host.sshlink import SshLink
+from lab.host.unixhttp import HOST, UnixAdapter
 
 
 @target_factory.reg_driver
@@ -23,7 +29,8 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
 
     Unlike labgrid's PDUDaemonDriver it never waits for ever, and it keeps when the switching happened (`edge`).
     pdudaemon answers when its PDU driver has answered, but cannot tell the outlet's state: whoever needs the effect
-    verifies it (lab/strategies/boardstrategy.py: a silent console that does not answer).
+    verifies it (lab/strategies/boardstrategy.py: a silent console that does not answer). A pdudaemon on the loopback of another
+    host, which `lab farm export` offers, is reached through ssh, as that host's consoles are.
 
     Args:
         delay (float): seconds between off and on in `cycle`
@@ -35,13 +42,28 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._address = ""
+        self._address = self._shown = ""
+        self._forward: Callable[[], None] | None = None
         self._http = requests.Session()
         self._http.trust_env = False  # a lab's pdudaemon is not behind the proxy that $http_proxy names
 
     def on_activate(self) -> None:
-        host, port = proxymanager.get_host_and_port(self.port, default_port=PDUDAEMON_PORT)
-        self._address = f"http://{host}:{port}"
+        behind = PublishedHost.of(getattr(self.port, "extra", None) or {})
+        if behind is None:
+            host, port = proxymanager.get_host_and_port(self.port, default_port=PDUDAEMON_PORT)
+            self._address = f"http://{host}:{port}"
+            return
+        there = urlsplit(f"//{self.port.host}")
+        at = f"{there.hostname}:{there.port or PDUDAEMON_PORT}"
+        if behind.is_here:
+            self._address = f"http://{at}"
+            return
+        self._shown = f"{at} on {behind.host}"
+        self._address = f"http://{HOST}"
+        # A socket of this user's alone: a forwarded TCP port would switch the board for every user of this host.
+        link = SshLink.to(behind.host, prepare(runtime_dir()))
+        self._forward = lambda: self._http.mount(self._address, UnixAdapter(link.forwarded(at)))
+        self._forward()
 
     @property
     def limit_s(self) -> float:
@@ -55,13 +77,9 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
 
     def order(self, command: str) -> None:
         """See `EdgePowerDriver`."""
-        place = f"pdudaemon at {self._address}, pdu {self.port.pdu}, port {self.port.index}"
+        place = f"pdudaemon at {self._shown or self._address}, pdu {self.port.pdu}, port {self.port.index}"
         try:
-            answer = self._http.get(
-                f"{self._address}/power/control/{command}",
-                params={"hostname": self.port.pdu, "port": self.port.index},
-                timeout=self.timeout,
-            )
+            answer = self._asked(command)
         except requests.Timeout as error:
             raise LabTransientError(
                 f"{place}: no answer to {command!r} within {self.timeout:g} s. The PDU is unreachable or hung: "
@@ -83,6 +101,16 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
                 f"{place}: HTTP {answer.status_code} to {command!r}; is this pdudaemon? Mend PDUDaemonPort.host in the env",
                 failure="pdu_refused",
             )
+
+    def _asked(self, command: str) -> requests.Response:
+        url, params = f"{self._address}/power/control/{command}", {"hostname": self.port.pdu, "port": self.port.index}
+        try:
+            return self._http.get(url, params=params, timeout=self.timeout)
+        except requests.ConnectionError:
+            if self._forward is None:
+                raise
+            self._forward()  # ssh was cut since; an order that was obeyed already may be given again
+            return self._http.get(url, params=params, timeout=self.timeout)
 
 
 def _reason(error: requests.RequestException) -> str:

@@ -16,17 +16,19 @@ from ipaddress import ip_address
 from pathlib import Path
 from socket import getfqdn, gethostname
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import attr
 import pyudev
 from attrs import define, field, frozen
 from labgrid.remote import exporter as stock
+from labgrid.remote.config import ResourceConfig
 from labgrid.resource.serialport import RawSerialPort
 from labgrid.resource.udev import USBSerialPort
 
 from lab.console.bridge import Bridge
 from lab.console.client import ConsoleClient
-from lab.console.published import PublishedPort, machine_id
+from lab.console.published import PublishedHost, PublishedPort, machine_id
 from lab.console.serialport import is_pty
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import time_line
@@ -35,6 +37,7 @@ from lab.rails.server import rails_socket
 
 LOOPBACK: Final = "127.0.0.1"
 COORDINATOR_GONE: Final = 100  # labgrid's exit status then; systemd starts the program again
+_SENSORS: Final = "RailSensors"
 _LOOK_AGAIN_S: Final = 1.0  # for the console server
 _KINDS: Final = {"RawSerialPort": RawSerialPort, "USBSerialPort": USBSerialPort}
 _log = logging.getLogger(__name__)
@@ -63,10 +66,7 @@ class ExporterOptions:
     @property
     def on_loopback(self) -> bool:
         """Whether nobody elsewhere reaches `listen`: 127.0.0.0/8, ::1 or a name for them."""
-        try:
-            return ip_address(self.listen.partition("%")[0]).is_loopback
-        except ValueError:
-            return self.listen == "localhost"
+        return _is_loopback(self.listen)
 
     @property
     def reached_at(self) -> str:
@@ -193,6 +193,28 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
         }
 
 
+@attr.s(eq=False)
+class SwitchExport(stock.ResourceEntry):  # type: ignore[misc]
+    """A pdudaemon's outlet; where that listens on this host's loopback, it is reached through ssh. `exports` makes a subclass."""
+
+    options: ExporterOptions
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.data["avail"] = True  # which labgrid says of none but its own class
+        if _is_loopback(urlsplit(f"//{self.data['params'].get('host', '')}").hostname or ""):
+            extra = self.data["params"].setdefault("extra", {})
+            extra |= {"proxy": self.options.hostname, "proxy_required": True}
+            extra |= PublishedHost(self.options.hostname, time_line()).extra()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _udev(device: str | None) -> dict[str, str]:
     """What udev knows of a port; {}: nothing, now."""
     try:
@@ -219,7 +241,23 @@ def _known(device: str, _node: tuple[int, int, int]) -> dict[str, str]:
 def exports(options: ExporterOptions) -> dict[str, type]:
     """The classes that take labgrid's place."""
     ours = type("ConsoleExport", (ConsoleExport,), {"console": ConsoleHost(options)})
-    return dict.fromkeys(_KINDS, ours)
+    switch = type("SwitchExport", (SwitchExport,), {"options": options})
+    return {**dict.fromkeys(_KINDS, ours), "PDUDaemonPort": switch}
+
+
+def _check_sensors(path: Path) -> None:
+    """Refuse what stock clients do not know: a place with it is none for `labgrid-client` at all."""
+    try:
+        groups = ResourceConfig(str(path)).data
+    except Exception as error:
+        raise ConfigurationError(f"{path}: {getattr(error, 'msg', None) or error}") from error
+    for name, group in groups.items():
+        for key, params in group.items() if isinstance(group, dict) else ():
+            if _SENSORS in {key, params.get("cls") if isinstance(params, dict) else ""}:
+                raise ConfigurationError(
+                    f"{path}: {name}: {_SENSORS} is no resource of a place: write it into the board's env, with `at: console`; `lab rails "
+                    "serve` beside this program samples it here"
+                )
 
 
 def run(options: ExporterOptions) -> int:
@@ -239,6 +277,7 @@ def run(options: ExporterOptions) -> int:
         raise ConfigurationError(
             f"--listen {options.listen}: {error.strerror or error}; is it an address of this host, and is its network up? (ip address)"
         ) from error
+    _check_sensors(options.resources)
     stock.exports.update(exports(options))
     stock.inspect = None  # which only labgrid's own main sets
     stock.reexec = False

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from attrs import frozen
-from coordinator import ALICE, client, running_coordinator
-from exported import make_place, running_exporter
-from measuring_lab import ENOUGH, ROOT, Lab, Number, assert_true, running_lab
-from otherhost import AHEAD_S, console_server_with_another_clock, rails_server_beside
+from coordinator import ALICE, client
+from measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
+from otherhost import AHEAD_S
+from placedboard import BOARD, running_place
 from railbench import true_energy_j
 
-from exporters.farm.coordinator import Coordinator
 from lab import boards
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.results import Attempt, open_store
@@ -25,7 +20,6 @@ from virtual.sim.trueboots import TrueBoot, true_boots
 from virtual.truth import read_truth
 
 DEADLINE_S = 240
-BOARD = "am62xx_sk-1"
 CYCLES = 2
 
 
@@ -34,25 +28,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with running_lab(tmp_path_factory.mktemp("sim"), "sim", "--type", "am62xx_sk", "--time-scale", "0.05") as lab:
         lab.environ |= ALICE
         yield lab
-
-
-def elsewhere(lab: Lab) -> tuple[str, str]:
-    """The board's environment as that of a place, and what the exporter exports: its serial ports and its outlet."""
-    env = yaml.safe_load((lab.bench.folder / BOARD / "env.yaml").read_text())
-    main = env["targets"]["main"]
-    exported = {}
-    kept = [{"RemotePlace": {"name": BOARD}}]
-    for resource in main["resources"]:
-        ((cls, arguments),) = resource.items()
-        name = arguments.get("name", cls)
-        if cls == "RailSensors":
-            arguments["at"] = "console"
-        if cls in {"PDUDaemonPort", "RawSerialPort"}:
-            exported[name] = {"cls": cls, **{key: value for key, value in arguments.items() if key != "name"}}
-        else:
-            kept.append(resource)
-    main["resources"] = kept
-    return yaml.safe_dump(env), yaml.safe_dump({BOARD: exported})
 
 
 @frozen
@@ -97,19 +72,10 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Of a coordinator and an exporter, with servers whose clock is another one; Alice has acquired it."""
-    folder = tmp_path_factory.mktemp("place")
-    env, exported = elsewhere(lab)
-    (folder / "place.yaml").write_text(env)
-    with (
-        running_coordinator(folder) as coordinator,
-        console_server_with_another_clock(lab.folder / "host") as console,
-        rails_server_beside(console),
-        running_exporter(coordinator, folder, lab.folder / "host", exported),
-    ):
-        make_place(coordinator, BOARD)
+    """Alice has acquired it."""
+    with running_place(lab, tmp_path_factory.mktemp("place")) as (env, coordinator):
         client(coordinator, "-p", BOARD, "acquire")
-        yield Place(lab, folder / "place.yaml", coordinator)
+        yield Place(lab, env, coordinator)
         client(coordinator, "-p", BOARD, "release")
 
 
@@ -137,31 +103,3 @@ def test_a_suspend_on_another_hosts_clock_has_its_mode_from_the_mcus_port_and_it
     ]
     assert abs(kernel.value - int(worked[-1].rpartition("planned_ns=")[2]) / 1e6) <= kernel.uncertainty
     assert "mode_unverified" not in kernel.flags
-
-
-def test_a_section_is_measured_by_lab_run_which_takes_the_place_and_gives_it_back(
-    place: Place, tmp_path: Path
-) -> None:
-    client(place.coordinator, "-p", BOARD, "release")
-    text = yaml.safe_load(place.env.read_text())
-    text["options"] = {"coordinator_address": place.coordinator}
-    (tmp_path / "place.yaml").write_text(yaml.safe_dump(text))
-    words = ("run", "--env", str(tmp_path / "place.yaml"), "--sections", "stream", "--cycles", "1")
-    environ = place.lab.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    try:
-        done = subprocess.run(
-            [Path(sys.executable).with_name("lab"), *words],
-            env=environ,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert Coordinator(place.coordinator).holder(BOARD) == ""
-        with open_store(place.lab.environ["LAB_DB"]) as store:
-            run = store.runs()[0]
-            assert (run.kind, run.status) == ("sections", "completed")
-    finally:
-        client(place.coordinator, "-p", BOARD, "acquire")

@@ -12,10 +12,13 @@ import pytest
 from labgrid import Target
 from labgrid.resource import PDUDaemonPort
 
+from lab.console.published import PublishedHost
 from lab.drivers import StampedPDUDaemonDriver
 from lab.drivers.stampedpdudaemondriver import PDUDriver
 from lab.errors import LabStableError, LabTransientError
 from lab.host import statusfiles
+from lab.host.clock import time_line
+from lab.host.sshlink import SshLink
 from lab.host.statusfiles import OutletStatus
 
 
@@ -154,3 +157,58 @@ def test_the_old_name_still_works_and_says_the_new_one() -> None:
     PDUDaemonPort(target, name=None, host="127.0.0.1:1", pdu="rack", index=1)
     with pytest.warns(FutureWarning, match="now called StampedPDUDaemonDriver"):
         assert isinstance(PDUDriver(target, name=None), StampedPDUDaemonDriver)
+
+
+class Forwarded(Daemon):
+    """The same at the end of a forwarded socket."""
+
+    address_family = socket.AF_UNIX
+
+    def __init__(self, path: Path) -> None:
+        self.asked = []
+        self.release = threading.Event()
+        super(ThreadingHTTPServer, self).__init__(str(path), Handler, bind_and_activate=False)  # type: ignore[arg-type]
+        self.socket.bind(str(path))
+        self.server_activate()
+
+
+def test_a_pdudaemon_on_another_hosts_loopback_is_reached_through_ssh_and_again_after_a_cut(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = iter([runtime / "gone", runtime / "s"])
+    asked_for = []
+
+    def forwarded(link: SshLink, remote: str) -> Path:
+        asked_for.append((link.host, remote))
+        return next(ways)
+
+    monkeypatch.setattr(SshLink, "forwarded", forwarded)
+    server = Forwarded(runtime / "s")
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    target = Target("main")
+    port = PDUDaemonPort(target, None, host="localhost", pdu="rack 1", index=3)
+    port.extra = {"proxy": "lab-2", "proxy_required": True, **PublishedHost("lab-2", "another boot").extra()}
+    pdu = StampedPDUDaemonDriver(target, None)
+    target.activate(pdu)
+    pdu.on()
+    assert server.asked == ["/power/control/on?hostname=rack+1&port=3"]
+    assert asked_for == [("lab-2", "localhost:16421")] * 2
+    server.status = 500
+    with pytest.raises(
+        LabTransientError, match="pdudaemon at localhost:16421 on lab-2, pdu rack 1, port 3: refused 'off'"
+    ):
+        pdu.off()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_pdudaemon_that_an_exporter_of_this_host_offers_is_asked_without_ssh(daemon: Daemon) -> None:
+    target = Target("main")
+    port = PDUDaemonPort(target, None, host=f"127.0.0.1:{daemon.server_port}", pdu="rack 1", index=3)
+    port.extra = {"proxy": "lab-1", "proxy_required": True, **PublishedHost("lab-1", time_line()).extra()}
+    pdu = StampedPDUDaemonDriver(target, None)
+    target.activate(pdu)
+    pdu.on()
+    assert daemon.asked == ["/power/control/on?hostname=rack+1&port=3"]

@@ -111,3 +111,41 @@ def test_the_list_names_the_board_of_each_environment(monkeypatch: pytest.Monkey
     rows = {row["env"]: row for row in json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)}
     assert rows["am62x.yaml"]["board_type"] == "am62xx_sk"
     assert rows["sim-am437x.yaml"]["board"] == "am43xx-gpevm-1"
+
+
+PLACE = """
+targets:
+  main:
+    resources:
+      - RemotePlace: {name: b1}
+      %s
+    drivers:
+      - StampedPDUDaemonDriver: {}
+      - StampedConsoleDriver: {}
+      - %s
+      - UBootDriver: {prompt: '=> '}
+      - BoardStrategy: {board_type: am62xx_sk, board: b1}
+imports: [lab.drivers, lab.strategies]
+"""
+SENSORS = "- RailSensors: {backend: hwmon, port: /sys/class/hwmon%s}"
+
+
+@pytest.mark.parametrize(
+    ("resource", "driver", "says"),
+    [
+        (SENSORS % "", "RailsDriver: {}", "the board's console is the place's, and these sensors are this host's"),
+        (SENSORS % ", at: elsewhere", "RailsDriver: {}", "'at' must be in"),
+        (SENSORS % ", at: console", "RailsDriver: {}", ""),
+        ("", "RailsDriver: {}", "RailsDriver: it works only on the host that the hardware is plugged into"),
+        ("", "MultiplexedCardDriver: {}", "MultiplexedCardDriver: it works only on the host"),
+        ("- VirtualSDMux: {url: 'http://127.0.0.1:1/', image: /x}", "MultiplexedCardDriver: {}", ""),
+        ("", "AutomationBootModeDriver: {}", "A place cannot give it: run this on the board's host"),
+    ],
+)
+def test_what_cannot_be_done_on_another_host_is_said_before_a_run(
+    tmp_path: Path, resource: str, driver: str, says: str
+) -> None:
+    (tmp_path / "lab.yaml").write_text(PLACE % (resource, driver))
+    found = list(envfile.problems(tmp_path / "lab.yaml"))
+    assert bool(found) is bool(says), found
+    assert says in "".join(found)

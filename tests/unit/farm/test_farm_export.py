@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from labgrid.remote import exporter as stock
 
+from lab.console.published import PublishedHost
 from lab.errors import ConfigurationError
 from lab.places import exporter
 from lab.places.exporter import LOOPBACK, ExporterOptions, exports, run
@@ -61,3 +62,26 @@ def test_another_adapter_at_the_same_path_is_another(tmp_path: Path, monkeypatch
     fresh.touch()
     fresh.replace(device)
     assert exporter._udev(str(device)) == {"ID_SERIAL_SHORT": "B2"}
+
+
+@pytest.mark.parametrize(("host", "through_ssh"), [("127.0.0.1:16421", True), ("[::1]", True), ("pdu.example", False)])
+def test_an_outlet_on_this_hosts_loopback_says_how_others_reach_it(
+    tmp_path: Path, host: str, through_ssh: bool
+) -> None:
+    kind = exports(options(tmp_path))["PDUDaemonPort"]
+    outlet = kind(
+        {"cls": "PDUDaemonPort", "avail": False, "params": {"host": host, "pdu": "p", "index": 1, "extra": {}}}
+    )
+    assert outlet.avail
+    assert outlet.extra.get("proxy_required", False) is through_ssh
+    assert outlet.extra.get("proxy") == ("lab-1.example" if through_ssh else None)
+    published = PublishedHost.of(outlet.extra)
+    assert (published is not None and published.is_here) is through_ssh
+
+
+def test_sensors_are_no_resource_of_a_place(tmp_path: Path) -> None:
+    (tmp_path / "exporter.yaml").write_text("b1: {RailSensors: {backend: hwmon, port: /sys/class/hwmon}}")
+    with pytest.raises(
+        ConfigurationError, match="b1: RailSensors is no resource of a place: write it into the board's env"
+    ):
+        run(options(tmp_path))

@@ -57,12 +57,13 @@ def test_the_units_in_the_repository_are_those_of_the_example() -> None:
 
 
 def here(tmp_path: Path) -> Farm:
-    """The example on this host: its programs exist, its user too."""
+    """The example on this host, with places for other hosts: its programs exist, its user too."""
     program = tmp_path / "lab"
     program.symlink_to(sys.executable)
     example = load(EXAMPLE)
     pdudaemon = attrs.evolve(example.pdudaemon, program=str(program))
-    return attrs.evolve(example, user="daemon", program=str(program), pdudaemon=pdudaemon)
+    farm = attrs.evolve(example, user="daemon", program=str(program), pdudaemon=pdudaemon)
+    return attrs.evolve(farm, coordinator="[::1]:20408", exports="/etc/boardlab/exports.yaml")
 
 
 def test_systemd_finds_nothing_wrong_with_them(tmp_path: Path) -> None:
@@ -95,6 +96,20 @@ def test_a_lab_whose_folder_has_a_blank_in_its_path_gets_units_that_start_its_ow
         ["systemd-analyze", "verify", "--man=no", *paths], check=False, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_host_that_exports_its_boards_has_what_serves_them_and_the_first_one_the_janitor() -> None:
+    example = attrs.evolve(load(EXAMPLE), coordinator="10.0.0.1:20408", exports="/etc/boardlab/exports.yaml")
+    hosts = attrs.evolve(example, hosts=[HostEntry("lab-1"), HostEntry("lab-2")])
+    first, second = units(hosts, INSTALLED, "lab-1"), units(hosts, INSTALLED, "lab-2")
+    assert "farm janitor /etc/boardlab/farm.yaml" in first["boardlab-janitor.service"]
+    assert "boardlab-janitor.service" not in second
+    for found in (first, second):
+        words = "farm export /etc/boardlab/exports.yaml --coordinator 10.0.0.1:20408"
+        assert words in found["boardlab-export.service"]
+        assert "rails serve" in found["boardlab-rails.service"]
+    with pytest.raises(ValueError, match="names no coordinator"):
+        attrs.evolve(example, coordinator="")
 
 
 def test_they_are_hardened(tmp_path: Path) -> None:
