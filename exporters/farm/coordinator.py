@@ -46,14 +46,14 @@ class Coordinator:
         """
         return self.holders().get(name, "")
 
-    def holders(self) -> dict[str, str]:
+    def holders(self, timeout_s: float = TIMEOUT_S) -> dict[str, str]:
         """Place -> who has acquired it, as "host/user"; empty: nobody.
 
         Raises:
             LabTransientError: it does not answer.
         """
         with self._stub() as stub:
-            places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
+            places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=timeout_s).places
         return {str(place.name): str(place.acquired) for place in places}
 
     def release(self, name: str, holder: str) -> None:

@@ -18,6 +18,7 @@ from lab import shipped, yamlfile
 from lab.console.status import PortStatus
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import services
+from lab.farm.placing import held_by_people
 from lab.farm.services import Service
 from lab.host import people, process
 from lab.host.clock import utc_now
@@ -65,6 +66,7 @@ class BoardNow:
         job: that has it. waiting: how many wait. console: who types at it; empty: nobody. port: what is wrong with its port.
         current: the run that is being measured. last: the last one before.
         failures: of its attempts in the last 24 h, by class. holds: whose it is, reserved or in maintenance.
+        place: who has acquired its place in labgrid by hand, as "host/user"; empty: nobody, or nobody knows.
     """
 
     board: str
@@ -78,6 +80,7 @@ class BoardNow:
     last: ListedRun | None = None
     failures: Mapping[str, int] = field(factory=dict)
     holds: tuple[Hold, ...] = ()
+    place: str = ""
 
 
 @frozen
@@ -131,6 +134,8 @@ def look(
             boards = _measured(store, boards, now, (ended or LatestEnded()).of(store))
     except BoardlabError as error:
         trouble = str(error)
+    for board, holder in (held_by_people(host.farm) if host.farm else {}).items():
+        boards[board] = evolve(boards.get(board, BoardNow(board)), place=holder)
     found = (server, *services.listening(host))
     ordered = tuple(boards[board] for board in sorted(boards))
     return LabNow(now, socket.gethostname(), name, trouble, ordered, found)

@@ -76,6 +76,8 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
     if board.waiting:
         said.append(f"{board.waiting} waiting")
     said += [doubtful(hold.described) for hold in board.holds]
+    if board.place:
+        said.append(f"place held by {board.place}")
     if board.port:
         said.append(bad(board.port))
     return _joined(said or ["free"])
@@ -135,6 +137,7 @@ def _board(board: BoardNow) -> dict[str, Any]:
         "waiting": board.waiting,
         "holds": [_hold(hold) for hold in board.holds],
         "console": board.console,
+        "place": board.place,
         "port": board.port,
         "current": _run(board.current),
         "last": _run(board.last),

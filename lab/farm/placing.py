@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lab.places.holding import Place
 
 DEFAULT_COORDINATOR = "127.0.0.1"
+GLANCE_S = 1.0  # who looks on does not wait longer for a coordinator
 RESERVATION = "+"  # of a RemotePlace: that of LG_TOKEN's reservation
 TOKEN_VARIABLE = "LG_TOKEN"  # noqa: S105 - labgrid's word for a reservation
 _WAITS = "waiting"
@@ -72,12 +74,39 @@ def boards_behind(farm: Farm) -> dict[str, str]:
     found = {}
     for board, env in entries.items():
         try:
-            name = place_of(envfile.find(env, Path(farm.directory)))
-        except BoardlabError:
+            path = envfile.find(env, Path(farm.directory))
+            state = path.stat()
+            name = _place_in(path, (state.st_mtime_ns, state.st_size, state.st_ino))
+        except (BoardlabError, OSError):
             continue
         if name:
             found[name] = board
     return found
+
+
+def held_by_people(farm: Farm) -> dict[str, str]:
+    """Board -> who has acquired its place in labgrid by hand, as "host/user"; none where the coordinator does not answer."""
+    boards = boards_behind(farm) if farm.coordinator else {}
+    if not boards:
+        return {}
+    from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.holding import is_a_program, with_port  # noqa: PLC0415
+
+    try:
+        holders = Coordinator(with_port(farm.coordinator)).holders(GLANCE_S)
+    except BoardlabError:  # `lab status` says so of the coordinator itself
+        return {}
+    return {
+        board: holders[place]
+        for place, board in boards.items()
+        if holders.get(place) and not is_a_program(holders[place])
+    }
+
+
+@functools.lru_cache(maxsize=4096)
+def _place_in(env: Path, _state: tuple[int, ...]) -> str:
+    """The place of one environment; read again when the file is another: who looks each second must not parse YAML each second."""
+    return place_of(env)
 
 
 def _reserved(address: str, token: str) -> Place:

@@ -96,6 +96,11 @@ class JobHolder:
         return None if found is None else cls(host, found[1], found[2], int(found[3]))
 
 
+def is_a_program(holder: str) -> bool:
+    """Whether a place's holder is a job of boardlab's or a reservation made in `lab web`, and no person at labgrid-client."""
+    return JobHolder.of(holder) is not None or re.match(r"reserved-[0-9a-f]{8}/", holder) is not None
+
+
 @frozen
 class Place:
     """A place of a coordinator."""

@@ -134,7 +134,7 @@ def _tile(board: BoardNow, at: dt.datetime, line: str) -> Tile:
         board=board.board,
         board_type=board.board_type,
         state=_state(board, troubles),
-        who=job.who if job is not None else board.console,
+        who=job.who if job is not None else board.console or (f"{board.place} (labgrid)" if board.place else ""),
         since=ago((at - job.since).total_seconds()) if job is not None else "",
         doing=job.suites if job is not None else board.current.run.kind if board.current else "",
         run=run.run.id if run else None,
@@ -157,7 +157,7 @@ def _state(board: BoardNow, troubles: Sequence[str]) -> State:
         return "needs a person"
     if board.current is not None:
         return "measures"
-    if board.job is not None or board.console or board.holds:
+    if board.job is not None or board.console or board.holds or board.place:
         return "held"
     return "waiting" if board.waiting else "free"
 

@@ -16,6 +16,7 @@ from coordinator import DEADLINE_S, PROGRAMS, client, running_coordinator
 
 from exporters.farm.coordinator import Coordinator
 from lab.errors import LabTransientError
+from lab.farm import now, nowlines
 from lab.farm.config import load
 from lab.farm.placing import boards_behind, placed
 from lab.host import process
@@ -25,6 +26,7 @@ from lab.results import Store, open_store
 from lab.results.jobrecords import Job, Order
 from lab.results.jobs import JobQueue
 from lab.results.reservations import ReservationBook
+from lab.web import wall
 
 ENV = """
 targets:
@@ -168,6 +170,16 @@ def test_a_board_that_is_reserved_in_the_browser_is_its_persons_place_until_that
     (deed,) = lab.janitor().tidy()
     assert (deed.verb, deed.why) == ("release", "the reservation has ended")
     assert lab.coordinator.holder("b1") == ""
+
+
+def test_a_persons_acquisition_is_on_the_wall_and_in_lab_status(lab: Lab) -> None:
+    lab.coordinator.acquire("b1", "desk-3/bob")
+    lab.coordinator.acquire("b2", str(job_user("lena", "j7", store_name(lab.store))))
+    found = now.look(lab.store.url, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
+    assert {tile.board: (tile.state, tile.who) for tile in wall.tiles(found)} == {
+        "b1": ("held", "desk-3/bob (labgrid)")
+    }, "a job is there as a job"
+    assert [line for line in nowlines.lines(found) if "place held by desk-3/bob" in line]
 
 
 def test_lab_run_waits_for_a_place_that_a_person_has_and_says_who(lab: Lab) -> None:
