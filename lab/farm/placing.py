@@ -14,6 +14,7 @@ from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm.config import Farm
 from lab.results.jobrecords import Job
 from lab.results.jobs import JobQueue
+from lab.results.reservations import ReservationBook
 
 if TYPE_CHECKING:
     from lab.places.holding import Place
@@ -53,9 +54,16 @@ def placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
         with place.held(person, person, is_over) as environ:
             yield environ
         return
+
+    def lapsed(holder: str) -> bool:  # which the janitor has not released yet
+        standing = {
+            str(reserving_user(hold.person, known)) for hold in ReservationBook(book.store).standing(job.board)
+        }
+        return holder.startswith(f"{reserving_user('', known).host}/") and holder not in standing
+
     also = reserving_user(job.person, known) if book.ignores else None
     place = Place(name, address)
-    with place.held(job_user(job.person, job.called, known), person, is_over, also) as environ:
+    with place.held(job_user(job.person, job.called, known), person, is_over, also, lapsed) as environ:
         yield environ
 
 

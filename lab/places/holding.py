@@ -110,14 +110,19 @@ class Place:
 
     @contextmanager
     def held(
-        self, user: PlaceUser, person: PlaceUser, is_over: Callable[[int], bool], also: PlaceUser | None = None
+        self,
+        user: PlaceUser,
+        person: PlaceUser,
+        is_over: Callable[[int], bool],
+        also: PlaceUser | None = None,
+        lapsed: Callable[[str], bool] = lambda _: False,
     ) -> Iterator[dict[str, str]]:
         """Hold it for this block; what to add to the environment of whoever measures.
 
         Args:
             person: whose acquisition is good enough: it is used as it is, and stays.
             is_over: whether a job of this store, by its number, has ended or died.
-            also: of whom the same is true, see `reserving_user`.
+            also: of whom the same is true, see `reserving_user`. lapsed: whether a holder is a reservation that has ended.
 
         Raises:
             LabTransientError: somebody else has it (`place_busy`), its exporter is away (`exporter_gone`), or the coordinator does not
@@ -132,9 +137,9 @@ class Place:
                 yield known.environ
                 return
         if holder and holder != str(user):
-            if not self._is_left(holder, user, is_over):
+            if not lapsed(holder) and not self._is_left(holder, user, is_over):
                 raise self._busy(holder)
-            _log.warning("place %s: %s has died without giving it back; it is released", self.name, holder)
+            _log.warning("place %s: %s has gone without giving it back; it is released", self.name, holder)
             at.release(self.name, holder)
             holder = ""
         if not holder:

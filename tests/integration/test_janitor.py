@@ -167,6 +167,10 @@ def test_a_board_that_is_reserved_in_the_browser_is_its_persons_place_until_that
         assert environ == lenas.environ
     assert list(lab.janitor().tidy()) == []
     ReservationBook(lab.store).end("b1", "reserved", "lena")
+    job = lab.job()
+    with placed(lab.book(), job):  # a job that waited for its end does not wait for the janitor
+        assert lab.coordinator.holder("b1") == str(job_user(job.person, job.called, store_name(lab.store)))
+    lab.coordinator.acquire("b1", str(lenas))
     (deed,) = lab.janitor().tidy()
     assert (deed.verb, deed.why) == ("release", "the reservation has ended")
     assert lab.coordinator.holder("b1") == ""
