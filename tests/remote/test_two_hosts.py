@@ -13,12 +13,17 @@ import netlab
 import pytest
 from console_bench import ConsoleBench, running_bench, taken, wait_for
 from otherhost import AHEAD_S, console_server_with_another_clock
+from railsserved import hwmon, running_rails_server
 
 from lab.console import ConsoleClient, Recording
 from lab.console.resuming import PortOrder, ResumingClient
 from lab.errors import LabTransientError
+from lab.host.clock import MonotonicRaw, time_line
 from lab.host.runtime import prepare, socket_path
 from lab.host.sshlink import SshLink
+from lab.rails import Trace
+from lab.rails.elsewhere import RailsServer
+from lab.rails.server import rails_socket
 
 CUTS = 20
 CONSOLES = 16  # more than sshd's MaxSessions
@@ -134,6 +139,33 @@ def test_another_hosts_clock_is_within_its_bound_and_that_within_half_the_delay(
         document = client.relation.document()
         assert abs(document["offset_ns"] - AHEAD_S * 10**9) <= document["bound_ns"]
         assert delay_ms / 2 * 1e6 <= document["bound_ns"] <= 0.55 * document["round_trip_ns"] + 1e6
+
+
+def test_rails_of_another_host_come_through_the_same_connection_and_a_cut_fails_what_is_measured(
+    hosts: netlab.Hosts, link: SshLink, tmp_path: Path
+) -> None:
+    sensor, address = hwmon(tmp_path), rails_socket(tmp_path / "run")
+    hosts.tell("20 0.01")
+    with running_rails_server(tmp_path / "run"):
+        with RailsServer(link.forwarded(str(address)), netlab.HOST).sampling(
+            sensor, tmp_path / "power.trace", line=time_line()
+        ) as sampler:
+            until_ns = MonotonicRaw().now_ns()
+            wait_for(lambda: len(sampler.trace(until_ns).records) > 3, "the trace grows")
+        assert Trace.open(tmp_path / "power.trace").ended
+        assert len(hosts.connections()) == 1
+
+        def measure() -> None:
+            server = RailsServer(link.forwarded(str(address)), netlab.HOST)
+            with server.sampling(sensor, tmp_path / "power.trace") as sampler:
+                assert hosts.cut() == 1
+                wait_for(lambda: not sampler.alive, "the cut is noticed")
+
+        with pytest.raises(LabTransientError, match="or the connection to it did") as caught:
+            measure()
+        assert caught.value.failure == "power_sampler"
+        volts = RailsServer(link.forwarded(str(address)), netlab.HOST).volts(sensor, 0.1)
+        assert volts == {"vdd_core": pytest.approx(0.85)}
 
 
 def test_a_host_that_ssh_cannot_reach_is_said(hosts: netlab.Hosts, link: SshLink) -> None:

@@ -5,41 +5,30 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from railsserved import DEADLINE_S, hwmon, running_rails_server
 
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
-from lab.rails import RailConfig, RailsConfig, Trace
+from lab.rails import RailsConfig, Trace
 from lab.rails.elsewhere import RailsServer
 from lab.rails.server import rails_socket
 
-DEADLINE_S = 60.0
-
 
 @pytest.fixture
-def hwmon(tmp_path: Path) -> RailsConfig:
-    """A sensor of the kernel's that reads 0.85 V and 0.2 A."""
-    folder = tmp_path / "hwmon0"
-    folder.mkdir()
-    for name, text in {"name": "ina226", "in1_input": "850", "in1_label": "vdd_core", "curr1_input": "200"}.items():
-        (folder / name).write_text(f"{text}\n")
-    return RailsConfig("b1", "hwmon", str(tmp_path), (RailConfig("vdd_core", 0.85, channel="hwmon0"),))
+def sensor(tmp_path: Path) -> RailsConfig:
+    return hwmon(tmp_path)
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[RailsServer, subprocess.Popen[bytes]]]:
     runtime = tmp_path / "run"
-    command = [Path(sys.executable).with_name("lab"), "rails", "serve", "--runtime", str(runtime)]
-    with subprocess.Popen(command) as process:
-        wait_for(rails_socket(runtime).is_socket)
+    with running_rails_server(runtime) as process:
         yield RailsServer(rails_socket(runtime), "lab-2"), process
-        process.terminate()
-        process.wait(DEADLINE_S)
 
 
 def wait_for(what: Callable[[], bool]) -> None:
@@ -50,12 +39,12 @@ def wait_for(what: Callable[[], bool]) -> None:
 
 
 def test_a_trace_of_another_host_grows_here_and_ends_with_the_block(
-    served: tuple[RailsServer, object], hwmon: RailsConfig, tmp_path: Path
+    served: tuple[RailsServer, object], sensor: RailsConfig, tmp_path: Path
 ) -> None:
     server, _ = served
     path = tmp_path / "power.trace"
-    assert server.volts(hwmon, 0.2) == {"vdd_core": pytest.approx(0.85)}
-    with server.sampling(hwmon, path, line=time_line()) as sampler:
+    assert server.volts(sensor, 0.2) == {"vdd_core": pytest.approx(0.85)}
+    with server.sampling(sensor, path, line=time_line()) as sampler:
         until_ns = MonotonicRaw().now_ns()
         wait_for(lambda: len(sampler.trace(until_ns).records) >= 3)
         assert sampler.alive
@@ -69,12 +58,12 @@ def test_a_trace_of_another_host_grows_here_and_ends_with_the_block(
 
 
 def test_a_server_that_is_killed_fails_the_measurement(
-    served: tuple[RailsServer, subprocess.Popen[bytes]], hwmon: RailsConfig, tmp_path: Path
+    served: tuple[RailsServer, subprocess.Popen[bytes]], sensor: RailsConfig, tmp_path: Path
 ) -> None:
     server, process = served
 
     def measure() -> None:
-        with server.sampling(hwmon, tmp_path / "power.trace") as sampler:
+        with server.sampling(sensor, tmp_path / "power.trace") as sampler:
             os.kill(process.pid, signal.SIGKILL)
             wait_for(lambda: not sampler.alive)
 
@@ -83,19 +72,19 @@ def test_a_server_that_is_killed_fails_the_measurement(
     assert process.wait(DEADLINE_S) == -signal.SIGKILL
     assert caught.value.failure == "power_sampler"
     with pytest.raises(LabTransientError, match="`lab rails serve` must run there"):
-        server.volts(hwmon, 0.1)
+        server.volts(sensor, 0.1)
 
 
 def test_another_clock_than_the_consoles_is_refused_and_so_are_wrong_wirings(
-    served: tuple[RailsServer, object], hwmon: RailsConfig, tmp_path: Path
+    served: tuple[RailsServer, object], sensor: RailsConfig, tmp_path: Path
 ) -> None:
     server, _ = served
     with (
         pytest.raises(LabTransientError, match="stamps by another clock") as caught,
-        server.sampling(hwmon, tmp_path / "power.trace", line="another boot"),
+        server.sampling(sensor, tmp_path / "power.trace", line="another boot"),
     ):
         pass
     assert caught.value.failure == "clock_unrelated"
-    wrong = RailsConfig("b1", "hwmon", str(tmp_path / "nothing"), hwmon.rails)
+    wrong = RailsConfig("b1", "hwmon", str(tmp_path / "nothing"), sensor.rails)
     with pytest.raises(ConfigurationError, match="on lab-2: "), server.sampling(wrong, tmp_path / "power.trace"):
         pass

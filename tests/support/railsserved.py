@@ -1,0 +1,38 @@
+"""A rails server as a program, and a sensor of the kernel's that it can read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prometheus_server import until
+
+from lab.rails import RailConfig, RailsConfig
+from lab.rails.server import rails_socket
+
+DEADLINE_S = 60.0
+
+
+def hwmon(folder: Path) -> RailsConfig:
+    """A sensor that reads 0.85 V and 0.2 A."""
+    device = folder / "hwmon0"
+    device.mkdir()
+    for name, text in {"name": "ina226", "in1_input": "850", "in1_label": "vdd_core", "curr1_input": "200"}.items():
+        (device / name).write_text(f"{text}\n")
+    return RailsConfig("b1", "hwmon", str(folder), (RailConfig("vdd_core", 0.85, channel="hwmon0"),))
+
+
+@contextmanager
+def running_rails_server(runtime: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`lab rails serve`."""
+    command = [Path(sys.executable).with_name("lab"), "rails", "serve", "--runtime", str(runtime)]
+    with subprocess.Popen(command) as process:
+        try:
+            until(rails_socket(runtime).is_socket, "the rails server listens")
+            yield process
+        finally:
+            process.terminate()
+            process.wait(DEADLINE_S)
