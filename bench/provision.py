@@ -1,7 +1,7 @@
 """How fast a card and an eMMC are provisioned, against `dd` (and bmaptool, where it is installed) alone on the same target.
 
     uv run python bench/provision.py [--folder DIR] [--mib 512] [--times 3] [--rate 90]
-    uv run python bench/provision.py --emmc [--mib 32] [--times 3]
+    uv run python bench/provision.py --emmc [--mib 128] [--times 3]
     uv run python bench/provision.py --sparse
 
 The target is a file in DIR (default: the temporary folder), which stands for a card: written past the page cache and synced, as dd does
@@ -162,7 +162,7 @@ def sparse(folder: Path) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description="How fast a medium is provisioned, and with how much memory.")
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--mib", type=int, help="default: 512, and 32 with --emmc")
+    parser.add_argument("--mib", type=int, help="default: 512, and 128 with --emmc")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--rate", type=float, default=90.0)
     kind = parser.add_mutually_exclusive_group()
@@ -176,7 +176,7 @@ def main() -> int:
         elif given.emmc:
             from provision_emmc import emmc  # noqa: PLC0415 - labgrid's memory is not the writer's
 
-            is_met = emmc(folder, given.mib or 32, given.times)
+            is_met = emmc(folder, given.mib or 128, given.times)
         else:
             slowed(folder, given.rate)
             is_met = rates(folder, given.mib or 512, given.times)

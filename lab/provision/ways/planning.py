@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from attrs import define, evolve, frozen
@@ -24,7 +25,7 @@ class Piece:
 
     Attributes:
         step: index of its step in the plan. place: of its step. offset: bytes from the start of that place.
-        first, last: whether it is the first or the last piece of its step.
+        first: whether it is the first piece of its step.
     """
 
     step: int
@@ -32,7 +33,6 @@ class Piece:
     offset: int
     data: bytes
     first: bool
-    last: bool
 
 
 def steps(content: Content, hosts: Hosts | None = None, *, without: frozenset[str] = _NONE) -> tuple[Step, ...]:
@@ -164,7 +164,7 @@ def _slice(piece: Piece, begin: int, start: int, stop: int) -> Piece:
 def pieces(
     planned: tuple[Step, ...], most: int, hosts: Hosts | None = None, *, without: frozenset[int] = frozenset()
 ) -> Iterator[Piece]:
-    """What the steps write, in pieces of at most `most` bytes; no more than two are in memory.
+    """What the steps write, in pieces of at most `most` bytes; the next one is made while one is used, so two are in memory.
 
     A piece ends where the block map has a gap. `most` should be a multiple of what the medium is written in.
 
@@ -174,17 +174,29 @@ def pieces(
     Raises:
         ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `lab.provision.image`.
     """
+    found = _pieces(planned, most, hosts, without)
+    with ThreadPoolExecutor(1, "pieces") as unpacker:
+        try:
+            coming = unpacker.submit(next, found, None)
+            while (piece := coming.result()) is not None:
+                coming = unpacker.submit(next, found, None)
+                yield piece
+                del piece
+        finally:
+            unpacker.shutdown()
+            found.close()
+
+
+def _pieces(
+    planned: tuple[Step, ...], most: int, hosts: Hosts | None, without: frozenset[int]
+) -> Generator[Piece, None, None]:
     for number, step in enumerate(planned):
         if number in without:
             continue
-        first, waiting = True, None
+        is_first = True
         for offset, data in _runs(step, most, hosts):
-            if waiting is not None:
-                yield Piece(number, step.place, *waiting, first, False)
-                first = False
-            waiting = (offset, data)
-        if waiting is not None:
-            yield Piece(number, step.place, *waiting, first, True)
+            yield Piece(number, step.place, offset, data, is_first)
+            is_first = False
 
 
 def _runs(step: Step, most: int, hosts: Hosts | None) -> Iterator[tuple[int, bytes]]:

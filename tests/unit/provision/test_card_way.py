@@ -9,11 +9,13 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from lab.errors import ConfigurationError
 from lab.provision.failures import (
@@ -27,7 +29,7 @@ from lab.provision.failures import (
     WriteStalledError,
 )
 from lab.provision.release import Content, ExtCsd, Image, Part, Place
-from lab.provision.way import Meter, Progress, Target
+from lab.provision.way import Meter, Progress, Step, Target
 from lab.provision.ways import blockdevice, blockwriter, planning
 from lab.provision.ways.cardway import CardWay
 from lab.provision.ways.hostdisk import Disk, Host, check_identity
@@ -392,8 +394,40 @@ def test_a_disk_of_another_size_is_somebody_elses() -> None:
         check_identity(disk, smallest=0, largest=256 << 30)
 
 
-def test_pieces_hold_no_more_than_two_of_them(tmp_path: Path) -> None:
+def test_pieces_are_of_the_size_that_was_asked_for(tmp_path: Path) -> None:
     content = packed(tmp_path, bytes(8 << 20))
     steps = planning.steps(content)
-    sizes = [(piece.offset, len(piece.data), piece.first, piece.last) for piece in planning.pieces(steps, 3 << 20)]
-    assert sizes == [(0, 3 << 20, True, False), (3 << 20, 3 << 20, False, False), (6 << 20, 2 << 20, False, True)]
+    sizes = [(piece.offset, len(piece.data), piece.first) for piece in planning.pieces(steps, 3 << 20)]
+    assert sizes == [(0, 3 << 20, True), (3 << 20, 3 << 20, False), (6 << 20, 2 << 20, False)]
+
+
+def test_the_next_piece_is_made_while_one_is_used_and_none_after_the_last_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, made = planning.steps(packed(tmp_path, bytes(8 << 20))), [threading.Semaphore(0) for _ in range(8)]
+    real, threads = planning._runs, threading.active_count()
+
+    def runs(*arguments: object) -> Iterator[tuple[int, bytes]]:
+        for number, run in enumerate(real(*arguments)):  # type: ignore[arg-type]
+            made[number].release()
+            yield run
+
+    monkeypatch.setattr(planning, "_runs", runs)
+    found = planning.pieces(steps, 1 << 20)
+    assert next(found).offset == 0
+    assert made[1].acquire(timeout=60), "the second, while the first is used"
+    assert next(found).offset == 1 << 20
+    assert made[2].acquire(timeout=60)
+    found.close()  # type: ignore[attr-defined]
+    assert not made[3].acquire(blocking=False)
+    assert threading.active_count() == threads
+
+
+def test_an_image_that_cannot_be_unpacked_is_told_with_its_class_also_from_its_thread(tmp_path: Path) -> None:
+    content = packed(tmp_path, os.urandom(3 << 20))
+    assert content.image is not None
+    cut = Path(content.image.source).read_bytes()[: 2 << 20]
+    Path(content.image.source).write_bytes(cut)
+    steps = (Step(evolve(content.image, sha256=sha256(cut)), None, 3 << 20),)
+    with pytest.raises(ImageDamagedError, match="cannot be unpacked"):
+        list(planning.pieces(steps, 1 << 20))
