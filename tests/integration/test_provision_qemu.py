@@ -7,9 +7,11 @@ three cycles from each medium and judges them.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -34,6 +36,7 @@ LAB = Path(sys.executable).with_name("lab")
 CYCLES = int(os.environ.get("BOARDLAB_PROVISION_CYCLES", "1"))
 LONG = CYCLES > 1
 MEDIA = ("sd", "emmc", "ospi")
+BEGUN, WITHIN = r": 0 %", r": [1-9]\d? %"  # progress
 DEADLINE_S = 900  # a busy machine; a quiet one takes a tenth of it
 
 pytestmark = pytest.mark.timeout(2400)  # the images are built when they are not there
@@ -166,16 +169,30 @@ def test_the_card_of_a_board_that_is_on_is_not_taken_away(lab: Lab) -> None:
 
 @pytest.mark.parametrize("medium", MEDIA if LONG else MEDIA[1:2])
 def test_a_write_that_is_killed_leaves_a_board_that_the_next_one_recovers(lab: Lab, files: Path, medium: str) -> None:
+    killed_and_done(lab, files, medium, BEGUN)
+
+
+@pytest.mark.skipif(not LONG, reason="each takes four boots; the tenths of it are played in tests/unit/provision")
+@pytest.mark.parametrize(("medium", "place"), [("sd", WITHIN), ("emmc", WITHIN), ("ospi", BEGUN)])
+def test_a_linux_in_memory_whose_write_is_killed_leaves_a_board_that_the_next_one_recovers(
+    lab: Lab, files: Path, medium: str, place: str
+) -> None:
+    said = killed_and_done(lab, files, medium, place, linux_writes(lab, RAM_MEDIA, "ram"))
+    assert f"{medium}: by ram-linux-http to " in said
+
+
+def killed_and_done(lab: Lab, files: Path, medium: str, place: str, env: Path | None = None) -> str:
+    """kill -9 of a provisioning that says a progress like `place`; the next one does it. What that said."""
     words = ("provision", "--release", files / "1.1.yaml", "--medium", medium)
-    child = command(lab, *words)
+    child = command(lab, *words, env=env)
     assert child.stdout is not None
-    for line in child.stdout:
-        if " 0 %" in line:
-            break
+    heard = list(itertools.takewhile(lambda line: not re.search(place, line), child.stdout))
     child.send_signal(signal.SIGKILL)
-    assert child.wait(DEADLINE_S) == -signal.SIGKILL, "it had ended by itself"
+    assert child.wait(DEADLINE_S) == -signal.SIGKILL, f"it had ended by itself: {''.join(heard)}"
     child.stdout.close()
-    assert f"{medium}: 1.1, read back, booted and compared" in done(lab, *words)
+    said = done(lab, *words, env=env)
+    assert f"{medium}: 1.1, read back, booted and compared" in said
+    return said
 
 
 @pytest.mark.skipif(not LONG, reason="the answers of mtd-utils are played in tests/unit/provision")
