@@ -31,12 +31,14 @@ LAB: Final = Path(sys.executable).with_name("lab")
 
 
 @contextmanager
-def qemu_board(folder: Path) -> Iterator[Any]:
-    """The strategy of a QEMU board with a network."""
+def qemu_board(folder: Path, emmc_bytes: int) -> Iterator[Any]:
+    """The strategy of a QEMU board with a network, whose eMMC has at least so many bytes: the image of its releases has 48 MiB."""
     where = folder / "bench"
     up = [LAB, "virtual", "up", "--network", "--dir", where, "--pdu-port", "0"]
     os.environ["BOARDLAB_RUNTIME"] = str(folder / "runtime")
     subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
+    disk = next(where.rglob("emmc.img"))
+    os.truncate(disk, max(emmc_bytes, disk.stat().st_size))  # the board is off
     try:
         yield parts(str(where / "env.yaml"), "ConsoleProtocol", "console", "console")[1]
     finally:
@@ -65,7 +67,7 @@ def emmc(folder: Path, mib: int, times: int) -> bool:
     image.write_bytes(os.urandom(mib * MIB))
     content = Content(Image(source=str(image), sha256=sha256(image), size=mib * MIB))
     shares = []
-    with qemu_board(folder) as strategy:
+    with qemu_board(folder, mib * MIB) as strategy:
         given = strategy.ways()["emmc"]
         plan = given.plan(content, Target("bench", strategy.type.name, "emmc"))
         for _ in range(times):
