@@ -23,9 +23,10 @@ from lab.redaction import redacted
 RECOVER_S: Final = 120.0  # Snagboot waits some seconds for each of the devices that come and go
 # Its names for the images of TI's K3 (docs/snagrecover.md) by the beginning of the files' names.
 FIRMWARE: Final[Mapping[str, str]] = {"tiboot3": "tiboot3", "tispl": "tispl", "u-boot": "u-boot", "sysfw": "sysfw"}
-_PORT: Final = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}|\d+-\d+(?:\.\d+)*", re.IGNORECASE)
+_PATH: Final = re.compile(r"\d+-\d+(?:\.\d+)*")
+_PORT: Final = re.compile(rf"[0-9a-f]{{4}}:[0-9a-f]{{4}}|{_PATH.pattern}", re.IGNORECASE)
 _NO_DEVICE: Final = re.compile(r"no (?:usb )?device|not found|timed? ?out.*usb|USB device", re.IGNORECASE)
-_NO_RIGHT: Final = re.compile(r"access denied|insufficient permissions|Errno 13", re.IGNORECASE)
+_NO_RIGHT: Final = re.compile(r"access denied|insufficient permissions|access rights issue|Errno 13", re.IGNORECASE)
 _WRONG: Final = re.compile(r"error|failed|Traceback|FAIL|unsupported", re.IGNORECASE)
 _SHOWN_CHARACTERS: Final = 160
 
@@ -82,7 +83,9 @@ def recover_command(program: str, soc: str, images: Mapping[str, Path], port: st
         if not firmware:
             raise ConfigurationError(f"recovery: usb: {name}: Snagboot knows {', '.join(FIRMWARE)} for these boards")
         command += ["-F", str({firmware: {"path": str(path)}})]
-    return (*command, *(("-p", _checked(port)) if port else ()))
+    if port and not _PATH.fullmatch(port):  # Snagboot 3.0.1 says that it takes vendor:product here, too, and does not
+        raise ConfigurationError(f"USB port {port!r}: expected e.g. 3-1.2 (bus-ports; `lsusb -t`)")
+    return (*command, *(("--usb-path", port) if port else ()))
 
 
 def download_command(program: str, port: str, path: Path) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def test_the_command_names_each_firmware_as_snagboot_does() -> None:
         {"tispl": {"path": "/r/a b/tispl.bin"}},
         {"u-boot": {"path": "/r/u"}},
     ]
-    assert command[-2:] == ("-p", "3-1.2")
+    assert command[-2:] == ("--usb-path", "3-1.2")
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,7 @@ def test_the_command_names_each_firmware_as_snagboot_does() -> None:
         ("", IMAGES, "", "recovery: soc"),
         ("am625", {"Image": Path("x")}, "", "Image: Snagboot knows tiboot3"),
         ("am625", IMAGES, "3-1; reboot", "expected e.g. 3-1.2"),
+        ("am625", IMAGES, "0451:6165", "expected e.g. 3-1.2"),
     ],
 )
 def test_what_it_cannot_do_is_refused_before_it_is_called(
@@ -70,7 +71,26 @@ def test_a_program_that_is_not_installed_is_said_with_what_installs_it(monkeypat
             LabStableError,
             "--udev",
         ),
-        (ProgramEnd(("Error: no USB device with address 0451:6165",), 1), RecoveryFailedError, "select USB boot"),
+        (
+            ProgramEnd(
+                (
+                    "[ERROR] USB Device was found at address 3-1.2 but can't be accessed because of a device file access rights issue.",
+                ),
+                255,
+            ),
+            LabStableError,
+            "--udev",
+        ),
+        (
+            ProgramEnd(
+                (
+                    "[ERROR] Device access error: failed to access USB device 3-1.3, please check its presence and access rights",
+                ),
+                255,
+            ),
+            RecoveryFailedError,
+            "select USB boot",
+        ),
         (
             ProgramEnd(("Traceback (most recent call last):", "DFU state error"), 0),
             RecoveryFailedError,
