@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from attrs import frozen
 
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
@@ -20,19 +23,57 @@ if TYPE_CHECKING:
     from lab.places.holding import Place
 
 DEFAULT_COORDINATOR = "127.0.0.1"
+PLACE_BUSY = "place_busy"
+POLL_S = 2.0
 GLANCE_S = 1.0  # who looks on does not wait longer for a coordinator
 RESERVATION = "+"  # of a RemotePlace: that of LG_TOKEN's reservation
 TOKEN_VARIABLE = "LG_TOKEN"  # noqa: S105 - labgrid's word for a reservation
 _WAITS = "waiting"
 
 
+@frozen
+class Patience:
+    """How long a job waits for a place that somebody else has, while it keeps its lease.
+
+    Attributes:
+        deadline: by time.monotonic(). say: tells a person a line. ends: gives a sign of life; whether the job is to end.
+    """
+
+    deadline: float
+    say: Callable[[str], None]
+    ends: Callable[[], bool]
+
+
 @contextmanager
-def placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
+def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterator[dict[str, str]]:
     """Hold the job's place; what to add to pytest's environment. Nothing where the environment names no place.
+
+    Args:
+        patience: None: a place that somebody else has is not waited for.
 
     Raises:
         BoardlabError: as of `lab.places.holding.Place.held`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
     """
+    with ExitStack() as stack:
+        said = ""
+        while True:
+            try:
+                environ = stack.enter_context(_placed(book, job))
+                break
+            except BoardlabError as error:
+                if error.failure != PLACE_BUSY or patience is None or time.monotonic() >= patience.deadline:
+                    raise
+                if str(error) != said:
+                    said = str(error)
+                    patience.say(f"job {job.called} waits: {said}")
+                if patience.ends():
+                    raise
+            time.sleep(POLL_S)
+        yield environ
+
+
+@contextmanager
+def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
     path = Path(job.env)
     name = place_of(path) if path.is_file() else ""
     if not name:
@@ -120,7 +161,7 @@ def _place_in(env: Path, _state: tuple[int, ...]) -> str:
 def _reserved(address: str, token: str) -> Place:
     """The place of a reservation."""
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
-    from lab.places.holding import BUSY, Place  # noqa: PLC0415
+    from lab.places.holding import Place  # noqa: PLC0415
 
     if not token:
         raise ConfigurationError(
@@ -131,7 +172,7 @@ def _reserved(address: str, token: str) -> Place:
     if state == _WAITS:
         raise LabTransientError(
             f"reservation {token} waits for a place: all that fit are held (labgrid-client reservations, labgrid-client who)",
-            failure=BUSY,
+            failure=PLACE_BUSY,
         )
     if not places:
         raise ConfigurationError(

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -22,7 +23,7 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, LabStableError
 from lab.farm import suites
-from lab.farm.placing import placed
+from lab.farm.placing import PLACE_BUSY, Patience, placed
 from lab.farm.room import Room
 from lab.host import turns
 from lab.results.joblist import latest_run, obstacle
@@ -33,7 +34,6 @@ from lab.results.yielding import GAVE_WAY, give_way, wait_on
 from lab.run.options import CONFIRMS, JUDGE, pytest_words
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
-PLACE_BUSY: Final = "place_busy"
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
 INTERRUPTED: Final = 130
 USAGE: Final = 2
@@ -95,7 +95,8 @@ class Runner:
                     return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
                 try:
                     with ExitStack() as stack:
-                        self._as_user = self._placed(stack, started, deadline)
+                        patience = Patience(deadline, self.say, partial(self._beat, started))
+                        self._as_user = stack.enter_context(placed(self.book, started, patience))
                         code = self._measure(started)
                 except BoardlabError as error:
                     busy = error.failure == PLACE_BUSY
@@ -103,7 +104,7 @@ class Runner:
                     if not busy:
                         raise
                     self.say(str(error) if wait_s or self._stopping else f"{error}. Wait for it with --wait SECONDS")
-                    return INTERRUPTED if self._stopping else BUSY
+                    return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
                 if code == GAVE_WAY:
                     job = give_way(self.book, job.id)
                     self.say(f"job {job.called} gives way: {job.yields_to}")
@@ -118,25 +119,6 @@ class Runner:
         if now.state == "cancelled":
             self.say(f"job {job.called} was cancelled by {now.cancelled_by}; what it measured is kept")
         return now.state == "cancelled"
-
-    def _placed(self, stack: ExitStack, job: Job, deadline: float) -> dict[str, str]:
-        """The job's labgrid place, for as long as `stack` lasts; the lease is kept while somebody else has it."""
-        said, beat_at = "", time.monotonic()
-        while True:
-            try:
-                return stack.enter_context(placed(self.book, job))
-            except BoardlabError as error:
-                if error.failure != PLACE_BUSY or time.monotonic() >= deadline:
-                    raise
-                if str(error) != said:
-                    said = str(error)
-                    self.say(f"job {job.called} waits: {said}")
-                if time.monotonic() - beat_at > self.heartbeat_s:
-                    beat_at = time.monotonic()
-                    self._stopping |= self._beat(job)
-                if self._stopping:
-                    raise
-            time.sleep(QUEUE_POLL_S)
 
     def _wait(self, job: Job, wait_s: float) -> Job | None:
         deadline = time.monotonic() + wait_s
@@ -243,14 +225,14 @@ class Runner:
                     process.kill()
 
     def _beat(self, job: Job) -> bool:
-        """A sign of life; whether the job was cancelled meanwhile."""
+        """A sign of life; whether the job is to end."""
         try:
-            return self.book.beat(job.id)
+            return self.book.beat(job.id) or self._stopping
         except BoardlabError as error:
             if error.failure == "lease_lost":
                 raise
             _log.warning("no sign of life could be given: %s", error)  # the store is away; pytest has its own patience
-            return False
+            return self._stopping
 
     def _command(self, job: Job, suite: str) -> list[str]:
         # When this process is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
