@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -123,12 +124,7 @@ class Params(TypeDecorator[Mapping[str, str]]):
         return None if value is None else json.dumps(dict(value), sort_keys=True, separators=(",", ":"))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, str] | None:  # noqa: ARG002
-        if value is None:
-            return None
-        pairs = json.loads(value) if isinstance(value, str) else None
-        if not isinstance(pairs, dict):
-            raise _damaged("a JSON object", value)
-        return {str(key): str(text) for key, text in pairs.items()}
+        return None if value is None else dict(_pairs(value))
 
 
 class Flags(TypeDecorator[frozenset[str]]):
@@ -144,3 +140,12 @@ class Flags(TypeDecorator[frozenset[str]]):
         if value is not None and not isinstance(value, str):
             raise _damaged("names of flags", value)
         return None if value is None else frozenset(value.split())
+
+
+@functools.lru_cache(maxsize=1024)
+def _pairs(text: object) -> tuple[tuple[str, str], ...]:
+    """Parameters of their text; a history has the same ones again and again."""
+    found = json.loads(text) if isinstance(text, str) else None
+    if not isinstance(found, dict):
+        raise _damaged("a JSON object", text)
+    return tuple((str(key), str(value)) for key, value in found.items())

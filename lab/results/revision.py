@@ -70,14 +70,12 @@ class RunsRevision:
 
 def runs_revision(store: Store) -> RunsRevision:
     """The state of all that comparisons of completed runs are made from."""
+    last = (func.max(RunRow.id), func.max(RunRow.finished_at), func.max(ReviewRow.id))
+    wanted = (select(func.count()).select_from(RunRow), *(select(column) for column in last))
     with store._read() as session:
-        return RunsRevision(
-            session.scalars(select(func.count()).select_from(RunRow)).one(),
-            session.scalar(select(func.max(RunRow.id))),
-            frozenset(session.scalars(select(RunRow.id).where(GOES_ON))),
-            session.scalar(select(func.max(RunRow.finished_at))),
-            session.scalar(select(func.max(ReviewRow.id))),
-        )
+        runs, newest, finished_at, review = session.execute(select(*(each.scalar_subquery() for each in wanted))).one()
+        running = frozenset(session.scalars(select(RunRow.id).where(GOES_ON)))
+        return RunsRevision(runs, newest, running, finished_at, review)
 
 
 def revision(store: Store) -> Revision:
