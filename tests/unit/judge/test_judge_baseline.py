@@ -11,10 +11,11 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from exporters.results import ResultsReader
 from exporters.verdicts import Against, MetricChange
-from lab.errors import ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError
 from lab.judge import noise
 from lab.judge.baseline import JudgedNumber, JudgedRun, judge_number, judge_run
 from lab.judge.labels import same_release
@@ -225,6 +226,19 @@ def test_samples_that_are_uncertain_are_left_out_while_there_are_others(store: S
     with watch(store.url).snapshot() as snapshot:
         (average,) = snapshot.averages([run])
     assert (average.n, average.value) == (2, pytest.approx(2.55))
+
+
+@pytest.mark.parametrize("flags", [frozenset(), frozenset({"uncertain"})])
+@pytest.mark.parametrize("column", ["value", "uncertainty"])
+def test_a_sample_that_is_no_number_is_said_and_no_average(store: Store, column: str, flags: frozenset[str]) -> None:
+    run = measure(store, 2.5, values=(2.5, 2.7), flags=flags)
+    with store._engine.begin() as connection:
+        connection.execute(text(f"UPDATE samples SET {column} = 9e999 WHERE id = 1"))  # noqa: S608 - a name from above
+    with (
+        watch(store.url).snapshot() as snapshot,
+        pytest.raises(BoardlabError, match="expected a number, found inf"),
+    ):
+        list(snapshot.averages([run]))
 
 
 # --- what may never change a verdict ----------------------------------------------------------------------------------------
