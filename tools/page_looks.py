@@ -16,7 +16,8 @@ SERIOUS: Final = ("serious", "critical")  # axe-core's words
 
 @frozen
 class Step:
-    """What a person does on a page: "click" or "focus" on a selector, "press" a key, "type" a text; "wait" for a selector; "run" evaluates JavaScript."""
+    """What a person does on a page: "click" or "focus" on a selector, "press" a key, "type" a text; "wait" for a selector; "run" evaluates JavaScript;
+    "walk" presses Tab through the page, at most so many times, and leaves in `walked` what had the focus, and whether that showed."""
 
     does: str
     on: str
@@ -29,7 +30,7 @@ class Look:
 
     Attributes:
         root: the folder of the files, or the address of a server, e.g. "http://127.0.0.1:9880"; nothing else is loaded. path: the page's, from there, e.g. "/farm/" or "/report.html".
-        width, height: of the window, in px. mode: "light" or "dark".
+        width, height: of the window, in px. mode: "light" or "dark". scripts: whether the page's own JavaScript runs.
         steps: are taken before all that follows.
         axe: whether axe-core looks at it. ask: JavaScript to evaluate in the page.
         picture: the file of a picture; empty: none. whole: the picture shows the whole page, not only the window.
@@ -40,6 +41,7 @@ class Look:
     width: int = 1400
     height: int = 800
     mode: str = "light"
+    scripts: bool = True
     steps: tuple[Step, ...] = ()
     axe: bool = False
     ask: str = ""
@@ -53,6 +55,7 @@ class Seen:
 
     Attributes:
         beyond: px by which the page can be scrolled to the right. wide: what stands there.
+        shifts: score of each layout shift since the page was opened, and what it moved (Layout Instability, W3C); none that a person's own step made.
         faults: axe-core's. complaints: errors of scripts and files that are missing, since the page was opened.
         asked: all that the page asked for since then, itself first.
         answer: what `ask` returned.
@@ -61,6 +64,7 @@ class Seen:
     beyond: int
     wide: list[str]
     faults: list[dict[str, Any]] = field(repr=False)
+    shifts: list[tuple[float, str]]
     complaints: list[str]
     asked: list[str]
     answer: Any

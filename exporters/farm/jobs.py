@@ -11,7 +11,7 @@ from prometheus_client import Metric
 
 from exporters.farm.build import gauge
 from lab.host.clock import utc_now
-from lab.results.jobs import LEASE_S
+from lab.results.jobrecords import LEASE_S
 from lab.results.watch import JobHead, PastJob, Watcher
 
 

@@ -14,8 +14,7 @@ from exporters.farm.build import LabelledValue, gauge
 from exporters.farm.jobs import state_of
 from exporters.farm.planned import COMPLETED, Item, Yield, gone_items, gone_metrics, yields
 from lab.host.clock import utc_now
-from lab.results.jobrecords import BY_LAB_RUN
-from lab.results.jobs import LEASE_S
+from lab.results.jobrecords import BY_LAB_RUN, LEASE_S
 from lab.results.watch import PastJob, RunHead, StoreSnapshot, Watcher
 
 LOOK_BACK: Final = timedelta(days=70)  # ten weekly runs

@@ -12,8 +12,8 @@ from lab.host import process
 from lab.host.clock import utc_now
 from lab.results import joblist, open_store
 from lab.results.joblist import JobView, moment
-from lab.results.jobrecords import BY_LAB_RUN, BY_PROVISION, BY_WEB, Job, number
-from lab.results.jobs import LEASE_S, JobQueue
+from lab.results.jobrecords import BY_LAB_RUN, BY_PROVISION, BY_WEB, LEASE_S, Job, number
+from lab.results.jobs import JobQueue
 from lab.results.records import LAST_ID
 from lab.run import options
 from lab.run.options import PROVISION

@@ -25,8 +25,7 @@ from lab.host.clock import utc_now
 from lab.host.runtime import runtime_dir
 from lab.results import joblist, listing
 from lab.results.joblist import JobView
-from lab.results.jobrecords import BY_WEB
-from lab.results.jobs import LEASE_S
+from lab.results.jobrecords import BY_WEB, LEASE_S
 from lab.results.listing import LatestEnded, ListedRun
 from lab.results.reservations import Hold, ReservationBook
 from lab.results.store import Store, open_store
@@ -65,7 +64,7 @@ class BoardNow:
     Attributes:
         job: that has it. waiting: how many wait. console: who types at it; empty: nobody. port: what is wrong with its port.
         current: the run that is being measured. last: the last one before.
-        failures: of its attempts in the last 24 h, by class. holds: whose it is, reserved or in maintenance.
+        failures: of its attempts in the last 24 h, by class, the last one's first. holds: whose it is, reserved or in maintenance.
         place: who has acquired its place in labgrid by hand, as "host/user"; empty: nobody, or nobody knows.
     """
 

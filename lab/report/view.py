@@ -17,7 +17,7 @@ from lab.results.artifacts import ArtifactStore
 from lab.results.figures import anchor, average_cell, number, with_uncertainty
 from lab.results.logs import LogLine, console_log, lines, window
 from lab.results.overview import Overview, attempts_of, name_of, tried
-from lab.results.records import CONSOLE_LOG, HOST_BUSY, Attempt
+from lab.results.records import CONSOLE_LOG, HOST_BUSY, Attempt, Run
 from lab.shown import plain
 
 _MOST_TILES: Final = 8
@@ -188,7 +188,12 @@ def groups(run: Overview, artifacts: ArtifactStore, names: Names) -> list[Attemp
 
 def facts(run: Overview) -> list[tuple[str, str]]:
     """Plan and provenance, a nested key as `outer.inner`."""
-    return [*_flat("plan", run.run.plan), *(fact for k, v in run.run.provenance.items() for fact in _flat(k, v))]
+    return [*_flat("plan", run.run.plan), *provenance(run.run)]
+
+
+def provenance(run: Run) -> list[tuple[str, str]]:
+    """What a run was measured with, a nested key as `outer.inner`."""
+    return [fact for name, value in run.provenance.items() for fact in _flat(name, value)]
 
 
 def _row(run: Overview, m: Measurement, names: Names) -> SummaryRow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, cast
 
 from attrs import frozen
@@ -19,6 +19,7 @@ BY_PROVISION: Final = "lab provision"
 BY_WEB: Final = "lab web"  # which switches a board's power off and on
 JOB_VARIABLE: Final = "BOARDLAB_JOB"  # how `lab run` tells its pytest whose runs it begins
 LETTER: Final = "j"
+LEASE_S: Final = 60.0  # without a sign of life; then another job may take the board
 _MOST_DIGITS: Final = 12  # of a number that is looked at
 
 
@@ -133,3 +134,16 @@ def job_of(row: JobRow) -> Job:
         priority=row.priority,
         yields_to=row.yields_to,
     )
+
+
+def is_dead(row: JobRow, now: dt.datetime, has_died: Callable[[str], bool | None]) -> bool:
+    """Whether another job may take the board of a running one.
+
+    Args:
+        has_died: whether a holder's process is gone; None: nobody can tell, it is of another host or user.
+    """
+    gone = has_died(row.holder)
+    # The site lives on when what it did for a board has failed.
+    if gone is None or (not gone and row.program == BY_WEB):
+        return (now - row.heartbeat_at).total_seconds() > LEASE_S
+    return gone

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
-from lab.results.jobrecords import BY_LAB_RUN, BY_WEB, Job, JobState, Order, call, job_of
+from lab.results.jobrecords import BY_LAB_RUN, LEASE_S, Job, JobState, Order, call, is_dead, job_of
 from lab.results.jobruns import find, last_run, measured
 from lab.results.models import JobRow, RunRow
 from lab.results.reservations import Hold, standing
@@ -24,7 +24,6 @@ from lab.results.rows import json_of
 from lab.results.store import Store
 from lab.results.turns import PERSONS, turn
 
-LEASE_S: Final = 60.0  # without a sign of life; then another job may take the board
 HEARTBEAT_S: Final = 10.0
 HasDied = Callable[[str], bool | None]  # whether a holder has died; None: it cannot be told from here
 
@@ -277,11 +276,7 @@ class JobQueue:
         ]
 
     def _dead(self, row: JobRow) -> bool:
-        gone = self.has_died(row.holder)
-        # The site lives on when what it did for a board has failed.
-        if gone is None or (not gone and row.program == BY_WEB):
-            return (self.now() - row.heartbeat_at).total_seconds() > LEASE_S
-        return gone
+        return is_dead(row, self.now(), self.has_died)
 
     def _own(self, session: Session, job_id: int, state: JobState) -> JobRow:
         row = find(session, job_id)

@@ -122,12 +122,13 @@ class LatestEnded:
 
 
 def failures(store: Store, since: dt.datetime) -> dict[tuple[str, str], int]:
-    """How many attempts failed since then, by board and failure class."""
+    """How many attempts failed since then, by board and failure class; the class that came last is a board's first."""
     query = (
         select(RunRow.board, AttemptRow.outcome, func.count())
         .join(AttemptRow, AttemptRow.run_id == RunRow.id)
         .where(AttemptRow.started_at >= since, AttemptRow.outcome != "ok")
         .group_by(RunRow.board, AttemptRow.outcome)
+        .order_by(RunRow.board, func.max(AttemptRow.id).desc())
     )
     with store._read() as session:
         return {(board, outcome): count for board, outcome, count in session.execute(query)}

@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 import anyio
 from anyio import to_thread
 from attrs import define, field, frozen
+from starlette.datastructures import Headers
 
 from exporters.server import Guard
 from lab.errors import BoardlabError
@@ -183,7 +184,9 @@ class Access:
     def _of_proxy(self, headers: Mapping[str, str], address: str) -> Person | None:
         if self.proxy is None or _plain(address) not in self.proxy.addresses:
             return None
-        name = headers.get(self.proxy.header.lower(), "")
+        header = self.proxy.header.lower()
+        given = headers.getlist(header) if isinstance(headers, Headers) else [headers.get(header, "")]
+        name = given[0] if len(given) == 1 else ""  # twice: the proxy let through what it was sent
         if not NAME.fullmatch(name):
             return None
         user = self.users.all().get(name) if self.users is not None else None

@@ -20,7 +20,7 @@ from lab.results.series import Point
 from lab.web.site import Site
 
 MOST_RUNS: Final = 500
-_NOT_FOUND: Final[dict[int | str, dict[str, Any]]] = {
+NOT_FOUND: Final[dict[int | str, dict[str, Any]]] = {
     404: {"description": "Nothing is called so; `detail` says what there is."},
     503: {"description": "The results cannot be read; `detail` says why, and what to do."},
 }
@@ -32,7 +32,7 @@ Types = Annotated[list[str] | None, Query(max_length=50, alias="type")]
 
 def router(site: Site) -> APIRouter:
     """The interface's addresses."""
-    routes = APIRouter(prefix="/api/v1", responses=_NOT_FOUND)
+    routes = APIRouter(prefix="/api/v1", responses=NOT_FOUND)
 
     @routes.get("/lab")
     def lab() -> dict[str, Any]:

@@ -15,11 +15,27 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.web import actions, api, audit, evidence, guides, keyboard, login, pages, railstream, streams, triage
+from lab.web import (
+    actions,
+    api,
+    audit,
+    boardapi,
+    evidence,
+    guides,
+    joblogs,
+    keyboard,
+    login,
+    pages,
+    railstream,
+    search,
+    streams,
+    triage,
+)
 from lab.web.access import Access
 from lab.web.consoles import Consoles
 from lab.web.deeds import Deeds
 from lab.web.door import GuardedDoor
+from lab.web.etags import TaggedAnswers
 from lab.web.rails import LiveRails
 from lab.web.rendering import Renderer
 from lab.web.site import Site
@@ -40,6 +56,7 @@ def create(site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None
     renderer, consoles = Renderer(), Consoles(site.runtime)
     app.include_router(pages.router(site, renderer))
     app.include_router(api.router(site))
+    app.include_router(boardapi.router(site))
     deeds = Deeds(site)
     for router in (
         login.router(renderer, access, deeds),
@@ -49,6 +66,8 @@ def create(site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None
         audit.router(site, renderer),
         guides.router(site, renderer),
         evidence.router(site),
+        joblogs.router(site),
+        search.router(site, renderer),
     ):
         app.include_router(router)
     wall = functools.partial(pages.wall_part, site, renderer)
@@ -68,6 +87,7 @@ def create(site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None
     def wrong_password(request: Request, name: str) -> None:
         deeds.tell(request, "login", name, "wrong name or password")
 
+    app.add_middleware(TaggedAnswers)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
     app.add_middleware(GuardedDoor, access=access, tell=renderer.show_to, failed=wrong_password)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(names))

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Final
 
 from attrs import evolve
 from fastapi import APIRouter, Path, Query, Request
-from fastapi.responses import Response
+from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.now import BoardNow, LabNow
 from lab.judge.builds import remarks
+from lab.report import view
 from lab.report.against import Comparison, judged, last_of
 from lab.report.page import render
 from lab.results import keptstore, listing, series
@@ -25,11 +26,12 @@ from lab.results.records import LAST_ID
 from lab.results.revision import revision, run_revision, runs_revision
 from lab.results.store import Store
 from lab.results.watch import RunHead
-from lab.web import history, releases, triage, wall
+from lab.web import history, joblogs, releases, timeline, triage, wall
 from lab.web.power import power_of
 from lab.web.releases import ReleaseJudge
-from lab.web.rendering import Renderer, unless_known
+from lab.web.rendering import Renderer
 from lab.web.site import Site
+from lab.web.wiring import wires
 
 PAGE: Final = 50  # runs of a list
 Name = Annotated[str, Path(max_length=200)]
@@ -49,7 +51,7 @@ def wall_part(site: Site, renderer: Renderer, request: Request) -> str:
         request.state.person.name if "mine" in asked else "",
     )
     seen = site.seen()
-    shown = wall.tiles(seen.lab, seen.lines, wanted)
+    shown = wall.tiles(seen.lab, seen.lines, wanted, seen.sparks)
     return renderer.text("tiles.html.j2", tiles=shown, counts=wall.counted(shown), lab=seen.lab)
 
 
@@ -73,11 +75,13 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         seen = site.seen()
         found = seen.lab
         now = next((each for each in found.boards if each.board == board), None)
-        runs, comments, trouble = [], [], ""
+        runs, comments, trouble, line, logs = [], [], "", None, []
         try:
             with site.store() as store:
                 runs = listing.listed(store, RunFilter(boards=(board,)), PAGE)
                 comments = Audit(store).comments(board)
+                line = timeline.timeline(store, runs, found.at)
+                logs = joblogs.of_board(site, store, board)
         except BoardlabError as error:  # its console and its rails are there all the same
             if now is None:
                 raise
@@ -86,6 +90,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             raise ConfigurationError(f"no board {board!r}; the wall shows the boards that there are")
         (tile,) = wall.tiles(_only(found, now or BoardNow(board)))
         port = next((each for each in seen.ports if each.board == board), None)
+        wired, unread = wires(site.folder, tile.board, now.env if now else "")
         return renderer.page(
             "board.html.j2",
             board=now or BoardNow(board),
@@ -94,6 +99,11 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             port=port,
             trouble=trouble,
             comments=comments,
+            line=line,
+            logs=logs,
+            wires=wired,
+            unread=unread,
+            facts=view.provenance(runs[0].run) if runs else [],
         )
 
     @routes.get("/runs")
@@ -112,15 +122,13 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         return renderer.page("runs.html.j2", rows=_rows(runs[:PAGE]), asked=asked, more=more)
 
     @routes.get("/runs/{run_id}")
-    def run_page(
-        request: Request, run_id: Annotated[int, Path(ge=1, le=LAST_ID)], against: Asked | None = None
-    ) -> Response:
+    def run_page(run_id: Annotated[int, Path(ge=1, le=LAST_ID)], against: Asked | None = None) -> Response:
         # A comparison with the runs before needs no look at other boards: on a busy farm something changes each second.
         state = revision if against else functools.partial(run_revision, run_id=run_id)
         page = site.page(
             ("run", str(run_id), against or ""), lambda store: _report(site, store, run_id, against), state
         )
-        return unless_known(request, page)
+        return HTMLResponse(page)
 
     @routes.get("/releases")
     def releases_page() -> Response:
@@ -128,7 +136,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             return renderer.page("releases.html.j2", names=release_names(snapshot))
 
     @routes.get("/releases/{release:path}")
-    def release_page(request: Request, release: Name, against: Asked | None = None) -> Response:
+    def release_page(release: Name, against: Asked | None = None) -> Response:
         person = renderer.person
 
         def asking(store: Store) -> frozenset[int]:
@@ -139,7 +147,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             lambda store: _release(renderer, judge, store, release, against or None, asking(store)),
             lambda store: (runs_revision(store), asking(store)),
         )
-        return unless_known(request, page)
+        return HTMLResponse(page)
 
     @routes.get("/metrics")
     def metrics_page() -> Response:
@@ -162,10 +170,6 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             verdicts=verdicts,
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         )
-
-    @routes.get("/search")
-    def search_page(q: Asked = "") -> Response:
-        return renderer.page("search.html.j2", q=q, found=_search(site, q.strip()) if q.strip() else {})
 
     return routes
 
@@ -209,23 +213,3 @@ def _rows(runs: list[ListedRun]) -> list[dict[str, Any]]:
     return [
         {"run": each.run, "good": each.good, "tried": each.tried, "averages": headline(each.averaged)} for each in runs
     ]
-
-
-def _search(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
-    """Title -> (name, address) of what has the words in its name; a number is a run's, too."""
-    text = wanted.casefold()
-    with site.store() as store:
-        boards = {*listing.known(store, "board"), *(each.board for each in site.seen().lab.boards)}
-        named = {
-            "Boards": [(name, f"/boards/{name}") for name in sorted(boards)],
-            "Board types": [(name, f"/runs?type={name}") for name in listing.known(store, "board_type")],
-            "Releases": [(name, f"/releases/{name}") for name in listing.known(store, "release")],
-            "Metrics": [(name, f"/metrics/{name}") for name, _, _ in series.metrics(store)],
-        }
-        found = {title: [each for each in names if text in each[0].casefold()] for title, names in named.items()}
-        if wanted.isdecimal() and len(wanted) < 10:
-            runs = listing.listed(store, RunFilter(before=int(wanted) + 1), 1)
-            found["Runs"] = [
-                (f"run {each.run.id}", f"/runs/{each.run.id}") for each in runs if str(each.run.id) == wanted
-            ]
-    return {title: names for title, names in found.items() if names}

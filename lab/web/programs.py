@@ -25,6 +25,7 @@ from lab.results.jobrecords import BY_WEB, JobState, Order
 from lab.results.jobs import JobQueue
 from lab.results.location import DATABASE_VARIABLE
 from lab.results.store import Store
+from lab.web import joblogs
 from lab.web.site import Site
 
 LONGEST_WAIT_S: Final = 7 * 86_400  # for a board, of a job that is queued here
@@ -44,7 +45,7 @@ def queued(site: Site, person: str, words: Sequence[str]) -> str:
         LabTransientError: it says nothing.
     """
     folder = prepare(site.runtime or runtime_dir())
-    handle, name = tempfile.mkstemp(prefix="web-run-", suffix=".log", dir=folder)
+    handle, name = tempfile.mkstemp(prefix=joblogs.PREFIX, suffix=".log", dir=folder)
     with os.fdopen(handle, "wb") as log:
         child = subprocess.Popen(
             [*_LAB, "run", *words, "--wait", str(LONGEST_WAIT_S)],
@@ -56,10 +57,14 @@ def queued(site: Site, person: str, words: Sequence[str]) -> str:
             start_new_session=True,
         )
     log_file = Path(name)
+    threading.Thread(target=child.wait, name="lab run", daemon=True).start()  # no zombie is left of it
     try:
-        return _begun(child, log_file)
-    finally:
-        threading.Thread(target=_tidy, args=(child, log_file), name="lab run", daemon=True).start()
+        job = _begun(child, log_file)
+    except BaseException:
+        log_file.unlink(missing_ok=True)  # what it said against the order has been shown
+        raise
+    joblogs.keep(log_file, job)
+    return job
 
 
 def _begun(child: subprocess.Popen[bytes], log: Path) -> str:
@@ -78,12 +83,6 @@ def _begun(child: subprocess.Popen[bytes], log: Path) -> str:
                 f"lab run named no job for {_BEGUN_S:g} s; it said last: {_last(said) or 'nothing'}"
             )
         time.sleep(_LOOK_S)
-
-
-def _tidy(child: subprocess.Popen[bytes], log: Path) -> None:
-    """A runtime folder is memory: what a run said is not kept there when it has ended."""
-    child.wait()
-    log.unlink(missing_ok=True)
 
 
 def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:

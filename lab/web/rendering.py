@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any, Final
 
 from attrs import define, field
-from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment
 
@@ -41,11 +39,3 @@ class Renderer:
     def page(self, template: str, *, status: int = 200, **shown: Any) -> Response:
         """A whole page."""
         return HTMLResponse(self.text(template, status=status, **shown), status)
-
-
-def unless_known(request: Request, body: str) -> Response:
-    """A page, or only the word that the browser has it already (RFC 9110, 13.1.2)."""
-    etag = f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"'
-    if request.headers.get("if-none-match") == etag:
-        return Response(status_code=304, headers={"ETag": etag})
-    return HTMLResponse(body, headers={"ETag": etag, "Cache-Control": "no-cache"})

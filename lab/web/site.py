@@ -24,6 +24,7 @@ from lab.results.revision import revision
 from lab.results.store import Store
 from lab.results.watch import StoreSnapshot
 from lab.web import wall
+from lab.web.sparks import Spark, Sparks
 
 KEPT_PAGES: Final = 64
 LOOK_S: Final = 1.0  # however many look at the wall, the lab is looked at once in this time
@@ -36,13 +37,14 @@ class Seen:
 
     Attributes:
         at_s: when, on the monotonic clock. ports: of the console server; none where it does not run.
-        lines: board -> the last line of its console.
+        lines: board -> the last line of its console. sparks: board -> its last boot times.
     """
 
     at_s: float
     lab: LabNow
     ports: tuple[PortStatus, ...]
     lines: Mapping[str, str]
+    sparks: Mapping[str, Spark]
 
 
 @define
@@ -65,6 +67,7 @@ class Site:
     _pages: OrderedDict[tuple[str, ...], tuple[Hashable, str]] = field(factory=OrderedDict, init=False)
     _ended: LatestEnded = field(factory=LatestEnded, init=False)
     _results: KeptStore = field(factory=KeptStore, init=False)
+    _sparks: Sparks = field(factory=Sparks, init=False)
 
     def seen(self) -> Seen:
         """The lab and its consoles, at most a second old; older where a look at a large lab takes a good part of that.
@@ -78,10 +81,11 @@ class Site:
                 found = now.look(
                     self.db, self.farm, self.runtime, self.folder, self._ended, opened=self._results.opened
                 )
+                sparks = self._sparks.of(found.boards, self.store)
                 self._fresh_s = max(LOOK_S, LOOK_SHARE * (time.monotonic() - began_s))
                 status = services.console_server(self.runtime or runtime_dir())[1]
                 ports = tuple(status.ports) if status else ()
-                self._seen = Seen(time.monotonic(), found, ports, wall.console_lines(ports))
+                self._seen = Seen(time.monotonic(), found, ports, wall.console_lines(ports), sparks)
             return self._seen
 
     def look_again(self) -> None:

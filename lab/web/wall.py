@@ -17,6 +17,7 @@ from lab.farm.nowlines import ago
 from lab.results.jobrecords import call
 from lab.results.listing import ListedRun
 from lab.results.reservations import Hold
+from lab.web.sparks import Spark
 
 State = Literal["needs a person", "measures", "held", "waiting", "free"]
 STATES: Final[tuple[State, ...]] = ("needs a person", "measures", "held", "waiting", "free")
@@ -31,8 +32,9 @@ class Tile:
         who: holds it; empty: nobody. since: for how long, e.g. `5 min`. doing: suites or the kind of the run.
         run: that goes on, else the last one; None: none. release: of that run.
         medium: that was booted last in the run that goes on. good, planned: its cycles; planned is 0 where nobody knows.
-        eta: UTC, e.g. `14:05`. trouble: what needs a person. failed: attempts of 24 h that failed; failure: the most frequent class.
+        eta: UTC, e.g. `14:05`. trouble: what needs a person. failed: attempts of 24 h that failed; failure: the class of the last one.
         last: how the last run ended. line: the last one of its console. holds: whose it is, reserved or in maintenance.
+        spark: its last boot times.
     """
 
     board: str
@@ -53,6 +55,7 @@ class Tile:
     last: str = ""
     line: str = ""
     holds: tuple[Hold, ...] = ()
+    spark: Spark | None = None
 
     @property
     def share(self) -> int:
@@ -91,13 +94,15 @@ class Filter:
         return named and own and (not self.failed or tile.failed > 0 or tile.state == "needs a person")
 
 
-def tiles(found: LabNow, lines: Mapping[str, str] = {}, wanted: Filter = Filter()) -> list[Tile]:
+def tiles(
+    found: LabNow, lines: Mapping[str, str] = {}, wanted: Filter = Filter(), sparks: Mapping[str, Spark] = {}
+) -> list[Tile]:
     """The tiles, what needs a person first, then by name.
 
     Args:
-        lines: board -> the last line of its console.
+        lines: board -> the last line of its console. sparks: board -> its last boot times.
     """
-    made = [_tile(board, found.at, lines.get(board.board, "")) for board in found.boards]
+    made = [_tile(board, found.at, lines.get(board.board, ""), sparks.get(board.board)) for board in found.boards]
     kept = [tile for tile in made if wanted.takes(tile)]
     return sorted(kept, key=lambda tile: (tile.state != "needs a person", tile.board))
 
@@ -123,13 +128,12 @@ def console_lines(ports: Sequence[PortStatus]) -> dict[str, str]:
     return found
 
 
-def _tile(board: BoardNow, at: dt.datetime, line: str) -> Tile:
+def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> Tile:
     job, run = board.job, board.current or board.last
     good = board.current.good if board.current else 0
     troubles = [board.port] if board.port else []
     troubles += [f"job {call(job.id)}: its process is gone"] if job is not None and job.died else []
     troubles += [f"run {board.last.run.id} {board.last.run.status}"] if _ended_badly(board) and board.last else []
-    worst = max(board.failures.items(), key=lambda each: each[1], default=("", 0))[0]
     return Tile(
         board=board.board,
         board_type=board.board_type,
@@ -145,10 +149,11 @@ def _tile(board: BoardNow, at: dt.datetime, line: str) -> Tile:
         eta=f"{job.expected_end:%H:%M}" if job is not None and job.expected_end is not None else "",
         trouble="; ".join(troubles),
         failed=sum(board.failures.values()),
-        failure=worst,
+        failure=next(iter(board.failures), ""),
         last=_last(board.last, at),
         line=line,
         holds=board.holds,
+        spark=spark,
     )
 
 

@@ -41,6 +41,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with running_lab(folder, "sim", "--type", "am62xx_sk", "--time-scale", "0.05") as lab:
         (folder / "envs").mkdir()
         (folder / "envs" / "one.yaml").symlink_to(folder / "bench" / BOARD / "env.yaml")
+        measured = run(lab)  # there are a console and results, whichever test is first
+        assert measured.returncode == 0, measured.stdout + measured.stderr
         yield lab
 
 
@@ -115,8 +117,9 @@ def test_power_is_switched_and_the_console_is_typed_at_until_the_page_closes(lab
 new Promise((done, broken) => {
   const live = document.getElementById('live');
   setTimeout(() => broken(new Error(live.textContent.slice(-2000))), 180000);
-  const look = () => /login: root[^]*#/.test(live.textContent) && done(document.getElementById('typing-state').textContent);
-  new MutationObserver(look).observe(live, { childList: true, subtree: true, characterData: true });
+  const state = document.getElementById('typing-state');
+  const look = () => /login: root[^]*#/.test(live.textContent) && state.textContent.startsWith('Sent') && done(state.textContent);
+  new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true });
   look();
 })
 """
@@ -128,8 +131,8 @@ new Promise((done) => {
   look();
 })
 """
-    switched = acting(web, PAGE, *sent("power-cycle"), Step("wait", "#live"))
-    page_looks.look([switched])
+    mine = (*sent("reserve", reason="to type at it"), Step("wait", "#use ~ p.mark"))
+    page_looks.look([acting(web, PAGE, *mine), acting(web, PAGE, *sent("power-cycle"), Step("wait", "#live"))])
     with open_store(lab.environ["LAB_DB"]) as store:
         states = [(entry.action, entry.outcome) for entry in Audit(store).entries(board=BOARD)]
     assert ("power-cycle", "done") in states, states
@@ -176,6 +179,33 @@ def test_a_verdict_that_is_decided_on_stays_so_when_the_page_is_loaded_again(lab
         (seen,) = page_looks.look([acting(web, "/metrics/boot.time", *accept, *again, ask=ask)])
         assert f"accepted by {ME}: the compiler" in seen.answer
         assert (reviews(store)[newest].by, reviews(store)[newest].reason) == (ME, "the compiler")
+
+
+# What a person can act on or scroll, in a page without hidden parts; `walked` is what Tab led to.
+REACHED = """
+(() => {
+  const acts = 'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]';
+  const open = [...document.querySelectorAll(acts)].filter((each) => each.checkVisibility() && !each.disabled);
+  const name = (each) => each.outerHTML.slice(0, 120);
+  const reached = new Set(walked.map((each) => each.element));
+  return {
+    missed: open.filter((each) => !reached.has(each)).map(name),
+    unseen: walked.filter((each) => each.shows === false).map((each) => name(each.element)),
+    forms: walked.filter((each) => each.element.matches('form.act button')).length,
+  };
+})()
+"""
+
+
+def test_every_action_is_reached_with_tab_and_what_has_the_focus_shows_it(lab: Lab, web: WebProcess) -> None:
+    pages = {"/": 0, PAGE: 5, "/metrics/boot.time": 0, "/audit": 0}
+    start = Step("run", "document.activeElement.blur()")
+    walk = (start, Step("walk", "400"))
+    looks = [acting(web, page, *walk, ask=REACHED) for page in pages]
+    looks.append(Look(web.url, "/runs/1", steps=walk, ask=REACHED))
+    for look, seen, forms in zip(looks, page_looks.look(looks), (*pages.values(), 0), strict=True):
+        assert (seen.answer["missed"], seen.answer["unseen"]) == ([], []), look.path
+        assert seen.answer["forms"] >= forms, look.path
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])

@@ -1,8 +1,8 @@
 // Opens pages in Chromium and says what is wrong with them: node look.mjs LOOKS.json.
 //
-// LOOKS.json: what browser.mjs wants, and {found, looks: [{root, path, width, height, mode, steps, axe, ask, picture, whole}]}. Files come
+// LOOKS.json: what browser.mjs wants, and {found, looks: [{root, path, width, height, mode, scripts, steps, axe, ask, picture, whole}]}. Files come
 // from the disk below `root`, nothing from the network; where `root` is
-// an address, everything comes from that server. For each look `found` gets {beyond, wide, faults, complaints, asked, answer}.
+// an address, everything comes from that server. For each look `found` gets {beyond, wide, faults, shifts, complaints, asked, answer}.
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { launch, LIMIT_MS } from './browser.mjs';
@@ -36,9 +36,25 @@ async function faults() {
   }));
 }
 
-async function open(browser, { root, path, mode }) {
-  const page = await browser.newPage({ colorScheme: mode, reducedMotion: 'reduce', timezoneId: 'UTC', locale: 'en-GB' });
+// What moves in the page though nobody asked for it (Layout Instability, W3C): each shift's score, and what it moved.
+function watchShifts() {
+  window.shifts = [];
+  const name = (node) => (node instanceof Element ? `${node.tagName.toLowerCase()}${node.id ? `#${node.id}` : ''}.${node.className}` : String(node?.nodeName));
+  const keep = (list) => {
+    for (const { value, hadRecentInput, sources } of list.getEntries()) {
+      if (!hadRecentInput) {
+        window.shifts.push([value, sources.map(({ node }) => name(node)).join(', ')]);
+      }
+    }
+  };
+  new PerformanceObserver(keep).observe({ type: 'layout-shift', buffered: true });
+}
+
+async function open(browser, { root, path, width, height, mode, scripts }) {
+  const viewport = { width, height };
+  const page = await browser.newPage({ viewport, javaScriptEnabled: scripts, colorScheme: mode, reducedMotion: 'reduce', timezoneId: 'UTC', locale: 'en-GB' });
   page.setDefaultTimeout(LIMIT_MS);
+  await page.addInitScript(watchShifts);
   const complaints = [];
   page.on('pageerror', (error) => complaints.push(String(error.stack)));
   page.on('console', (message) => message.type() === 'error' && complaints.push(`${message.text()} ${message.location().url}`));
@@ -57,11 +73,45 @@ async function open(browser, { root, path, mode }) {
     return origin === ORIGIN && existsSync(file) ? route.fulfill({ path: file }) : route.fulfill({ status: 404 });
   });
   await page.goto(`${served ? root : ORIGIN}${path}`);
-  await page.addStyleTag({ content: STILL });
+  if (scripts) {
+    await page.addStyleTag({ content: STILL }); // waits for an event of the page
+  }
   if (!(await page.evaluate(() => document.createElement('canvas').getContext('2d').measureText('m').width))) {
     throw new Error('no font was found: nothing on this page has a width');
   }
   return { page, complaints, asked };
+}
+
+// What shows of an element that it has the focus.
+function looksOf(element) {
+  return [element, ...[...element.querySelectorAll('*')].slice(0, 8)].map((one) => {
+    const { outlineStyle, outlineWidth, outlineColor, stroke, strokeWidth, fill, backgroundColor, boxShadow } = getComputedStyle(one);
+    return [outlineStyle, outlineWidth, outlineColor, stroke, strokeWidth, fill, backgroundColor, boxShadow].join();
+  }).join(';');
+}
+
+// Presses Tab until the page has been walked through: `walked` in the page has each element that got the focus, and whether that showed.
+async function walk(page, most) {
+  await page.evaluate(`window.looksOf = ${looksOf}; window.walked = [];`);
+  for (let n = 0; n < Number(most); n += 1) {
+    await page.keyboard.press('Tab');
+    const ended = await page.evaluate(() => {
+      const last = window.walked.at(-1);
+      if (last) {
+        last.shows = last.focused !== window.looksOf(last.element);
+      }
+      const element = document.activeElement;
+      if (element === document.body || window.walked.some((each) => each.element === element)) {
+        return true;
+      }
+      window.walked.push({ element, focused: window.looksOf(element) });
+      return false;
+    });
+    if (ended) {
+      return;
+    }
+  }
+  throw new Error(`Tab did not come round in ${most} steps`);
 }
 
 const STEPS = {
@@ -71,6 +121,7 @@ const STEPS = {
   run: (page, script) => page.evaluate(script),
   type: (page, text) => page.keyboard.type(text),
   wait: (page, selector) => page.waitForSelector(selector),
+  walk,
 };
 
 const browser = await launch(order);
@@ -78,15 +129,17 @@ const found = [];
 let opened = null;
 try {
   for (const look of order.looks) {
-    const { root, path, mode } = look;
-    const key = JSON.stringify([root, path, mode]);
+    const { root, path, mode, scripts } = look;
+    const key = JSON.stringify([root, path, mode, scripts]);
     if (opened?.key !== key || opened.stepped || look.steps.length) {
       await opened?.page.close();
       opened = { key, stepped: look.steps.length > 0, ...(await open(browser, look)) };
     }
     const { page, complaints, asked } = opened;
     await page.setViewportSize({ width: look.width, height: look.height });
-    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    if (scripts) {
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    }
     for (const { does, on } of look.steps) {
       await STEPS[does](page, on);
     }
@@ -97,6 +150,7 @@ try {
       ...(await page.evaluate(measure)),
       faults: look.axe ? await page.evaluate(faults) : [],
       answer: look.ask ? await page.evaluate(look.ask) : null,
+      shifts: scripts ? await page.evaluate(() => window.shifts) : [],
       complaints: [...complaints],
       asked: [...asked],
     });

@@ -17,6 +17,8 @@ from lab import shipped
 from lab.errors import BoardlabError
 from lab.farm.doctor.finding import Finding
 from lab.host import process
+from lab.host.clock import utc_now
+from lab.results.jobrecords import BY_WEB, is_dead
 from lab.results.models import JobRow
 from lab.results.store import open_store
 from virtual import pdudaemon
@@ -81,18 +83,25 @@ def results(db: str | None) -> Iterator[Finding]:
             yield Finding(STORE, "store", "ok", f"{store.url}{'' if runs else ', no runs yet'}")
             wanted = select(JobRow).where(JobRow.state == "running").order_by(JobRow.id)
             with store._read() as session:
-                dead = [(row.id, row.board) for row in session.scalars(wanted) if process.has_died(row.holder)]
+                dead = [
+                    (row.id, row.board, row.program)
+                    for row in session.scalars(wanted)
+                    if is_dead(row, utc_now(), process.has_died)
+                ]
     except BoardlabError as error:
         if "does not exist" in str(error):
             yield Finding(STORE, "store", "ok", "none yet; the first measurement makes it")
         else:
             yield Finding(STORE, "store", "bad", str(error).partition("; ")[0], str(error).partition("; ")[2])
         return
-    for job, board in dead:
-        said = f"holds {board}, and its process is gone"
-        yield Finding(
-            STORE, f"job {job}", "doubtful", said, f"lab run --resume {job}; any other job of that board ends it, too"
-        )
+    for job, board, program in dead:
+        if program == BY_WEB:  # the site lives on, and what it did for the board does not
+            said = f"holds {board} for a power switch of `lab web`, and gives no sign of life"
+            mend = "look whether the board is off or on; any other job of that board ends it"
+        else:
+            said = f"holds {board}, and its process is gone"
+            mend = f"lab run --resume {job}; any other job of that board ends it, too"
+        yield Finding(STORE, f"job {job}", "doubtful", said, mend)
 
 
 def environments(folder: Path) -> Iterator[Finding]:

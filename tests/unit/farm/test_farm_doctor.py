@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import resource
@@ -19,7 +20,9 @@ from lab.console.holders import Holder
 from lab.farm import services
 from lab.farm.doctor import Finding, Patient, examination, machine, ports, software
 from lab.host import process
+from lab.host.clock import utc_now
 from lab.results import open_store
+from lab.results.jobrecords import BY_WEB, LEASE_S
 from lab.results.jobs import JobQueue, Order
 from lab.shown import Marked
 
@@ -193,6 +196,19 @@ def test_a_job_whose_process_is_gone_is_named(tmp_path: Path) -> None:
     store_found, job = software.results(str(tmp_path / "results.db"))
     assert (store_found.level, job.level, job.subject) == ("ok", "doubtful", "job 1")
     assert "lab run --resume 1" in job.mend
+
+
+def test_a_power_switch_of_the_browser_that_gives_no_sign_of_life_is_named(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "results.db")) as store:
+        then = utc_now() - dt.timedelta(seconds=2 * LEASE_S)
+        site = JobQueue(store, process.identity(), process.has_died, program=BY_WEB, now=lambda: then)
+        site.start(site.enqueue(Order("am62xx_sk", "am62x-1", ("power_cycle",), "e", "", None)).id)
+        _, job = software.results(str(tmp_path / "results.db"))
+        assert (job.level, job.subject) == ("doubtful", "job 1")
+        assert "holds am62x-1 for a power switch of `lab web`" in job.said
+        assert "--resume" not in job.mend
+        JobQueue(store, process.identity(), process.has_died, program=BY_WEB).beat(1)
+    assert len(list(software.results(str(tmp_path / "results.db")))) == 1
 
 
 def test_a_wrong_environment_is_bad_and_the_good_ones_are_counted(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError
 from lab.host import process
 from lab.results import Store, open_store
-from lab.results.jobrecords import BY_WEB
-from lab.results.jobs import LEASE_S, Job, JobQueue, Order
+from lab.results.jobrecords import BY_WEB, LEASE_S
+from lab.results.jobs import Job, JobQueue, Order
 from lab.results.reservations import ReservationBook
 from lab.results.watch import watch
 

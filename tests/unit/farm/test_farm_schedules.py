@@ -17,7 +17,8 @@ from sqlalchemy import create_engine, update
 from exporters.farm.schedules import Due, Schedules
 from lab.farm.config import Schedule
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.jobs import LEASE_S, JobQueue, JobState, Order
+from lab.results.jobrecords import LEASE_S
+from lab.results.jobs import JobQueue, JobState, Order
 from lab.results.models import RunRow
 from lab.results.watch import PastJob, watch
 

@@ -19,8 +19,8 @@ from lab.pytest_plugin.choosing import Choice
 from lab.pytest_plugin.jobs import HOLDER_KEY, Holder
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, STORE_KEY, STRATEGY_KEY
 from lab.results import Store, joblist, open_store
-from lab.results.jobrecords import BY_PYTEST, JOB_VARIABLE, Order
-from lab.results.jobs import LEASE_S, JobQueue
+from lab.results.jobrecords import BY_PYTEST, JOB_VARIABLE, LEASE_S, Order
+from lab.results.jobs import JobQueue
 from lab.results.reservations import IGNORE, ReservationBook
 from lab.run import options
 

@@ -12,8 +12,8 @@ from exporters.farm.schedules import Due, Schedules
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, SampleRecord, Store, joblist, open_store
-from lab.results.jobrecords import BY_PYTEST, Job, Order, call, number
-from lab.results.jobs import LEASE_S, JobQueue
+from lab.results.jobrecords import BY_PYTEST, LEASE_S, Job, Order, call, number
+from lab.results.jobs import JobQueue
 from lab.results.watch import watch
 
 START = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)

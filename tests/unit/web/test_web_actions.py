@@ -10,11 +10,14 @@ import re
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 import requests
+import web_people
 from web_people import BOARD, PASSWORDS, Browser, GuardedSite, logged_in
+from web_serving import serving
 
 from lab.host import process
 from lab.host.clock import utc_now
@@ -25,7 +28,8 @@ from lab.results.jobs import JobQueue
 from lab.results.reservations import IGNORE, ReservationBook
 from lab.results.verdictrecords import UNSURE, NewVerdict
 from lab.results.verdicts import mutes, read_verdicts, reviews, write_verdicts
-from lab.web import programs, writing
+from lab.web import joblogs, programs, writing
+from lab.web.site import Site
 from lab.web.wall import Filter, Tile
 
 HERE = f"/boards/{BOARD}"
@@ -188,11 +192,53 @@ print("job j7: boot on it, results in here")"""
 def test_what_lab_run_says_against_an_order_is_shown(guarded: GuardedSite, olga: Browser) -> None:
     said = refused(olga, f"{HERE}/run", suite="boot")
     assert "one.yaml" in said, said
-    for thread in threading.enumerate():
-        if thread.name == "lab run":
-            thread.join(60)
-    assert not list((guarded.folder / "runtime").glob("web-run-*")), "a log of a run that ended fills the memory"
+    assert not list((guarded.folder / "runtime").glob("web-run-*")), "what it said is shown, and in the audit"
     assert "one.yaml" in audit(guarded).outcome
+
+
+def test_what_a_queued_job_said_is_found_when_the_site_was_started_again(
+    guarded: GuardedSite, olga: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with guarded.store() as store:
+        book = JobQueue(store, "lab-9/b/1/1", lambda _who: None, person="olga")
+        job = book.enqueue(ORDER)
+        go = guarded.folder / "go"
+        os.mkfifo(go)
+        program = (
+            f"print('job {job.called}: boot', flush=True); open({str(go)!r}).read(); print('\\x1b[31mno <b>prompt')"
+        )
+        monkeypatch.setattr(programs, "_LAB", (sys.executable, "-c", program))
+        page = done(olga, f"{HERE}/run", suite="boot")
+        assert f"{job.called}, queued: <a href=" in page
+        go.write_text("")  # the program goes on, whoever started it
+        for thread in threading.enumerate():
+            if thread.name == "lab run":
+                thread.join(60)
+        book.finish(job.id, "failed")
+    access = web_people.access(guarded.folder)
+    with serving(
+        Site(guarded.database, runtime=guarded.folder / "runtime", folder=guarded.folder), access=access
+    ) as url:
+        again = logged_in(url, "olga")
+        assert f'{job.called}, failed: <a href="/jobs/{job.called}/log">' in again.get(HERE).text
+        log = again.get(f"/jobs/{job.called}/log")
+        assert log.headers["content-type"] == "text/plain; charset=utf-8"
+        assert "no <b>prompt" in log.text
+        assert "\x1b" not in log.text
+        assert "no log of j99" in again.get("/jobs/j99/log").text
+        assert again.get("/jobs/j1%2F..%2Fx/log").status_code == 404
+
+
+def test_only_so_many_logs_are_kept(tmp_path: Path) -> None:
+    for number in range(1, 61):
+        log = tmp_path / f"web-run-j{number}.log"
+        log.touch()
+        os.utime(log, (time.time() - 60 + number,) * 2)
+    old = tmp_path / "web-run-x7f3.log"
+    old.touch()
+    os.utime(old, (time.time() - 15 * 86_400,) * 2)
+    joblogs.tidy(tmp_path)
+    assert {each.name for each in tmp_path.iterdir()} == {f"web-run-j{number}.log" for number in range(11, 61)}
 
 
 def test_power_is_switched_while_nobody_else_can_have_the_board(

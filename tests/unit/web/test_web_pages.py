@@ -119,12 +119,54 @@ def test_what_is_not_there_is_said_with_what_there_is(url: str) -> None:
     assert get(f"{url}/api/v1/runs?limit=0").status_code == 422
 
 
-def test_a_run_that_the_browser_has_is_not_sent_again(url: str) -> None:
-    first = get(f"{url}/runs/1")
-    again = get(f"{url}/runs/1", headers={"If-None-Match": first.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
-    other = get(f"{url}/runs/1", headers={"If-None-Match": '"another"'})
-    assert other.content == first.content
+DOCUMENTS = [
+    "runs",
+    "runs/1",
+    "runs/1/verdicts",
+    "releases",
+    "metrics",
+    "metrics/boot.time",
+    "audit",
+    "guides",
+    "verdicts",
+]
+DOCUMENTS += ["boards/SK-AM62-0042", "search?q=boot"]
+
+
+@pytest.mark.parametrize(
+    "page", ["/runs", "/runs/1", "/metrics/boot.time", *(f"/api/v1/{each}" for each in DOCUMENTS)]
+)
+def test_what_the_browser_has_is_not_sent_again(url: str, page: str) -> None:
+    first = get(url + page)
+    tag = first.headers["etag"]
+    assert first.headers["cache-control"] == "private, no-cache"
+    for known in (tag, f'W/{tag}, "another"'):
+        again = get(url + page, headers={"If-None-Match": known})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+        assert "default-src" in again.headers["content-security-policy"]
+    other = get(url + page, headers={"If-None-Match": '"another"'})
+    assert (other.status_code, other.content) == (200, first.content)
+
+
+def test_a_stream_has_no_tag_and_no_end(url: str) -> None:
+    with requests.get(f"{url}/events/wall", stream=True, timeout=60) as wall:
+        assert "etag" not in wall.headers
+        assert next(wall.iter_lines()) == b"event: wall"
+
+
+def test_the_interface_has_what_the_pages_of_boards_and_the_search_show(url: str) -> None:
+    board = get(f"{url}/api/v1/boards/SK-AM62-0042").json()
+    assert [run["id"] for run in board["runs"]] == [2, 1]
+    assert (board["now"]["board"], board["wiring"], board["comments"]) == ("SK-AM62-0042", [], [])
+    (tile,) = [each for each in get(f"{url}/api/v1/wall").json() if each["board"] == "SK-AM62-0042"]
+    assert tile["spark"]["text"].startswith("sd, last 2: ")
+    found = get(f"{url}/api/v1/search", params={"q": "0042"}).json()
+    assert found == {"Boards": [{"name": "SK-AM62-0042", "page": "/boards/SK-AM62-0042"}]}
+    assert get(f"{url}/api/v1/search", params={"q": "2"}).json()["Runs"] == [{"name": "run 2", "page": "/runs/2"}]
+    for kind, named in get(f"{url}/api/v1/search", params={"q": "script"}).json().items():
+        assert all(get(url + each["page"]).status_code == 200 for each in named), kind
+    assert "11.01" in {each["release"] for each in get(f"{url}/api/v1/guides").json()}
+    assert "no board 'nosuch'" in get(f"{url}/api/v1/boards/nosuch").json()["detail"]
 
 
 def test_lists_are_paged_by_the_number_of_the_last_run(url: str) -> None:

@@ -1,0 +1,103 @@
+"""How a board is wired, as its environment says: adapters, outlets, straps, sensors. No password of it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import frozen
+
+from lab import shipped, yamlfile
+from lab.errors import ConfigurationError
+from lab.redaction import HIDDEN, redacted
+
+# What a class is to a board, by its name: labgrid has many of each, and a lab may have its own.
+_PARTS: Final = (
+    ("adapter", ("Serial", "Console")),
+    ("outlet", ("Power", "PDU", "Outlet", "Relay")),
+    ("strap", ("DigitalOutput", "BootMode")),
+    ("sensor", ("Sensor", "Rails")),
+    ("medium", ("SDMux", "Multiplex", "Card", "Writer", "MassStorage")),
+)
+_SECRET: Final = ("password", "secret", "token", "keyfile")
+_IN_HEX: Final = ("address", "fixed")
+
+
+@frozen
+class Wire:
+    """A resource or a driver of the environment.
+
+    Attributes:
+        part: "adapter", "outlet", "strap", "sensor", "medium" or "other". name: its class, and its own name. arguments: in words.
+    """
+
+    part: str
+    name: str
+    arguments: str
+
+
+def wiring(environment: Path, board: str) -> list[Wire]:
+    """What the targets of an environment have that describe this board, part by part.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+    data = yamlfile.load(environment)
+    targets = data.get("targets", {}) if isinstance(data, dict) else {}
+    found = [wire for target in _mappings(targets) if _describes(target, board) for wire in _wires(target)]
+    order = [part for part, _ in _PARTS]
+    return sorted(found, key=lambda wire: order.index(wire.part) if wire.part in order else len(order))
+
+
+def wires(folder: Path | None, board: str, environment: str) -> tuple[list[Wire], str]:
+    """How a board is wired, and why that cannot be read; empty: it can.
+
+    Args:
+        folder: of the lab, with `envs/`; None: here. environment: the file's name in it; empty: there is none.
+    """
+    try:
+        return (wiring((folder or Path.cwd()) / shipped.ENVS / environment, board) if environment else []), ""
+    except ConfigurationError as error:
+        return [], str(error)
+
+
+def _mappings(data: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(data, dict):
+        yield from (each for each in data.values() if isinstance(each, dict))
+
+
+def _describes(target: Mapping[str, Any], board: str) -> bool:
+    return any(name == "BoardStrategy" and str(of.get("board")) == board for name, of in _entries(target, "drivers"))
+
+
+def _wires(target: Mapping[str, Any]) -> Iterator[Wire]:
+    for kind in ("resources", "drivers"):
+        for name, arguments in _entries(target, kind):
+            own = str(arguments.get("name") or "")
+            said = "; ".join(_said(key, value) for key, value in arguments.items() if key not in {"name", "bindings"})
+            if said:  # a driver without arguments is only labgrid's way to use a resource
+                yield Wire(_part(name), f"{name} {own}".strip(), said)
+
+
+def _entries(target: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Class and arguments of each resource or driver; labgrid takes them as a mapping, or as a list of mappings."""
+    listed = target.get(kind)
+    for each in listed if isinstance(listed, list) else [listed]:
+        if isinstance(each, dict):
+            for name, arguments in each.items():
+                yield str(name), arguments if isinstance(arguments, dict) else {}
+
+
+def _part(name: str) -> str:
+    return next((part for part, words in _PARTS if any(word in name for word in words)), "other")
+
+
+def _said(key: str, value: Any) -> str:
+    if any(word in key.lower() for word in _SECRET):
+        return f"{key} {HIDDEN}"
+    if isinstance(value, dict):
+        return f"{key}: " + ", ".join(_said(str(name), each) for name, each in value.items())
+    if isinstance(value, list):
+        return f"{key} {' '.join(redacted(str(each)) for each in value)}"
+    return f"{key} {f'{value:#x}' if key in _IN_HEX and isinstance(value, int) else redacted(str(value))}"

@@ -1,0 +1,102 @@
+"""A board's page: its wiring as the environment says, and its runs and failures on a line of time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+
+import pytest
+import recorded_run
+import requests
+from web_serving import serving
+
+from lab.host.clock import utc_now
+from lab.results import AttemptRecord, Store, listing, open_store
+from lab.web.site import Site
+from lab.web.timeline import WIDTH, timeline
+from lab.web.wiring import wiring
+
+BOARD = "am62x-1"
+ENVIRONMENT = """
+targets:
+  main:
+    resources:
+      - USBSerialPort: {name: main0, match: {ID_PATH: pci-0000:00:14.0}, speed: 115200}
+      - NetworkPowerPort: {model: netio, host: "http://olga:hunter2@192.0.2.5/", index: 3}
+      - RailSensors: {backend: ina231, port: /dev/i2c-1, rails: {vdd_core: {address: 0x40, shunt_mohm: 2.0}}}
+    drivers:
+      - NetworkPowerDriver: {}
+      - BootModeDriver: {lines: {3: B3, 4: B4}, fixed: 0x43}
+      - ShellDriver: {prompt: "# ", password: hunter2}
+      - BoardStrategy: {board_type: am62xx_sk, board: am62x-1}
+  other:
+    resources: {RawSerialPort: {port: /dev/ttyUSB7}}
+    drivers: {BoardStrategy: {board_type: am62xx_sk, board: another}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "one.yaml").write_text(ENVIRONMENT)
+    return tmp_path
+
+
+def test_the_wiring_of_a_board_is_that_of_its_target_without_passwords(folder: Path) -> None:
+    found = wiring(folder / "envs" / "one.yaml", BOARD)
+    assert [(wire.part, wire.name) for wire in found] == [
+        ("adapter", "USBSerialPort main0"),
+        ("outlet", "NetworkPowerPort"),
+        ("strap", "BootModeDriver"),
+        ("sensor", "RailSensors"),
+        ("other", "ShellDriver"),
+        ("other", "BoardStrategy"),
+    ]
+    said = {wire.name: wire.arguments for wire in found}
+    assert said["USBSerialPort main0"] == "match: ID_PATH pci-0000:00:14.0; speed 115200"
+    assert said["BootModeDriver"] == "lines: 3 B3, 4 B4; fixed 0x43"
+    assert "vdd_core: address 0x40, shunt_mohm 2.0" in said["RailSensors"]
+    assert said["ShellDriver"] == "prompt # ; password ***"
+    assert "hunter2" not in str(found)
+    (port, _) = wiring(folder / "envs" / "one.yaml", "another")
+    assert port.arguments == "port /dev/ttyUSB7"
+
+
+def test_the_page_has_the_wiring_and_says_why_it_cannot_be_read(folder: Path) -> None:
+    with open_store(str(folder / "results.db")) as store:
+        recorded_run.record(store, virtual=False, cycles=20, board=BOARD)
+    with serving(Site(str(folder / "results.db"), runtime=folder / "runtime", folder=folder)) as url:
+        page = requests.get(f"{url}/boards/{BOARD}", timeout=60).text
+        assert "NetworkPowerPort: model netio" in page
+        assert "hunter2" not in page
+        assert re.search(r"What the last run, 1, was measured with", page)
+        crosses = re.findall(r'<a href="/runs/1#attempt-(\d+)" aria-label="(\w+), run 1', page)
+        assert {outcome for _, outcome in crosses} >= {"hang_kernel"}
+        report = requests.get(f"{url}/runs/1", timeout=60).text
+        assert all(f'id="attempt-{attempt}"' in report for attempt, _ in crosses), "each leads to its log"
+
+
+def attempt(store: Store, run: int, outcome: str, at: dt.datetime) -> None:
+    store.record_attempt(run, AttemptRecord(1, 1, {"medium": "sd"}, outcome, "board", True, "no prompt", at, 30.0))
+
+
+def test_runs_and_failures_stand_where_they_were(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "results.db")) as store:
+        for outcome in ("hang_kernel", "reset"):
+            run = store.begin_run("boot", "am62xx_sk", BOARD, "11.01", plan={"cycles": 1}, provenance={})
+            attempt(store, run.id, outcome, utc_now())
+            store.finish_run(run.id, "failed")
+        now = utc_now() + dt.timedelta(hours=3)
+        line = timeline(store, listing.listed(store), now)
+        assert line is not None
+        assert [bar.run_id for bar in line.bars] == [1, 2]
+        assert [cross.text.split(",")[0] for cross in line.crosses] == ["hang_kernel", "reset"]
+        assert all(0 <= bar.x < bar.x + bar.width <= WIDTH for bar in line.bars)
+        assert line.bars[1].x < WIDTH / 10, "they were three hours ago"
+        assert 2 <= len(line.marks) <= 4, "the hours"
+        days = timeline(store, listing.listed(store), now + dt.timedelta(days=40))
+        assert days is not None
+        assert 8 <= len(days.marks) <= 13
+        assert all(re.fullmatch(r"\d\d-\d\d", text) for _, text in days.marks)
+        assert timeline(store, [], now) is None
