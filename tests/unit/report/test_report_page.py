@@ -446,7 +446,7 @@ def test_a_number_that_was_measured_once_has_no_spread(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "a.db")) as store:
         run = record(store, cycles=1)
         text = render(overview(store, run.id), store.artifacts)
-    assert "(min" not in text
+    assert "(min " not in text
     assert '<th scope="col">p95</th>' not in text
     assert 'id="cycles"' not in text
 
