@@ -9,7 +9,7 @@ import pytest
 from cardcut import AHEAD, TOTAL, CutCard, kill_at
 from waycuts import ENDS, WAYS, cut, work
 
-PLACES = 200
+PLACES = 50
 
 
 @pytest.mark.parametrize("end", ENDS)
