@@ -154,18 +154,18 @@ class Runner:
         self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
         while job.done < len(job.suites):
             code = self._pytest(job, job.suites[job.done])
-            if code in {INTERRUPTED, GAVE_WAY, _USAGE}:
+            if code in {INTERRUPTED, GAVE_WAY, BUSY, _USAGE}:
                 return USAGE if code == _USAGE else code
             worst = max(worst, code)
             if code != _OK and self._unfinished(job) is not None:
                 return worst  # so that the job goes on with this suite
-            if job.options.get(JUDGE) and (judged := self._judge(job)) in {INTERRUPTED, GAVE_WAY}:
+            if job.options.get(JUDGE) and (judged := self._judge(job)) in {INTERRUPTED, GAVE_WAY, BUSY}:
                 return judged
             job = self.book.next_suite(job.id)
         return worst
 
     def _judge(self, job: Job) -> int:
-        """Have the suite's run judged, and measured again where the judge asks; INTERRUPTED or GAVE_WAY where that was ended."""
+        """Have the suite's run judged, and measured again where the judge asks; INTERRUPTED, GAVE_WAY or BUSY where that was ended."""
         from lab.farm import judging  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
 
         suite, runs, codes = job.suites[job.done], [self._latest(job)], [_OK]
@@ -173,7 +173,7 @@ class Runner:
         def again(run_id: int) -> int | None:
             codes.append(self._pytest(job, suite, ("--lab-confirms", str(run_id))))
             runs.append(self._latest(job))
-            return None if codes[-1] in {INTERRUPTED, GAVE_WAY, _USAGE} or runs[-1] == runs[-2] else runs[-1]
+            return None if codes[-1] in {INTERRUPTED, GAVE_WAY, BUSY, _USAGE} or runs[-1] == runs[-2] else runs[-1]
 
         if runs[0] is not None:
             self._worse |= not judging.judged(self.book.store, runs[0], again, self.say)
@@ -206,6 +206,9 @@ class Runner:
             self._child = None
         if self._stopping:
             return INTERRUPTED
+        if code < 0:
+            self.say(f"pytest was killed by {signal.Signals(-code).name}: the kernel does so where memory is short")
+            return BUSY
         return code if code in {_OK, _USAGE, GAVE_WAY} else _USAGE if code == _NO_TESTS else _FAILED
 
     def _attend(self, process: subprocess.Popen[bytes], job: Job) -> int:
@@ -290,6 +293,6 @@ def _state(code: int) -> JobState:
     match code:
         case 0:
             return "completed"
-        case 130:
+        case 130 | 75:  # asked to end; killed
             return "interrupted"
     return "failed"

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from buildbot_farm import TOKENS, BuildbotFarm, running_farm, wait_for
 
-CYCLES = 3
+CYCLES = 5
 ATTEMPTS = 3
 BOARDS = ("am62xx_sk-1", "am62xx_sk-2")
 SUCCESS, EXCEPTION, RETRY = 0, 4, 5
@@ -37,27 +37,59 @@ def test_who_has_not_logged_in_starts_nothing(farm: BuildbotFarm) -> None:
     assert "role" in farm.force("measure", "boot on am62xx_sk-1")["error"]["message"]
 
 
-@pytest.mark.parametrize("victim", ["worker", "buildbot"])
-def test_a_killed_worker_or_master_costs_no_cycle(farm: BuildbotFarm, victim: str) -> None:
+def test_a_release_is_measured_when_it_is_whole_and_for_the_board(farm: BuildbotFarm) -> None:
+    folder = farm.desk.folder / "releases"
+    commit = checkout(folder)
+    release(folder, "other", b"other", "am654x-evm")
+    release(folder, "11.02", b"whole image", image=b"whole i")
+    wait_for(lambda: "11.02.yaml is not measured before it is right" in farm.log("buildbot"))
+    assert farm.calls == []
+    (folder / "11.02.img").write_bytes(b"whole image")
+    path = folder / "11.02.yaml"
+    subprocess.run(["git", "-C", folder, "add", path.name], check=True)
+    subprocess.run([*commit, "11.02"], check=True)
+    path.touch()
+    wait_for(lambda: farm.calls)
+    wait_for(lambda: [each for each in farm.listener.of("/hook") if each.body["schedule"] == "new"])
+    (told,) = [each for each in farm.listener.of("/hook") if each.body["schedule"] == "new"]
+    head = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    assert (told.body["release"], told.body["revision"]) == ("11.02", head.stdout.strip())
+    assert [word for word in farm.calls[0].split() if word.startswith("--provision")] == [
+        f"--provision={folder / '11.02.yaml'}"
+    ]
+
+
+def test_killed_workers_and_masters_cost_no_cycle_and_who_waits_is_next(farm: BuildbotFarm) -> None:
     farm.log_in()
     assert "error" in farm.force("measure", "boot on am62xx_sk-1", medium="sd; reboot")
-    before = farm.samples()
-    orders = {"cycles": CYCLES, "medium": "sd", "release": victim}
-    wanted = [request_of(farm.force("measure", f"boot on {board}", **orders)) for board in BOARDS]
-    wait_for(lambda: all(len(found) > len(before.get(board, [])) for board, found in farm.samples().items()))
-    wait_for(lambda: len(farm.samples()) == len(BOARDS))
+    taken = farm.calls
+    wanted = [request_of(farm.force("measure", f"boot on {board}", cycles=CYCLES, medium="sd")) for board in BOARDS]
+    wait_for(lambda: sorted(farm.samples()) == sorted(BOARDS) and min(map(len, farm.samples().values())) >= 1)
     running = [build for request in wanted for build in farm.builds(request)]
     assert [build["complete"] for build in running] == [False, False], "both are measured at the same time"
-    killed = farm.pid(victim)
-    os.kill(killed, signal.SIGKILL)
-    wait_for(lambda: farm.pid(victim) not in {0, killed})
-    farm.wait_for_workers()
+    night, person = (
+        request_of(farm.force("measure", f"boot on {BOARDS[1]}", cycles=99, priority=each)) for each in (1, 10)
+    )
+    kill(farm, "worker")
+    wait_for(lambda: [len(farm.builds(request)) for request in wanted] == [2, 2])
+    kill(farm, "buildbot")
     assert [farm.ended(request) for request in wanted] == [SUCCESS, SUCCESS]
-    assert [len(farm.builds(request)) for request in wanted] == [2, 2], "each was begun twice"
-    for board, found in farm.samples().items():
-        new = found[len(before.get(board, [])) :]
-        assert [cycle for _, cycle in new] == list(range(1, CYCLES + 1))
-        assert len({run for run, _ in new}) == 1
+    assert [len(farm.builds(request)) for request in wanted] == [3, 3], "each was begun three times"
+    assert {board: [cycle for _, cycle in found] for board, found in farm.samples().items()} == {
+        board: list(range(1, CYCLES + 1)) for board in BOARDS
+    }
+    for request in (night, person):
+        farm.ended(request)
+    assert max(build["number"] for build in farm.builds(person)) < min(build["number"] for build in farm.builds(night))
+    assert farm.calls == taken, "a master that is started again takes no release twice"
+
+
+def kill(farm: BuildbotFarm, name: str) -> None:
+    """Kill a program, and wait until it is there again and the workers are connected."""
+    killed = farm.pid(name)
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: farm.pid(name) not in {0, killed})
+    farm.wait_for_workers()
 
 
 def test_what_is_worse_for_sure_is_told_to_its_commit_and_to_the_webhook(farm: BuildbotFarm) -> None:
@@ -93,47 +125,6 @@ def test_a_build_that_gets_its_board_never_is_given_up(farm: BuildbotFarm) -> No
     found = sorted(farm.builds(request), key=lambda build: build["number"])
     assert [build["results"] for build in found] == [*[RETRY] * ATTEMPTS, EXCEPTION]
     assert "given up" in found[-1]["state_string"]
-
-
-def test_what_a_person_waits_for_comes_before_the_night(farm: BuildbotFarm) -> None:
-    farm.log_in()
-    builder = "boot on am62xx_sk-2"
-    first = request_of(farm.force("measure", builder, cycles=2, medium="sd"))
-    wait_for(lambda: farm.builds(first))
-    night = request_of(farm.force("measure", builder, cycles=99, priority=1))
-    person = request_of(farm.force("measure", builder, cycles=99, priority=10))
-    for request in (first, night, person):
-        farm.ended(request)
-    (at_night,), (by_person,) = farm.builds(night), farm.builds(person)
-    assert by_person["number"] < at_night["number"]
-
-
-def test_a_release_is_measured_once_when_it_is_whole_and_for_the_board(farm: BuildbotFarm) -> None:
-    folder = farm.desk.folder / "releases"
-    commit = checkout(folder)
-    release(folder, "other", b"other", "am654x-evm")
-    release(folder, "11.02", b"whole image", image=b"whole i")
-    wait_for(lambda: "11.02.yaml is not measured before it is right" in farm.log("buildbot"))
-    assert farm.calls == []
-    (folder / "11.02.img").write_bytes(b"whole image")
-    path = folder / "11.02.yaml"
-    subprocess.run(["git", "-C", folder, "add", path.name], check=True)
-    subprocess.run([*commit, "11.02"], check=True)
-    path.touch()
-    wait_for(lambda: farm.calls)
-    wait_for(lambda: [each for each in farm.listener.of("/hook") if each.body["schedule"] == "new"])
-    (told,) = [each for each in farm.listener.of("/hook") if each.body["schedule"] == "new"]
-    head = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
-    assert (told.body["release"], told.body["revision"]) == ("11.02", head.stdout.strip())
-    kill = farm.pid("buildbot")
-    os.kill(kill, signal.SIGKILL)
-    wait_for(lambda: farm.pid("buildbot") not in {0, kill})
-    farm.wait_for_workers()
-    release(folder, "11.03", b"the next one")
-    wait_for(lambda: len(farm.calls) >= 2)
-    assert [word for call in farm.calls for word in call.split() if word.startswith("--provision")] == [
-        f"--provision={folder / name}" for name in ("11.02.yaml", "11.03.yaml")
-    ]
 
 
 def checkout(folder: Path) -> list[object]:

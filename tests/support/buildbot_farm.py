@@ -155,8 +155,16 @@ class BuildbotFarm:
 
     def ended(self, request: int) -> int:
         """The result of a request, once it is there (0 success, 1 warnings, 2 failure, 4 exception)."""
-        wait_for(lambda: self.get(f"buildrequests/{request}")["buildrequests"][0]["complete"])
+        wait_for(lambda: self.end_of(request) is not None)
         return int(self.get(f"buildrequests/{request}")["buildrequests"][0]["results"])
+
+    def end_of(self, request: int) -> int | None:
+        """The result of a request; None: it has none yet, or the master is away."""
+        try:
+            (found,) = self.get(f"buildrequests/{request}")["buildrequests"]
+        except (requests.RequestException, ValueError, KeyError):
+            return None
+        return int(found["results"]) if found["complete"] else None
 
     def wait_for_workers(self) -> None:
         """Until all are connected."""

@@ -13,6 +13,8 @@ import pytest
 import yaml
 from attrs import define, field
 
+from lab.cli import main
+from lab.cli import release as release_command
 from lab.errors import ConfigurationError, LabStableError
 from lab.farm import released
 from lab.farm.config import Farm, load
@@ -210,3 +212,20 @@ def test_a_file_that_is_written_for_ever_is_named(host: Host) -> None:
 
     with pytest.raises(ConfigurationError, match=r"still written after 10 s \(.*11\.02\.yaml\)"):
         settling.settle(path, grown, patience_s=10)
+
+
+@pytest.mark.parametrize(("board_type", "fits"), [("am62xx_sk", True), ("am654x-evm", False)])
+def test_a_queue_is_told_whether_a_release_is_right_and_for_its_board(
+    host: Host,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    board_type: str,
+    fits: bool,
+) -> None:
+    waited: list[Path] = []
+    monkeypatch.setattr(release_command, "settle", waited.append)
+    monkeypatch.chdir(host.folder)
+    path = host.release("11.02", board_type=board_type)
+    assert main(["release", "check", str(path), "--settled", "--json", "--env", "one.yaml"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"file": str(path), "problems": [], "fits": fits}]
+    assert waited == [path]
