@@ -76,7 +76,10 @@ class Farm:
 
 def queue_to_start(store: Store) -> list[tuple[float, float]]:
     """Of each job that waited for another one: until it had the board, and until its first attempt began."""
-    jobs = sorted((view.job for view in joblist.jobs(store, 10_000, utc_now())), key=lambda job: job.id)
+    every = (view.job for view in joblist.jobs(store, 10_000, utc_now()))
+    jobs = sorted(
+        (job for job in every if job.started_at is not None), key=lambda job: job.started_at or job.queued_at
+    )
     runs = {run.job_id: run.id for run in store.runs(limit=10_000)}
     found = []
     for before, after in itertools.pairwise(jobs):

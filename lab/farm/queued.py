@@ -12,7 +12,7 @@ from attrs import define, field
 
 from lab.env import envfile
 from lab.errors import BoardlabError
-from lab.farm.placing import DEFAULT_COORDINATOR, RESERVATION
+from lab.farm.placing import DEFAULT_COORDINATOR, RESERVATION, place_of
 from lab.farm.room import Room
 from lab.host import turns
 from lab.results.joblist import obstacle
@@ -83,11 +83,10 @@ class Queued:
 def wish(book: JobQueue, job: Job) -> str:
     """Who wants the labgrid place of a job's environment; empty: nobody, it has none, or its coordinator does not answer."""
     path = Path(job.env)
-    name = str(envfile.arguments_of(path, "RemotePlace", "resources").get("name", "")) if path.is_file() else ""
+    name = place_of(path) if path.is_file() else ""
     if not name or name == RESERVATION:
         return ""
-    from lab.farm.placing import store_name  # noqa: PLC0415
-    from lab.places.holding import job_user, stock_user, with_port  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.holding import job_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
     from lab.places.wishes import Wanted  # noqa: PLC0415
 
     address = envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR)

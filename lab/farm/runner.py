@@ -24,20 +24,21 @@ from attrs import define, field, frozen
 from lab.errors import BoardlabError, LabStableError
 from lab.farm import suites
 from lab.farm.placing import PLACE_BUSY, Patience, placed
+from lab.farm.queued import Queued, wish
 from lab.farm.room import Room
 from lab.host import turns
-from lab.results.joblist import latest_run, obstacle
+from lab.results.joblist import latest_run
 from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
 from lab.results.jobs import HEARTBEAT_S, JobQueue
 from lab.results.location import DATABASE_VARIABLE
-from lab.results.yielding import GAVE_WAY, give_way, wait_on
+from lab.results.turns import PERSONS
+from lab.results.yielding import GAVE_WAY, ask, give_way
 from lab.run.options import CONFIRMS, JUDGE, pytest_words
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
 INTERRUPTED: Final = 130
 USAGE: Final = 2
-QUEUE_POLL_S: Final = 2.0
 STOP_S: Final = 120.0  # pytest switches the board off at its end
 _OK, _FAILED, _USAGE, _NO_TESTS = 0, 1, 4, 5  # pytest's exit codes
 _log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class Runner:
     _stopping: bool = field(default=False, init=False)
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
-    _lacks: str = field(default="", init=False)  # why this host has no room
+    _wished: str = field(default="", init=False)  # who wants the labgrid place, as the store has it
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _as_user: dict[str, str] = field(factory=dict, init=False)  # who holds the labgrid place
 
@@ -89,7 +90,7 @@ class Runner:
             code = GAVE_WAY
             while code == GAVE_WAY:
                 deadline = time.monotonic() + wait_s
-                started = self._wait(job, wait_s)
+                started = Queued(self.book, self.say, lambda: self._stopping, self.room).wait(job, wait_s)
                 if started is None:
                     self.book.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
                     return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
@@ -100,7 +101,7 @@ class Runner:
                         code = self._measure(started)
                 except BoardlabError as error:
                     busy = error.failure == PLACE_BUSY
-                    self.book.finish(job.id, "refused" if busy and not self._stopping else "interrupted")
+                    self.book.finish(job.id, "refused" if busy and not (self._stopping or job.yields_to) else "interrupted")
                     if not busy:
                         raise
                     self.say(str(error) if wait_s or self._stopping else f"{error}. Wait for it with --wait SECONDS")
@@ -119,35 +120,6 @@ class Runner:
         if now.state == "cancelled":
             self.say(f"job {job.called} was cancelled by {now.cancelled_by}; what it measured is kept")
         return now.state == "cancelled"
-
-    def _wait(self, job: Job, wait_s: float) -> Job | None:
-        deadline = time.monotonic() + wait_s
-        announced = False
-        while (started := self._started(job)) is None:
-            if self._stopping or self.book.job(job.id).cancelled_by:
-                return None
-            why = self._lacks or obstacle(self.book, job.board)
-            if job.yields_to and self.book.refusing(job.board):
-                deadline = time.monotonic() + wait_s  # whom it gave way to has the board for as long as they said
-            if time.monotonic() >= deadline:
-                self.say(f"{why}. Wait for it with --wait SECONDS")
-                return None
-            if not announced:
-                self.say(f"job {job.called} waits: {why}")
-                announced = True
-            time.sleep(QUEUE_POLL_S)
-        return started
-
-    def _started(self, job: Job) -> Job | None:
-        """Take the board; of scheduled jobs one at a time, and only where this host has room."""
-        if self.room is None:
-            return self.book.start(job.id)
-        with turns.turn("start", job.called, lambda _holder: None):
-            self._lacks = self.room.lacks()
-            if self._lacks:
-                wait_on(self.book, job.id)
-                return None
-            return self.book.start(job.id)
 
     def _measure(self, job: Job) -> int:
         worst = _OK
@@ -220,12 +192,22 @@ class Runner:
             except subprocess.TimeoutExpired:
                 if self._beat(job):
                     self._stop()
-                if self.room is not None:
-                    self.room.learn()
+                self._look_around(job)
             if self._stopping:
                 asked_at = time.monotonic() if asked_at is None else asked_at
                 if time.monotonic() - asked_at > STOP_S:
                     process.kill()
+
+    def _look_around(self, job: Job) -> None:
+        """What only this program can see for a scheduled job: who wants its labgrid place, and whether this host is overloaded."""
+        if job.priority >= PERSONS:
+            return
+        if self.room is not None:
+            self.room.learn()
+        who = wish(self.book, job)
+        if who != self._wished:
+            ask(self.book, job.id, who)
+            self._wished = who
 
     def _beat(self, job: Job) -> bool:
         """A sign of life; whether the job is to end."""

@@ -11,6 +11,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
 from lab.errors import LabTransientError
+from lab.places.holding import is_a_program
 
 _LIMIT_S: Final = 5.0
 _WAITING, _ALLOCATED, _ACQUIRED = 0, 1, 2  # labgrid.remote.common.ReservationState
@@ -44,11 +45,12 @@ class Wanted:
         place = next((each for each in places if each.name == self.name), None)
         if place is None:
             return ""
-        if place.acquired and place.acquired not in ours:
+        # What another job has, or has left when it died, is waited for, or taken over, when it is acquired.
+        if place.acquired and place.acquired not in ours and not is_a_program(place.acquired):
             return f"{place.acquired} has acquired labgrid's place {self.name}"
         tags = {**place.tags, "name": self.name}
         for each in sorted(reservations, key=lambda each: (-each.prio, each.created)):
-            if each.owner not in ours and _is_for(each, self.name, tags):
+            if each.owner not in ours and not is_a_program(each.owner) and _is_for(each, self.name, tags):
                 return f"{each.owner} has reserved labgrid's place {self.name}"
         return ""
 
@@ -57,5 +59,5 @@ def _is_for(reservation: Any, name: str, tags: Mapping[str, str]) -> bool:
     """Whether it has the place, or waits for one and takes this one, too: labgrid gives it to the first that fits."""
     if reservation.state in {_ALLOCATED, _ACQUIRED}:
         return name in reservation.allocations.values()
-    fits = reservation.filters["main"].filter.items() <= tags.items()
+    fits: bool = reservation.filters["main"].filter.items() <= tags.items()
     return reservation.state == _WAITING and fits

@@ -1,0 +1,135 @@
+"""A scheduled job gives labgrid's place to whoever reserves it in labgrid, and goes on when that one has done."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from attrs import define, field
+from coordinator import DEADLINE_S, PROGRAMS, client, running_coordinator
+
+from exporters.farm.coordinator import Coordinator
+from lab.farm.queued import wish
+from lab.farm.runner import Runner, RunnerPaths
+from lab.host import process
+from lab.results import Store, joblist, open_store
+from lab.results.jobrecords import Job, Order
+from lab.results.jobs import JobQueue
+from lab.results.turns import PERSONS, TIMERS
+
+ENV = """
+targets:
+  main:
+    resources:
+      - RemotePlace: {{name: b1}}
+options:
+  coordinator_address: '{address}'
+"""
+LONGEST_S = 240.0  # of a busy host
+LENA = {"LG_USERNAME": "lena", "LG_HOSTNAME": "desk-1"}
+# In pytest's place: the first one ends when somebody wants the board, the second one has measured all.
+MEASURES = """
+import sys, time
+from pathlib import Path
+from lab.results import open_store
+from lab.results.yielding import GAVE_WAY, wanted
+store, job, before = open_store(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+if before.exists():
+    sys.exit(0)
+before.touch()
+while not wanted(store, job):
+    time.sleep(0.05)
+sys.exit(GAVE_WAY)
+"""
+
+
+@define
+class Measuring(Runner):
+    """A runner whose pytest measures nothing."""
+
+    words: list[str] = field(factory=list)
+
+    def _command(self, _job: Job, _suite: str) -> list[str]:
+        return self.words
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    with running_coordinator(tmp_path) as address:
+        client(address, "-p", "b1", "create")
+        client(address, "-p", "b1", "set-tags", "board=am62x")
+        yield address
+
+
+def queue(store: Store, priority: int) -> JobQueue:
+    return JobQueue(store, process.identity(), process.has_died, person="timer", priority=priority)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LONGEST_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def labgrid(address: str, *words: str) -> str:
+    """labgrid-client, as Lena."""
+    environ = {**os.environ, **LENA, "LG_COORDINATOR": address}
+    command: Sequence[str | Path] = [PROGRAMS / "labgrid-client", *words]
+    return subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=DEADLINE_S).stdout
+
+
+def test_a_reservation_in_labgrid_gets_the_place_of_a_scheduled_job_and_gives_it_back(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "run"))
+    env, begun = tmp_path / "b1.yaml", tmp_path / "begun"
+    env.write_text(ENV.format(address=address))
+    said: list[str] = []
+    seen: list[object] = []
+    with open_store(str(tmp_path / "results.db")) as store:
+        book = queue(store, TIMERS)
+        job = book.enqueue(Order("am62xx_sk", "b1", ("boot",), str(env), "", 1))
+        words = [sys.executable, "-P", "-c", MEASURES, str(tmp_path / "results.db"), str(job.id), str(begun)]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        runner = Measuring(book, RunnerPaths(tmp_path, tmp_path, None), said.append, heartbeat_s=0.2, words=words)
+
+        def lena() -> None:
+            until(begun.exists)
+            token = labgrid(address, "reserve", "--shell", "board=am62x").strip().rpartition("=")[2]
+            until(lambda: joblist.job(store, job.id).state == "queued")
+            until(lambda: Coordinator(address).reserved(token)[0] == "allocated")
+            Coordinator(address).acquire("b1", "desk-1/lena")
+            seen.append(Coordinator(address).holder("b1"))
+            seen.append(wish(book, job))
+            seen.append(book.holder_of("b1"))
+            labgrid(address, "cancel-reservation", token)
+            Coordinator(address).release("b1", "desk-1/lena")
+
+        person = threading.Thread(target=lena)
+        person.start()
+        code = runner.run(job, LONGEST_S)
+        person.join(LONGEST_S)
+        assert code == 0, said
+        assert seen == ["desk-1/lena", "desk-1/lena has acquired labgrid's place b1", None]
+        assert f"job {job.called} gives way: desk-1/lena has reserved labgrid's place b1" in said
+        assert joblist.job(store, job.id).state == "completed"
+    assert Coordinator(address).holder("b1") == ""
+
+
+def test_a_reservation_of_another_place_and_a_persons_job_change_nothing(tmp_path: Path, address: str) -> None:
+    env = tmp_path / "b1.yaml"
+    env.write_text(ENV.format(address=address))
+    with open_store(str(tmp_path / "results.db")) as store:
+        job = queue(store, PERSONS).enqueue(Order("am62xx_sk", "b1", ("boot",), str(env), "", 1))
+        token = labgrid(address, "reserve", "--shell", "board=am64x").strip().rpartition("=")[2]
+        assert wish(queue(store, TIMERS), job) == ""
+        labgrid(address, "cancel-reservation", token)
+        labgrid(address, "reserve", "name=b1")
+        assert wish(queue(store, TIMERS), job) == "desk-1/lena has reserved labgrid's place b1"
