@@ -101,7 +101,9 @@ class Runner:
                         code = self._measure(started)
                 except BoardlabError as error:
                     busy = error.failure == PLACE_BUSY
-                    self.book.finish(job.id, "refused" if busy and not (self._stopping or job.yields_to) else "interrupted")
+                    self.book.finish(
+                        job.id, "refused" if busy and not (self._stopping or job.yields_to) else "interrupted"
+                    )
                     if not busy:
                         raise
                     self.say(str(error) if wait_s or self._stopping else f"{error}. Wait for it with --wait SECONDS")

@@ -232,9 +232,13 @@ def test_a_scheduled_job_gives_way_to_a_reservation_and_goes_on_with_exact_count
     words = ("--scheduled", "--cycles", "5", "--medium", "sd", "--wait", str(DEADLINE_S))
     job = start(lab, *words)
     with open_store(lab.environ["LAB_DB"]) as store:
-        before = store.runs()[0].id
-        until(lab, lambda: store.runs()[0].id > before and bool(store.samples(store.runs()[0].id)), job)
-        run = store.runs()[0].id
+        before = {run.id for run in store.runs()}
+
+        def begun() -> list[int]:
+            return [each.id for each in store.runs() if each.id not in before and store.samples(each.id)]
+
+        until(lab, lambda: bool(begun()), job)
+        (run,) = begun()
         assert "am62xx_sk-1 is busy: " in ended(start(lab, "--cycles", "1"))[1], (
             "what a person merely runs takes nothing"
         )
