@@ -184,7 +184,7 @@ def test_every_page_can_be_read_without_javascript(lab: Lab, url: str) -> None:
         assert page in LIVE or seen.answer["scripts"] == 0, page
         assert (seen.beyond, len(seen.answer["text"]) > 200) == (0, True), page
     wall, board, *_ = (seen.answer["text"] for seen in plain)
-    assert f"{BOARD}\nfree" in wall
+    assert re.search(rf"{BOARD}\s+free", wall), wall
     assert re.search(r"sd, last \d: \d\.\d+ ", wall), wall
     for words in ("lab console tail", "lab rails watch", "interrupted", "RailSensors", "Provenance", "Not reserved"):
         assert words in board, words
