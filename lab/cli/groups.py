@@ -38,6 +38,7 @@ COMMAND_GROUPS: Final = (
     ),
     CommandGroup("watch", "lab.cli.watch", "The same, live, until q or Ctrl-C."),
     CommandGroup("web", "lab.cli.web", "The same and all results in a browser."),
+    CommandGroup("health", "lab.cli.health", "Whether boards can take runs, and why not; check one."),
     CommandGroup("doctor", "lab.cli.doctor", "What is wrong with this lab host, and how to mend it."),
     CommandGroup("boards", "lab.cli.boards", "The board types that boardlab knows."),
     CommandGroup("env", "lab.cli.env", "labgrid environments: list them, check them."),

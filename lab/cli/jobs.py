@@ -12,7 +12,7 @@ from lab.host import process
 from lab.host.clock import utc_now
 from lab.results import joblist, open_store
 from lab.results.joblist import JobView, moment
-from lab.results.jobrecords import BY_LAB_RUN, BY_PROVISION, BY_WEB, LEASE_S, Job, number
+from lab.results.jobrecords import BY_HEALTH, BY_LAB_RUN, BY_PROVISION, BY_WEB, LEASE_S, Job, number
 from lab.results.jobs import JobQueue
 from lab.results.records import LAST_ID
 from lab.run import options
@@ -189,6 +189,8 @@ def _next(job: Job, state: str) -> list[str]:
     if state in {"queued", "running"}:
         return [f"end it with: lab jobs cancel {job.called}"]
     if state in {"interrupted", "failed", "died", "cancelled"} and job.program != BY_WEB:
+        if job.program == BY_HEALTH:
+            return [f"check it again with: lab health {job.board} --check"]
         if job.program == BY_PROVISION:
             release, media = str(job.options.get(PROVISION, "FILE")), ",".join(job.options.get("medium", []))
             words = ["lab", "provision", "--env", job.env, "--release", release, "--medium", media]

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from lab.env.target import parts
 from lab.errors import BoardlabError, ConfigurationError
+from lab.farm import reference
+from lab.farm.holding import BusyBoardError, ended_by_signals, held
 from lab.farm.runner import BUSY
 from lab.host import process
 from lab.provision.finding import find
 from lab.provision.putting import Put, Putting, described
 from lab.provision.release import Release
 from lab.provision.telling import Teller
-from lab.results import Store, joblist, open_store
-from lab.results.jobholder import Holder
-from lab.results.jobrecords import BY_PROVISION, Job, JobState, Order
+from lab.results import Store, open_store
+from lab.results.jobrecords import BY_PROVISION, Job, Order
 from lab.results.jobs import JobQueue
 from lab.results.provisions import Provision, ProvisionBook
 from lab.results.reservations import IGNORE
 from lab.run.options import PROVISION
 from lab.shown import echo, echo_json, log_to, table
 from lab.strategies.recovering import recover_by
-
-QUEUE_POLL_S: Final = 2.0
 
 app = typer.Typer(help="Put a release on a board's media, read it back, boot it and compare.")
 
@@ -92,7 +89,7 @@ def provision(
         putting = Putting(found, media, Teller(_say), _say, book, person=process.person())
         if from_nothing:
             recover_by(strategy, found, from_nothing, Teller(_say))
-        with _held(store, strategy, env, found, media, wait, ignore) as job, _ended_by_signals():
+        with _held(store, strategy, env, found, media, wait, ignore) as job, ended_by_signals():
             putting.job_id = job.id
             try:
                 done = _do(strategy, putting, dry_run=dry_run, verify_only=verify_only)
@@ -125,7 +122,15 @@ def _held(
 ) -> Iterator[Job]:
     """The board is ours, as a job that others see and can cancel."""
     person = process.person()
-    queue = JobQueue(store, process.identity(), process.has_died, person=person, program=BY_PROVISION, ignores=ignore)
+    queue = JobQueue(
+        store,
+        process.identity(),
+        process.has_died,
+        person=person,
+        program=BY_PROVISION,
+        ignores=ignore,
+        rule=reference.rule(),
+    )
     order = Order(
         strategy.type.name,
         strategy.board,
@@ -135,58 +140,12 @@ def _held(
         None,
         {"medium": media, PROVISION: str(release.path)},
     )
-    job = queue.enqueue(order)
     try:
-        taken = _started(queue, job, wait_s)
-    except BaseException:
-        queue.finish(job.id, "interrupted")
-        raise
-    if taken is None:
-        why = joblist.obstacle(queue, job.board)
-        queue.finish(job.id, "refused")
-        _say(f"{why}. Wait for it with --wait SECONDS")
-        raise typer.Exit(BUSY)
-    holder = Holder(queue, job.id)
-    holder.start()
-    state: JobState = "failed"
-    try:
-        yield taken
-        state = "completed"
-    except KeyboardInterrupt:
-        state = "interrupted"
-        if holder.lost:
-            _say(f"ended early: {holder.lost}")
-        raise
-    finally:
-        holder.finish(state)
-
-
-def _started(queue: JobQueue, job: Job, wait_s: float) -> Job | None:
-    """The job with its board; None: another has it still."""
-    deadline, told = time.monotonic() + wait_s, False
-    while (taken := queue.start(job.id)) is None and time.monotonic() < deadline:
-        if queue.job(job.id).cancelled_by:
-            return None
-        if not told:
-            _say(f"job {job.called} waits: {joblist.obstacle(queue, job.board)}")
-            told = True
-        time.sleep(QUEUE_POLL_S)
-    return taken
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does: recorded, board off. Another one does not cut that short."""
-
-    def end(_number: int, _frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        with held(queue, order, wait_s, _say) as job:
+            yield job
+    except BusyBoardError as error:
+        _say(str(error))
+        raise typer.Exit(BUSY) from None
 
 
 def _switch_off(strategy: Any) -> None:

@@ -13,7 +13,7 @@ from lab import shipped
 from lab.cli.runoptions import with_run_options
 from lab.env import envfile
 from lab.errors import ConfigurationError
-from lab.farm import orders, services, suites
+from lab.farm import orders, reference, services, suites
 from lab.farm.room import Room
 from lab.farm.runner import Runner, RunnerPaths
 from lab.host import process
@@ -110,9 +110,14 @@ def run(
     farm = services.host_file().farm
     limits = farm.limits if farm is not None else None
     with open_store(db) as store:
-        priority = TIMERS if scheduled else PERSONS
         book = JobQueue(
-            store, process.identity(), process.has_died, person=process.person(), ignores=ignore, priority=priority
+            store,
+            process.identity(),
+            process.has_died,
+            person=process.person(),
+            ignores=ignore,
+            priority=TIMERS if scheduled else PERSONS,
+            rule=reference.rule(),
         )
         if resume is None:
             if confirms is not None:

@@ -15,9 +15,11 @@ from cattrs.v import format_exception
 from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
 from lab.farm import suites, values
+from lab.farm.health import HealthConfig
 from lab.farm.limits import Limits
 from lab.farm.queueing import BoardEntry, Buildbot, HostEntry
 from lab.provision.finding import NEWEST, folder_of
+from lab.results.jobrecords import HEALTH
 from lab.run import options
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
@@ -151,6 +153,7 @@ class Farm:
         documents: address of the documents' site, to which alerts and dashboards link.
         limits: what the programs of a host leave each other.
         virtual: boards that are simulated on this host; None: it has real ones.
+        health: when boards are checked and kept out.
         buildbot: None: runs are systemd's timers'. hosts, boards: what Buildbot knows of; no hosts: only this one.
     """
 
@@ -171,6 +174,7 @@ class Farm:
     pdudaemon: PduDaemonConfig = PduDaemonConfig()
     usb: list[UsbEntry] = Factory(list)
     limits: Limits = field(factory=Limits)
+    health: HealthConfig = field(factory=HealthConfig)
     buildbot: Buildbot | None = None
     hosts: list[HostEntry] = Factory(list)
     boards: list[BoardEntry] = Factory(list)
@@ -194,6 +198,11 @@ class Farm:
                 )
         if self.exports and not self.coordinator:
             raise ValueError("exports: `coordinator` names no coordinator to export to")
+        measured = {*known, *(schedule.board for schedule in self.schedules)}
+        if self.health.reference and self.health.reference not in measured:
+            raise ValueError(
+                f"health: reference {self.health.reference!r} is a board of neither `schedules` nor `boards`"
+            )
         if self.buildbot is not None and not self.boards:
             raise ValueError("buildbot: `boards` lists none, so it has nothing to run on")
 
@@ -239,8 +248,8 @@ def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
             given = options.read({key: value for key, value in data.items() if key in options.NAMES}, flags=False)
         except ConfigurationError as error:
             raise ValueError(str(error)) from error
-        if options.JUDGE not in data:
-            given = {**given, options.JUDGE: True}  # a night that nobody judges tells nobody
+        # A night that nobody judges tells nobody; one on a broken lab tells of the lab.
+        given = {**{name: True for name in (options.JUDGE, HEALTH) if name not in data}, **given}
         if options.SECTIONS in given:
             own.setdefault("suite", suites.SECTIONS)
         made = evolve(plain(own, Schedule), options=given)

@@ -22,7 +22,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, LabStableError
-from lab.farm import suites
+from lab.farm import reference, suites
 from lab.farm.placing import PLACE_BUSY, Patience, placed
 from lab.farm.queued import Queued, wish
 from lab.farm.room import Room
@@ -143,6 +143,9 @@ class Runner:
         from lab.farm import judging  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
 
         suite, runs, codes = job.suites[job.done], [self._latest(job)], [_OK]
+        if why := reference.unsound(self.book.store, reference.config()):
+            self.say(why)
+            return _OK
 
         def again(run_id: int) -> int | None:
             codes.append(self._pytest(job, suite, ("--lab-confirms", str(run_id))))

@@ -22,7 +22,7 @@ from lab.drivers.timelimit import within
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
-from lab.pytest_plugin import guest, jobs, provisioning, resuming
+from lab.pytest_plugin import guest, health, jobs, provisioning, resuming
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
 from lab.pytest_plugin.measuring import session_of
 from lab.pytest_plugin.refusing import measures, refuse
@@ -158,7 +158,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         return
     try:
         jobs.take_board(config)
-        config.stash[STRATEGY_KEY].check_lab()
+        with health.noted(config):
+            config.stash[STRATEGY_KEY].check_lab()
+        health.check_first(config)
         provisioning.provision(config)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(f"{error}{_hint(config.stash[LABGRID_ENV_KEY])}")) from error

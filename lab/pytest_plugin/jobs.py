@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
+from lab.farm import reference
 from lab.host import process
 from lab.pytest_plugin.refusing import measures
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, STORE_KEY, STRATEGY_KEY
@@ -37,7 +38,15 @@ def take_board(config: pytest.Config) -> None:
         config.stash[JOB_KEY] = ours
         return
     person, ignores = process.person(), config.option.ignore_reservation
-    book = JobQueue(store, process.identity(), process.has_died, person=person, program=BY_PYTEST, ignores=ignores)
+    book = JobQueue(
+        store,
+        process.identity(),
+        process.has_died,
+        person=person,
+        program=BY_PYTEST,
+        ignores=ignores,
+        rule=reference.rule(),
+    )
     given = {option.name: getattr(config.option, option.dest) for option in options.TABLE if option.default is None}
     job = book.enqueue(
         Order(

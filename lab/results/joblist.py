@@ -17,7 +17,7 @@ from lab.results.jobruns import find
 from lab.results.jobs import JobQueue
 from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.records import OK
-from lab.results.reservations import IGNORE
+from lab.results.reservations import IGNORE, QUARANTINE
 from lab.results.store import Store
 
 _HISTORY: Final = 5  # jobs whose length tells that of the next one
@@ -132,7 +132,7 @@ def obstacle(book: JobQueue, board: str) -> str:
         return f"{board} is busy: {busy(book, holder)}"
     holds = book.refusing(board)
     if holds:
-        own = all(hold.person == book.person for hold in holds)
+        own = all(hold.person == book.person and hold.kind != QUARANTINE for hold in holds)
         return f"{board} is {', and '.join(hold.described for hold in holds)}" + (f"; it is yours: add {IGNORE}" * own)
     return f"{board} is busy: an earlier job waits for it"
 

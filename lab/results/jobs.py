@@ -15,10 +15,24 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import ConfigurationError, LabStableError
+from lab.health import DEFAULT_RULE, Rule
 from lab.host.clock import utc_now
-from lab.results.jobrecords import BY_LAB_RUN, LEASE_S, Job, JobState, Order, call, is_dead, job_of
+from lab.results.jobrecords import (
+    BY_HEALTH,
+    BY_LAB_RUN,
+    BY_WEB,
+    HEALTH,
+    LEASE_S,
+    Job,
+    JobState,
+    Order,
+    call,
+    is_dead,
+    job_of,
+)
 from lab.results.jobruns import find, last_run, measured
 from lab.results.models import JobRow, RunRow
+from lab.results.quarantine import kept
 from lab.results.reservations import Hold, standing
 from lab.results.rows import json_of
 from lab.results.store import Store
@@ -36,7 +50,7 @@ class JobQueue:
         holder: who asks; its own jobs are those that it may change.
         has_died: tells whether another holder has died.
         person, program: who begins a job, and with what.
-        ignores: takes a board that this person has reserved.
+        ignores: takes a board that this person has reserved. rule: when a board is put in quarantine.
         priority: of its jobs; below PERSONS they give way to reservations.
     """
 
@@ -48,6 +62,7 @@ class JobQueue:
     program: str = BY_LAB_RUN
     ignores: bool = False
     priority: int = PERSONS
+    rule: Rule = DEFAULT_RULE
 
     def enqueue(self, order: Order) -> Job:
         """A new job, that waits for its board."""
@@ -151,7 +166,7 @@ class JobQueue:
             mine = self._own(session, job_id, "queued")
             if mine.cancelled_by:
                 return None
-            holds = standing(session, mine.board, self.now())
+            holds = kept(session, mine.board, self.now(), self.rule)
             same_board = (JobRow.board == mine.board, JobRow.state.in_(("queued", "running")))
             # FOR UPDATE makes PostgreSQL let one start at a time; SQLite's transactions do so anyway.
             for row in session.scalars(select(JobRow).where(*same_board).order_by(JobRow.id).with_for_update()):
@@ -165,7 +180,7 @@ class JobQueue:
                 ):  # a job that another person's reservation keeps waiting keeps nobody else waiting
                     mine.heartbeat_at = self.now()
                     return None
-            if any(hold.refuses(self.person, ignored=self.ignores) for hold in holds):
+            if self._refused(holds, checks=self.program == BY_HEALTH or bool(mine.options.get(HEALTH))):
                 mine.heartbeat_at = self.now()
                 return None
             session.flush()  # who died gives the board back before we take it
@@ -227,6 +242,7 @@ class JobQueue:
             row = find(session, job_id)
             if row.holder == self.holder and row.state in {"queued", "running"}:
                 row.state, row.finished_at = _ended(row, state), self.now()
+                kept(session, row.board, self.now(), self.rule)
 
         self.store._write(end)
 
@@ -250,7 +266,7 @@ class JobQueue:
     def refusing(self, board: str) -> list[Hold]:
         """The reservations because of which this person's job may not have a board now."""
         with self.store._read() as session:
-            return self._refusing(session, board)
+            return self._refused(standing(session, board, self.now()))
 
     def unfinished_run(self, job: Job, kind: str) -> int | None:
         """The run that the job's current suite, whose runs are of that kind, has begun and not completed.
@@ -270,10 +286,8 @@ class JobQueue:
         with self.store._read() as session:
             return session.scalars(wanted.order_by(RunRow.id).limit(1)).one_or_none()
 
-    def _refusing(self, session: Session, board: str) -> list[Hold]:
-        return [
-            hold for hold in standing(session, board, self.now()) if hold.refuses(self.person, ignored=self.ignores)
-        ]
+    def _refused(self, holds: list[Hold], *, checks: bool = False) -> list[Hold]:
+        return [hold for hold in holds if hold.refuses(self.person, ignored=self.ignores, checks=checks)]
 
     def _dead(self, row: JobRow) -> bool:
         return is_dead(row, self.now(), self.has_died)

@@ -1,4 +1,4 @@
-"""Whose a board is for some hours, and which one is in maintenance: leases that `lab run` and pytest keep to.
+"""Whose a board is for some hours, and which one is in maintenance or in quarantine: leases that `lab run` and pytest keep to.
 
 A reservation ends by itself. It is a promise between people who trust each other, and no lock against a user of the host: whoever
 may write the results can end one, and both are in the audit.
@@ -19,7 +19,8 @@ from lab.host.clock import utc_now
 from lab.results.actionmodels import ReservationRow
 from lab.results.store import Store
 
-Kind = Literal["reserved", "maintenance"]
+Kind = Literal["reserved", "maintenance", "quarantine"]
+QUARANTINE: Final = "quarantine"  # boardlab's own, see lab.results.quarantine
 LONGEST_H: Final = 14 * 24.0
 LONGEST_REASON: Final = 500  # characters
 IGNORE: Final = "--ignore-reservation"
@@ -30,7 +31,7 @@ class Hold:
     """A board that is somebody's.
 
     Attributes:
-        kind: "reserved" ends at `until`, "maintenance" when somebody ends it (`until` is None then).
+        kind: "reserved" ends at `until`, "maintenance" when somebody ends it (`until` is None then), "quarantine" when a check passes.
     """
 
     id: int
@@ -45,12 +46,19 @@ class Hold:
     def described(self) -> str:
         """`reserved by lena until 2026-03-02 18:00 UTC (a new PMIC)`."""
         end = f"until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else f"since {self.at:%Y-%m-%d %H:%M} UTC"
+        if self.kind == QUARANTINE:
+            return f"in quarantine {end} ({self.reason})"
         what = "reserved" if self.kind == "reserved" else "in maintenance, set"
         return f"{what} by {self.person} {end} ({self.reason})"
 
-    def refuses(self, person: str, *, ignored: bool) -> bool:
-        """Whether a person may not measure on the board now; `ignored`: they said that they know of the reservation."""
-        return self.person != person or not ignored
+    def refuses(self, person: str, *, ignored: bool, checks: bool = False) -> bool:
+        """Whether a person may not measure on the board now.
+
+        Args:
+            ignored: they said that they know of the reservation. checks: the board is checked before anything else, which is what
+                ends a quarantine; nothing else does.
+        """
+        return not checks if self.kind == QUARANTINE else self.person != person or not ignored
 
 
 @frozen

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 from lab.errors import ConfigurationError
+from lab.results.jobrecords import HEALTH
 
 Value: TypeAlias = bool | int | str | list[str]
 Form: TypeAlias = Literal["flag", "number", "word", "names"]
@@ -199,6 +200,13 @@ TABLE: Final = (
         metavar="FILE",
         pattern=r"[^\x00-\x1f\x7f\"'$%\\]+",
         wanted="the path of a release file, or `newest in DIR`; without quotes, $, % and backslashes, as it stands in unit files",
+    ),
+    RunOption(
+        HEALTH,
+        (BOOT, LOW_POWER, SECTIONS),
+        "flag",
+        "check the board first, where its last check is old or failed, or the lab failed since",
+        pytest="lab-health",
     ),
     RunOption(
         JUDGE,

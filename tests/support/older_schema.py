@@ -26,7 +26,7 @@ def back_to_verdicts(database: str) -> None:
         for index in ("runs_place", "runs_release", "runs_finished_at", "runs_running", "attempts_failed"):
             connection.execute(text(f"DROP INDEX ix_{index}"))
         connection.execute(text("DROP INDEX ix_measurements_metric"))
-        for table in ("audit", "comments", "reservations", "provisions"):
+        for table in ("health_checks", "audit", "comments", "reservations", "provisions"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("DROP INDEX ix_runs_job_id"))
         connection.execute(text("ALTER TABLE runs DROP COLUMN job_id"))

@@ -18,7 +18,7 @@ PACKAGES = ("lab", "strategies", "virtual", "exporters")
 FLOORS = (
     ("lab", "lab.errors", "lab.redaction", "lab.shipped", "lab.shown"),
     ("lab.host",),
-    ("lab.boards", "lab.metrics", "lab.yamlfile"),
+    ("lab.boards", "lab.health", "lab.metrics", "lab.yamlfile"),
     ("lab.console", "lab.results", "lab.benchmarks", "virtual"),
     ("lab.judge",),
     ("lab.rails", "lab.run", "lab.guide", "lab.report", "lab.provision", "exporters"),

@@ -1,0 +1,237 @@
+"""`lab health`: whether boards can take runs, why not, and the check that brings one back."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lab.env import envfile
+from lab.env.checkup import CheckUp, host_of
+from lab.env.target import parts
+from lab.errors import ConfigurationError
+from lab.farm import now, services
+from lab.farm.config import Farm
+from lab.farm.holding import BusyBoardError, ended_by_signals, held
+from lab.farm.placing import placed
+from lab.farm.runner import BUSY
+from lab.health import DEFAULT_RULE, Check, Health, Part, Rule
+from lab.host import process
+from lab.host.clock import utc_now
+from lab.results import Store, open_store
+from lab.results.healthbook import HealthBook
+from lab.results.jobrecords import BY_HEALTH, Order
+from lab.results.jobs import JobQueue
+from lab.results.reservations import IGNORE
+from lab.shown import Marked, bad, doubtful, echo, echo_json, log_to, table
+
+FAILED = 1  # the board must not take runs
+SHOWN = 5  # checks of a board
+
+app = typer.Typer(help="Whether boards can take runs, and why not; check one.")
+
+
+@app.command()
+def health(
+    board: Annotated[
+        str, typer.Argument(metavar="[BOARD]", help="A board's name, as `lab status` has it (default: all boards).")
+    ] = "",
+    *,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Check it now: power cycle, console, medium, rails. A check that passes ends its quarantine.",
+        ),
+    ] = False,
+    env: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The board's environment (default: the one here that names the board)."),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="How long to wait for a board that a job holds.")
+    ] = 0.0,
+    ignore: Annotated[
+        bool, typer.Option(IGNORE, help="Check although the board is reserved; only for whom it is reserved.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            "--db", metavar="URL", help="The results (default: $LAB_DB, farm.yaml's, else ~/.local/share/boardlab)."
+        ),
+    ] = None,
+    farm: Annotated[
+        Path | None,
+        typer.Option("--farm", metavar="FILE", help="The host's farm.yaml (default: here, or in /etc/boardlab)."),
+    ] = None,
+) -> None:
+    """Show the health of all boards, or of one with its last checks; with --check, check it."""
+    lab = services.host_file(farm).farm
+    rule = lab.health.rule if lab is not None else DEFAULT_RULE
+    database = services.database(db, lab)
+    if not check:
+        with open_store(database, create=False) as store:
+            _show(HealthBook(store, rule), board, as_json=as_json)
+        return
+    log_to(sys.stderr)
+    path = _environment(board, env, lab)
+    with open_store(database) as store:
+        found = _checked(store, rule, path, wait, ignore=ignore)
+        state = HealthBook(store, rule).of(found.board)
+    if as_json:
+        echo_json({**_health_document(state), "check": check_document(found)})
+    else:
+        verdict = "passed" if found.passed else bad("did not pass")
+        echo(Marked(f"{found.board}: the check ", ()) + verdict + f" in {found.duration_s:.0f} s; ", *_lines(state))
+    if not found.passed:
+        raise typer.Exit(FAILED)
+
+
+def _checked(store: Store, rule: Rule, path: Path, wait_s: float, *, ignore: bool) -> Check:
+    """Hold the board, check it, and keep what was found."""
+    strategy = envfile.arguments_of(path, "BoardStrategy")
+    if not strategy:
+        raise ConfigurationError(
+            f"{path}: it has no BoardStrategy, so nothing names its board: add one to its drivers"
+        )
+    person = process.person()
+    queue = JobQueue(
+        store, process.identity(), process.has_died, person=person, program=BY_HEALTH, ignores=ignore, rule=rule
+    )
+    order = Order(str(strategy["board_type"]), str(strategy["board"]), ("health",), str(path), "", None)
+    try:
+        with held(queue, order, wait_s, _say) as job, placed(queue, job) as as_user, ended_by_signals():
+            os.environ.update(as_user)
+            began = time.monotonic()
+            board: Any = parts(str(path), "ConsoleProtocol", "console", "console")[1]
+            found = CheckUp(board, _say).run()
+            made = Check(
+                board=board.board,
+                board_type=board.type.name,
+                host=host_of(board),
+                at=utc_now(),
+                parts=found,
+                duration_s=round(time.monotonic() - began, 1),
+                env=path.name,
+                person=person,
+                job_id=job.id,
+            )
+            return HealthBook(store, rule).record(made)
+    except BusyBoardError as error:
+        _say(str(error))
+        raise typer.Exit(BUSY) from None
+
+
+def _environment(board: str, env: str | None, farm: Farm | None) -> Path:
+    """The environment of the board that is to be checked.
+
+    Raises:
+        ConfigurationError: none here names it, or the one that is given names another.
+    """
+    here = Path.cwd()
+    if env is None:
+        if not board:
+            raise ConfigurationError("which board? `lab health BOARD --check`; `lab health` shows them")
+        known = {each.board: each.env for each in now.described(here)}
+        known |= {each.name: each.env for each in farm.boards} if farm is not None else {}
+        env = known.get(board)
+        if env is None:
+            raise ConfigurationError(
+                f"no environment in {here / envfile.FOLDER} names the board {board!r}; give it with --env"
+            )
+    path = envfile.find(env, here)
+    envfile.check(path)
+    named = str(envfile.arguments_of(path, "BoardStrategy").get("board", ""))
+    if board and named != board:
+        raise ConfigurationError(f"{path} is of board {named!r}, not {board!r}")
+    return path
+
+
+def _show(book: HealthBook, board: str, *, as_json: bool) -> None:
+    if board:
+        state, checks = book.of(board), book.checks(board, SHOWN)
+        if as_json:
+            echo_json({**_health_document(state), "checks": [check_document(each) for each in checks]})
+            return
+        echo(*_lines(state))
+        rows = [_row(check) for check in checks]
+        echo("", *(table(["check", "when (UTC)", "host", "", "found"], rows, "<<<<<") if rows else ["never checked"]))
+        return
+    found = book.all()
+    known = {
+        each.board: Health(each.board, "suspect", ("never checked",), known=False)
+        for each in now.described(Path.cwd())
+    }
+    states = [state for _, state in sorted({**known, **found}.items())]
+    if as_json:
+        echo_json([_health_document(state) for state in states])
+    elif states:
+        rows = [[state.board, _marked(state), _at(state), "; ".join(state.reasons)] for state in states]
+        echo(*table(["board", "state", "checked (UTC)", "why"], rows, "<<<<"))
+    else:
+        echo("no boards: run this in a lab's folder (`lab init` writes one)")
+
+
+def _lines(state: Health) -> list[str]:
+    return [Marked(f"{state.board} is ", ()) + _marked(state), *(f"  {reason}" for reason in state.reasons)]
+
+
+def _marked(state: Health) -> str:
+    match state.state:
+        case "bad":
+            return bad(state.state)
+        case "suspect" if state.known:
+            return doubtful(state.state)
+        case "suspect":
+            return "unknown"
+    return state.state
+
+
+def _at(state: Health) -> str:
+    return f"{state.checked_at:%Y-%m-%d %H:%M}" if state.checked_at else "-"
+
+
+def _row(check: Check) -> list[str]:
+    found = [f"{part.name}: {part.message} ({part.failure})" for part in check.failed] or ["all parts"]
+    verdict = "passed" if check.passed else bad("failed")
+    return [str(check.id), f"{check.at:%Y-%m-%d %H:%M}", check.host, verdict, "; ".join(found)]
+
+
+def _health_document(state: Health) -> dict[str, object]:
+    return {
+        "board": state.board,
+        "state": state.state,
+        "known": state.known,
+        "reasons": list(state.reasons),
+        "since": state.since.isoformat() if state.since else None,
+        "checked_at": state.checked_at.isoformat() if state.checked_at else None,
+    }
+
+
+def check_document(check: Check) -> dict[str, object]:
+    """A check for programs."""
+    return {
+        "id": check.id,
+        "host": check.host,
+        "at": check.at.isoformat(),
+        "passed": check.passed,
+        "duration_s": check.duration_s,
+        "env": check.env,
+        "person": check.person,
+        "job": check.job_id,
+        "parts": [_part_document(part) for part in check.parts],
+    }
+
+
+def _part_document(part: Part) -> dict[str, str]:
+    keys = ("name", "outcome", "failure", "fault", "message", "said")
+    return {key: getattr(part, key) for key in keys}
+
+
+def _say(line: str) -> None:
+    echo(line, err=True)

@@ -1,0 +1,243 @@
+"""A check of a board before it takes runs: power cycle, console, medium, rails; through the same drivers as a run."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import define, field
+
+from lab.boards.hardware import RAIL_OFF_V
+from lab.drivers import guarded
+from lab.drivers.guarded import RAILS
+from lab.drivers.prompt import uboot_prompt
+from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError, LabStableError
+from lab.health.model import PARTS, Part
+from lab.host.clock import Clock, MonotonicRaw
+from lab.rails.selftest import NEAR
+from lab.shown import plain
+
+TRIES: Final = 2  # of a boot that fails in a way that may pass
+READ_MIB: Final = 8
+READ_S: Final = 60.0  # a worn card still gives more than 1 MiB in 8 s
+RAILS_S: Final = 10.0
+SAID: Final = 2000  # characters of the console that are kept of a part
+TOKEN: Final = "boardlab-echo"  # noqa: S105 - no secret: what the board is to say back
+
+# By the beginning of a failure class: the part that it speaks of. All others speak of the boot.
+_SPEAKS_OF: Final = (
+    ("power", ("pdu_", "power_")),
+    ("medium", ("no_boot_device", "rom_no_medium", "io_error", "wrong_medium", "mixed_boot", "strap_", "media_")),
+    ("rails", ("rail",)),
+    ("console", ("silent", "garbled", "console_", "no_console_server", "adapter_", "port_", "stamps_", "clock_")),
+    ("console", ("login_failed", "shell_", "uboot_timeout", "other_board", "wrong_board", "prompt_unanswered")),
+)
+
+
+@define
+class CheckUp:
+    """Checks a board.
+
+    Attributes:
+        strategy: its BoardStrategy. say: tells a person a line.
+        parts: what was found so far, by name.
+    """
+
+    strategy: Any
+    say: Callable[[str], None]
+    clock: Clock = field(factory=MonotonicRaw)
+    parts: dict[str, Part] = field(factory=dict, init=False)
+    _heard: bool = field(default=False, init=False)
+
+    def run(self) -> tuple[Part, ...]:
+        """Check everything, and leave the board off; the parts, in the order of PARTS.
+
+        Raises:
+            ConfigurationError: the environment is wrong; nothing was found out then.
+        """
+        try:
+            self._at_a_prompt()
+            if self.strategy.rails is not None and "power" not in self.parts:
+                self._part("rails", self._rails)
+            self._switched_off()
+        finally:
+            with contextlib.suppress(BoardlabError):
+                self.strategy.off()
+        for name in PARTS:
+            self.parts.setdefault(name, Part(name, "not tried"))
+        if self.strategy.rails is None:
+            self.parts["rails"] = Part("rails", "not tried", message="the environment has no sensors of rails")
+        return tuple(self.parts[name] for name in PARTS)
+
+    def _at_a_prompt(self) -> None:
+        """Boot it as a run does, and type at it. Where the software on it does not boot, at its U-Boot."""
+        error = self._booted()
+        if error is None:
+            self._found("boot", "it booted to its login prompt")
+            self._part("console", self._echo_in_linux)
+            self._part("medium", self._medium)
+            return
+        name = part_of(error.failure)
+        self._failed(name, error)
+        if name == "boot" and error.fault == "board":
+            self._part("console", self._echo_in_uboot)
+
+    def _booted(self) -> BoardlabError | None:
+        """Power-cycle and boot it, and log in; the error where that fails, for the second time where it may pass."""
+        for left in reversed(range(TRIES)):
+            try:
+                self.strategy.boot()
+                self.strategy.identify()
+            except ConfigurationError:
+                raise
+            except BoardlabError as error:
+                self._heard |= bool(self.strategy.console.captured())
+                if not error.transient or not left:
+                    return error
+                self.say(f"{error} Once more.")
+            else:
+                self._heard = True
+                return None
+        raise AssertionError  # the last try has returned
+
+    def _echo_in_linux(self) -> str:
+        if self.strategy.shell is None:
+            return "it is heard; the environment has no ShellDriver to type with"
+        return self._echoed(self.strategy.linux)
+
+    def _echo_in_uboot(self) -> str:
+        if self.strategy.uboot is None:
+            return "it is heard; nothing could be typed, since it does not boot"
+        try:
+            self.strategy.off()
+            self.strategy.switch_on()
+            prompt = uboot_prompt(self.strategy.interrupt())
+        except BoardTransientError as error:
+            return f"it is heard; nothing could be typed, since it comes to no prompt ({error.failure})"
+        return self._echoed(prompt)
+
+    def _echoed(self, prompt: Any) -> str:
+        lines, _errors, _status = prompt.run(f"echo {TOKEN}")
+        if TOKEN not in "\n".join(lines):
+            said = plain(" ".join(lines))[:80]
+            raise LabStableError(
+                f"`echo {TOKEN}` came back as {said!r}: characters are lost or changed on the line; look at its cable and ground",
+                failure="console_echo",
+            )
+        return "what is typed comes back"
+
+    def _medium(self) -> str:
+        """Read some of what the root file system is on."""
+        name = self.strategy.medium
+        booted = f"it booted from {name}"
+        if self.strategy.shell is None:
+            return booted
+        lines, _errors, _status = self.strategy.linux.run("cat /proc/mounts")
+        device = next((line.split()[0] for line in lines if line.split()[1:2] == ["/"]), "")
+        if not device.startswith("/dev/") or device == "/dev/root":
+            return booted  # e.g. UBI, which has read all that was used
+        lines, errors, status = self.strategy.linux.run(
+            f"dd if={device} of=/dev/null bs=1M count={READ_MIB} 2>&1", READ_S
+        )
+        if status != 0:
+            said = plain(" ".join([*lines, *errors]))[:200]
+            raise BoardStableError(
+                f"{name} cannot be read: `dd` of {READ_MIB} MiB of {device} ended with {status}: {said!r}. Exchange the card, or "
+                "write the medium anew (lab provision)",
+                failure="io_error",
+            )
+        return f"{booted}, and {READ_MIB} MiB of {device} were read"
+
+    def _rails(self) -> str:
+        """Each rail against its nominal voltage."""
+        volts = self._volts()
+        wanted = {rail.name: rail.volts for rail in self.strategy.rails.config.measured}
+        silent = [name for name in wanted if name not in volts]
+        if silent:
+            raise LabStableError(
+                f"no sensor answers for {', '.join(silent)}: `lab rails selftest` says which address is silent",
+                failure="rail_unread",
+            )
+        wrong = [
+            f"{name} reads {volts[name]:.3f} V, nominal {nominal:g} V"
+            for name, nominal in wanted.items()
+            if abs(volts[name] - nominal) > NEAR * nominal
+        ]
+        if wrong:
+            raise LabStableError(
+                f"{'; '.join(wrong)} (within {NEAR:.0%} is in range). Look at its supply, and at the sensors: lab rails selftest",
+                failure="rail_out_of_range",
+            )
+        return f"{len(wanted)} rails within {NEAR:.0%} of their nominal voltages"
+
+    def _switched_off(self) -> None:
+        """Switch it off; a board that was heard must fall silent, and rails must fall."""
+        if "power" in self.parts:
+            return
+        self._part("power", self._power)
+        if not self._heard and self.parts["power"].outcome == "ok" and self.strategy.rails is None:
+            self.parts["power"] = Part(
+                "power", "not tried", message="nobody can tell: no byte came, and no rail is read"
+            )
+
+    def _power(self) -> str:
+        is_up = self._heard or self._up()
+        if not is_up and self.strategy.rails is not None:
+            raise LabStableError(
+                f"{self.strategy.board} was switched on, and its rails are off. Is the outlet the board's, and does its relay move?",
+                failure="power_on_ineffective",
+            )
+        self.strategy.off()
+        if self.strategy.rails is None:
+            return "switched on it spoke, switched off it fell silent"
+        self.strategy.sleep(self.strategy.type.timeouts.discharge_s)
+        always = {rail.name for rail in self.strategy.type.rails if rail.always_on}
+        left = {name: v for name, v in self._volts().items() if v >= RAIL_OFF_V and name not in always}
+        if left:
+            shown = ", ".join(f"{name} {volts:.2f} V" for name, volts in left.items())
+            raise LabStableError(
+                f"{self.strategy.board} was switched off, and still has {shown}. Check that the outlet is the board's, that its relay "
+                "moves, and that nothing else feeds it",
+                failure="power_off_ineffective",
+            )
+        return "its rails came with power on, and fell with power off"
+
+    def _up(self) -> bool:
+        volts = self._volts() if self.strategy.rails is not None else {}
+        return max(volts.values(), default=0.0) >= RAIL_OFF_V
+
+    def _volts(self) -> Mapping[str, float]:
+        rails = self.strategy.rails
+        found: dict[str, float] = guarded.call(rails, RAILS, "read", rails.volts, RAILS_S)
+        return found
+
+    def _part(self, name: str, work: Callable[[], str]) -> None:
+        try:
+            self._found(name, work())
+        except ConfigurationError:
+            raise
+        except BoardlabError as error:
+            self._failed(name, error)
+
+    def _found(self, name: str, message: str) -> None:
+        self.say(f"{name}: {message}")
+        self.parts[name] = Part(name, "ok", message=message)
+
+    def _failed(self, name: str, error: BoardlabError) -> None:
+        self.say(f"{name}: FAILED ({error.failure}, {error.fault}): {error}")
+        said = self.strategy.console.captured()[-SAID:].decode("latin-1")
+        lines = "\n".join(plain(line) for line in said.splitlines())
+        self.parts[name] = Part(name, "failed", error.failure, error.fault, plain(str(error)), lines)
+
+
+def part_of(failure: str) -> str:
+    """Which part of PARTS a failure class speaks of."""
+    return next((part for part, classes in _SPEAKS_OF if failure.startswith(classes)), "boot")
+
+
+def host_of(strategy: Any) -> str:
+    """The host that a board is plugged into: where its console's port is."""
+    host = str(getattr(getattr(strategy.console, "port", None), "host", "") or "")
+    return socket.gethostname() if host in {"", "localhost", "127.0.0.1", "::1"} else host

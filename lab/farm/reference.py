@@ -1,0 +1,59 @@
+"""The lab's own rules for boards' health, and its reference board: what fails on that one, too, is no release's fault."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from lab.errors import ConfigurationError
+from lab.farm import services
+from lab.farm.config import Farm
+from lab.farm.health import HealthConfig
+from lab.health import Rule
+from lab.host.clock import utc_now
+from lab.results.healthbook import HealthBook
+from lab.results.store import Store
+
+NIGHT: Final = dt.timedelta(hours=24)  # a check of the reference board that is older says nothing of this night
+_log = logging.getLogger(__name__)
+
+
+def config() -> HealthConfig:
+    """What this host's farm.yaml says; the defaults where there is none, or it is wrong."""
+    try:
+        farm = services.host_file().farm
+    except ConfigurationError as error:
+        _log.warning("boards' health is judged by the default rules: %s", error)
+        farm = None
+    return HealthConfig() if farm is None else farm.health
+
+
+def rule() -> Rule:
+    """When a board of this host is kept out, and when it is checked."""
+    return config().rule
+
+
+def environment(farm: Farm, board: str) -> str:
+    """The environment of a board that farm.yaml names; empty: it names none."""
+    known = {schedule.board: schedule.env for schedule in farm.schedules} | {
+        each.name: each.env for each in farm.boards
+    }
+    return known.get(board, "")
+
+
+def unsound(store: Store, known: HealthConfig, now: Callable[[], dt.datetime] = utc_now) -> str:
+    """Why this night's numbers are not to be judged: the reference board failed on the lab's account; empty: they are."""
+    if not known.reference:
+        return ""
+    last = next(iter(HealthBook(store, known.rule, now).checks(known.reference, 1)), None)
+    if last is None or now() - last.at > NIGHT or last.passed:
+        return ""
+    part = last.fault or next(iter(last.failed), None)
+    found = f"{part.name}: {part.message} ({part.failure})" if part is not None else "nothing could be tried"
+    whose = "on the lab's account" if last.fault is not None else "and nothing says that the lab works"
+    return (
+        f"not judged: the reference board {known.reference} failed its check at {last.at:%Y-%m-%d %H:%M} UTC on {last.host}, {whose} "
+        f"({found}). Mend that, then: lab health {known.reference} --check, and lab judge run RUN"
+    )

@@ -1,0 +1,79 @@
+"""`--lab-health`: the session's board is checked before anything is measured, where that is due."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from lab.env.checkup import CheckUp, host_of, part_of
+from lab.errors import BoardlabError, LabStableError
+from lab.farm import reference
+from lab.health import Check, Part
+from lab.health.model import counts
+from lab.host import process
+from lab.host.clock import utc_now
+from lab.pytest_plugin.runs import JOB_KEY, STORE_KEY, STRATEGY_KEY, writer
+from lab.results.healthbook import HealthBook
+from lab.run.options import PROVISION
+
+_log = logging.getLogger(__name__)
+
+
+def check_first(config: pytest.Config) -> None:
+    """Check the board where that was asked for and is due; what fails is a release's to say only where the lab works.
+
+    Raises:
+        LabStableError: it cannot take runs.
+    """
+    if not config.option.lab_health:
+        return
+    strategy, say = config.stash[STRATEGY_KEY], writer(config)
+    book = HealthBook(config.stash[STORE_KEY], reference.rule())
+    why = book.due(strategy.board)
+    if not why:
+        return
+    say(f"checking {strategy.board} first: {why}")
+    began = time.monotonic()
+    check = book.record(_check(config, CheckUp(strategy, say).run(), time.monotonic() - began))
+    # What shall be written anew may be what is broken now.
+    refused = check.fault is not None if config.getoption(PROVISION) else not check.passed
+    if refused:
+        part = check.fault or next(iter(check.failed), None) or next(p for p in check.parts if p.outcome != "ok")
+        raise LabStableError(
+            f"{strategy.board} cannot take runs: {part.name}: {part.message}. Mend it, then: lab health {strategy.board} --check",
+            failure=part.failure or "health",
+        )
+
+
+@contextmanager
+def noted(config: pytest.Config) -> Iterator[None]:
+    """What of the lab's equipment fails here is kept as a check that failed: no run has begun that could tell of it."""
+    try:
+        yield
+    except BoardlabError as error:
+        if counts(error.fault, error.failure):
+            part = Part(part_of(error.failure), "failed", error.failure, error.fault, str(error))
+            try:
+                HealthBook(config.stash[STORE_KEY], reference.rule()).record(_check(config, (part,), 0.0))
+            except BoardlabError as second:
+                _log.warning("that could not be noted in the store: %s", second)
+        raise
+
+
+def _check(config: pytest.Config, parts: tuple[Part, ...], duration_s: float) -> Check:
+    strategy = config.stash[STRATEGY_KEY]
+    return Check(
+        board=strategy.board,
+        board_type=strategy.type.name,
+        host=host_of(strategy),
+        at=utc_now(),
+        parts=parts,
+        duration_s=round(duration_s, 1),
+        env=str(config.option.lg_env),
+        person=process.person(),
+        job_id=config.stash.get(JOB_KEY, None),
+    )

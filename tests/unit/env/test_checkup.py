@@ -1,0 +1,193 @@
+"""The check of a board, on simulated boards in virtual time: what each fault of the lab makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attrs import define, field, frozen
+from simruns import SimBench, bench, planned
+
+from lab import boards
+from lab.boards.hardware import Rail
+from lab.env.checkup import CheckUp, host_of, part_of
+from lab.errors import LabTransientError
+from lab.health import Check, Part
+from lab.health.model import PARTS
+from lab.host.clock import utc_now
+
+ALWAYS = "1-9"
+
+
+@frozen
+class Wiring:
+    """What `RailsDriver.config` says."""
+
+    measured: list[Rail]
+
+
+@define
+class Rails:
+    """Sensors that read the nominal voltages while the board has power, but for what a test makes of one."""
+
+    bench: SimBench
+    wrong: dict[str, float] = field(factory=dict)
+    silent: frozenset[str] = frozenset()
+    stays: bool = False
+    config: Wiring = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.config = Wiring(boards.load("am62xx_sk").rails)
+
+    def volts(self, _seconds: float = 0.0) -> dict[str, float]:
+        on = self.stays or self.bench.lab.board.computer is not None
+        return {
+            rail.name: self.wrong.get(rail.name, rail.volts) if on else 0.01
+            for rail in self.config.measured
+            if rail.name not in self.silent
+        }
+
+
+def checked(
+    folder: Path, *faults: str, with_rails: bool = False, change: Callable[[SimBench], None] = lambda _bench: None
+) -> dict[str, Part]:
+    """A check of a board on which these faults strike at every power on."""
+    with bench(folder, [planned(name, cycles=ALWAYS) for name in faults]) as made:
+        if with_rails:
+            made.strategy.rails = Rails(made)
+        change(made)
+        parts = CheckUp(made.strategy, lambda _line: None).run()
+        assert made.lab.outlet == "off", "a check leaves the board off"
+    assert [part.name for part in parts] == list(PARTS)
+    return {part.name: part for part in parts}
+
+
+def outcome(parts: dict[str, Part]) -> dict[str, str]:
+    return {name: part.failure or part.outcome for name, part in parts.items()}
+
+
+def verdict(parts: dict[str, Part]) -> Check:
+    return Check("sim-1", "am62xx_sk", "lab-1", utc_now(), tuple(parts.values()))
+
+
+def test_a_board_that_works_passes_with_what_was_found(tmp_path: Path) -> None:
+    parts = checked(tmp_path, with_rails=True)
+    assert outcome(parts) == dict.fromkeys(PARTS, "ok")
+    assert verdict(parts).passed
+    assert parts["medium"].message == "it booted from sd, and 8 MiB of /dev/mmcblk1p2 were read"
+    assert parts["power"].message == "its rails came with power on, and fell with power off"
+    assert "within 8%" in parts["rails"].message
+
+
+def test_without_sensors_the_console_proves_the_power_cycle(tmp_path: Path) -> None:
+    parts = checked(tmp_path)
+    assert verdict(parts).passed
+    assert parts["power"].message == "switched on it spoke, switched off it fell silent"
+    assert parts["rails"].outcome == "not tried"
+
+
+@pytest.mark.parametrize(
+    ("fault", "with_rails", "found", "passed", "of_the_lab"),
+    [
+        pytest.param(
+            "silent_console", False, {"console": "silent", "power": "not tried"}, False, "", id="dead console"
+        ),
+        pytest.param(
+            "silent_console",
+            True,
+            {"console": "silent", "power": "ok"},
+            False,
+            "",
+            id="dead console, its rails are up",
+        ),
+        pytest.param("wrong_baud", False, {"console": "garbled"}, False, "garbled", id="unreadable console"),
+        pytest.param("pdu_lies", True, {"power": "power_lost"}, False, "power_lost", id="a switch that does nothing"),
+        pytest.param(
+            "stuck_relay", False, {"power": "power_off_ineffective"}, False, "power_off_ineffective", id="stuck"
+        ),
+        pytest.param("pdu_error", False, {"power": "pdu_refused"}, False, "pdu_refused", id="a switch that refuses"),
+        pytest.param("no_boot_device", False, {"medium": "no_boot_device"}, False, "", id="no medium"),
+        pytest.param("corrupted_medium", False, {"medium": "io_error"}, False, "", id="a medium that cannot be read"),
+        pytest.param("wrong_medium", False, {"medium": "wrong_medium"}, False, "wrong_medium", id="straps"),
+        pytest.param("login_refused", False, {"console": "login_failed"}, False, "", id="nobody can log in"),
+        pytest.param("kernel_panic", False, {"boot": "kernel_panic", "console": "ok"}, True, "", id="a bad release"),
+    ],
+)
+def test_a_fault_is_found_in_its_part_and_is_whose_it_is(
+    tmp_path: Path, fault: str, with_rails: bool, found: dict[str, str], passed: bool, of_the_lab: str
+) -> None:
+    parts = checked(tmp_path, fault, with_rails=with_rails)
+    check = verdict(parts)
+    assert found.items() <= outcome(parts).items()
+    assert check.passed is passed
+    assert (check.fault.failure if check.fault else "") == of_the_lab
+    for part in check.failed:
+        assert part.message
+        assert part.said or fault in {"silent_console", "pdu_lies", "pdu_error"}, "what the console said is kept"
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "failure", "says"),
+    [
+        pytest.param({"wrong": {"vdd_core": 1.2}}, "rails", "rail_out_of_range", "vdd_core reads 1.200 V", id="range"),
+        pytest.param({"silent": frozenset({"vdd_core"})}, "rails", "rail_unread", "no sensor answers", id="silent"),
+        pytest.param({"stays": True}, "power", "power_off_ineffective", "still has", id="fed from elsewhere"),
+    ],
+)
+def test_rails_are_compared_with_what_the_board_type_says(
+    tmp_path: Path, change: dict[str, object], part: str, failure: str, says: str
+) -> None:
+    def wire(made: SimBench) -> None:
+        made.strategy.rails = Rails(made, **change)
+
+    parts = checked(tmp_path, change=wire)
+    assert (parts[part].failure, parts[part].fault) == (failure, "lab")
+    assert says in parts[part].message
+    assert not verdict(parts).passed
+
+
+def test_a_fault_that_passes_costs_a_second_try_and_no_verdict(tmp_path: Path) -> None:
+    with bench(tmp_path, [planned("kernel_panic", cycles="1")]) as made:
+        said: list[str] = []
+        parts = CheckUp(made.strategy, said.append).run()
+    assert {part.name: part.outcome for part in parts} | {"rails": "ok"} == dict.fromkeys(PARTS, "ok")
+    assert said[0].endswith("Once more.")
+
+
+def test_a_console_that_changes_what_is_typed_fails(tmp_path: Path) -> None:
+    class Deaf:
+        def run(self, command: str, _timeout: float = 0.0) -> tuple[list[str], list[str], int]:
+            return [command.replace("boardlab", "boardlb")], [], 0
+
+    with bench(tmp_path) as made:
+        checkup = CheckUp(made.strategy, lambda _line: None)
+        checkup._part("console", lambda: checkup._echoed(Deaf()))
+    assert checkup.parts["console"].failure == "console_echo"
+
+
+def test_an_adapter_that_is_not_there_is_of_the_console(tmp_path: Path) -> None:
+    def unplug(made: SimBench) -> None:
+        def gone() -> None:
+            raise LabTransientError("/dev/ttyUSB0 is not there", failure="port_missing")
+
+        made.strategy.check_lab = gone
+
+    parts = checked(tmp_path, change=unplug)
+    assert outcome(parts)["console"] == "port_missing"
+
+
+@pytest.mark.parametrize(
+    ("failure", "part"),
+    [("pdu_timeout", "power"), ("strap_refused", "medium"), ("port_lost", "console"), ("kernel_oops", "boot")],
+)
+def test_a_class_speaks_of_a_part(failure: str, part: str) -> None:
+    assert part_of(failure) == part
+
+
+def test_the_host_is_where_the_console_is(tmp_path: Path) -> None:
+    with bench(tmp_path) as made:
+        here = host_of(made.strategy)
+        assert here
+        made.strategy.console.port.host = "lab-7"
+        assert host_of(made.strategy) == "lab-7"

@@ -1,0 +1,174 @@
+"""Checks in the store: what they say stands, a board is kept out after faults of the lab in a row, and a passed check lifts that."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from lab.health import Check, Part, Rule
+from lab.health.model import PARTS
+from lab.results import Store, joblist
+from lab.results.healthbook import HealthBook
+from lab.results.jobrecords import BY_HEALTH, HEALTH, Order
+from lab.results.jobs import JobQueue
+from lab.results.quarantine import KEEPER
+from lab.results.records import AttemptRecord
+from lab.results.reservations import ReservationBook
+
+START = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
+RULE = Rule(faults=3)
+BOOTS = Order("am62xx_sk", "b1", ("boot",), "am62x.yaml", "11.01", 20)
+DEAD = Part("power", "failed", "pdu_timeout", "lab", "no answer to 'on'", "U-Boot\nlast line")
+
+
+class Wall:
+    """A wall clock that a test turns."""
+
+    at = START
+
+    def __call__(self) -> dt.datetime:
+        self.at += dt.timedelta(seconds=1)
+        return self.at
+
+
+@pytest.fixture
+def wall() -> Wall:
+    return Wall()
+
+
+def queue(
+    store: Store, wall: Wall, person: str = "timer", program: str = "lab run", ignores: bool = False
+) -> JobQueue:
+    holder = f"lab-2/boot/{person}/1"
+    return JobQueue(store, holder, lambda _who: None, wall, person=person, program=program, ignores=ignores, rule=RULE)
+
+
+def checked(wall: Wall, *failed: Part, board: str = "b1", host: str = "lab-1") -> Check:
+    wrong = {part.name: part for part in failed}
+    parts = tuple(wrong.get(name, Part(name, "ok", message="fine")) for name in PARTS)
+    return Check(board, "am62xx_sk", host, wall(), parts, 12.5, "am62x.yaml", "lena", 7)
+
+
+def attempts(store: Store, wall: Wall, *outcomes: tuple[str, str | None]) -> None:
+    """A run of the board whose cycles end so."""
+    run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
+    for cycle, (outcome, fault) in enumerate(outcomes, start=1):
+        record = AttemptRecord(
+            cycle=cycle,
+            number=1,
+            params={"medium": "sd"},
+            outcome=outcome,
+            fault=fault,
+            transient=True,
+            message="",
+            started_at=wall(),
+            duration_s=1.0,
+        )
+        store.record_attempt(run.id, record)
+    store.finish_run(run.id, "failed")
+
+
+def test_a_check_is_kept_with_its_parts_and_evidence(store: Store, wall: Wall) -> None:
+    book = HealthBook(store, RULE, wall)
+    made = book.record(checked(wall, DEAD))
+    assert made.id
+    assert book.checks("b1", 5) == [made]
+    assert made.fault == DEAD
+    health = book.of("b1")
+    assert (health.state, health.checked_at) == ("bad", made.at)
+    assert book.all() == {"b1": health}
+
+
+def test_faults_of_the_lab_in_a_row_keep_everybody_out_with_why_since_when_and_what_brings_it_back(
+    store: Store, wall: Wall
+) -> None:
+    book = queue(store, wall)
+    attempts(store, wall, *[("pdu_timeout", "lab")] * 3)
+    job = book.enqueue(BOOTS)
+    assert book.start(job.id) is None
+    assert joblist.obstacle(book, "b1") == (
+        "b1 is in quarantine since 2026-03-02 14:00 UTC (3 faults of the lab in a row: pdu_timeout 3 times. "
+        "`lab health b1 --check` brings it back when it passes)"
+    )
+    owner = queue(store, wall, KEEPER, ignores=True)
+    assert owner.start(owner.enqueue(BOOTS).id) is None, "nobody ignores a quarantine"
+    (hold,) = ReservationBook(store, wall).standing("b1")
+    assert (hold.kind, hold.person) == ("quarantine", KEEPER)
+    health = HealthBook(store, RULE, wall).of("b1")
+    assert health.state == "bad"
+    assert health.reasons[0] == hold.described
+
+
+def test_it_begins_when_the_job_that_had_the_faults_ends(store: Store, wall: Wall) -> None:
+    book = queue(store, wall)
+    job = book.enqueue(BOOTS)
+    assert book.start(job.id) is not None
+    attempts(store, wall, *[("port_lost", "lab")] * 3)
+    assert not ReservationBook(store, wall).standing("b1"), "a run that goes on is not disturbed"
+    book.finish(job.id, "failed")
+    assert [hold.kind for hold in ReservationBook(store, wall).standing("b1")] == ["quarantine"]
+
+
+def test_a_week_of_panics_keeps_nobody_out(store: Store, wall: Wall) -> None:
+    for _night in range(7):
+        attempts(store, wall, *[("kernel_panic", "board")] * 4)
+        wall.at += dt.timedelta(days=1)
+    book = queue(store, wall)
+    assert book.start(book.enqueue(BOOTS).id) is not None
+    assert not ReservationBook(store, wall).standing("b1")
+
+
+def test_a_check_takes_the_board_and_a_passed_one_gives_it_back(store: Store, wall: Wall) -> None:
+    attempts(store, wall, *[("pdu_timeout", "lab")] * 3)
+    health, night = HealthBook(store, RULE, wall), queue(store, wall)
+    job = night.enqueue(BOOTS)
+    assert night.start(job.id) is None
+    checking = queue(store, wall, "lena", BY_HEALTH)
+    its = checking.enqueue(BOOTS)
+    assert checking.start(its.id) is not None, "a job that is kept out keeps nobody waiting"
+    health.record(checked(wall, DEAD))
+    checking.finish(its.id, "failed")
+    assert night.start(job.id) is None, "a check that failed lifts nothing"
+    health.record(checked(wall, Part("boot", "failed", "kernel_panic", "board", "panic")))
+    assert health.of("b1").state == "suspect"
+    assert night.start(job.id) is not None, "the lab works: that the release panics is for the run to say"
+    assert not ReservationBook(store, wall).standing("b1")
+
+
+def test_a_job_that_checks_first_may_begin(store: Store, wall: Wall) -> None:
+    attempts(store, wall, *[("pdu_timeout", "lab")] * 3)
+    night = queue(store, wall)
+    first = Order("am62xx_sk", "b1", ("boot",), "am62x.yaml", "11.01", 20, {HEALTH: True})
+    assert night.start(night.enqueue(first).id) is not None
+    assert HealthBook(store, RULE, wall).due("b1") == "it is in quarantine"
+
+
+def test_a_reservation_keeps_a_check_out(store: Store, wall: Wall) -> None:
+    ReservationBook(store, wall).reserve("b1", "ann", "a new PMIC", 4)
+    checking = queue(store, wall, "lena", BY_HEALTH)
+    assert checking.start(checking.enqueue(BOOTS).id) is None
+
+
+def test_when_a_check_is_due(store: Store, wall: Wall) -> None:
+    book = HealthBook(store, RULE, wall)
+    assert book.due("b1") == "it was never checked"
+    book.record(checked(wall))
+    assert not book.due("b1")
+    attempts(store, wall, ("port_lost", "lab"))
+    assert "port_lost" in book.due("b1")
+    attempts(store, wall, ("ok", None))
+    assert not book.due("b1")
+    wall.at += dt.timedelta(hours=25)
+    assert "older" in book.due("b1")
+
+
+def test_what_boards_of_a_host_share_is_said_with_each(store: Store, wall: Wall) -> None:
+    book = HealthBook(store, RULE, wall)
+    for board in ("b1", "b2"):
+        book.record(checked(wall, DEAD, board=board))
+    assert "b2 on lab-1 failed the same way (pdu_timeout)" in book.all()["b1"].reasons[-1]
+    book.record(checked(wall, host="lab-2"))
+    assert book.all()["b1"].state == "healthy"
+    book.record(checked(wall, DEAD))
+    assert any("the fault is lab-1's" in reason for reason in book.all()["b1"].reasons)
