@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Metric
 from exporters.exposition import Exposition, ResultsSource, Staleness
 from exporters.farm.consoles import Consoles
 from exporters.farm.disks import Disks
+from exporters.farm.health import Healths
 from exporters.farm.jobs import Jobs
 from exporters.farm.outlets import Outlets, PduDaemonProbe
 from exporters.farm.places import Places
@@ -21,6 +22,7 @@ from exporters.page import Page
 from exporters.polling import FreshMetrics, Health, Poller
 from exporters.results import ResultsReader
 from exporters.standing import StandingVerdicts
+from lab.health import DEFAULT_RULE, Rule
 from lab.host.clock import Clock
 from lab.judge.telling import Evidence
 from lab.results.watch import Watcher
@@ -32,7 +34,7 @@ class Watched:
 
     Attributes:
         due: what is to be measured, and how often. pdudaemon, coordinator: where they listen; empty: there is none.
-        usb: the devices that must be plugged in. evidence: where runs' reports are.
+        usb: the devices that must be plugged in. evidence: where runs' reports are. rule: of boards' health.
     """
 
     due: Sequence[Due] = ()
@@ -40,6 +42,7 @@ class Watched:
     coordinator: str = ""
     usb: Sequence[UsbDevice] = ()
     evidence: Evidence = field(factory=lambda: Evidence(""))
+    rule: Rule = DEFAULT_RULE
 
 
 @frozen
@@ -77,6 +80,7 @@ def sources(watcher: Watcher, runtime: Path, watched: Watched, interval_s: float
         folders["results"] = watcher.location.path.parent
     live: dict[str, Callable[[], list[Metric]]] = {
         "jobs": Jobs(watcher).read,
+        "health": Healths(watcher, watched.rule).read,
         "verdicts": StandingVerdicts(watcher, watched.evidence).read,
         "console": Consoles(runtime).read,
         "outlets": Outlets(runtime).read,

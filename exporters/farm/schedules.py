@@ -19,7 +19,7 @@ from lab.results.watch import PastJob, RunHead, StoreSnapshot, Watcher
 
 LOOK_BACK: Final = timedelta(days=70)  # ten weekly runs
 JOBS: Final = 8  # of a schedule: the last one, and those that it is compared with
-_JUDGE: Final = "judge"  # an option of `lab run`
+_MEASURE_NOTHING: Final = {"judge", "health"}  # options of `lab run`
 _PROVISION: Final = "provision"  # another
 _LABELS: Final = ("schedule", "board", "suite", "release")
 
@@ -64,7 +64,7 @@ class Due:
 
 def _measuring(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options without what is done with the numbers, and which release was put on the board before: only that one was."""
-    found = {name: value for name, value in options.items() if name != _JUDGE}
+    found = {name: value for name, value in options.items() if name not in _MEASURE_NOTHING}
     return {**found, _PROVISION: True} if found.get(_PROVISION) else found
 
 

@@ -35,7 +35,7 @@ def watched(farm: Farm | None) -> Watched:
         return Watched()
     due = [_due(schedule) for schedule in farm.timed]
     usb = [UsbDevice(device.name, device.kind, device.id_path) for device in farm.usb]
-    return Watched(due, farm.pdudaemon.address, farm.coordinator, usb, Evidence(farm.reports))
+    return Watched(due, farm.pdudaemon.address, farm.coordinator, usb, Evidence(farm.reports), farm.health.rule)
 
 
 def _due(schedule: Schedule) -> Due:

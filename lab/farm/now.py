@@ -20,10 +20,12 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import services
 from lab.farm.placing import held_by_people
 from lab.farm.services import Service
+from lab.health import DEFAULT_RULE, Health, Rule
 from lab.host import people, process
 from lab.host.clock import utc_now
 from lab.host.runtime import runtime_dir
 from lab.results import joblist, listing
+from lab.results.healthbook import HealthBook
 from lab.results.joblist import JobView
 from lab.results.jobrecords import BY_WEB, LEASE_S
 from lab.results.listing import LatestEnded, ListedRun
@@ -64,8 +66,10 @@ class BoardNow:
     Attributes:
         job: that has it. waiting: how many wait. console: who types at it; empty: nobody. port: what is wrong with its port.
         current: the run that is being measured. last: the last one before.
-        failures: of its attempts in the last 24 h, by class, the last one's first. holds: whose it is, reserved or in maintenance.
+        failures: of its attempts in the last 24 h, by class, the last one's first. holds: whose it is: reserved, in maintenance, in
+            quarantine.
         place: who has acquired its place in labgrid by hand, as "host/user"; empty: nobody, or nobody knows.
+        health: what follows from its checks and failures; None: nothing is known of it.
     """
 
     board: str
@@ -80,6 +84,7 @@ class BoardNow:
     failures: Mapping[str, int] = field(factory=dict)
     holds: tuple[Hold, ...] = ()
     place: str = ""
+    health: Health | None = None
 
 
 @frozen
@@ -130,7 +135,8 @@ def look(
     try:
         with opened(services.database(db, host.farm)) as store:
             name = store.url
-            boards = _measured(store, boards, now, (ended or LatestEnded()).of(store))
+            rule = host.farm.health.rule if host.farm else DEFAULT_RULE
+            boards = _measured(store, boards, now, (ended or LatestEnded()).of(store), rule)
     except BoardlabError as error:
         trouble = str(error)
     for board, holder in (held_by_people(host.farm) if host.farm else {}).items():
@@ -180,7 +186,7 @@ def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
 
 
 def _measured(
-    store: Store, boards: dict[str, BoardNow], now: dt.datetime, last_ended: Iterable[ListedRun]
+    store: Store, boards: dict[str, BoardNow], now: dt.datetime, last_ended: Iterable[ListedRun], rule: Rule
 ) -> dict[str, BoardNow]:
     """The boards with what the store knows of them, and those that only it knows."""
     ended = {each.run.board: each for each in last_ended}
@@ -200,6 +206,7 @@ def _measured(
     holds: dict[str, tuple[Hold, ...]] = {}
     for hold in ReservationBook(store).standing():
         holds[hold.board] = (*holds.get(hold.board, ()), hold)
+    health = HealthBook(store, rule, lambda: now).all()
     for name in (*jobs, *holds):
         found.setdefault(name, BoardNow(name))
     for name, board in found.items():
@@ -220,6 +227,7 @@ def _measured(
             last=last,
             failures=failed.get(name, {}),
             holds=holds.get(name, ()),
+            health=health.get(name),
         )
     return found
 

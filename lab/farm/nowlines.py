@@ -11,7 +11,7 @@ from lab.farm.now import BoardNow, JobNow, LabNow
 from lab.results.format import status
 from lab.results.jobrecords import call
 from lab.results.listing import ListedRun
-from lab.results.reservations import Hold
+from lab.results.reservations import QUARANTINE, Hold
 from lab.shown import Marked, bad, doubtful, table
 
 _MOST_FAILURES: Final = 8
@@ -75,7 +75,10 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
         said.append(f"ends about {board.job.expected_end:%H:%M} UTC")
     if board.waiting:
         said.append(f"{board.waiting} waiting")
-    said += [doubtful(hold.described) for hold in board.holds]
+    said += [bad(hold.described) if hold.kind == QUARANTINE else doubtful(hold.described) for hold in board.holds]
+    if board.health is not None and board.health.troubled and not any(h.kind == QUARANTINE for h in board.holds):
+        why = f"{board.health.state}: {board.health.reasons[0]}"
+        said.append(bad(why) if board.health.state == "bad" else doubtful(why))
     if board.place:
         said.append(f"place held by {board.place}")
     if board.port:
@@ -136,6 +139,7 @@ def _board(board: BoardNow) -> dict[str, Any]:
         "job": None if board.job is None else _job(board.job),
         "waiting": board.waiting,
         "holds": [_hold(hold) for hold in board.holds],
+        "health": None if board.health is None else {"state": board.health.state, "reasons": [*board.health.reasons]},
         "console": board.console,
         "place": board.place,
         "port": board.port,

@@ -9,7 +9,7 @@ from typing import Final
 
 from lab.errors import ConfigurationError
 from lab.farm import services
-from lab.farm.config import Farm
+from lab.farm.config import HERE, Farm
 from lab.farm.health import HealthConfig
 from lab.health import Rule
 from lab.host.clock import utc_now
@@ -41,6 +41,12 @@ def environment(farm: Farm, board: str) -> str:
         each.name: each.env for each in farm.boards
     }
     return known.get(board, "")
+
+
+def host(farm: Farm) -> str:
+    """Where the reference board is plugged in."""
+    its = next((board for board in farm.boards if board.name == farm.health.reference), None)
+    return farm.host_of(its) if its is not None else (farm.hosts[0].name if farm.hosts else HERE)
 
 
 def unsound(store: Store, known: HealthConfig, now: Callable[[], dt.datetime] = utc_now) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import jinja2
 
 from lab.errors import ConfigurationError
-from lab.farm import buildbot
+from lab.farm import buildbot, reference
 from lab.farm.config import Farm
 from lab.farm.queueing import Buildbot
 from lab.run.options import words
@@ -42,6 +42,8 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
     found["boardlab-notify@.service"] = _text("boardlab-notify@.service", farm=farm, path=path)
     if farm.pdudaemon.program:
         found["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
+    if farm.health.reference and reference.host(farm) == (host or hosts[0]):
+        found |= _reference(farm)
     if farm.buildbot is not None:
         return found | _queue(farm, farm.buildbot, host or hosts[0])
     for schedule in farm.schedules:
@@ -50,6 +52,13 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
                 f"boardlab-run.{kind}", farm=farm, schedule=schedule, words=words, path=path
             )
     return found
+
+
+def _reference(farm: Farm) -> dict[str, str]:
+    """The check of the reference board, before anything else of a night."""
+    env = reference.environment(farm, farm.health.reference)
+    kinds = ("service", "timer")
+    return {f"boardlab-reference.{kind}": _text(f"boardlab-reference.{kind}", farm=farm, env=env) for kind in kinds}
 
 
 def _queue(farm: Farm, queue: Buildbot, host: str) -> dict[str, str]:

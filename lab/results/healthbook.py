@@ -67,42 +67,46 @@ class HealthBook:
     def of(self, board: str) -> Health:
         """The health of a board now."""
         with self.store._read() as session:
-            return self._of(session, board, _latest(session, board), standing(session, board, self.now()))
+            now = self.now()
+            return _of(session, board, _latest(session, board), standing(session, board, now), self.rule, now)
 
     def all(self) -> dict[str, Health]:
         """Board -> its health now, of all that were checked, failed lately, or are kept out."""
         with self.store._read() as session:
-            now = self.now()
-            checks: dict[str, list[Check]] = {}
-            for check in _latest(session, None):
-                checks.setdefault(check.board, []).append(check)
-            holds: dict[str, list[Hold]] = {}
-            for hold in standing(session, None, now):
-                if hold.kind != "reserved":
-                    holds.setdefault(hold.board, []).append(hold)
-            boards = {*checks, *holds, *_failing(session, now - self.rule.window)}
-            found = {
-                board: self._of(session, board, checks.get(board, []), holds.get(board, []))
-                for board in sorted(boards)
-            }
-        newest = [max(of_board, key=lambda check: check.at) for of_board in checks.values()]
-        for board, with_others in shared(newest).items():
-            if found[board].state == "bad":
-                found[board] = evolve(found[board], reasons=(*found[board].reasons, with_others))
-        return found
+            return healths(session, self.rule, self.now())
 
-    def _of(self, session: Session, board: str, checks: list[Check], holds: list[Hold]) -> Health:
-        now = self.now()
-        why = {hold.kind: hold.described for hold in holds}
-        return derive(
-            board,
-            events(session, board, now - self.rule.window),
-            checks,
-            self.rule,
-            now,
-            kept=why.get(QUARANTINE, ""),
-            maintenance=why.get("maintenance", ""),
-        )
+
+def healths(session: Session, rule: Rule, now: dt.datetime) -> dict[str, Health]:
+    """As of `HealthBook.all`."""
+    checks: dict[str, list[Check]] = {}
+    for check in _latest(session, None):
+        checks.setdefault(check.board, []).append(check)
+    holds: dict[str, list[Hold]] = {}
+    for hold in standing(session, None, now):
+        if hold.kind != "reserved":
+            holds.setdefault(hold.board, []).append(hold)
+    boards = {*checks, *holds, *_failing(session, now - rule.window)}
+    found = {
+        board: _of(session, board, checks.get(board, []), holds.get(board, []), rule, now) for board in sorted(boards)
+    }
+    newest = [max(of_board, key=lambda check: check.at) for of_board in checks.values()]
+    for board, with_others in shared(newest).items():
+        if found[board].state == "bad":
+            found[board] = evolve(found[board], reasons=(*found[board].reasons, with_others))
+    return found
+
+
+def _of(session: Session, board: str, checks: list[Check], holds: list[Hold], rule: Rule, now: dt.datetime) -> Health:
+    why = {hold.kind: hold.described for hold in holds}
+    return derive(
+        board,
+        events(session, board, now - rule.window),
+        checks,
+        rule,
+        now,
+        kept=why.get(QUARANTINE, ""),
+        maintenance=why.get("maintenance", ""),
+    )
 
 
 def _latest(session: Session, board: str | None) -> list[Check]:

@@ -16,7 +16,7 @@ from lab.farm.now import BoardNow, LabNow
 from lab.farm.nowlines import ago
 from lab.results.jobrecords import call
 from lab.results.listing import ListedRun
-from lab.results.reservations import Hold
+from lab.results.reservations import QUARANTINE, Hold
 from lab.web.sparks import Spark
 
 State = Literal["needs a person", "measures", "held", "waiting", "free"]
@@ -133,6 +133,7 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
     good = board.current.good if board.current else 0
     troubles = [board.port] if board.port else []
     troubles += [f"job {call(job.id)}: its process is gone"] if job is not None and job.died else []
+    troubles += [f"bad: {board.health.reasons[0]}"] if board.health is not None and board.health.state == "bad" else []
     troubles += [f"run {board.last.run.id} {board.last.run.status}"] if _ended_badly(board) and board.last else []
     return Tile(
         board=board.board,
@@ -152,7 +153,7 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
         failure=next(iter(board.failures), ""),
         last=_last(board.last, at),
         line=line,
-        holds=board.holds,
+        holds=tuple(hold for hold in board.holds if hold.kind != QUARANTINE),  # which is among the troubles
         spark=spark,
     )
 

@@ -57,7 +57,7 @@ def test_buildbot_is_told_of_hosts_boards_and_orders(path: Path, tmp_path: Path)
     assert (nightly["hour"], nightly["minute"], nightly["day"]) == (2, 30, None)
     assert (weekly["hour"], weekly["minute"], weekly["day"]) == (2, 0, 5), "Buildbot counts days from Monday, 0"
     assert shlex.join(nightly["words"]) == (
-        "--suite boot --env one.yaml --cycles 7 --release 11.01 --medium=sd,emmc --judge"
+        "--suite boot --env one.yaml --cycles 7 --release 11.01 --medium=sd,emmc --health --judge"
     )
     assert "--judge" not in weekly["words"]
     assert found["told"] == {"github": None, "gitlab": None, "webhook": None}

@@ -31,6 +31,7 @@ EXAMPLES: dict[str, Value] = {
     "retries": 0,
     "provision": "/srv/releases/11.01.yaml",
     "judge": True,
+    "health": True,
 }
 
 
@@ -58,7 +59,7 @@ def test_an_option_means_the_same_in_pytest_lab_run_farm_yaml_and_a_unit(option:
     path = tmp_path / "farm.yaml"
     path.write_text(yaml.safe_dump({"schedules": [{"name": "n", "env": "e", "board": "b", **value}]}))
     farm = load(path)
-    scheduled = {"judge": True, **value}  # a schedule's runs are judged unless it says otherwise
+    scheduled = {"judge": True, "health": True, **value}  # judged, and their boards checked, unless it says otherwise
     assert farm.schedules[0].options == scheduled
     unit = units(farm, "f")["boardlab-n.service"]
     (start,) = [line for line in unit.splitlines() if line.startswith("ExecStart=")]

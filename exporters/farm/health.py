@@ -1,0 +1,49 @@
+"""The health of boards: healthy, suspect, bad, or in maintenance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import get_args
+
+from attrs import field, frozen
+from prometheus_client import Metric
+
+from exporters.farm.build import gauge
+from lab.health import DEFAULT_RULE, Rule, State
+from lab.host.clock import utc_now
+from lab.results.healthbook import healths
+from lab.results.watch import Watcher
+
+
+@frozen
+class Healths:
+    """The health of a store's boards."""
+
+    watcher: Watcher
+    rule: Rule = DEFAULT_RULE
+    now: Callable[[], datetime] = field(default=utc_now)
+
+    def read(self) -> list[Metric]:
+        """The boards that were checked, failed lately, or are kept out.
+
+        Raises:
+            BoardlabError: the store cannot be read.
+        """
+        with self.watcher.snapshot() as snapshot:
+            found = healths(snapshot._session, self.rule, self.now())
+        states = [
+            ((board, state), float(health.state == state))
+            for board, health in found.items()
+            for state in get_args(State)
+        ]
+        checked = [((board,), health.checked_at.timestamp()) for board, health in found.items() if health.checked_at]
+        return [
+            gauge(
+                "boardlab_board_health",
+                "1: what follows from a board's checks and failures: healthy, suspect, bad (it is kept out, or its check failed), maintenance.",
+                ["board", "state"],
+                states,
+            ),
+            gauge("boardlab_board_checked_timestamp_seconds", "When a board was last checked.", ["board"], checked),
+        ]
