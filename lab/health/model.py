@@ -32,7 +32,7 @@ class Rule:
         age_h: a check that is older is to be made anew before a scheduled run, in hours.
     """
 
-    faults: int = field(default=5, validator=validators.ge(1))
+    faults: int = field(default=3, validator=validators.ge(1))
     window_h: float = field(default=72.0, validator=validators.gt(0))
     age_h: float = field(default=24.0, validator=validators.gt(0))
 

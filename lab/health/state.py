@@ -11,11 +11,14 @@ from lab.health.model import Check, Event, Health, Rule, State
 
 DEVICE_FAULTS: Final = 3  # attempts in a row that failed on the board's account, after which it is to be looked at
 SILENT: Final = "silent"  # the class of a board of which no byte came
+APART: Final = dt.timedelta(minutes=10)
 STALE: Final = dt.timedelta(days=14)  # a pass on another host that is older says nothing about today's faults
 
 
 def in_a_row(events: Iterable[Event], rule: Rule, now: dt.datetime) -> list[Event]:
     """The faults of the lab since the last sign that the lab works, within the rule's window, oldest first.
+
+    Of those that are less than APART from each other the first: an outage of minutes fails a cycle with all its retries.
 
     A good attempt, a passed check, or a fault of the board, for which the lab had to work, is such a sign; a fault of the test or of
     the configuration is none, and none of the lab either.
@@ -23,7 +26,8 @@ def in_a_row(events: Iterable[Event], rule: Rule, now: dt.datetime) -> list[Even
     row: list[Event] = []
     for event in sorted(events, key=lambda each: each.at):
         if event.kind == "lab" and now - event.at <= rule.window:
-            row.append(event)
+            if not row or event.at - row[-1].at >= APART:
+                row.append(event)
         elif _shows_the_lab_works(event):
             row.clear()
     return row

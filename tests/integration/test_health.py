@@ -12,6 +12,7 @@ import pytest
 from measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 
 from lab.health import DEFAULT_RULE
+from lab.health.state import APART
 from lab.host.clock import utc_now
 from lab.results import open_store
 from lab.results.healthbook import HealthBook
@@ -67,7 +68,7 @@ def faults(lab: Lab, name: str) -> None:
                 fault="lab",
                 transient=True,
                 message="no answer",
-                started_at=utc_now(),
+                started_at=utc_now() - APART * (DEFAULT_RULE.faults - cycle),
                 duration_s=30.0,
             )
             store.record_attempt(run.id, record)
@@ -90,7 +91,7 @@ def test_a_quarantine_is_kept_to_and_a_passed_check_ends_it(lab: Lab) -> None:
     code, said, error = command(lab, *run_words(lab))
     assert code == BUSY, said + error
     assert f"{name} is in quarantine since " in said
-    assert f"(5 faults of the lab in a row: pdu_timeout 5 times. `lab health {name} --check` brings it back" in said
+    assert f"(3 faults of the lab in a row: pdu_timeout 3 times. `lab health {name} --check` brings it back" in said
     session = subprocess.run(
         [*measuring_pytest(lab.folder / "bench"), "tests_perf/test_boot.py", "--cycles", "1"],
         env=lab.environ,

@@ -24,6 +24,7 @@ from lab.farm.config import (
     Web,
     load,
 )
+from lab.farm.health import HealthConfig
 from lab.farm.hostfiles import write
 from lab.farm.queueing import BoardEntry, Buildbot, GitHub, GitLab, HostEntry, Webhook
 from lab.farm.runner import WORSE
@@ -38,6 +39,7 @@ RECORDS = (
     Exporter,
     Web,
     VirtualBoards,
+    HealthConfig,
     PduDaemonConfig,
     UsbEntry,
     Buildbot,
@@ -66,8 +68,27 @@ def here(tmp_path: Path) -> Farm:
     return attrs.evolve(farm, coordinator="[::1]:20408", exports="/etc/boardlab/exports.yaml")
 
 
+def test_the_reference_board_is_checked_by_a_timer_of_its_own(tmp_path: Path) -> None:
+    example = here(tmp_path)
+    assert "boardlab-reference.timer" not in units(example, INSTALLED)
+    health = HealthConfig(reference=example.schedules[0].board, at="01:15")
+    found = units(attrs.evolve(example, health=health), INSTALLED)
+    env = example.schedules[0].env
+    assert f" health {health.reference} --check --env {env} --wait 1800" in found["boardlab-reference.service"]
+    assert "OnCalendar=*-*-* 01:15:00" in found["boardlab-reference.timer"].splitlines()
+
+
+def test_a_reference_board_that_nobody_measures_is_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "farm.yaml"
+    path.write_text("health: {reference: nobody}\n")
+    with pytest.raises(ConfigurationError, match="reference 'nobody' is a board of neither"):
+        load(path)
+
+
 def test_systemd_finds_nothing_wrong_with_them(tmp_path: Path) -> None:
-    paths = write(units(here(tmp_path), INSTALLED), tmp_path)
+    farm = here(tmp_path)
+    farm = attrs.evolve(farm, health=HealthConfig(reference=farm.schedules[0].board))
+    paths = write(units(farm, INSTALLED), tmp_path)
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *paths], check=False, capture_output=True, text=True
     )

@@ -102,7 +102,7 @@ def test_what_says_nothing_of_the_equipment_never_counts(found: list[str]) -> No
 @given(st.lists(LAB, min_size=3, max_size=20), st.lists(st.booleans(), max_size=20))
 def test_lab_faults_in_a_row_do_whatever_came_before_and_a_pass_lifts(failures: list[str], before: list[bool]) -> None:
     early = [attempt(60 - n / 10) if good else board(60 - n / 10) for n, good in enumerate(before)]
-    row = [lab(10 - n / 10, failure) for n, failure in enumerate(failures)]
+    row = [lab(10 - n / 5, failure) for n, failure in enumerate(failures)]
     assert quarantine([*early, *row], RULE, NOW).startswith(f"{len(failures)} faults of the lab in a row")
     assert not quarantine([*early, *row, check(1, PANIC).event], RULE, NOW), "a release that panics passes"
     assert quarantine([*early, *row, check(1, SILENT).event], RULE, NOW), "a silent board shows nothing"
@@ -115,6 +115,12 @@ def test_a_fault_of_the_board_shows_that_the_lab_worked_then(found: list[Event])
 
 def test_a_silent_board_breaks_no_row_since_its_console_may_be_what_is_dead() -> None:
     assert len(in_a_row([lab(3), board(2, "silent"), lab(1)], RULE, NOW)) == 2
+
+
+def test_the_retries_of_one_outage_are_one_fault() -> None:
+    retries = [lab(5 - minutes / 60) for minutes in (0, 2, 4, 9)]
+    assert in_a_row(retries, RULE, NOW) == retries[:1]
+    assert len(in_a_row([*retries, lab(4.8)], RULE, NOW)) == 2
 
 
 def test_old_faults_count_no_more() -> None:

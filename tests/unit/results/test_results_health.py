@@ -8,6 +8,7 @@ import pytest
 
 from lab.health import Check, Part, Rule
 from lab.health.model import PARTS
+from lab.health.state import APART
 from lab.results import Store, joblist
 from lab.results.healthbook import HealthBook
 from lab.results.jobrecords import BY_HEALTH, HEALTH, Order
@@ -54,6 +55,7 @@ def attempts(store: Store, wall: Wall, *outcomes: tuple[str, str | None]) -> Non
     """A run of the board whose cycles end so."""
     run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
     for cycle, (outcome, fault) in enumerate(outcomes, start=1):
+        wall.at += APART
         record = AttemptRecord(
             cycle=cycle,
             number=1,
@@ -88,7 +90,7 @@ def test_faults_of_the_lab_in_a_row_keep_everybody_out_with_why_since_when_and_w
     job = book.enqueue(BOOTS)
     assert book.start(job.id) is None
     assert joblist.obstacle(book, "b1") == (
-        "b1 is in quarantine since 2026-03-02 14:00 UTC (3 faults of the lab in a row: pdu_timeout 3 times. "
+        "b1 is in quarantine since 2026-03-02 14:30 UTC (3 faults of the lab in a row: pdu_timeout 3 times. "
         "`lab health b1 --check` brings it back when it passes)"
     )
     owner = queue(store, wall, KEEPER, ignores=True)

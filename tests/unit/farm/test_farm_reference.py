@@ -1,0 +1,89 @@
+"""The reference board: a night on a broken lab says so, and judges no release."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from lab.farm import judging
+from lab.farm.health import HealthConfig
+from lab.farm.reference import config, unsound
+from lab.farm.runner import Runner, RunnerPaths
+from lab.health import Check, Part
+from lab.health.model import PARTS
+from lab.results import open_store
+from lab.results.healthbook import HealthBook
+from lab.results.jobrecords import Order
+from lab.results.jobs import JobQueue
+
+NOW = dt.datetime(2026, 3, 2, 3, 0, tzinfo=dt.UTC)
+CONFIG = HealthConfig(reference="ref")
+DEAD = Part("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
+PANIC = Part("boot", "failed", "kernel_panic", "board", "panic")
+
+
+def check(*failed: Part, hours: float = 1.0, board: str = "ref") -> Check:
+    wrong = {part.name: part for part in failed}
+    parts = tuple(wrong.get(name, Part(name, "ok")) for name in PARTS)
+    return Check(board, "am62xx_sk", "lab-1", NOW - dt.timedelta(hours=hours), parts)
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "why"),
+    [
+        pytest.param(
+            CONFIG, check(DEAD), "on the lab's account (power: no answer to 'on' (pdu_timeout))", id="broken"
+        ),
+        pytest.param(CONFIG, check(), "", id="sound"),
+        pytest.param(CONFIG, check(PANIC), "", id="its release panics"),
+        pytest.param(CONFIG, check(DEAD, hours=25), "", id="another night"),
+        pytest.param(CONFIG, check(DEAD, board="other"), "", id="another board"),
+        pytest.param(evolve(CONFIG, reference=""), check(DEAD), "", id="none is named"),
+    ],
+)
+def test_only_a_reference_board_that_failed_tonight_speaks_against_the_night(
+    tmp_path: Path, known: HealthConfig, found: Check, why: str
+) -> None:
+    with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
+        HealthBook(store).record(found)
+        said = unsound(store, known, lambda: NOW)
+    assert (
+        said.startswith("not judged: the reference board ref failed its check at 2026-03-02 02:00 UTC")
+        if why
+        else not said
+    )
+    assert why in said
+
+
+def test_lab_run_says_so_and_does_not_ask_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "farm.yaml").write_text(
+        "health: {reference: ref, faults: 4}\nschedules: [{name: n, env: e.yaml, board: ref}]\n"
+    )
+    asked: list[int] = []
+    monkeypatch.setattr(judging, "judged", lambda _store, run_id, *_: asked.append(run_id) or True)
+    said: list[str] = []
+    with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
+        book = JobQueue(store, "lab-1/boot/1/1", lambda _who: None)
+        job = book.enqueue(Order("am62xx_sk", "b1", ("boot",), "e.yaml", "11.01", 1, {"judge": True}))
+        store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={}, job_id=job.id)
+        runner = Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append)
+        now = dt.datetime.now(dt.UTC)
+        HealthBook(store).record(evolve(check(DEAD), at=now))
+        runner._judge(job)
+        assert not asked
+        assert said[0].startswith("not judged: the reference board ref failed its check")
+        HealthBook(store).record(evolve(check(), at=now))
+        runner._judge(job)
+        assert len(asked) == 1
+
+
+def test_a_farm_yaml_that_is_wrong_leaves_the_default_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "farm.yaml").write_text("health: {faults: 0}\n")
+    assert config() == HealthConfig()
+    (tmp_path / "farm.yaml").write_text("health: {faults: 4}\n")
+    assert config().rule.faults == 4
