@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from measuring_lab import ROOT, Lab, measuring_pytest, running_lab
+from measuring_lab import ROOT, Lab, running_lab
 
 from lab.health import DEFAULT_RULE
 from lab.health.state import APART
@@ -50,11 +50,6 @@ def env(lab: Lab) -> str:
     return str(lab.folder / "bench" / "env.yaml")
 
 
-def board(lab: Lab) -> str:
-    with open_store(lab.environ["LAB_DB"]) as store:
-        return store.runs()[0].board
-
-
 def faults(lab: Lab, name: str) -> None:
     """The lab fails as often as the rule bears, with what a power switch that does not answer is recorded as."""
     with open_store(lab.environ["LAB_DB"]) as store:
@@ -75,79 +70,36 @@ def faults(lab: Lab, name: str) -> None:
         store.finish_run(run.id, "failed")
 
 
-def run_words(lab: Lab, *words: str) -> list[str]:
-    return ["run", "--env", env(lab), "--suite", "boot", "--medium", "sd", "--cycles", "1", *words]
+def test_a_quarantine_is_kept_to_until_a_check_passes_and_a_run_that_checks_first_says_what_is_broken(
+    lab: Lab,
+) -> None:
+    faults(lab, BOARD)
+    run = ("run", "--env", env(lab), "--medium", "sd", "--cycles", "1")
+    code, said, _ = command(lab, *run)
+    assert code == BUSY, said
+    assert f"{BOARD} is in quarantine since " in said
+    assert f"(3 faults of the lab in a row: pdu_timeout 3 times. `lab health {BOARD} --check` brings it back" in said
 
-
-def test_a_quarantine_is_kept_to_and_a_passed_check_ends_it(lab: Lab) -> None:
-    code, said, error = command(lab, "health", "--check", "--env", env(lab), "--json")
-    assert code == 0, error
-    found = json.loads(said)
-    name = found["board"]
-    assert found["check"]["passed"]
-    assert (found["state"], found["reasons"]) == ("healthy", [])
-
-    faults(lab, name)
-    code, said, error = command(lab, *run_words(lab))
-    assert code == BUSY, said + error
-    assert f"{name} is in quarantine since " in said
-    assert f"(3 faults of the lab in a row: pdu_timeout 3 times. `lab health {name} --check` brings it back" in said
-    session = subprocess.run(
-        [*measuring_pytest(lab.folder / "bench"), "tests_perf/test_boot.py", "--cycles", "1"],
-        env=lab.environ,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert session.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "in quarantine since" in session.stdout + session.stderr
-    code, said, error = command(lab, "status", "--json")
-    (now,) = [each for each in json.loads(said)["boards"] if each["board"] == name]
+    bench = ("--dir", str(lab.folder / "bench"))
+    assert command(lab, "virtual", "fault", BOARD, "pdu_error", "--cycles", "all", *bench)[0] == 0
+    code, said, _ = command(lab, *run, "--health")
+    assert code not in {0, BUSY}, said
+    assert f"checking {BOARD} first: it is in quarantine" in said
+    assert f"{BOARD} cannot take runs: power: " in said
+    code, said, _ = command(lab, "status", "--json")
+    (now,) = [each for each in json.loads(said)["boards"] if each["board"] == BOARD]
     assert now["health"]["state"] == "bad"
     assert [hold["kind"] for hold in now["holds"]] == ["quarantine"]
 
-    code, said, error = command(lab, "health", name, "--check", "--env", env(lab))
-    assert code == 0, said + error
-    assert f"{name}: the check passed in " in said
+    assert command(lab, "virtual", "clear", BOARD, *bench)[0] == 0
+    code, said, error = command(lab, "health", BOARD, "--check", "--env", env(lab), "--json")
+    assert code == 0, error
+    found = json.loads(said)
+    assert found["check"]["passed"]
+    assert (found["state"], found["reasons"]) == ("healthy", [])
+    code, said, _ = command(lab, *run, "--health")
+    assert code == 0, said
+    assert "checking" not in said, "it was checked just now"
     with open_store(lab.environ["LAB_DB"]) as store:
-        assert not ReservationBook(store).standing(name)
-    code, said, error = command(lab, "health", name)
-    assert f"{name} is healthy" in said
-
-
-def test_a_run_that_checks_first_brings_the_board_back_by_itself_and_checks_no_second_time(lab: Lab) -> None:
-    command(lab, "health", "--check", "--env", env(lab))
-    name = _name(lab)
-    faults(lab, name)
-    code, said, error = command(lab, *run_words(lab, "--health"))
-    assert code == 0, said + error
-    assert f"checking {name} first: it " in said
-    with open_store(lab.environ["LAB_DB"]) as store:
-        checks = HealthBook(store).checks(name, 10)
-        assert not ReservationBook(store).standing(name)
-    assert checks[0].passed
-    code, said, error = command(lab, *run_words(lab, "--health"))
-    assert code == 0, said + error
-    assert "checking" not in said
-    with open_store(lab.environ["LAB_DB"]) as store:
-        assert len(HealthBook(store).checks(name, 10)) == len(checks)
-
-
-def _name(lab: Lab) -> str:
-    _code, said, _error = command(lab, "health", "--json")
-    return str(next(each["board"] for each in json.loads(said) if each["checked_at"]))
-
-
-def test_a_dead_power_switch_keeps_a_run_out_before_it_measures(lab: Lab) -> None:
-    name = _name(lab)
-    faults(lab, name)
-    code, said, error = command(lab, "virtual", "fault", name, "pdu_error", "--dir", str(lab.folder / "bench"))
-    assert code == 0, said + error
-    code, said, error = command(lab, *run_words(lab, "--health"))
-    assert code != 0
-    assert "cannot take runs: power: " in said
-    with open_store(lab.environ["LAB_DB"]) as store:
-        assert [hold.kind for hold in ReservationBook(store).standing(name)] == ["quarantine"]
-        assert HealthBook(store).checks(name, 1)[0].fault is not None
+        assert not ReservationBook(store).standing(BOARD)
+        assert [check.passed for check in HealthBook(store).checks(BOARD, 10)] == [True, False]
