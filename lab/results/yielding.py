@@ -15,7 +15,7 @@ from lab.results.jobrecords import Job, job_of
 from lab.results.jobruns import find
 from lab.results.jobs import JobQueue
 from lab.results.models import JobRow
-from lab.results.reservations import standing
+from lab.results.reservations import QUARANTINE, standing
 from lab.results.store import Store
 from lab.results.turns import PERSONS
 
@@ -75,5 +75,5 @@ def give_way(book: JobQueue, job_id: int) -> Job:
 def _wanted(session: Session, row: JobRow, now: dt.datetime) -> str:
     if row.priority >= PERSONS:
         return ""
-    holds = standing(session, row.board, now)
+    holds = [hold for hold in standing(session, row.board, now) if hold.kind != QUARANTINE]  # which nobody waits for
     return f"{row.board} is {', '.join(hold.described for hold in holds)}" if holds else row.yields_to

@@ -15,6 +15,7 @@ from lab.cli import run as command
 from lab.errors import ConfigurationError
 from lab.farm.config import load
 from lab.farm.units import units
+from lab.results.jobrecords import HEALTH
 from lab.run import options
 from lab.run.options import TABLE, RunOption, Value
 
@@ -93,7 +94,9 @@ def test_what_was_not_given_is_not_kept_and_names_are_once_each() -> None:
 
 def test_pytest_is_told_what_its_run_is_about_and_a_resumed_one_only_what_no_plan_keeps() -> None:
     def words(kind: str, *, resumed: bool = False) -> list[str]:
-        told = {name: value for name, value in EXAMPLES.items() if name not in {options.JUDGE, options.PROVISION}}
+        told = {
+            name: value for name, value in EXAMPLES.items() if name not in {options.JUDGE, options.PROVISION, HEALTH}
+        }
         return options.pytest_words(told, kind, resumed=resumed)
 
     assert words("boot") == ["--medium=sd,emmc", "--init=/bin/sh", "--retries=0"]
