@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from typing import Final
 
 from attrs import evolve, field, frozen
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from lab.health import DEFAULT_RULE, Check, Health, Rule, derive, due
-from lab.health.state import shared
+from lab.health import DEFAULT_RULE, Check, Event, Health, Rule, derive, due
+from lab.health.state import DEVICE_FAULTS, shared
 from lab.host.clock import utc_now
 from lab.results.healthmodels import HealthCheckRow
 from lab.results.healthrows import check_of, row_of
 from lab.results.models import AttemptRow, RunRow
 from lab.results.quarantine import events, kept, lift
+from lab.results.records import OK
 from lab.results.reservations import QUARANTINE, Hold, standing
 from lab.results.store import Store
-
-_FAILED: Final = 1000  # attempts of all boards that are looked at
 
 
 @frozen
@@ -68,45 +66,49 @@ class HealthBook:
         """The health of a board now."""
         with self.store._read() as session:
             now = self.now()
-            return _of(session, board, _latest(session, board), standing(session, board, now), self.rule, now)
+            known = events(session, board, now - self.rule.window)
+            return _of(board, known, _latest(session, board), standing(session, board, now), self.rule, now)
 
     def all(self) -> dict[str, Health]:
-        """Board -> its health now, of all that were checked, failed lately, or are kept out."""
+        """Board -> its health now, of all that were checked or measured lately, or are kept out."""
         with self.store._read() as session:
-            return healths(session, self.rule, self.now())
+            return healths(session, self.rule, self.now(), everything=True)
 
 
-def healths(session: Session, rule: Rule, now: dt.datetime) -> dict[str, Health]:
-    """As of `HealthBook.all`."""
+def healths(session: Session, rule: Rule, now: dt.datetime, *, everything: bool = False) -> dict[str, Health]:
+    """Board -> its health now.
+
+    Args:
+        everything: also boards that were never checked and have no faults that count; else who asks each second is not kept waiting.
+    """
     checks: dict[str, list[Check]] = {}
     for check in _latest(session, None):
         checks.setdefault(check.board, []).append(check)
+    newest = {board: max(of_board, key=lambda check: check.at) for board, of_board in checks.items()}
     holds: dict[str, list[Hold]] = {}
     for hold in standing(session, None, now):
         if hold.kind != "reserved":
             holds.setdefault(hold.board, []).append(hold)
-    boards = {*checks, *holds, *_failing(session, now - rule.window)}
-    found = {
-        board: _of(session, board, checks.get(board, []), holds.get(board, []), rule, now) for board in sorted(boards)
-    }
-    newest = [max(of_board, key=lambda check: check.at) for of_board in checks.values()]
-    for board, with_others in shared(newest).items():
+    since = now - rule.window
+    measured = _measured(session, since) if everything else set()
+    doubtful = {*holds, *_failing(session, since), *(board for board, last in newest.items() if not last.passed)}
+    found = {}
+    for board in sorted({*checks, *doubtful, *measured}):
+        its = checks.get(board, [])
+        known = events(session, board, since) if everything or board in doubtful else [last.event for last in its]
+        found[board] = _of(board, known, its, holds.get(board, []), rule, now)
+    for board, with_others in shared(newest.values()).items():
         if found[board].state == "bad":
             found[board] = evolve(found[board], reasons=(*found[board].reasons, with_others))
     return found
 
 
-def _of(session: Session, board: str, checks: list[Check], holds: list[Hold], rule: Rule, now: dt.datetime) -> Health:
+def _of(
+    board: str, known: list[Event], checks: list[Check], holds: list[Hold], rule: Rule, now: dt.datetime
+) -> Health:
     why = {hold.kind: hold.described for hold in holds}
-    return derive(
-        board,
-        events(session, board, now - rule.window),
-        checks,
-        rule,
-        now,
-        kept=why.get(QUARANTINE, ""),
-        maintenance=why.get("maintenance", ""),
-    )
+    kept_out, maintenance = why.get(QUARANTINE, ""), why.get("maintenance", "")
+    return derive(board, known, checks, rule, now, kept=kept_out, maintenance=maintenance)
 
 
 def _latest(session: Session, board: str | None) -> list[Check]:
@@ -118,7 +120,13 @@ def _latest(session: Session, board: str | None) -> list[Check]:
 
 
 def _failing(session: Session, since: dt.datetime) -> set[str]:
-    """The boards of which an attempt failed since then."""
-    failed = select(AttemptRow.run_id).where(AttemptRow.outcome != "ok", AttemptRow.started_at >= since)
-    ids = set(session.scalars(failed.order_by(AttemptRow.started_at.desc()).limit(_FAILED)))
-    return set(session.scalars(select(RunRow.board).where(RunRow.id.in_(ids)).distinct()))
+    """The boards whose failed attempts since then may say something of them."""
+    failed = (AttemptRow.outcome != OK, AttemptRow.started_at >= since)
+    query = select(RunRow.board, AttemptRow.fault, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
+    counted = session.execute(query.where(*failed).group_by(RunRow.board, AttemptRow.fault))
+    return {board for board, fault, count in counted if fault == "lab" or count >= DEVICE_FAULTS}
+
+
+def _measured(session: Session, since: dt.datetime) -> set[str]:
+    lately = or_(RunRow.finished_at >= since, RunRow.status == "running")
+    return set(session.scalars(select(RunRow.board).where(lately).distinct()))

@@ -180,7 +180,7 @@ class JobQueue:
                 ):  # a job that another person's reservation keeps waiting keeps nobody else waiting
                     mine.heartbeat_at = self.now()
                     return None
-            if self._refused(holds, checks=self.program == BY_HEALTH or bool(mine.options.get(HEALTH))):
+            if self._refused(holds, checks=self.program in {BY_HEALTH, BY_WEB} or bool(mine.options.get(HEALTH))):
                 mine.heartbeat_at = self.now()
                 return None
             session.flush()  # who died gives the board back before we take it

@@ -82,10 +82,10 @@ def test_a_quarantine_is_kept_to_until_a_check_passes_and_a_run_that_checks_firs
 
     bench = ("--dir", str(lab.folder / "bench"))
     assert command(lab, "virtual", "fault", BOARD, "pdu_error", "--cycles", "all", *bench)[0] == 0
-    code, said, _ = command(lab, *run, "--health")
+    code, said, error = command(lab, *run, "--health")
     assert code not in {0, BUSY}, said
     assert f"checking {BOARD} first: it is in quarantine" in said
-    assert f"{BOARD} cannot take runs: power: " in said
+    assert f"{BOARD} cannot take runs: power: " in said + error
     code, said, _ = command(lab, "status", "--json")
     (now,) = [each for each in json.loads(said)["boards"] if each["board"] == BOARD]
     assert now["health"]["state"] == "bad"

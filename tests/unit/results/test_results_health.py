@@ -10,8 +10,8 @@ from lab.health import Check, Part, Rule
 from lab.health.model import PARTS
 from lab.health.state import APART
 from lab.results import Store, joblist
-from lab.results.healthbook import HealthBook
-from lab.results.jobrecords import BY_HEALTH, HEALTH, Order
+from lab.results.healthbook import HealthBook, healths
+from lab.results.jobrecords import BY_HEALTH, BY_WEB, HEALTH, Order
 from lab.results.jobs import JobQueue
 from lab.results.quarantine import KEEPER
 from lab.results.records import AttemptRecord
@@ -163,6 +163,26 @@ def test_when_a_check_is_due(store: Store, wall: Wall) -> None:
     assert not book.due("b1")
     wall.at += dt.timedelta(hours=25)
     assert "older" in book.due("b1")
+
+
+def test_who_mends_a_board_switches_its_power_in_the_browser(store: Store, wall: Wall) -> None:
+    attempts(store, wall, *[("pdu_timeout", "lab")] * 3)
+    site = queue(store, wall, "lena", BY_WEB)
+    assert site.start(site.enqueue(BOOTS).id) is not None
+
+
+def test_who_asks_each_second_hears_the_same_of_what_is_wrong(store: Store, wall: Wall) -> None:
+    book = HealthBook(store, RULE, wall)
+    book.record(checked(wall))
+    for found in ([("kernel_panic", "board")] * 4, [("ok", None), ("port_lost", "lab")], [("pdu_timeout", "lab")] * 2):
+        attempts(store, wall, *found)
+        with store._read() as session:
+            quick = healths(session, RULE, wall.at)
+        assert quick == book.all()
+        assert quick["b1"].troubled
+    book.record(checked(wall, DEAD))
+    with store._read() as session:
+        assert healths(session, RULE, wall.at) == book.all()
 
 
 def test_what_boards_of_a_host_share_is_said_with_each(store: Store, wall: Wall) -> None:
