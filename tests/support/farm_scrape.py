@@ -14,6 +14,7 @@ from scraped import Scrape, scrape
 from exporters.exposition import Exposition, ResultsSource, Staleness
 from exporters.farm import consoles
 from exporters.farm.disks import Disks
+from exporters.farm.health import Healths
 from exporters.farm.jobs import Jobs
 from exporters.farm.outlets import Outlets
 from exporters.farm.places import CoordinatorState, Place, Places
@@ -25,6 +26,7 @@ from exporters.results import ResultsReader
 from exporters.standing import StandingVerdicts
 from lab.console.index import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
+from lab.health import Check, Part
 from lab.host import process, statusfiles
 from lab.host.clock import MonotonicRaw, utc_now
 from lab.host.statusfiles import OutletStatus, RailStatus
@@ -125,11 +127,14 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     with open_store(url) as store:
         nights(store)
         verdicts(store)
+        dead = Part("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
+        HealthBook(store).record(Check("qemu-1", "qemu-virt", "lab1", utc_now(), (dead,)))
         jobs = JobQueue(store, process.identity(), process.has_died)
         jobs.start(jobs.enqueue(Order("qemu-virt", "qemu-1", ("boot",), "e", "", None)).id)
     devices = [UsbDevice("console", "adapter", "usb-0:2"), UsbDevice("card", "sdmux", "usb-0:3")]
     return {
         "jobs": Jobs(watch(url)).read,
+        "health": Healths(watch(url)).read,
         "verdicts": StandingVerdicts(watch(url), Evidence("")).read,
         "schedules": Schedules(watch(url), [NIGHTLY]).read,
         "console": lambda: consoles.families(SERVER),

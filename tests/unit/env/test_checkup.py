@@ -110,7 +110,6 @@ def test_without_sensors_the_console_proves_the_power_cycle(tmp_path: Path) -> N
         pytest.param("no_boot_device", False, {"medium": "no_boot_device"}, False, "", id="no medium"),
         pytest.param("corrupted_medium", False, {"medium": "io_error"}, False, "", id="a medium that cannot be read"),
         pytest.param("wrong_medium", False, {"medium": "wrong_medium"}, False, "wrong_medium", id="straps"),
-        pytest.param("login_refused", False, {"console": "login_failed"}, False, "", id="nobody can log in"),
         pytest.param("kernel_panic", False, {"boot": "kernel_panic", "console": "ok"}, True, "", id="a bad release"),
     ],
 )
