@@ -32,6 +32,7 @@ from lab.host.clock import MonotonicRaw, utc_now
 from lab.host.statusfiles import OutletStatus, RailStatus
 from lab.judge.telling import Evidence
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results.healthbook import HealthBook
 from lab.results.jobs import JobQueue, Order
 from lab.results.verdictrecords import NewVerdict
 from lab.results.verdicts import mute, write_verdicts

@@ -204,3 +204,10 @@ def test_every_alert_has_a_page_that_says_what_to_do() -> None:
         assert len(section.split()) > 25, name
     of_lab_farm = {notify.FAILED, notify.TEST}
     assert set(re.findall(r"^## (\w+)$", page, re.MULTILINE)) == {rule["alert"] for rule in alerts} | of_lab_farm
+
+
+def test_a_boards_health_is_one_of_its_states(tmp_path: Path) -> None:
+    found = farm_scrape.everything(tmp_path)
+    states = ("healthy", "suspect", "bad", "maintenance")
+    assert [found.one("boardlab_board_health", board="qemu-1", state=state) for state in states] == [0, 0, 1, 0]
+    assert found.one("boardlab_board_checked_timestamp_seconds", board="qemu-1") > 0
