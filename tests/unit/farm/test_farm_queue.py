@@ -123,7 +123,7 @@ def test_a_schedule_of_releases_has_its_folder_and_no_release_yet(path: Path) ->
     assert wanted.buildbot is not None
     found = buildbot.described(wanted, wanted.buildbot, {})["schedules"][-1]
     assert (found["releases"], found["provision"], found["env"]) == ("/srv/lab/rel", "newest in rel", "one.yaml")
-    assert found["words"] == ["--suite", "boot", "--env", "one.yaml", "--cycles", "20", "--judge"]
+    assert found["words"] == ["--suite", "boot", "--env", "one.yaml", "--cycles", "20", "--health", "--judge"]
 
 
 def test_a_damaged_file_of_passwords_is_named_with_its_mend(farm: Farm, tmp_path: Path) -> None:
