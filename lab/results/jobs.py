@@ -166,6 +166,7 @@ class JobQueue:
             mine = self._own(session, job_id, "queued")
             if mine.cancelled_by:
                 return None
+            mine.heartbeat_at = self.now()
             holds = kept(session, mine.board, self.now(), self.rule)
             same_board = (JobRow.board == mine.board, JobRow.state.in_(("queued", "running")))
             # FOR UPDATE makes PostgreSQL let one start at a time; SQLite's transactions do so anyway.
@@ -178,10 +179,8 @@ class JobQueue:
                     (turn(row.priority, row.queued_at), row.id) < (turn(mine.priority, mine.queued_at), mine.id)
                     and all(hold.person == row.person for hold in holds)
                 ):  # a job that another person's reservation keeps waiting keeps nobody else waiting
-                    mine.heartbeat_at = self.now()
                     return None
             if self._refused(holds, checks=self.program in {BY_HEALTH, BY_WEB} or bool(mine.options.get(HEALTH))):
-                mine.heartbeat_at = self.now()
                 return None
             session.flush()  # who died gives the board back before we take it
             if mine.started_at is None:  # runs that others had while it waited are none of its own
