@@ -17,22 +17,10 @@ from sqlalchemy.orm import Session
 from lab.errors import ConfigurationError, LabStableError
 from lab.health import DEFAULT_RULE, Rule
 from lab.host.clock import utc_now
-from lab.results.jobrecords import (
-    BY_HEALTH,
-    BY_LAB_RUN,
-    BY_WEB,
-    HEALTH,
-    LEASE_S,
-    Job,
-    JobState,
-    Order,
-    call,
-    is_dead,
-    job_of,
-)
+from lab.results.jobrecords import BY_LAB_RUN, LEASE_S, Job, JobState, Order, call, is_dead, job_of
 from lab.results.jobruns import find, last_run, measured
 from lab.results.models import JobRow, RunRow
-from lab.results.quarantine import kept
+from lab.results.quarantine import allowed, kept
 from lab.results.reservations import Hold, standing
 from lab.results.rows import json_of
 from lab.results.store import Store
@@ -180,7 +168,7 @@ class JobQueue:
                     and all(hold.person == row.person for hold in holds)
                 ):  # a job that another person's reservation keeps waiting keeps nobody else waiting
                     return None
-            if self._refused(holds, checks=self.program in {BY_HEALTH, BY_WEB} or bool(mine.options.get(HEALTH))):
+            if self._refused(holds, checks=allowed(mine)):
                 return None
             session.flush()  # who died gives the board back before we take it
             if mine.started_at is None:  # runs that others had while it waited are none of its own

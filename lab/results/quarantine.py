@@ -16,7 +16,8 @@ from lab.health import Event, Rule, quarantine
 from lab.results.actionmodels import ReservationRow
 from lab.results.healthmodels import HealthCheckRow
 from lab.results.healthrows import check_of
-from lab.results.models import AttemptRow, RunRow
+from lab.results.jobrecords import BY_HEALTH, BY_WEB, HEALTH
+from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.reservations import QUARANTINE, Hold, standing
 
 KEEPER: Final = "boardlab itself"  # no user of a host is called so
@@ -47,6 +48,11 @@ def kept(session: Session, board: str, now: dt.datetime, rule: Rule) -> list[Hol
     )
     session.flush()
     return standing(session, board, now)
+
+
+def allowed(job: JobRow) -> bool:
+    """Whether a job may have a board that is in quarantine: it checks it first, or is a person at its power switch."""
+    return job.program in {BY_HEALTH, BY_WEB} or bool(job.options.get(HEALTH))
 
 
 def lift(session: Session, board: str, now: dt.datetime, by: str) -> None:
