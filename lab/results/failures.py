@@ -38,6 +38,7 @@ _CONSOLE: Final = (
 _POWER: Final = (
     *("power_off_ineffective", "power_lost", "pdu_refused", "pdu_timeout", "pdu_unreachable", "pdudaemon"),
     *("strap_mismatch", "power_sensor", "power_sampler", "automation_interface", "phase"),
+    *("power_on_ineffective", "console_echo", "rail_unread", "rail_out_of_range"),  # of a board's check
 )
 _LAB: Final = (
     "artifacts",
