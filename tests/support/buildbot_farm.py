@@ -62,6 +62,15 @@ class Listener:
         return [each for each in self.told if each.path.startswith(start)]
 
 
+class Server(ThreadingHTTPServer):
+    """Of which a client may be killed."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say what no kill explains."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def listening() -> Iterator[Listener]:
     """Listen on a port of loopback."""
@@ -89,7 +98,7 @@ def listening() -> Iterator[Listener]:
         def log_message(self, *_args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with Server(("127.0.0.1", 0), Handler) as server:
         listener = Listener(f"http://127.0.0.1:{server.server_address[1]}")
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

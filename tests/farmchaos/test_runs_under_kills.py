@@ -1,0 +1,135 @@
+"""Runs that Buildbot has queued, while whatever carries them is killed: each is done or failed with a class, and nothing is counted twice or left.
+
+The short form is 20 runs on 4 boards. BOARDLAB_CHAOS_RUNS, BOARDLAB_CHAOS_BOARDS and BOARDLAB_CHAOS_SEED say otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from attrs import define, field
+from buildbot_farm import BuildbotFarm, running_farm
+
+from lab.farm import config
+from lab.host import process
+from lab.host.clock import utc_now
+from lab.results import joblist, open_store
+
+RUNS = int(os.environ.get("BOARDLAB_CHAOS_RUNS", "20"))
+BOARDS = int(os.environ.get("BOARDLAB_CHAOS_BOARDS", "4"))
+SEED = int(os.environ.get("BOARDLAB_CHAOS_SEED", "0")) or random.randrange(1, 2**31)
+CYCLES = 2
+CHANCE = 0.8  # of a kill once something has gone on since the last one: a slow machine is killed more slowly
+KILLS = 2 * RUNS  # then the havoc ends, so that the test does
+TICK_S = 0.2
+BOUND_S = 120.0 * RUNS
+SUCCESS, WORSE, FAILURE, EXCEPTION = 0, 1, 2, 4
+SERVICES = ("worker", "buildbot", "console", "boards", "exporter")  # boards: the bench, and its power switch's daemon
+COMMANDS = {"lab run": "lab run --continue", "pytest": "-m pytest ", "pdudaemon": "bin/pdudaemon --conf"}
+
+
+@define
+class Havoc:
+    """Kills one thing after another.
+
+    Attributes:
+        folder: what has it in its environment is the farm's. done: victim -> how often.
+    """
+
+    farm: BuildbotFarm
+    folder: Path
+    chance: random.Random
+    done: Counter[str] = field(factory=Counter)
+
+    def strike(self) -> None:
+        """Kill something that is there."""
+        victim = self.chance.choice([*SERVICES, *COMMANDS])
+        pids = [self.farm.pid(victim)] if victim in SERVICES else self._running(COMMANDS[victim])
+        if there := [pid for pid in pids if pid]:
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(self.chance.choice(there), signal.SIGKILL)
+                self.done[victim] += 1
+
+    def _running(self, words: str) -> list[int]:
+        return [pid for pid, command in processes_of(self.folder).items() if words in command]
+
+
+def processes_of(folder: Path) -> dict[int, str]:
+    """Those of the farm, by their environment, with their command lines; not those that ended meanwhile."""
+    found = {}
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if each.pid != os.getpid() and any(str(folder) in value for value in each.environ().values()):
+                found[each.pid] = " ".join(each.cmdline())
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    assert processes_of(tmp_path / ".lab") == {}, "no process is left"
+
+
+def test_every_run_ends_with_exact_counts(folder: Path) -> None:
+    print(f"seed {SEED}: {RUNS} runs on {BOARDS} boards")  # noqa: T201 - to be given again
+    with running_farm(folder, BOARDS, 0.02, attempts=KILLS) as farm:
+        havoc = Havoc(farm, folder, random.Random(SEED))
+        farm.log_in()
+        wanted = {}
+        for number in range(RUNS):
+            board = f"am62xx_sk-{number % BOARDS + 1}"
+            order = {"cycles": CYCLES, "medium": "sd", "release": f"chaos-{number}"}
+            _, requests = farm.force("measure", f"boot on {board}", **order)["result"]
+            (wanted[f"chaos-{number}"],) = map(int, requests.values())
+        deadline, seen = time.monotonic() + BOUND_S, 0
+        ended: dict[str, int] = {}
+        while len(ended) < RUNS:
+            assert time.monotonic() < deadline, f"not ended: {sorted(wanted.keys() - ended.keys())}"
+            if (now := progress(farm)) > seen and havoc.done.total() < KILLS:
+                seen = now
+                if havoc.chance.random() < CHANCE:
+                    havoc.strike()
+            ends = {name: farm.end_of(wanted[name]) for name in wanted.keys() - ended.keys()}
+            ended |= {name: end for name, end in ends.items() if end is not None}
+            time.sleep(TICK_S)
+        print(f"kills: {dict(havoc.done)}; ends: {Counter(ended.values())}")  # noqa: T201 - what was done
+        assert havoc.done.total() > 0
+        assert set(ended.values()) <= {SUCCESS, WORSE, FAILURE, EXCEPTION}
+        look(farm, ended)
+
+
+def progress(farm: BuildbotFarm) -> int:
+    """Sessions that began, and attempts that were made."""
+    with open_store(config.load(farm.desk.file).database) as store:
+        runs = store.runs()
+        begun = [view.job for view in joblist.jobs(store, RUNS * KILLS, utc_now())]
+        return len(runs) + len(begun) + sum(len(store.attempts(run.id)) for run in runs)
+
+
+def look(farm: BuildbotFarm, ended: dict[str, int]) -> None:
+    """The counts, classes and leases."""
+    with open_store(config.load(farm.desk.file).database) as store:
+        runs = {name: [run for run in store.runs() if run.release == name] for name in ended}
+        for name, result in ended.items():
+            assert len(runs[name]) <= 1, f"{name}: begun anew in place of resumed"
+            if result == EXCEPTION:  # refused before anything was measured, e.g. since its bench was just away
+                assert runs[name] == [], name
+            for run in runs[name]:
+                cycles = [sample.cycle for sample in store.samples(run.id, "boot.time")]
+                if result in {SUCCESS, WORSE}:
+                    assert cycles == list(range(1, CYCLES + 1)), name
+                else:
+                    attempts = store.attempts(run.id)
+                    assert len(cycles) == len(set(cycles)), name
+                    assert cycles == list(range(1, CYCLES + 1)) or [a for a in attempts if a.outcome != "ok"], name
+        active = [view.job for view in joblist.jobs(store, 0, utc_now()) if view.job.state in {"queued", "running"}]
+        assert [job.called for job in active if process.has_died(job.holder) is not True] == []
