@@ -88,6 +88,7 @@ def pytests(lab: Lab) -> list[psutil.Process]:
 def test_a_job_measures_and_a_second_one_for_the_board_is_refused_or_waits(lab: Lab) -> None:
     first = start(lab, "--cycles", "1", "--release", "11.01")
     until(lab, lambda: measured(lab) > 0, first)
+    first.send_signal(signal.SIGSTOP)  # so that it has its board for as long as the others need to ask
     code, said = ended(start(lab, "--cycles", "1"))
     assert code == BUSY
     assert f"am62xx_sk-1 is busy: job j1 (boot) of {process.person()} on {socket.gethostname()}, since 20" in said
@@ -95,6 +96,7 @@ def test_a_job_measures_and_a_second_one_for_the_board_is_refused_or_waits(lab: 
     assert code == pytest.ExitCode.USAGE_ERROR
     assert f"am62xx_sk-1 is busy: job j1 (boot) of {process.person()} on " in said
     assert "`lab jobs cancel j1` ends it" in said
+    first.send_signal(signal.SIGCONT)
     waiting = start(lab, "--cycles", "1", "--wait", str(DEADLINE_S))
     other_board = start(lab, "--cycles", "1", board=2)
     assert ended(first)[0] == 0
