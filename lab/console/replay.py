@@ -73,7 +73,7 @@ def replay(recording: Recording, board: BoardType) -> Replay:
 
 
 def guess_board(recording: Recording, boards: Sequence[BoardType]) -> BoardType:
-    """The board type with the largest share of its moments in the recording; of several, the one that it names.
+    """The board type with the largest share of the moments of one of its flows in the recording; of several, the one that it names.
 
     Raises:
         ConfigurationError: none has any.
@@ -82,7 +82,8 @@ def guess_board(recording: Recording, boards: Sequence[BoardType]) -> BoardType:
 
     def share(board: BoardType) -> float:
         found = {moment.name for moment in find_moments(events, board.markers, recording.meta.timing)}
-        return len(found) / max(1, len(board.markers))
+        flows = (board.moments, *(board.flow(name) for name in board.flows))
+        return max(len(found & {moment.name for moment in flow}) / max(1, len(flow)) for flow in flows)
 
     def named(board: BoardType) -> bool:
         return board.identity is not None and board.identity.hostname.encode() in recording.log

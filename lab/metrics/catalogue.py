@@ -39,6 +39,15 @@ BOOT_SPL: Final = Metric(
     resolution=1e-4,
     source="boardlab, docs/boot-time.md",
 )
+BOOT_EFI: Final = Metric(
+    name="boot.efi_to_prompt",
+    unit="s",
+    better="lower",
+    definition='Of a boot through EFI: from the arrival of the last byte of "EFI stub: Booting Linux Kernel..." to that of the Linux '
+    'prompt. U-Boot prints no "Starting kernel ..." then.',
+    resolution=1e-4,
+    source="boardlab, docs/boot-time.md",
+)
 BOOT_STAGE: Final = Metric(
     name="boot.stage",
     unit="s",
@@ -48,8 +57,15 @@ BOOT_STAGE: Final = Metric(
     source="boardlab, docs/boot-time.md",
 )
 
-HEADLINES: Final = (BOOT_TIME, BOOT_SPL)  # one of them is of every good boot
-ALL: Final = (BOOT_TIME, BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, *(m for r in RESUMES.values() for m in r.metrics))
+HEADLINES: Final = (BOOT_TIME, BOOT_SPL, BOOT_EFI)  # one of them is of every good boot
+ALL: Final = (
+    BOOT_TIME,
+    BOOT_POWER_ON,
+    BOOT_SPL,
+    BOOT_EFI,
+    BOOT_STAGE,
+    *(m for r in RESUMES.values() for m in r.metrics),
+)
 
 
 @functools.cache

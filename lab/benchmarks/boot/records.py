@@ -10,6 +10,7 @@ from attrs import frozen
 from lab.metrics import Metric, Sample
 
 START = "starting_kernel"
+EFI_START = "efi_stub"  # of a kernel that EFI starts
 ENDS = ("login", "shell")  # whichever comes first
 
 

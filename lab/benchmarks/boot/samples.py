@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from attrs import frozen
 
 from lab.benchmarks.boot.flows import BootFlow
-from lab.benchmarks.boot.records import ENDS, START, BootSample, MomentLike, PowerEdge
+from lab.benchmarks.boot.records import EFI_START, ENDS, START, BootSample, MomentLike, PowerEdge
 from lab.boards import NORMAL
 from lab.errors import LabTransientError
 from lab.metrics import Flag, Metric, Sample, uncertainty
-from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME, HEADLINES
+from lab.metrics.catalogue import BOOT_EFI, BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME, HEADLINES
 
 REFUSED_SHARE = 0.1  # ± of a boot time, as a share of it, beyond which it is none
 UNCERTAIN_SHARE = 0.5  # of any other number, beyond which it is flagged
+_HEADLINES = {START: BOOT_TIME, EFI_START: BOOT_EFI}  # by the moment that it counts from; any other is SPL's
 
 
 @frozen
@@ -50,7 +51,7 @@ def boot_samples(
     start = next(moment for moment in flow.order if moment.name == flow.start)
     on = power_on(power, flow.order[0])
     from_power = flags if power.off_verified else flags | {Flag.OFF_UNVERIFIED}
-    headline = BOOT_TIME if flow.start == START else BOOT_SPL
+    headline = _HEADLINES.get(flow.start, BOOT_SPL)
     samples = [_sample(headline, params, _instant(start, len(start.text.encode())), _instant(prompt), cycle, flags)]
     _check_boot_time(samples[0].sample)
     if "init" not in params:

@@ -9,7 +9,7 @@ from lab.benchmarks.boot import PowerEdge
 from lab.boards import NORMAL
 from lab.console.model import Chunk, Event, LineTiming
 from lab.metrics import Flag
-from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME
+from lab.metrics.catalogue import BOOT_EFI, BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME
 from lab.run.rewatch import PromptReply, Rewatched, rewatch
 
 MS = 1_000_000
@@ -115,6 +115,25 @@ def test_a_falcon_boot_with_a_quiet_kernel_has_its_number() -> None:
     done = booted([*R5, *TFA, *USER])
     assert flows(done) == {"falcon"}
     assert stages(done) == ["Power on to SPL", "SPL"]
+
+
+EFI = ["Booting /\\EFI\\BOOT\\bootaa64.efi", "EFI stub: Booting Linux Kernel...", "EFI stub: Exiting boot services..."]
+
+
+@pytest.mark.parametrize("kernel", [LINUX, USER], ids=["told", "quiet"])
+def test_a_boot_through_efi_is_measured_from_the_kernels_efi_stub(kernel: list[str]) -> None:
+    done = booted([*R5, *TFA, *A53, *UBOOT, *LOAD[:3], *EFI, *kernel])
+    assert flows(done) == {"efi"}
+    assert stages(done)[:6] == [
+        *("Power on to SPL", "SPL (R5)", "TF-A, SPL (A53)", "U-Boot start-up", "Autoboot countdown", "Kernel load"),
+    ]
+    assert ("EFI stub" in stages(done)) is (kernel is LINUX)
+    assert 0 < seconds(done, BOOT_EFI) < seconds(done, BOOT_POWER_ON)
+    assert not [sample for sample in done.samples if sample.metric in {BOOT_TIME, BOOT_SPL}]
+
+
+def test_an_efi_boot_whose_kernel_starts_twice_is_none() -> None:
+    assert failure(booted([*R5, *TFA, *A53, *UBOOT, *EFI, *EFI, *LINUX])) != ""
 
 
 def test_an_sbl_boot_has_tf_a_before_its_only_spl_banner() -> None:

@@ -20,7 +20,7 @@ from lab.run.progress import Progress
 def test_a_boot_has_its_time_the_time_from_power_on_and_its_stages(tmp_path: Path) -> None:
     with simruns.bench(tmp_path) as bench:
         assert bench.run.missing("sd") == [
-            "boot.spl_to_prompt or boot.time",
+            "boot.efi_to_prompt or boot.spl_to_prompt or boot.time",
             "boot.power_on_to_prompt",
             "boot.stage",
         ]
