@@ -1,4 +1,4 @@
-"""From U-Boot over the network: each piece is loaded over TFTP, its digest computed by the board, written, and read back."""
+"""From U-Boot over the network: each piece is loaded over TFTP, that of a part is compared, written, and read back."""
 
 from __future__ import annotations
 
@@ -208,7 +208,10 @@ class UbootWay:
     def _write(self, session: Session, medium: Medium, offset: int, piece: planning.Piece, step: Step) -> None:
         name = _UNSAFE.sub("_", f"{step.name}-{piece.offset:x}")  # it becomes a word of a command on the board
         self.loader.load(session.prompt, session.address, piece.data, name)
-        session.compare(piece.data, f"{step.name}: what was loaded", quick=True)
+        if (
+            step.place is not None
+        ):  # of a whole image, half of which is as bad as a wrong byte, the reading back says it
+            session.compare(piece.data, f"{step.name}: what was loaded", quick=True)
         before = medium.before(offset + (0 if isinstance(medium, UbiVolume) else piece.offset), len(piece.data))
         session.run([*before, *medium.write(session.address, offset + piece.offset, len(piece.data))])
 

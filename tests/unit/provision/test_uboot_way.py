@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -98,20 +99,35 @@ def test_a_volume_is_not_read_back_to_where_it_was_sent_from(tmp_path: Path) -> 
     assert int(read, 16) >= int(wrote, 16) + len(data)
 
 
-def test_what_was_garbled_on_the_way_is_not_written(tmp_path: Path) -> None:
-    board = PlayedUBoot(tmp_path)
+def garbling(board: PlayedUBoot) -> Callable[[str, list[str]], list[str]]:
+    """One bit of what is loaded is another in the board's memory."""
 
     def garble(command: str, lines: list[str]) -> list[str]:
         if command.startswith("tftpboot"):
             board.memory[int(command.split()[1], 16) - BASE] ^= 1
         return lines
 
+    return garble
+
+
+def test_a_part_that_was_garbled_on_the_way_is_not_written(tmp_path: Path) -> None:
+    board = PlayedUBoot(tmp_path)
     chosen = way(board)
-    plan = chosen.plan(image(tmp_path, content(4096)), TARGET)
-    board.spoil = garble
+    plan = chosen.plan(Content(None, [part(tmp_path, "tispl.bin", content(4096), Place(offset=0))]), TARGET)
+    board.spoil = garbling(board)
     with pytest.raises(MediaVerifyFailedError, match="loaded"):
         chosen.write(plan, lambda _progress: None)
     assert not any(board.disk)
+
+
+def test_a_whole_image_that_was_garbled_on_the_way_is_found_when_it_is_read_back(tmp_path: Path) -> None:
+    board = PlayedUBoot(tmp_path)
+    chosen = way(board)
+    plan = chosen.plan(image(tmp_path, content(4096)), TARGET)
+    board.spoil = garbling(board)
+    chosen.write(plan, lambda _progress: None)
+    with pytest.raises(MediaVerifyFailedError, match="read back"):
+        chosen.verify(plan)
 
 
 def test_an_image_that_is_too_large_is_refused_before_the_first_byte(tmp_path: Path) -> None:
