@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +39,7 @@ def janitor(
     coordinator = Coordinator(with_port(farm.coordinator))
     with open_store(farm.database) as store:
         book = JobQueue(store, process.identity(), process.has_died)
-        looker = Janitor(coordinator, store, book, boards_behind(farm))
+        looker = Janitor(coordinator, store, book, partial(boards_behind, farm))
         if dry_run or once:
             deeds = looker.due() if dry_run else list(looker.tidy())
             for deed in deeds:

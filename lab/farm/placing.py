@@ -17,7 +17,6 @@ from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm.config import Farm
 from lab.results.jobrecords import Job
 from lab.results.jobs import JobQueue
-from lab.results.reservations import ReservationBook
 
 if TYPE_CHECKING:
     from lab.places.holding import Place
@@ -80,6 +79,7 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
         yield {}
         return
     from lab.places.holding import Place, job_user, reserving_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.reserved import holds_of_people, in_use, is_reserved  # noqa: PLC0415
 
     address = with_port(envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR))
 
@@ -97,10 +97,8 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
         return
 
     def lapsed(holder: str) -> bool:  # which the janitor has not released yet
-        standing = {
-            str(reserving_user(hold.person, known)) for hold in ReservationBook(book.store).standing(job.board)
-        }
-        return holder.startswith(f"{reserving_user('', known).host}/") and holder not in standing
+        holds = holds_of_people(book, job.board)
+        return is_reserved(holder, book) and not in_use(holder, name, job.board, holds, book, but=job.id)
 
     also = reserving_user(job.person, known) if book.ignores else None
     place = Place(name, address)

@@ -7,7 +7,7 @@ whose it is (`lab.places.holding`): the results know whether that job has ended.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
 from attrs import define, field, frozen
@@ -15,9 +15,10 @@ from attrs import define, field, frozen
 from exporters.farm.coordinator import Coordinator
 from lab.errors import BoardlabError, ConfigurationError
 from lab.places.holding import JobHolder, reserving_user, store_name, store_tag
+from lab.places.reserved import holds_of_people, in_use, is_reserved
 from lab.results.jobrecords import call
 from lab.results.jobs import JobQueue
-from lab.results.reservations import Hold, ReservationBook
+from lab.results.reservations import Hold
 from lab.results.store import Store
 
 LOOK_S: Final = 5.0
@@ -49,13 +50,13 @@ class Janitor:
     """Of one coordinator and one results store.
 
     Attributes:
-        boards: place -> the board behind it; for reservations.
+        boards: place -> the board behind it, asked at each look; for reservations. A place that it does not know stays as it is.
     """
 
     coordinator: Coordinator
     store: Store
     book: JobQueue
-    boards: Mapping[str, str]
+    boards: Callable[[], Mapping[str, str]]
     _refused: dict[str, str] = field(factory=dict, init=False)
 
     def due(self) -> list[Deed]:
@@ -64,27 +65,29 @@ class Janitor:
         Raises:
             LabTransientError: the coordinator or the store does not answer.
         """
-        holds: dict[str, Hold] = {}
-        for each in ReservationBook(self.store).standing():
-            holds.setdefault(each.board, each)
         found: list[Deed] = []
-        for place, holder in sorted(self.coordinator.holders().items()):
-            hold = holds.get(self.boards.get(place, ""))
-            wanted = str(reserving_user(hold.person, store_name(self.store))) if hold is not None else ""
-            why = self._left(holder, wanted)
+        boards, holders = self.boards(), self.coordinator.holders()
+        holds = holds_of_people(self.book)
+        for place, holder in sorted(holders.items()):
+            board = boards.get(place, "")
+            why = self._left(holder, place, board, holds)
             if why:
                 found.append(Deed("release", place, holder, why))
+            hold = next((each for each in holds if each.board == board), None)
             if hold is not None and (why or not holder):
+                wanted = str(reserving_user(hold.person, store_name(self.store)))
                 found.append(Deed("acquire", place, wanted, f"{hold.board} is {hold.described}"))
         return found
 
     def tidy(self) -> Iterator[Deed]:
-        """Do what is due; what labgrid refuses is said once.
+        """Do what is due, and is so still when its turn comes; what labgrid refuses is said once.
 
         Raises:
             LabTransientError: as `due`.
         """
         for deed in self.due():
+            if deed not in self.due():  # each takes a while; a job that was resumed meanwhile has its old name
+                continue
             try:
                 if deed.verb == "release":
                     self.coordinator.release(deed.place, deed.holder)
@@ -98,11 +101,12 @@ class Janitor:
                 self._refused.pop(deed.place, None)
                 yield deed
 
-    def _left(self, holder: str, wanted: str) -> str:
+    def _left(self, holder: str, place: str, board: str, holds: list[Hold]) -> str:
         """Why a holder has it no more; empty: he has, or it cannot be told."""
         tag = store_tag(store_name(self.store))
-        if holder.startswith(f"{reserving_user('', store_name(self.store)).host}/"):
-            return "" if holder == wanted else "the reservation has ended"
+        if is_reserved(holder, self.book):
+            still = not board or in_use(holder, place, board, holds, self.book)
+            return "" if still else "the reservation has ended"
         job = JobHolder.of(holder)
         if job is None or job.tag != tag:
             return ""

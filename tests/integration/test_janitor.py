@@ -88,8 +88,8 @@ class Lab:
         return self.book().enqueue(order)
 
     def janitor(self) -> Janitor:
-        boards = boards_behind(load(self.folder / "farm.yaml"))
-        return Janitor(self.coordinator, self.store, self.book(), boards)
+        farm = load(self.folder / "farm.yaml")
+        return Janitor(self.coordinator, self.store, self.book(), lambda: boards_behind(farm))
 
     def lab(self, *words: str) -> list[str]:
         return [str(PROGRAMS / "lab"), *words]

@@ -1,0 +1,162 @@
+"""What the janitor does about places, with a played coordinator: no living person or job loses one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+from lab.farm.placing import placed
+from lab.host import process
+from lab.places.holding import job_user, reserving_user, store_name
+from lab.places.janitor import Janitor
+from lab.results import Store, open_store
+from lab.results.actionmodels import ReservationRow
+from lab.results.jobrecords import Job, Order
+from lab.results.jobs import JobQueue
+from lab.results.quarantine import KEEPER
+from lab.results.reservations import QUARANTINE, ReservationBook
+
+ENV = "targets: {main: {resources: [{RemotePlace: {name: p1}}]}}\n"
+
+
+@define
+class Played:
+    """A coordinator; `released` is called after each release."""
+
+    places: dict[str, str] = field(factory=lambda: {"p1": "", "p2": ""})
+    released: Any = field(default=lambda _name: None)
+
+    def holders(self, _timeout_s: float = 0.0) -> dict[str, str]:
+        return dict(self.places)
+
+    def holder(self, name: str) -> str:
+        return self.places[name]
+
+    def unmatched(self, _name: str) -> tuple[str, ...]:
+        return ()
+
+    def release(self, name: str, holder: str) -> None:
+        if self.places[name] == holder:
+            self.places[name] = ""
+        self.released(name)
+
+    def acquire(self, name: str, user: str) -> None:
+        assert self.places[name] == ""
+        self.places[name] = user
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "results.db")) as store:
+        yield store
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Played:
+    played = Played()
+    monkeypatch.setattr("lab.places.holding.Coordinator", lambda _address: played)
+    return played
+
+
+def queue(store: Store, person: str = "lena", *, ignores: bool = True) -> JobQueue:
+    return JobQueue(store, process.identity(), process.has_died, person=person, ignores=ignores)
+
+
+def running(book: JobQueue, tmp_path: Path, board: str = "b1") -> Job:
+    (tmp_path / "p1.yaml").write_text(ENV)
+    order = Order("am62xx_sk", board, ("boot",), str(tmp_path / "p1.yaml"), "", 1)
+    job = book.start(book.enqueue(order).id)
+    assert job is not None
+    return job
+
+
+def janitor(played: Played, store: Store, boards: dict[str, str] | None = None) -> Janitor:
+    known = {"p1": "b1", "p2": "b2"} if boards is None else boards
+    return Janitor(played, store, queue(store), lambda: known)  # type: ignore[arg-type] # played
+
+
+def reserved_for(store: Store, person: str) -> str:
+    return str(reserving_user(person, store_name(store)))
+
+
+def test_a_reservation_that_ends_in_a_run_keeps_the_place_until_the_run_ends(
+    tmp_path: Path, store: Store, played: Played
+) -> None:
+    played.places["p1"] = reserved_for(store, "lena")
+    ReservationBook(store).reserve("b1", "lena", "a new PMIC", 1)
+    book = queue(store)
+    job = running(book, tmp_path)
+    with placed(book, job) as environ:
+        assert environ == reserving_user("lena", store_name(store)).environ
+        ReservationBook(store).end("b1", "reserved", "lena")
+        assert janitor(played, store).due() == []
+        beside = running(queue(store, "bob"), tmp_path, "b1-of-another-name")
+        with pytest.raises(Exception, match="held by reserved-"), placed(queue(store, "bob"), beside):
+            pass
+    book.finish(job.id, "completed")
+    assert [deed.why for deed in janitor(played, store).tidy()] == ["the reservation has ended"]
+    assert played.places["p1"] == ""
+
+
+def test_the_persons_own_job_takes_over_from_the_reservation_that_ended(
+    tmp_path: Path, store: Store, played: Played
+) -> None:
+    played.places["p1"] = reserved_for(store, "lena")
+    book = queue(store, ignores=False)
+    job = running(book, tmp_path)
+    with placed(book, job):
+        assert played.places["p1"] == str(job_user("lena", job.called, store_name(store)))
+
+
+def test_anothers_maintenance_leaves_the_place_to_whose_reservation_stands(store: Store, played: Played) -> None:
+    played.places["p1"] = reserved_for(store, "lena")
+    ReservationBook(store).reserve("b1", "lena", "a new PMIC", 1)
+    ReservationBook(store).maintain("b1", "bob", "a new fan")
+    assert janitor(played, store).due() == []
+    ReservationBook(store).end("b1", "reserved", "lena")
+    list(janitor(played, store).tidy())
+    assert played.places["p1"] == reserved_for(store, "bob")
+
+
+def test_the_place_of_an_unknown_board_stays_until_its_board_is_known(store: Store, played: Played) -> None:
+    played.places["p1"] = reserved_for(store, "lena")
+    boards = {"p2": "b2"}
+    looker = janitor(played, store, boards)
+    assert looker.due() == []
+    boards["p1"] = "b1"
+    assert [deed.place for deed in looker.due()] == ["p1"]
+
+
+def test_a_quarantine_is_nobodys_reservation(tmp_path: Path, store: Store, played: Played) -> None:
+    row = ReservationRow(
+        board="b1",
+        kind=QUARANTINE,
+        person=KEEPER,
+        reason="faults of the lab",
+        at=dt.datetime.now(dt.UTC),
+        until=None,
+        ended_at=None,
+        ended_by="",
+    )
+    store._write(lambda session: session.add(row))
+    assert janitor(played, store).due() == [], "`lab health --check` needs the place"
+    played.places["p1"] = reserved_for(store, KEEPER)
+    assert [deed.verb for deed in janitor(played, store).due()] == ["release"]
+
+
+def test_a_job_that_was_resumed_while_another_place_is_released_keeps_its_own(
+    tmp_path: Path, store: Store, played: Played
+) -> None:
+    book = queue(store)
+    jobs = [running(book, tmp_path, board) for board in ("b1", "b2")]
+    for place, job in zip(played.places, jobs, strict=True):
+        played.places[place] = str(job_user("lena", job.called, store_name(store)))
+        book.finish(job.id, "interrupted")
+    played.released = lambda name: book.take_up(jobs[1].id) if name == "p1" else None
+    assert [deed.place for deed in janitor(played, store).tidy()] == ["p1"]
+    assert played.places["p2"]
