@@ -15,6 +15,7 @@ from attrs import frozen
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm.config import Farm
+from lab.results import joblist
 from lab.results.jobrecords import Job
 from lab.results.jobs import JobQueue
 
@@ -97,13 +98,22 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
         return
 
     def lapsed(holder: str) -> bool:  # which the janitor has not released yet
-        holds = holds_of_people(book, job.board)
-        return is_reserved(holder, book) and not in_use(holder, name, job.board, holds, book, but=job.id)
+        jobs = [each for each in joblist.running(book) if each.id != job.id and _is_at(each, job.board, name)]
+        return is_reserved(holder, book) and not in_use(holder, holds_of_people(book, job.board), jobs, book)
 
     also = reserving_user(job.person, known) if book.ignores else None
     place = Place(name, address)
     with place.held(job_user(job.person, job.called, known), person, is_over, also, lapsed) as environ:
         yield environ
+
+
+def _is_at(job: Job, board: str, place: str) -> bool:
+    """Whether a job measures on a board, or at its place under another name."""
+    path = Path(job.env)
+    try:
+        return job.board == board or (path.is_file() and place_of(path) == place)
+    except ConfigurationError:
+        return False
 
 
 def place_of(env: Path) -> str:

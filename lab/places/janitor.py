@@ -16,6 +16,7 @@ from exporters.farm.coordinator import Coordinator
 from lab.errors import BoardlabError, ConfigurationError
 from lab.places.holding import JobHolder, reserving_user, store_name, store_tag
 from lab.places.reserved import holds_of_people, in_use, is_reserved
+from lab.results import joblist
 from lab.results.jobrecords import call
 from lab.results.jobs import JobQueue
 from lab.results.reservations import Hold
@@ -70,11 +71,12 @@ class Janitor:
         holds = holds_of_people(self.book)
         for place, holder in sorted(holders.items()):
             board = boards.get(place, "")
-            why = self._left(holder, place, board, holds)
+            its = [hold for hold in holds if hold.board == board]
+            why = self._left(holder, board, its)
             if why:
                 found.append(Deed("release", place, holder, why))
-            hold = next((each for each in holds if each.board == board), None)
-            if hold is not None and (why or not holder):
+            if its and (why or not holder):
+                hold = its[0]
                 wanted = str(reserving_user(hold.person, store_name(self.store)))
                 found.append(Deed("acquire", place, wanted, f"{hold.board} is {hold.described}"))
         return found
@@ -101,12 +103,12 @@ class Janitor:
                 self._refused.pop(deed.place, None)
                 yield deed
 
-    def _left(self, holder: str, place: str, board: str, holds: list[Hold]) -> str:
+    def _left(self, holder: str, board: str, holds: list[Hold]) -> str:
         """Why a holder has it no more; empty: he has, or it cannot be told."""
         tag = store_tag(store_name(self.store))
         if is_reserved(holder, self.book):
-            still = not board or in_use(holder, place, board, holds, self.book)
-            return "" if still else "the reservation has ended"
+            jobs = [job for job in joblist.running(self.book) if job.board == board]
+            return "" if not board or in_use(holder, holds, jobs, self.book) else "the reservation has ended"
         job = JobHolder.of(holder)
         if job is None or job.tag != tag:
             return ""
