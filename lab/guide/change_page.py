@@ -15,11 +15,10 @@ from lab.guide.compare import Change, Comparison
 from lab.guide.grouped import Cause, Kind
 from lab.judge.verdicts import Verdict
 from lab.results.figures import decimals, fixed
-from lab.shown.templates import environment
+from lab.shown.templates import MOST_BYTES, cut, environment
 
 _BAD: Final = {Kind.WRONG, Kind.WORSE}
 _IN_A_COMMENT: Final = (Kind.WRONG, Kind.WORSE, Kind.SUSPECT, Kind.CONDITIONS, Kind.BETTER)
-_MOST_BYTES: Final = 65_000  # of a comment: GitHub takes 65,536
 _SIZES: Final = ((40, 60), (40, 20), (20, 10), (10, 0), (1, 0))  # causes and rows of a comment: the first that fits
 _MOST_OF_A_CAUSE: Final = 5
 _MOST_TEXT: Final = 400  # characters of a cause
@@ -50,10 +49,10 @@ class RowView:
         """As much of it as a comment shows."""
         return evolve(
             self,
-            name=_cut(self.name, _MOST_NAME),
-            board=_cut(self.board, _MOST_NAME),
-            old=_cut(self.old, _MOST_NAME),
-            new=_cut(self.new, _MOST_NAME),
+            name=cut(self.name, _MOST_NAME),
+            board=cut(self.board, _MOST_NAME),
+            old=cut(self.old, _MOST_NAME),
+            new=cut(self.new, _MOST_NAME),
         )
 
 
@@ -68,7 +67,7 @@ class CauseView:
     @property
     def text(self) -> str:
         """As much of the cause as a comment shows."""
-        return _cut(self.cause.text, _MOST_TEXT)
+        return cut(self.cause.text, _MOST_TEXT)
 
 
 @frozen
@@ -104,7 +103,7 @@ def markdown(found: Comparison) -> str:
     """The comment: verdict, causes, and a table of the first numbers of each; short enough for a forge's comment."""
     groups = [group for group in _groups(found) if group.causes[0].cause.kind in _IN_A_COMMENT]
     texts = (_comment(found, groups, *most) for most in _SIZES)
-    return next((text for text in texts if len(text.encode()) <= _MOST_BYTES), grouping.verdict_line(found))
+    return next((text for text in texts if len(text.encode()) <= MOST_BYTES), grouping.verdict_line(found))
 
 
 def _comment(found: Comparison, groups: Sequence[GroupView], most_causes: int, most_rows: int) -> str:
@@ -121,19 +120,15 @@ def _comment(found: Comparison, groups: Sequence[GroupView], most_causes: int, m
         .get_template("compare.md.j2")
         .render(
             line=grouping.verdict_line(found),
-            names=[_cut(name, _MOST_NAME) for name in found.names],
-            paths=[_cut(path, _MOST_NAME) for path in found.paths],
-            looked_at=_cut(found.looked_at, _MOST_NAME),
+            names=[cut(name, _MOST_NAME) for name in found.names],
+            paths=[cut(path, _MOST_NAME) for path in found.paths],
+            looked_at=cut(found.looked_at, _MOST_NAME),
             groups=told,
             rows=[row.short for row in shown],
             more_causes=sum(len(group.causes) for group in groups) - len(every),
             more=sum(map(len, every)) - len(shown),
         )
     )
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def _shares(sizes: Sequence[int], most_rows: int) -> list[int]:

@@ -63,12 +63,14 @@ class JudgedRun:
     Attributes:
         against: what they were compared with, for a sentence: "the last accepted runs", "release 11.00".
         is_accepted: a person said that its numbers are as they should be.
+        missing: numbers that the runs which count in the comparison have and this one has not, each as it was last.
     """
 
     head: RunHead
     against: str
     numbers: tuple[JudgedNumber, ...]
     is_accepted: bool = False
+    missing: tuple[Average, ...] = ()
 
     def of(self, verdict: Verdict) -> list[JudgedNumber]:
         """Those with this verdict."""
@@ -161,7 +163,29 @@ def judge(
             judge_number(each, history.get(each.key, ()), compared.get(each.key, ()), against, model)
             for each in judged
         ]
-    return JudgedRun(head, against, tuple(numbers))
+    last = wanted[-1:] if head.kind == PUBLISHED else wanted[-model.history.window :]
+    had = [average for each in last for average in found.get(each.id, ())]
+    return JudgedRun(head, against, tuple(numbers), missing=_missing(own, had, model))
+
+
+def judged_averages(snapshot: StoreSnapshot, run_id: int) -> list[Average]:
+    """A run's numbers, without those that are parameters of the test."""
+    model = noises.load()
+    found = _read(snapshot, [head], {}) if (head := run_head(snapshot, run_id)) else {}
+    return [each for each in found.get(run_id, ()) if model.of(each.metric.name, each.params).judged]
+
+
+def _missing(own: Iterable[Average], had: Iterable[Average], model: NoiseModel) -> tuple[Average, ...]:
+    """A number whose definition is another one now was measured all the same."""
+    measured = {(each.metric.name, frozenset(each.params.items())) for each in own}
+    last = {(each.metric.name, frozenset(each.params.items())): each for each in had}
+    gone = (each for key, each in last.items() if key not in measured)
+    return tuple(
+        sorted(
+            (each for each in gone if model.of(each.metric.name, each.params).judged),
+            key=lambda each: (each.metric.name, sorted(each.params.items())),
+        )
+    )
 
 
 def _read(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.judge.baseline import JudgedNumber, JudgedRun
+from lab.results.averages import Average
 
 
 def document(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumber]) -> dict[str, Any]:
@@ -28,6 +29,7 @@ def document(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumb
                 "uncertainty": each.average.uncertainty,
                 "n": each.average.n,
                 "was": each.baseline.value if each.baseline else None,
+                "was_uncertainty": each.baseline.uncertainty if each.baseline else None,
                 "runs": list(each.baseline.runs) if each.baseline else [],
                 "verdict": str(each.judgement.verdict),
                 "effect": each.judgement.effect,
@@ -37,4 +39,18 @@ def document(judged: JudgedRun, notes: Sequence[str], shown: Sequence[JudgedNumb
             }
             for each in shown
         ],
+        "not_measured": [missing_document(each) for each in judged.missing],
+    }
+
+
+def missing_document(average: Average) -> dict[str, Any]:
+    """A number that is not there any more, as it was last."""
+    return {
+        "metric": average.metric.name,
+        "version": average.metric.version,
+        "params": dict(average.params),
+        "unit": average.metric.unit,
+        "was": average.value,
+        "was_uncertainty": average.uncertainty,
+        "run": average.run_id,
     }

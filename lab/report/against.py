@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
 from attrs import frozen
 
@@ -21,6 +22,8 @@ from lab.results.watch import StoreSnapshot
 
 _ORDER = list(Verdict)
 _BAD = {Verdict.REGRESSION, Verdict.BROKEN_RUN}
+NOT_MEASURED: Final = "not measured"
+WORDS: Final = ("worse", "better", "with nothing to compare", "unchanged", "not comparable", NOT_MEASURED)
 _SAME = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 
 
@@ -29,9 +32,10 @@ class JudgedRow:
     """One number against what it is compared with.
 
     Attributes:
-        change: with its interval at 95 %; empty where there is nothing to compare with. bad: it needs a person.
+        metric: its name, under which the page of a run has it. change: with its interval at 95 %; empty where there is nothing to compare with. bad: it needs a person.
     """
 
+    metric: str
     title: str
     before: str
     now: str
@@ -47,7 +51,9 @@ class Comparison:
 
     Attributes:
         line: in one sentence. counts: the same by word, e.g. "worse". rows: the numbers that are not as they were.
+        told: the numbers of the rows, in their order.
         new: titles of those that there is nothing to compare with, where others have something.
+        missing: titles of those that were there before and are not now.
         state: "bad" where a number needs a person, "good" where all are as they were, "plain" where there is no history.
     """
 
@@ -55,7 +61,9 @@ class Comparison:
     line: str
     counts: Mapping[str, int]
     rows: tuple[JudgedRow, ...]
+    told: tuple[JudgedNumber, ...]
     new: tuple[str, ...]
+    missing: tuple[str, ...]
     state: str
 
 
@@ -108,33 +116,40 @@ def comparison(judged: JudgedRun, names: Names) -> Comparison:
     numbers = sorted(judged.numbers, key=lambda each: (_ORDER.index(each.judgement.verdict), each.average.metric.name))
     counts = Counter(each.judgement.verdict for each in numbers)
     same = counts[Verdict.NOISE] + counts[Verdict.BELOW_RESOLUTION]
-    rows = tuple(
-        _row(each, names)
+    told = tuple(
+        each
         for each in numbers
         if each.judgement.verdict not in {Verdict.NOISE, Verdict.BELOW_RESOLUTION, Verdict.NO_HISTORY}
         and (each.judgement.verdict.moved or each.average.metric.name != BOOT_STAGE.name)
     )
     new = [each.average for each in numbers if each.judgement.verdict is Verdict.NO_HISTORY]
-    said = _said(counts, same)
+    said = _said(counts, same) | ({NOT_MEASURED: len(judged.missing)} if judged.missing else {})
     return Comparison(
         against=judged.against,
-        line=", ".join(f"{count} {word}" for word, count in said.items()) or "no numbers",
+        line=line(said),
         counts=said,
-        rows=rows,
+        rows=tuple(_row(each, names) for each in told),
+        told=told,
         new=()
         if len(new) == len(numbers)
         else tuple(names.number(a.metric, a.params) for a in new if a.metric.name != BOOT_STAGE.name),
-        state=_state(counts),
+        missing=tuple(names.number(each.metric, each.params) for each in judged.missing),
+        state=_state(counts, whole=not judged.missing),
     )
 
 
-def _state(counts: Counter[Verdict]) -> str:
+def line(counts: Mapping[str, int]) -> str:
+    """Numbers by word as a sentence, always in the same order, e.g. `2 worse, 96 unchanged, 3 not measured`."""
+    return ", ".join(f"{counts[word]} {word}" for word in WORDS if counts.get(word)) or "no numbers"
+
+
+def _state(counts: Counter[Verdict], *, whole: bool) -> str:
     found = set(counts)
     if found & _BAD:
         return "bad"
     if found == {Verdict.NO_HISTORY}:
         return "plain"
-    return "good" if found <= _SAME else ""
+    return "good" if found <= _SAME and whole else ""
 
 
 def _said(counts: Counter[Verdict], same: int) -> dict[str, int]:
@@ -158,6 +173,7 @@ def _row(each: JudgedNumber, names: Names) -> JudgedRow:
         if judgement.low is not None and judgement.high is not None:
             change += f" ({_percent(judgement.low)} to {_percent(judgement.high)})"
     return JudgedRow(
+        metric=average.metric.name,
         title=names.number(average.metric, average.params),
         before=""
         if each.baseline is None

@@ -127,11 +127,12 @@ def as_csv(entries: Iterable[Entry]) -> str:
     writer = csv.writer(text)
     writer.writerow([each.name for each in fields(Entry)])
     for entry in entries:
-        writer.writerow([_cell(value) for value in document(entry).values()])
+        writer.writerow([cell(value) for value in document(entry).values()])
     return text.getvalue()
 
 
-def _cell(value: object) -> object:
+def cell(value: object) -> object:
+    """A cell of CSV that is no formula to a spreadsheet."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 

@@ -10,6 +10,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from lab.shown import plain, plain_text
 
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&$!{}])")  # a parenthesis means nothing where no bracket is before it
+MOST_BYTES: Final = 65_000  # of a comment: GitHub takes 65,536
 _MENTION: Final = re.compile(r"@(?=\w)")
 
 
@@ -36,6 +37,11 @@ def markdown(text: str) -> str:
     """One line of Markdown that shows the text as it is, in a table, too, and calls nobody."""
     one_line = " ".join(plain(part) for part in text.split())
     return _MENTION.sub("@<!-- -->", _MARKDOWN.sub(r"\\\1", one_line))
+
+
+def cut(text: str, most: int) -> str:
+    """At most so many characters of a text; an ellipsis says that there were more."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def _plain(value: object) -> object:

@@ -12,7 +12,7 @@ from lab.host.clock import MonotonicRaw
 from lab.judge.baseline import judge_run
 from lab.judge.builds import remarks
 from lab.judge.document import document
-from lab.results import documents, listing, places, series
+from lab.results import documents, listing, series
 from lab.results.listing import RunFilter
 from lab.results.overview import overview
 from lab.results.records import LAST_ID
@@ -72,12 +72,6 @@ def router(site: Site) -> APIRouter:
         with site.snapshot() as snapshot:
             found, notes = judge_run(snapshot, run_id, against), remarks(snapshot, run_id)
         return document(found, notes, found.numbers)
-
-    @routes.get("/releases")
-    def release_names() -> list[str]:
-        """The releases that were measured, the newest first."""
-        with site.snapshot() as snapshot:
-            return places.release_names(snapshot)
 
     @routes.get("/metrics")
     def metrics() -> list[dict[str, str]]:

@@ -9,7 +9,13 @@ from attrs import define
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_KINDS: Final = ("application/json", "text/html", "text/csv", "text/plain")  # no stream: those have no end
+_KINDS: Final = (
+    "application/json",
+    "text/html",
+    "text/csv",
+    "text/plain",
+    "text/markdown",
+)  # no stream: those have no end
 
 
 @define

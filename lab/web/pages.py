@@ -1,4 +1,4 @@
-"""The pages: the wall, boards, runs, releases, metrics, search."""
+"""The pages: the wall, boards, runs, metrics."""
 
 from __future__ import annotations
 
@@ -14,21 +14,18 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.now import BoardNow, LabNow
 from lab.judge.builds import remarks
 from lab.report import view
-from lab.report.against import Comparison, judged, last_of
+from lab.report.against import judged, last_of
 from lab.report.page import render
-from lab.results import keptstore, listing, series
+from lab.results import listing, series
 from lab.results.audit import Audit
 from lab.results.figures import headline
 from lab.results.listing import ListedRun, RunFilter
 from lab.results.overview import overview
-from lab.results.places import release_names
 from lab.results.records import LAST_ID
-from lab.results.revision import revision, run_revision, runs_revision
+from lab.results.revision import revision, run_revision
 from lab.results.store import Store
-from lab.results.watch import RunHead
-from lab.web import history, joblogs, releases, timeline, triage, wall
+from lab.web import history, joblogs, timeline, triage, wall
 from lab.web.power import power_of
-from lab.web.releases import ReleaseJudge
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 from lab.web.wiring import wires
@@ -63,7 +60,6 @@ def type_of(site: Site, board: str) -> str:
 def router(site: Site, renderer: Renderer) -> APIRouter:
     """The pages' addresses."""
     routes = APIRouter(include_in_schema=False)
-    judge = ReleaseJudge(functools.partial(_release_run, renderer))
 
     @routes.get("/")
     def wall_page(request: Request) -> Response:
@@ -130,25 +126,6 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         )
         return HTMLResponse(page)
 
-    @routes.get("/releases")
-    def releases_page() -> Response:
-        with site.snapshot() as snapshot:
-            return renderer.page("releases.html.j2", names=release_names(snapshot))
-
-    @routes.get("/releases/{release:path}")
-    def release_page(release: Name, against: Asked | None = None) -> Response:
-        person = renderer.person
-
-        def asking(store: Store) -> frozenset[int]:
-            return releases.asking(store) if person.acts else frozenset()
-
-        page = site.page(
-            ("release", release, against or "", person.name, person.role, str(person.session), person.csrf),
-            lambda store: _release(renderer, judge, store, release, against or None, asking(store)),
-            lambda store: (runs_revision(store), asking(store)),
-        )
-        return HTMLResponse(page)
-
     @routes.get("/metrics")
     def metrics_page() -> Response:
         with site.store() as store:
@@ -181,23 +158,6 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
     last = last_of(verdicts)
     before = None if last is None else overview(store, last)
     return render(run, store.artifacts, verdicts, before, notes, home="/runs", power=power_of(run, store.artifacts))
-
-
-def _release(
-    renderer: Renderer, judge: ReleaseJudge, store: Store, release: str, against: str | None, asking: frozenset[int]
-) -> str:
-    with keptstore.snapshot(store) as snapshot:
-        names = release_names(snapshot)
-        found = judge.judged(snapshot, release, against, names)
-    shown = {"release": release, "against": against or "", "runs": found, "names": names, "asking": asking}
-    return renderer.text("release.html.j2", **shown, line=releases.line(found), bad=any(run.bad for run in found))
-
-
-def _release_run(
-    renderer: Renderer, head: RunHead, said: Comparison | None, problem: str, against: str | None
-) -> Markup:
-    part = renderer.text("release_run.html.j2", head=head, said=said, problem=problem, against=against or "")
-    return Markup(part)  # noqa: S704 - of a template that escapes
 
 
 def _only(found: LabNow, board: BoardNow) -> LabNow:

@@ -66,6 +66,7 @@ PAGES += [
     "/boards/SK-AM62-0042",
     f"/boards/{quote(HOSTILE)}",
     f"/releases/{quote(HOSTILE)}",
+    f"/releases/{quote(HOSTILE)}?against=11.01&against={quote(HOSTILE)}",
 ]
 
 
@@ -124,6 +125,7 @@ DOCUMENTS = [
     "runs/1",
     "runs/1/verdicts",
     "releases",
+    "releases/11.01",
     "metrics",
     "metrics/boot.time",
     "audit",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import html
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,25 +14,32 @@ import pytest
 import requests
 from attrs import define
 from farm_store import fill
+from markupsafe import Markup
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 from web_serving import serving
 
 from lab.host.clock import utc_now
-from lab.judge.baseline import judge_run
-from lab.report.against import comparison
+from lab.judge.baseline import judge_run, judged_averages
+from lab.judge.document import document
+from lab.report.against import JudgedRow, comparison
 from lab.report.names import Names
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.keptstore import snapshot
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
 from lab.results.verdicts import review
-from lab.web import releases
+from lab.results.watch import RunHead
+from lab.shown.templates import MOST_BYTES
+from lab.web import releaseforms, releases
+from lab.web.releaseforms import Compared
+from lab.web.releases import ReleaseRun
 from lab.web.site import Site
 
 BOARDS, RELEASES = 3, 6
 LAST = f"{RELEASES:02}.00"
 NEWEST = [BOARDS * (RELEASES - 1) + board for board in (1, 2, 3)]  # the runs of the last release, board by board
 _SECTION = re.compile(r'<h2 id="run-(\d+)">(.*?)</section>', re.DOTALL)
+_EVIDENCE = re.compile(r"<td data-label=\"evidence\".*?</td>")
 _CELL = re.compile(r"<t[hd] (?:scope=\"row\"|data-label)[^>]*>(.*?)</t[hd]>", re.DOTALL)
 
 
@@ -40,14 +49,23 @@ class Lab:
     url: str
     judged: list[int]  # the runs that the page asked the judge about
 
-    def page(self, against: str = "") -> dict[int, tuple[str, list[str]]]:
+    def page(self, *against: str) -> dict[int, tuple[str, list[str]]]:
         """Run -> the line and the cells that the page has of it."""
         answer = requests.get(f"{self.url}/releases/{LAST}", params={"against": against}, timeout=60)
         assert answer.status_code == 200, answer.text
         return {
-            int(run): (html.unescape(part).partition(":\n")[2].split(".</p>")[0], _CELL.findall(html.unescape(part)))
+            int(run): (
+                html.unescape(part).partition(":\n")[2].split(".</p>")[0],
+                _CELL.findall(_EVIDENCE.sub("", html.unescape(part))),
+            )
             for run, part in _SECTION.findall(answer.text)
         }
+
+    def get(self, path: str, *against: str) -> requests.Response:
+        """An answer of the site."""
+        answer = requests.get(self.url + path, params={"against": against}, timeout=60)
+        assert answer.status_code == 200, answer.text
+        return answer
 
     def direct(self, runs: list[int], against: str | None = None) -> dict[int, tuple[str, list[str]]]:
         """The same of the judge itself, who keeps nothing."""
@@ -107,7 +125,7 @@ def test_the_figures_are_the_judges(lab: Lab) -> None:
     page = lab.page()
     assert page == lab.direct(NEWEST)
     assert "regression" in page[NEWEST[0]][1]  # or there would be nothing to compare
-    assert lab.page(against="02.00") == lab.direct(NEWEST, "02.00")
+    assert lab.page("02.00") == lab.direct(NEWEST, "02.00")
     assert sorted(lab.judged) == sorted(2 * NEWEST)
 
 
@@ -169,3 +187,78 @@ def test_a_run_that_was_deleted_is_not_in_the_page(lab: Lab) -> None:
         delete(RunRow).where(RunRow.id == gone),
     )
     assert lab.page() == lab.direct(NEWEST[:2])
+
+
+def test_what_was_not_measured_is_counted_and_named(lab: Lab) -> None:
+    again = lab.measured(0, LAST)  # one number of three
+    lab.with_sql(update(RunRow).where(RunRow.id == NEWEST[2]).values(release="other"))
+    page = lab.get(f"/releases/{LAST}", "05.00").text
+    with snapshot(lab.store) as seen:
+        judged = judge_run(seen, again, "05.00")
+        gone = judged_averages(seen, NEWEST[2] - BOARDS)
+    assert len(judged.missing) == 2
+    assert len(gone) == 3
+    assert "5 not measured</strong>" in page  # of a board nothing was
+    names = Names(judged.head)
+    for average in [*judged.missing, *gone]:
+        assert f"<li>{html.escape(names.number(average.metric, average.params))}</li>" in page
+    assert f"release {LAST} has no completed boot run of this board" in page
+
+    (said,) = lab.get(f"/api/v1/releases/{LAST}", "05.00").json()["comparisons"]
+    assert (said["against"], said["counts"]["not measured"]) == ("05.00", 5)
+    found = {run["run"]: len(run["not_measured"]) for run in said["runs"]}
+    assert found == {again: 2, NEWEST[1]: 0, NEWEST[2] - BOARDS: 3}
+    rows = list(csv.DictReader(io.StringIO(lab.get(f"/releases/{LAST}/numbers.csv", "05.00").text)))
+    assert [row["verdict"] for row in rows].count("not measured") == 5
+    assert said["verdict"] in lab.get(f"/releases/{LAST}/comment.md", "05.00").text
+
+    lab.measured(2, LAST)
+    assert "release has no" not in lab.get(f"/releases/{LAST}", "05.00").text
+
+
+def test_several_releases_are_compared_each_by_itself(lab: Lab) -> None:
+    page = lab.get(f"/releases/{LAST}", "02.00", "05.00", "02.00", "").text
+    for run in NEWEST:
+        part = html.unescape(page).partition(f'id="run-{run}"')[2].partition("</section>")[0]
+        for against in ("02.00", "05.00"):
+            assert part.count(lab.direct([run], against)[run][0]) == 1
+    assert page.count("</strong>\nagainst release") == 2
+    both = lab.get(f"/api/v1/releases/{LAST}", "02.00", "05.00").json()["comparisons"]
+    assert both == [lab.get(f"/api/v1/releases/{LAST}", each).json()["comparisons"][0] for each in ("02.00", "05.00")]
+    assert [len(each["runs"]) for each in both] == [BOARDS, BOARDS]
+
+
+def test_the_documents_have_the_judges_figures(lab: Lab) -> None:
+    answer = lab.get(f"/api/v1/releases/{LAST}")
+    (said,) = answer.json()["comparisons"]
+    moved = [number for run in said["runs"] for number in run["numbers"]]
+    with snapshot(lab.store) as seen:
+        judged = [judge_run(seen, run, None) for run in NEWEST]
+    known = [document(each, (), comparison(each, Names(each.head)).told)["numbers"] for each in judged]
+    assert moved == [number for numbers in known for number in numbers]
+    assert "regression" in {number["verdict"] for number in moved}
+    tag = {"If-None-Match": answer.headers["etag"]}
+    assert requests.get(answer.url, headers=tag, timeout=60).status_code == 304
+    rows = list(csv.DictReader(io.StringIO(lab.get(f"/releases/{LAST}/numbers.csv").text)))
+    assert [(float(row["was"]), float(row["value"]), row["verdict"]) for row in rows] == [
+        (number["was"], number["value"], number["verdict"]) for number in moved
+    ]
+    comment = lab.get(f"/releases/{LAST}/comment.md")
+    assert comment.headers["content-type"] == "text/markdown; charset=utf-8"
+    assert comment.text.startswith(f"**{said['verdict']}**\n")
+    line = next(line for line in comment.text.splitlines() if "| regression |" in line)
+    assert f"| run {NEWEST[0]}: " in line
+
+
+def test_a_comment_is_short_enough_and_no_name_is_markup_in_it() -> None:
+    hostile = "| <b>@lena [x](http://y) `\u202e" + "n" * 500
+    head = RunHead(1, "boot", hostile, hostile, hostile, "completed", utc_now(), None)
+    row = JudgedRow("boot.time", hostile, hostile, hostile, hostile, "regression", hostile, bad=True)
+    said = {"run": 1, "against": hostile, "notes": [], "numbers": [], "not_measured": []}
+    run = ReleaseRun(head, {"worse": 1}, True, Markup(), said, rows=(row,), missing=(hostile,))
+    text = releaseforms.markdown(hostile, [Compared(hostile, [run] * 2000)] * 8, "http://127.0.0.1/")
+    assert len(text.encode()) <= MOST_BYTES
+    text = releaseforms.markdown(hostile, [Compared(hostile, [run])], "http://127.0.0.1/")
+    (line,) = [line for line in text.splitlines() if "| regression |" in line]
+    assert len(re.findall(r"(?<!\\)\|", line)) == 8
+    assert not re.search(r"(?<!\\)(?:<b|\[|`)|@lena|\u202e", text)

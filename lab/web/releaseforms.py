@@ -1,0 +1,152 @@
+"""What is said of a release, as JSON, as CSV, and as Markdown for a comment in CI."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from attrs import frozen
+
+from lab.report.against import NOT_MEASURED, line
+from lab.results.audit import cell
+from lab.results.figures import label
+from lab.shown.templates import MOST_BYTES, cut, environment
+from lab.web.releases import ReleaseRun, counted
+
+_SIZES: Final = (
+    (100, 40),
+    (30, 10),
+    (10, 0),
+    (0, 0),
+)  # rows, and numbers not measured, of a comment: the first that fits
+_MOST_NAME: Final = 120  # characters of whatever a comment names
+_NUMBER: Final = ("metric", "version", "params", "unit", "was", "was_uncertainty", "value", "uncertainty", "n")
+_COLUMNS: Final = (
+    *("board_type", "board", "kind", "run", "release", "against"),
+    *(*_NUMBER, "effect", "low", "high", "verdict", "reason"),
+)
+
+
+@frozen
+class Compared:
+    """A release against another one, or (None) against the last accepted runs of each board."""
+
+    against: str | None
+    runs: Sequence[ReleaseRun]
+
+    @property
+    def line(self) -> str:
+        """The verdict, e.g. `2 worse, 96 unchanged, 12 not measured`."""
+        return line(counted(self.runs))
+
+    @property
+    def bad(self) -> bool:
+        """Whether something needs a person."""
+        return any(run.bad for run in self.runs)
+
+    @property
+    def name(self) -> str:
+        """What it is compared with."""
+        return f"release {self.against}" if self.against else "the last accepted runs of each board"
+
+    @property
+    def by_type(self) -> list[tuple[str, str]]:
+        """Board type and the verdict on its boards; empty where there is only one type."""
+        types = dict.fromkeys(run.head.board_type for run in self.runs)
+        if len(types) < 2:
+            return []
+        return [(name, line(counted(run for run in self.runs if run.head.board_type == name))) for name in types]
+
+
+def document(release: str, compared: Iterable[Compared]) -> dict[str, Any]:
+    """For programs; numbers that are as they were are only counted."""
+    return {
+        "release": release,
+        "comparisons": [
+            {
+                "against": each.against,
+                "verdict": each.line,
+                "counts": dict(counted(each.runs)),
+                "needs_a_person": each.bad,
+                "runs": [_run(run) for run in each.runs],
+            }
+            for each in compared
+        ],
+    }
+
+
+def as_csv(compared: Iterable[Compared]) -> str:
+    """A line for each number that is not as it was or was not measured (RFC 4180)."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _COLUMNS, restval="", extrasaction="ignore")
+    writer.writeheader()
+    for each in compared:
+        for run in each.runs:
+            for row in _rows(run):
+                writer.writerow({name: cell(value) for name, value in row.items()})
+    return text.getvalue()
+
+
+def markdown(release: str, compared: Sequence[Compared], address: str) -> str:
+    """A comment that a forge takes, whatever the size of the release.
+
+    Args:
+        address: of the page, for a link.
+    """
+    template = environment("lab.web", escapes=False).get_template("release.md.j2")
+    for rows, missing in _SIZES:
+        parts = [
+            {
+                "line": each.line,
+                "name": cut(each.name, _MOST_NAME),
+                "by_type": [(cut(name, _MOST_NAME), said) for name, said in each.by_type[:rows]],
+                "rows": list(itertools.islice(_moved(each), rows)),
+                "more": max(0, sum(len(run.rows) for run in each.runs) - rows),
+                "missing": list(itertools.islice(_gone(each), missing)),
+                "more_missing": max(0, sum(len(run.missing) for run in each.runs) - missing),
+            }
+            for each in compared
+        ]
+        text = template.render(release=cut(release, _MOST_NAME), parts=parts, address=address)
+        if len(text.encode()) <= MOST_BYTES:
+            break
+    return text
+
+
+def _run(run: ReleaseRun) -> dict[str, Any]:
+    head = run.head
+    return {
+        **run.said,
+        "board_type": head.board_type,
+        "board": head.board,
+        "kind": head.kind,
+        "release": head.release,
+        "counts": dict(run.counts),
+        "problem": run.problem,
+    }
+
+
+def _rows(run: ReleaseRun) -> Iterator[dict[str, Any]]:
+    head = run.head
+    place = {"board_type": head.board_type, "board": head.board, "kind": head.kind, "release": head.release}
+    place["against"] = run.said["against"]
+    for number in run.said["numbers"]:
+        yield {**place, "run": head.id, **number, "params": label(number["params"])}
+    for number in run.said["not_measured"]:
+        yield {**place, **number, "params": label(number["params"]), "verdict": NOT_MEASURED}
+
+
+def _moved(compared: Compared) -> Iterator[tuple[str, ...]]:
+    """The cells of a comment's table: what needs a person first."""
+    every = [(row, run.head) for run in compared.runs for row in run.rows]
+    for row, head in sorted(every, key=lambda each: not each[0].bad):
+        cells = (row.title, head.board, row.before, row.now, row.change, row.verdict, f"run {head.id}: {row.reason}")
+        yield tuple(cut(each, _MOST_NAME) for each in cells)
+
+
+def _gone(compared: Compared) -> Iterator[tuple[str, str]]:
+    for run in compared.runs:
+        yield from ((cut(run.head.board, _MOST_NAME), cut(title, _MOST_NAME)) for title in run.missing)
