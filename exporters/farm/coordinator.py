@@ -87,6 +87,18 @@ class Coordinator:
         mine = next((each for each in found if each.token == token), None)
         return ("", ()) if mine is None else (_STATES[mine.state], tuple(sorted(mine.allocations.values())))
 
+    def reserver(self, name: str) -> str:
+        """For whom a place is reserved, and by which reservation, e.g. "desk-1/lena (reservation 7F3K)"; empty: for nobody.
+
+        Raises:
+            LabTransientError: it does not answer.
+        """
+        with self._stub() as stub:
+            found = stub.GetReservations(messages.GetReservationsRequest(), timeout=TIMEOUT_S).reservations
+        granted = (each for each in found if _STATES[each.state] in {"allocated", "acquired"})
+        its = next((each for each in granted if name in each.allocations.values()), None)
+        return "" if its is None else f"{its.owner} (reservation {its.token})"
+
     def unmatched(self, name: str) -> tuple[str, ...]:
         """What a place should have and no exporter offers now, as "exporter/group/class".
 

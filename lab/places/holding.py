@@ -24,6 +24,7 @@ from lab.results.store import Store
 BUSY: Final = "place_busy"
 PORT: Final = 20408  # labgrid's
 _OF_A_JOB: Final = re.compile(r"(.+)-([0-9a-f]{8})-j(\d+)")
+_NOT_RESERVED_FOR: Final = "was not reserved for"  # labgrid's words
 _log = logging.getLogger(__name__)
 
 
@@ -125,7 +126,7 @@ class Place:
             also: of whom the same is true, see `reserving_user`. lapsed: whether a holder is a reservation that has ended.
 
         Raises:
-            LabTransientError: somebody else has it (`place_busy`), its exporter is away (`exporter_gone`), or the coordinator does not
+            LabTransientError: somebody else has or has reserved it (`place_busy`), its exporter is away (`exporter_gone`), or the coordinator does not
                 answer.
             ConfigurationError: labgrid refuses, e.g. since there is no such place.
         """
@@ -167,6 +168,8 @@ class Place:
             holder = at.holder(self.name)
             if holder and holder != str(user):
                 raise self._busy(holder) from error  # somebody was faster
+            if _NOT_RESERVED_FOR in str(error):
+                raise self._reserved(at.reserver(self.name)) from error
             raise ConfigurationError(
                 f"place {self.name} cannot be acquired: {error}; mend the place, or RemotePlace in the env"
             ) from error
@@ -179,6 +182,13 @@ class Place:
                 "at its log (systemctl status boardlab-export)",
                 failure="exporter_gone",
             )
+
+    def _reserved(self, owner: str) -> LabTransientError:
+        return LabTransientError(
+            f"labgrid's place {self.name} is reserved for {owner or 'somebody else'}: wait until that ends (labgrid-client reservations; "
+            "labgrid-client cancel-reservation, by them)",
+            failure=BUSY,
+        )
 
     def _busy(self, holder: str) -> LabTransientError:
         return LabTransientError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -114,6 +115,17 @@ def test_what_a_person_has_acquired_serves_his_own_job_and_stays_his(coordinator
         assert environ == LENA.environ
     assert Coordinator(coordinator).holder("b1") == str(LENA)
     client(coordinator, "-p", "b1", "release", LG_USERNAME="lena", LG_HOSTNAME=LENA.host)
+
+
+def test_a_place_that_is_reserved_in_labgrid_and_not_acquired_yet_is_busy(coordinator: str) -> None:
+    client(coordinator, "reserve", "name=b1", LG_USERNAME="bob", LG_HOSTNAME="desk-3")
+    held = Place("b1", coordinator).held(job_user("lena", "j12", "/a/results.db"), LENA, lambda _: False)
+    with pytest.raises(LabTransientError, match=r"b1 is reserved for desk-3/bob \(reservation (\w+)\)") as caught:
+        held.__enter__()
+    assert caught.value.failure == "place_busy"
+    token = re.search(r"reservation (\w+)", str(caught.value))
+    assert token is not None
+    client(coordinator, "cancel-reservation", token[1], LG_USERNAME="bob", LG_HOSTNAME="desk-3")
 
 
 def test_a_place_that_there_is_not_is_the_environments_fault(coordinator: str) -> None:
