@@ -15,6 +15,20 @@ AGAIN_S = 60  # between two questions about a file that is wrong: its images may
 CHECK_S = 7200  # to read all its images
 
 
+def there(folder):
+    """The release files of a folder, the one that was written first first; no hidden ones, and none that is gone or a link to nothing."""
+    paths = [path for path in folder.glob("*.yaml") if not path.name.startswith(".")]
+    return sorted((path for path in paths if state_of(path)), key=lambda path: (state_of(path), path.name))
+
+
+def state_of(path):
+    """When it was written, in ns; 0: it cannot be looked at."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 class Released(ReconfigurableBaseScheduler):
     """What was there when it looked first is known, and not measured.
 
@@ -55,7 +69,7 @@ class Released(ReconfigurableBaseScheduler):
 
     @defer.inlineCallbacks
     def _look(self):
-        paths = sorted(self.folder.glob("*.yaml"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+        paths = there(self.folder)
         if not self.folder.is_dir():
             raise FileNotFoundError(f"{self.folder} is no folder: make it, or change farm.yaml")
         known = yield self.getState("known", None)
@@ -76,11 +90,11 @@ class Released(ReconfigurableBaseScheduler):
 
     def _worth_asking(self, path):
         state, at = self._wrong.get(path.name, (None, 0))
-        return state != path.stat().st_mtime_ns or reactor.seconds() - at >= AGAIN_S
+        return state != state_of(path) or reactor.seconds() - at >= AGAIN_S
 
     @defer.inlineCallbacks
     def _ask(self, path):
-        state = path.stat().st_mtime_ns
+        state = state_of(path)
         code, out, err = yield runprocess.run_process(
             reactor,
             [*self.command, str(path)],

@@ -17,6 +17,7 @@ from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import checking, drafting
 from lab.provision.fetching import Hosts
+from lab.provision.finding import files_in
 from lab.provision.release import SECURITY_STATES, SUFFIX, Release, check_name
 from lab.provision.releasefile import load
 from lab.provision.settling import settle
@@ -153,7 +154,7 @@ def list_releases(
     ] = None,
 ) -> None:
     """List release files, the latest first, and the boards that have them."""
-    paths = sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    paths = files_in(folder)[::-1]
     if not paths:
         raise ConfigurationError(
             f"{folder}: no release files there; `lab release make` drafts one, or name another folder"

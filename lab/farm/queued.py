@@ -72,12 +72,16 @@ class Queued:
         """Take the board; scheduled jobs one at a time, and only where nothing else keeps them waiting."""
         if job.priority >= PERSONS:
             return self.book.start(job.id)
-        with turns.turn("start", job.called, lambda _holder: None):
-            self._lacks = (self.room.lacks() if self.room is not None else "") or wish(self.book, job)
-            if self._lacks:
-                wait_on(self.book, job.id)
-                return None
-            return self.book.start(job.id)
+        self._lacks = wish(
+            self.book, job
+        )  # before the turn: a coordinator that is slow to answer keeps no other job waiting
+        if not self._lacks:
+            with turns.turn("start", job.called, lambda _holder: None):
+                self._lacks = self.room.lacks() if self.room is not None else ""
+                if not self._lacks:
+                    return self.book.start(job.id)
+        wait_on(self.book, job.id)
+        return None
 
 
 def wish(book: JobQueue, job: Job) -> str:

@@ -19,7 +19,7 @@ from lab.farm.config import Farm, Schedule
 from lab.farm.runner import BUSY, INTERRUPTED, USAGE, WORSE
 from lab.provision import checking
 from lab.provision.fetching import Hosts
-from lab.provision.release import SUFFIX
+from lab.provision.finding import files_in
 from lab.provision.releasefile import load
 from lab.provision.settling import settle
 from lab.run.options import PROVISION, words
@@ -61,13 +61,13 @@ class Released:
                 f"{self.folder} is no folder: make it, or correct `release` of {self.schedule.name}"
             )
         if not self.state.exists():
-            known = [path.name for path in self._there()]
+            known = [path.name for path in files_in(self.folder)]
             self._keep(known, {})
             self.say(f"{len(known)} release files are in {self.folder}; those that come from now on are measured")
             return 0
         worst, told = 0, dict[str, str]()
         with self._signals():
-            while new := [path for path in self._there() if path.name not in {*self._read()[0], *told}]:
+            while new := [path for path in files_in(self.folder) if path.name not in {*self._read()[0], *told}]:
                 wrong = self._wrong(new[0])
                 if wrong is not None:
                     told[new[0].name] = wrong
@@ -77,10 +77,6 @@ class Released:
                     return code if code in {BUSY, INTERRUPTED, USAGE} else 1
                 worst = max(worst, code) if code != 1 else 1
         return self._tell(told) or worst
-
-    def _there(self) -> list[Path]:
-        found = self.folder.glob(f"*{SUFFIX}")
-        return [path for _, path in sorted((path.stat().st_mtime_ns, path) for path in found)]
 
     def _wrong(self, path: Path) -> str | None:
         """Why it cannot be measured; None: it can, or it is another board's, and known from now on."""

@@ -21,7 +21,7 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-from lab.errors import BoardlabError, LabStableError
+from lab.errors import BoardlabError
 from lab.farm import reference, suites
 from lab.farm.placing import PLACE_BUSY, Patience, placed
 from lab.farm.queued import Queued, wish
@@ -109,7 +109,7 @@ class Runner:
                     self.say(str(error) if wait_s or self._stopping else f"{error}. Wait for it with --wait SECONDS")
                     return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
                 if code == GAVE_WAY:
-                    job = give_way(self.book, job.id)
+                    job, self._wished = give_way(self.book, job.id), ""
                     self.say(f"job {job.called} gives way: {job.yields_to}")
             self.book.finish(job.id, _state(code))
         if code != _OK and not self._cancelled(job):
@@ -175,9 +175,8 @@ class Runner:
             self._stop()
         try:
             code = self._attend(process, job)
-        except LabStableError:
-            process.send_signal(signal.SIGINT)  # the board is another's now
-            process.wait(STOP_S)
+        except BaseException:  # e.g. the board is another's now
+            self._end(process)
             raise
         finally:
             self._child = None
@@ -207,12 +206,17 @@ class Runner:
         """What only this program can see for a scheduled job: who wants its labgrid place, and whether this host is overloaded."""
         if job.priority >= PERSONS:
             return
-        if self.room is not None:
-            self.room.learn()
-        who = wish(self.book, job)
-        if who != self._wished:
-            ask(self.book, job.id, who)
-            self._wished = who
+        try:
+            if self.room is not None:
+                self.room.learn()
+            who = wish(self.book, job)
+            if who != self._wished:
+                ask(self.book, job.id, who)
+                self._wished = who
+        except (
+            BoardlabError
+        ) as error:  # an environment that is being saved, a store that is away: the next look may see more
+            _log.warning("job %s: who wants its board could not be looked up: %s", job.called, error)
 
     def _beat(self, job: Job) -> bool:
         """A sign of life; whether the job is to end."""
@@ -260,6 +264,15 @@ class Runner:
         if self._child is not None and not self._asked:
             self._asked = True
             self._child.send_signal(signal.SIGINT)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Have pytest end, whatever happens here: it must not measure on with nobody who gives signs of life."""
+        self._stop()
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

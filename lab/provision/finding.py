@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,19 @@ NEWEST: Final = "newest in "
 def folder_of(text: str) -> str:
     """The folder of "newest in FOLDER"; empty: it is a path."""
     return text.removeprefix(NEWEST).strip() if text.startswith(NEWEST) else ""
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The release files of a folder, the one that was written first first.
+
+    Hidden ones are left out (an editor's locks, a draft), and those that cannot be looked at: deleted in this moment, links to nothing.
+    """
+    found = []
+    for path in folder.glob(f"*{SUFFIX}"):
+        with suppress(OSError):
+            if not path.name.startswith("."):
+                found.append((path.stat().st_mtime_ns, path))
+    return [path for _, path in sorted(found)]
 
 
 def find(text: str, board_type: str, base: Path) -> Release:
@@ -35,8 +49,8 @@ def find(text: str, board_type: str, base: Path) -> Release:
         raise ConfigurationError(
             f"{text}: there is no folder {place}; `lab release make` writes release files into one"
         )
-    files = sorted(place.glob(f"*{SUFFIX}"), key=lambda path: (path.stat().st_mtime_ns, path.name), reverse=True)
-    for path in files:
+    files = files_in(place)
+    for path in reversed(files):
         release = load(
             path
         )  # a newest one that is wrong is an error: an older one would be measured in its place, unnoticed

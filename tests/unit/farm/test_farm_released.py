@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import runpy
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -20,7 +22,9 @@ from lab.farm import released
 from lab.farm.config import Farm, load
 from lab.farm.units import units
 from lab.provision import settling
+from lab.provision.finding import find
 
+MASTER = Path(__file__).parents[3] / "farm" / "buildbot"
 ENV = "targets: {main: {drivers: [{BoardStrategy: {board: one, board_type: am62xx_sk}}]}}\n"
 SCHEDULE = "{name: new, env: one.yaml, board: one, cycles: 4, every: release, release: newest in releases, medium: sd}"
 
@@ -84,7 +88,7 @@ def test_what_is_there_at_the_first_look_is_known_and_what_comes_then_is_measure
     assert (host.look(), host.look(), host.measured) == (0, 0, ["11.02"])
     (call,) = (host.folder / "calls").read_text().splitlines()
     path = host.folder / "releases" / "11.02.yaml"
-    order = f"--suite boot --env one.yaml --cycles 4 --medium=sd --provision={path} --judge"
+    order = f"--suite boot --env one.yaml --cycles 4 --medium=sd --provision={path} --health --judge"
     assert call == f"run --scheduled --continue --wait {released.WAIT_S} {order}"
 
 
@@ -122,6 +126,32 @@ def test_a_run_that_did_not_measure_is_made_up_for_at_the_next_look(host: Host, 
     assert host.look() == (1 if code == 139 else code)
     (host.folder / "code").write_text("3")
     assert (host.look(), host.look(), host.measured) == (3, 0, ["11.02", "11.02"])
+
+
+def test_what_an_editor_leaves_beside_a_release_is_no_release(
+    host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.look()
+    folder = host.folder / "releases"
+    (folder / ".#11.02.yaml").symlink_to("lena@desk.4711")
+    (folder / "gone.yaml").symlink_to("nothing")
+    (folder / ".draft.yaml").write_text("boards: [")
+    host.release("11.02")
+    assert (host.look(), host.measured) == (0, ["11.02"])
+    assert main(["release", "list", str(folder), "--json"]) == 0
+    assert [found["name"] for found in json.loads(capsys.readouterr().out)] == ["11.02"]
+    assert find("newest in releases", "am62xx_sk", host.folder).name == "11.02"
+    parts = (
+        "buildbot.process.properties",
+        "buildbot.schedulers.base",
+        "buildbot.util",
+        "twisted.internet",
+        "twisted.python",
+    )
+    for name in ("buildbot", "buildbot.process", "buildbot.schedulers", "twisted", *parts):
+        monkeypatch.setitem(sys.modules, name, Mock(ReconfigurableBaseScheduler=object))
+    there = runpy.run_path(str(MASTER / "boardlab_released.py"))["there"]
+    assert there(folder) == [folder / "11.02.yaml"]
 
 
 def test_a_run_with_failures_is_not_begun_again(host: Host) -> None:

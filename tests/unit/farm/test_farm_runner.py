@@ -1,16 +1,42 @@
-"""A job whose pytest the kernel kills: it was interrupted, and a queue begins it again."""
+"""A job whose pytest is played: how it ends, whatever happens to its pytest, to the store and to whoever wants the board."""
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lab.errors import ConfigurationError
+from lab.farm import queued
+from lab.farm import runner as runners
 from lab.farm.runner import BUSY, Runner, RunnerPaths
-from lab.host import process
-from lab.results import open_store
+from lab.host import process, turns
+from lab.results import Store, open_store
 from lab.results.jobrecords import Order
 from lab.results.jobs import JobQueue
+from lab.results.turns import TIMERS
+from lab.results.yielding import GAVE_WAY
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "run"))
+    with open_store(str(tmp_path / "results.db")) as store:
+        yield store
+
+
+def timers(store: Store) -> JobQueue:
+    return JobQueue(store, process.identity(), process.has_died, person="timer", priority=TIMERS)
+
+
+def order(folder: Path) -> Order:
+    return Order("am62xx_sk", "one", ("boot",), str(folder / "one.yaml"), "", 1, {})
+
+
+def quick(book: JobQueue, folder: Path, said: list[str]) -> Runner:
+    return Runner(book, RunnerPaths(folder, folder, None), said.append, heartbeat_s=0.05)
 
 
 @pytest.mark.parametrize(
@@ -30,3 +56,88 @@ def test_a_killed_pytest_is_no_failure_of_the_board(
         assert book.job(job.id).state == state
         assert (book.unfinished(order) is not None) == (state == "interrupted")
     assert any("SIGKILL" in line for line in said) == (ends == BUSY)
+
+
+def test_an_environment_that_is_being_saved_ends_no_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    looked = tmp_path / "looked"
+
+    def half_saved(_book: JobQueue, _job: object) -> str:
+        looked.touch()
+        raise ConfigurationError("one.yaml: it ends early")
+
+    monkeypatch.setattr(runners, "wish", half_saved)
+    monkeypatch.setattr(
+        Runner, "_command", lambda *_args: ["sh", "-c", f"while [ ! -e {looked} ]; do sleep 0.05; done; sleep 0.2"]
+    )
+    book = timers(store)
+    job = book.enqueue(order(tmp_path))
+    assert quick(book, tmp_path, []).run(job, 0) == 0
+    assert book.job(job.id).state == "completed"
+
+
+@pytest.mark.parametrize("heeds", [True, False])
+def test_no_pytest_outlives_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, *, heeds: bool
+) -> None:
+    """Whatever ended it, and also where pytest does not end when it is asked to."""
+    children: list[subprocess.Popen[bytes]] = []
+    ready = tmp_path / "ready"
+
+    def broken(runner: Runner, _job: object) -> None:
+        if ready.exists():
+            children.append(runner._child)  # type: ignore[arg-type]
+            raise RuntimeError
+
+    monkeypatch.setattr(Runner, "_look_around", broken)
+    monkeypatch.setattr(runners, "STOP_S", 60.0 if heeds else 0.1)
+    trap = "trap 'exit 0' INT" if heeds else "trap '' INT"
+    monkeypatch.setattr(
+        Runner, "_command", lambda *_args: ["bash", "-c", f"{trap}; touch {ready}; while :; do sleep 0.05; done"]
+    )
+    book = timers(store)
+    with pytest.raises(RuntimeError):
+        quick(book, tmp_path, []).run(book.enqueue(order(tmp_path)), 0)
+    assert [child.returncode for child in children] == [0 if heeds else -9]
+
+
+def test_who_wants_the_board_a_second_time_is_asked_for_a_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    asked: list[str] = []
+    times = tmp_path / "times"
+    monkeypatch.setattr(queued, "wish", lambda *_args: "")
+    monkeypatch.setattr(runners, "wish", lambda *_args: "lena has reserved it")
+
+    def ask(_book: JobQueue, _job: int, who: str) -> None:
+        asked.append(who)
+        times.write_text("." * len(asked))
+
+    monkeypatch.setattr(runners, "ask", ask)
+    begun: list[int] = []
+
+    def command(*_args: object) -> list[str]:
+        begun.append(1)
+        waits = f'while [ "$(cat {times} 2>/dev/null | wc -c)" -lt {len(begun)} ]; do sleep 0.05; done'
+        return ["sh", "-c", f"{waits}; exit {GAVE_WAY}" if len(begun) < 3 else "exit 0"]
+
+    monkeypatch.setattr(Runner, "_command", command)
+    book = timers(store)
+    assert quick(book, tmp_path, []).run(book.enqueue(order(tmp_path)), 0) == 0
+    assert asked == ["lena has reserved it"] * 2
+
+
+def test_a_coordinator_that_is_slow_to_answer_keeps_no_other_job_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    def slow(*_args: object) -> str:
+        with turns.turn("start", "j2", held):  # which another job takes meanwhile
+            return ""
+
+    def held(who: str) -> None:
+        pytest.fail(f"{who} has the turn while it asks")
+
+    monkeypatch.setattr(queued, "wish", slow)
+    book = timers(store)
+    assert queued.Queued(book, print, lambda: False).wait(book.enqueue(order(tmp_path)), 0) is not None
