@@ -82,8 +82,7 @@ class Change:
     @property
     def differing(self) -> str:
         """What is not as it was in the run before."""
-        found = [f"{cause} {_short(before)} -> {_short(since)}" for cause, (before, since) in self.differs.items()]
-        return "; ".join(found) or "nothing that is known"
+        return differing(self.differs)
 
 
 @frozen
@@ -137,6 +136,12 @@ def changes(verdicts: Iterable[Verdict], began: Mapping[int, Began]) -> list[Cha
     made = [_change(tuple(its.values()), began) for its in found.values()]
     made = [evolve(change, others=_others(change, made)) for change in made]
     return sorted(made, key=lambda change: (CALLED.index(change.verdicts[0].outcome), change.board, change.began.run))
+
+
+def differing(differs: Mapping[str, tuple[str, str]]) -> str:
+    """What of the provenance differs, in a line."""
+    found = [f"{cause} {_short(before)} -> {_short(since)}" for cause, (before, since) in differs.items()]
+    return "; ".join(found) or "nothing that is known"
 
 
 def size(verdict: Verdict) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
 
+from lab.judge.telling import differing
 from lab.report.against import NOT_MEASURED, line
 from lab.results.audit import cell
 from lab.results.figures import label
@@ -22,12 +23,52 @@ _SIZES: Final = (
     (10, 0),
     (0, 0),
 )  # rows, and numbers not measured, of a comment: the first that fits
+_MOVED: Final = ("worse", "better")
+_BOARDS: Final = 8  # of a cause that are named
+_TITLES: Final = 3  # numbers of a cause that are named
+_MOST_TEXT: Final = 400  # characters of a cause
 _MOST_NAME: Final = 120  # characters of whatever a comment names
 _NUMBER: Final = ("metric", "version", "params", "unit", "was", "was_uncertainty", "value", "uncertainty", "n")
 _COLUMNS: Final = (
     *("board_type", "board", "kind", "run", "release", "against"),
     *(*_NUMBER, "effect", "low", "high", "verdict", "reason"),
 )
+
+
+@frozen
+class Cause:
+    """What differs in some runs whose numbers moved: from what they were compared with.
+
+    Attributes:
+        differs: cause -> (before, now); empty: nothing that is known.
+    """
+
+    differs: Mapping[str, tuple[str, str]]
+    runs: Sequence[ReleaseRun]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers that are not as they were."""
+        every = counted(self.runs)
+        return {word: every[word] for word in (*_MOVED, "not comparable") if every[word]}
+
+    @property
+    def text(self) -> str:
+        """It in a line."""
+        return differing(self.differs)
+
+    @property
+    def line(self) -> str:
+        """What became of the numbers, and where."""
+        boards = list(dict.fromkeys(run.head.board for run in self.runs))
+        more = f" and {len(boards) - _BOARDS} more boards" if len(boards) > _BOARDS else ""
+        return f"{line(self.counts)} on {', '.join(boards[:_BOARDS])}{more}"
+
+    @property
+    def titles(self) -> list[str]:
+        """The first numbers of it, those that need a person first."""
+        rows = sorted((row for run in self.runs for row in run.rows), key=lambda row: not row.bad)
+        return list(dict.fromkeys(f"{row.title}: {row.verdict}" for row in rows))[:_TITLES]
 
 
 @frozen
@@ -53,6 +94,16 @@ class Compared:
         return f"release {self.against}" if self.against else "the last accepted runs of each board"
 
     @property
+    def causes(self) -> list[Cause]:
+        """What differs where numbers moved, most numbers that got worse first."""
+        groups: dict[tuple[object, ...], list[ReleaseRun]] = {}
+        for run in self.runs:
+            if run.rows:
+                groups.setdefault(tuple(sorted(run.differs.items())), []).append(run)
+        found = [Cause(runs[0].differs, runs) for runs in groups.values()]
+        return sorted(found, key=lambda cause: tuple(-cause.counts.get(word, 0) for word in _MOVED))
+
+    @property
     def by_type(self) -> list[tuple[str, str]]:
         """Board type and the verdict on its boards; empty where there is only one type."""
         types = dict.fromkeys(run.head.board_type for run in self.runs)
@@ -71,6 +122,14 @@ def document(release: str, compared: Iterable[Compared]) -> dict[str, Any]:
                 "verdict": each.line,
                 "counts": dict(counted(each.runs)),
                 "needs_a_person": each.bad,
+                "causes": [
+                    {
+                        "differs": {what: list(both) for what, both in cause.differs.items()},
+                        "counts": cause.counts,
+                        "runs": [run.head.id for run in cause.runs],
+                    }
+                    for cause in each.causes
+                ],
                 "runs": [_run(run) for run in each.runs],
             }
             for each in compared
@@ -103,6 +162,11 @@ def markdown(release: str, compared: Sequence[Compared], address: str) -> str:
                 "line": each.line,
                 "name": cut(each.name, _MOST_NAME),
                 "by_type": [(cut(name, _MOST_NAME), said) for name, said in each.by_type[:rows]],
+                "causes": [
+                    [cut(text, _MOST_TEXT) for text in (cause.text, cause.line, "; ".join(cause.titles))]
+                    for cause in each.causes[: rows // 5]
+                ],
+                "more_causes": max(0, len(each.causes) - rows // 5),
                 "rows": list(itertools.islice(_moved(each), rows)),
                 "more": max(0, sum(len(run.rows) for run in each.runs) - rows),
                 "missing": list(itertools.islice(_gone(each), missing)),

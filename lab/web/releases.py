@@ -18,9 +18,10 @@ from markupsafe import Markup
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.judge.baseline import judge_run, judged_averages
+from lab.judge.causes import differences
 from lab.judge.document import document, missing_document
 from lab.judge.labels import same_release
-from lab.report.against import NOT_MEASURED, Comparison, JudgedRow, comparison
+from lab.report.against import NOT_MEASURED, Comparison, JudgedRow, comparison, last_of
 from lab.report.names import Names
 from lab.results.places import Place, PlaceState, last_completed, states
 from lab.results.store import Store
@@ -41,7 +42,8 @@ class ReleaseRun:
         bad: one of them needs a person. shown: its part of the page.
         said: `lab.judge.document` with the numbers that are not as they were, and those that are not there any more.
         problem: why nothing is said of it; empty where something is. rows: the numbers that are not as they were, as the page has them.
-        missing: titles of those that were not measured.
+        missing: titles of those that were not measured. differs: where numbers moved, what is not as it was in the last run that they
+            were compared with: cause -> (before, now).
     """
 
     head: RunHead
@@ -52,6 +54,7 @@ class ReleaseRun:
     problem: str = ""
     rows: tuple[JudgedRow, ...] = ()
     missing: tuple[str, ...] = ()
+    differs: Mapping[str, tuple[str, str]] = field(factory=dict)
 
 
 class Show(Protocol):
@@ -130,7 +133,11 @@ class ReleaseJudge:
         said = comparison(judged, Names(head))
         shown = self._show(head, said, "", against, said.missing)
         told = document(judged, (), said.told)
-        return ReleaseRun(head, said.counts, said.state == "bad", shown, told, rows=said.rows, missing=said.missing)
+        last = last_of(judged) if said.told else None
+        differs = {} if last is None else differences(snapshot, head.id, last)
+        return ReleaseRun(
+            head, said.counts, said.state == "bad", shown, told, rows=said.rows, missing=said.missing, differs=differs
+        )
 
     def _gone(self, snapshot: StoreSnapshot, head: RunHead, against: str | None, release: str) -> ReleaseRun:
         """A run of the other release whose board and kind has none of this one."""

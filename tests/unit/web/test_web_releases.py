@@ -262,3 +262,27 @@ def test_a_comment_is_short_enough_and_no_name_is_markup_in_it() -> None:
     (line,) = [line for line in text.splitlines() if "| regression |" in line]
     assert len(re.findall(r"(?<!\\)\|", line)) == 8
     assert not re.search(r"(?<!\\)(?:<b|\[|`)|@lena|\u202e", text)
+
+
+def test_causes_come_first_with_the_boards_that_have_them(lab: Lab) -> None:
+    def built(run: int, image: str) -> object:
+        return update(RunRow).where(RunRow.id == run).values(provenance={"images_sha256": {"tiboot3.bin": image}})
+
+    lab.with_sql(*(built(run - BOARDS, "a" * 64) for run in NEWEST), *(built(run, "b" * 64) for run in NEWEST))
+    (said,) = lab.get(f"/api/v1/releases/{LAST}", "05.00").json()["comparisons"]
+    moved = [run["run"] for run in said["runs"] if run["numbers"]]
+    (cause,) = said["causes"]
+    assert NEWEST[0] in moved
+    assert cause["runs"] == moved
+    assert cause["differs"].keys() == {"image", "release"}
+    assert cause["differs"]["release"] == ["05.00", LAST]
+    assert cause["counts"]["worse"] >= 1
+    page = html.unescape(lab.get(f"/releases/{LAST}", "05.00").text)
+    assert 0 < page.index(f"release 05.00 -> {LAST}</strong>: ") < page.index('<h2 id="run-')
+    comment = lab.get(f"/releases/{LAST}/comment.md", "05.00").text
+    assert comment.index(f"release 05.00 -\\> {LAST}**: ") < comment.index("| Number |")
+
+    lab.with_sql(built(NEWEST[0], "c" * 64))
+    review(lab.store, NEWEST[0], "accepted", "lena", "its numbers count")
+    (said,) = lab.get(f"/api/v1/releases/{LAST}", "05.00").json()["comparisons"]
+    assert sorted(each["runs"] for each in said["causes"]) == [[NEWEST[0]], [run for run in moved if run != NEWEST[0]]]
