@@ -127,7 +127,7 @@ class Runner:
         worst = _OK
         self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
         while job.done < len(job.suites):
-            code = self._pytest(job, job.suites[job.done])
+            code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done])
             if code in {INTERRUPTED, GAVE_WAY, BUSY, _USAGE}:
                 return USAGE if code == _USAGE else code
             worst = max(worst, code)
@@ -137,6 +137,11 @@ class Runner:
                 return judged
             job = self.book.next_suite(job.id)
         return worst
+
+    def _is_measured(self, job: Job) -> bool:
+        """Whether the current suite's run is complete: the job ended before it was judged or noted."""
+        run_id = None if self._unfinished(job) is not None else self._latest(job)
+        return run_id is not None and self.book.store.run(run_id).status == "completed"
 
     def _judge(self, job: Job) -> int:
         """Have the suite's run judged, and measured again where the judge asks; INTERRUPTED, GAVE_WAY or BUSY where that was ended."""
@@ -236,9 +241,7 @@ class Runner:
         words += [f"--lg-env={job.env}", *map(str, suites.files(self.place.tests, suite))]
         words += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
         unfinished = self._unfinished(job)
-        told = {
-            name: value for name, value in job.options.items() if name != JUDGE
-        }  # judged here, when all is measured
+        told = {name: value for name, value in job.options.items() if name != JUDGE}  # judged here, at the end
         words += pytest_words(told, suites.kind(suite), resumed=unfinished is not None)
         if unfinished is not None:
             self.say(f"going on with run {unfinished}")
@@ -290,9 +293,5 @@ class Runner:
 
 
 def _state(code: int) -> JobState:
-    match code:
-        case 0:
-            return "completed"
-        case 130 | 75:  # asked to end; killed
-            return "interrupted"
-    return "failed"
+    found: dict[int, JobState] = {_OK: "completed", INTERRUPTED: "interrupted", BUSY: "interrupted"}  # BUSY: killed
+    return found.get(code, "failed")

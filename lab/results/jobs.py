@@ -223,12 +223,16 @@ class JobQueue:
         return self.store._write(note)
 
     def finish(self, job_id: int, state: JobState) -> None:
-        """Give the board back. A job that was taken from us meanwhile stays as it is; one that was cancelled says so."""
+        """Give the board back. A job that was taken from us meanwhile stays as it is; one that was cancelled says so.
+
+        One that is refused and has measured before was interrupted: it can be resumed.
+        """
 
         def end(session: Session) -> None:
             row = find(session, job_id)
             if row.holder == self.holder and row.state in {"queued", "running"}:
-                row.state, row.finished_at = _ended(row, state), self.now()
+                went_on = state == "refused" and measured(session, row, LEASE_S)  # what it has can be gone on with
+                row.state, row.finished_at = _ended(row, "interrupted" if went_on else state), self.now()
                 kept(session, row.board, self.now(), self.rule)
 
         self.store._write(end)

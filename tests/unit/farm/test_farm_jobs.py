@@ -200,6 +200,23 @@ def test_continue_finds_the_killed_job_behind_later_ones_that_measured_nothing(s
     assert timer.unfinished_run(again, "boot") == run
 
 
+def test_a_job_that_measured_can_be_resumed_however_often_its_board_was_busy(store: Store) -> None:
+    one = JobQueue(store, "one", lambda who: who == "one")
+    job = started(one)
+    run = run_of(store)
+    one.finish(job.id, "interrupted")
+    for _ in range(2):
+        one.take_up(job.id)
+        one.finish(job.id, "refused")
+        assert one.job(job.id).state == "interrupted"
+    found = one.unfinished(ORDER)
+    assert found is not None
+    assert (found.id, one.unfinished_run(one.take_up(job.id), "boot")) == (job.id, run)
+    fresh = started(JobQueue(store, "two", lambda _who: False), Order("am62xx_sk", "b2", ("boot",), "e", "", None))
+    JobQueue(store, "two", lambda _who: False).finish(fresh.id, "refused")
+    assert one.job(fresh.id).state == "refused", "its place was busy, and it has measured nothing"
+
+
 def test_continue_does_not_go_back_behind_a_job_that_measured(store: Store) -> None:
     one = JobQueue(store, "one", lambda who: who == "one")
     started(one)

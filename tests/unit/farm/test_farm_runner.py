@@ -16,6 +16,7 @@ from lab.host import process, turns
 from lab.results import Store, open_store
 from lab.results.jobrecords import Order
 from lab.results.jobs import JobQueue
+from lab.results.records import RunStatus
 from lab.results.turns import TIMERS
 from lab.results.yielding import GAVE_WAY
 
@@ -141,3 +142,25 @@ def test_a_coordinator_that_is_slow_to_answer_keeps_no_other_job_waiting(
     monkeypatch.setattr(queued, "wish", slow)
     book = timers(store)
     assert queued.Queued(book, print, lambda: False).wait(book.enqueue(order(tmp_path)), 0) is not None
+
+
+@pytest.mark.parametrize(("status", "begun"), [("completed", 0), ("interrupted", 1)])
+def test_what_was_measured_whole_before_its_job_ended_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, status: RunStatus, begun: int
+) -> None:
+    """It ended between the end of its run and the next suite: while it was judged, say."""
+    pytests: list[str] = []
+
+    def command(_runner: Runner, _job: object, suite: str) -> list[str]:
+        pytests.append(suite)
+        return ["true"]
+
+    monkeypatch.setattr(Runner, "_command", command)
+    book = timers(store)
+    job = book.start(book.enqueue(order(tmp_path)).id)
+    assert job is not None
+    run = store.begin_run("boot", "am62xx_sk", "one", "", plan={}, provenance={}, job_id=job.id)
+    store.finish_run(run.id, status)
+    book.finish(job.id, "interrupted")
+    assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == 0
+    assert (book.job(job.id).state, len(pytests)) == ("completed", begun)
