@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from lab.errors import ConfigurationError
@@ -20,19 +21,19 @@ NIGHT: Final = dt.timedelta(hours=24)  # a check of the reference board that is 
 _log = logging.getLogger(__name__)
 
 
-def config() -> HealthConfig:
-    """What this host's farm.yaml says; the defaults where there is none, or it is wrong."""
+def config(path: Path | None = None) -> HealthConfig:
+    """What farm.yaml says (`path`: this one; None: this host's); the defaults where there is none, or it is wrong."""
     try:
-        farm = services.host_file().farm
+        farm = services.host_file(path).farm
     except ConfigurationError as error:
         _log.warning("boards' health is judged by the default rules: %s", error)
         farm = None
     return HealthConfig() if farm is None else farm.health
 
 
-def rule() -> Rule:
-    """When a board of this host is kept out, and when it is checked."""
-    return config().rule
+def rule(path: Path | None = None) -> Rule:
+    """When a board of this host is kept out, and when it is checked; `path`: as for `config`."""
+    return config(path).rule
 
 
 def environment(farm: Farm, board: str) -> str:

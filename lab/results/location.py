@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,12 @@ class Location:
         if self.path is not None:
             return str(self.path)
         return redacted(self.url.set(drivername="postgresql").render_as_string(hide_password=True))
+
+    @property
+    def tag(self) -> str:
+        """Tells it from other databases, in the name of a file."""
+        named = str(self.path.resolve()) if self.path is not None else self.name
+        return hashlib.sha256(named.encode()).hexdigest()[:8]
 
     def without_secrets(self, said: str) -> str:
         """What a driver says about the database, without the passwords of its URL."""

@@ -7,9 +7,11 @@ no job slips past it and no program that was killed leaves it out.
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import suppress
 from typing import Final
 
 from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lab.health import Event, Rule, quarantine
@@ -34,19 +36,19 @@ def kept(session: Session, board: str, now: dt.datetime, rule: Rule) -> list[Hol
     why = quarantine(events(session, board, now - rule.window), rule, now)
     if not why:
         return holds
-    session.add(
-        ReservationRow(
-            board=board,
-            kind=QUARANTINE,
-            person=KEEPER,
-            reason=f"{why}. `lab health {board} --check` brings it back when it passes",
-            at=now,
-            until=None,
-            ended_at=None,
-            ended_by="",
+    with suppress(IntegrityError), session.begin_nested():  # another job has just put it there
+        session.add(
+            ReservationRow(
+                board=board,
+                kind=QUARANTINE,
+                person=KEEPER,
+                reason=f"{why}. `lab health {board} --check` brings it back when it passes",
+                at=now,
+                until=None,
+                ended_at=None,
+                ended_by="",
+            )
         )
-    )
-    session.flush()
     return standing(session, board, now)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -20,11 +19,11 @@ from lab.host.clock import utc_now
 from lab.host.runtime import runtime_dir
 from lab.results import joblist
 from lab.results.jobrecords import JobState
+from lab.results.location import locate
 from lab.results.store import Store
 from lab.web.site import Site
 
 PREFIX: Final = "web-run-"
-_NAMED: Final = re.compile(rf"{PREFIX}j(\d+)\.log")
 _KEPT: Final = 50  # the runtime folder is memory
 _KEPT_S: Final = 14 * 86_400.0  # a job waits for seven days at most, and says nothing meanwhile
 _SHOWN: Final = 256 * 1024  # bytes of a log, its end
@@ -39,10 +38,10 @@ class JobLog:
     state: JobState
 
 
-def keep(log: Path, job: str) -> None:
+def keep(site: Site, log: Path, job: str) -> None:
     """Call a log by its job, so that it is found again by whoever serves the site then; the oldest ones go."""
     with suppress(OSError):
-        log.rename(log.with_name(f"{PREFIX}{job}.log"))
+        log.rename(log.with_name(f"{_of_store(site)}{job}.log"))
     tidy(log.parent)
 
 
@@ -58,11 +57,17 @@ def tidy(folder: Path) -> None:
 def of_board(site: Site, store: Store, board: str) -> list[JobLog]:
     """The jobs of a board that were queued here and whose logs are there, the newest first."""
     folder = site.runtime or runtime_dir()
-    there = {int(named[1]) for each in folder.glob(f"{PREFIX}j*.log") if (named := _NAMED.fullmatch(each.name))}
+    begin = f"{_of_store(site)}j"
+    there = {int(number) for each in folder.glob(f"{begin}*.log") if (number := each.stem[len(begin) :]).isdecimal()}
     if not there:
         return []
     jobs = (view.job for view in joblist.jobs(store, _JOBS, utc_now()))
     return [JobLog(job.called, job.state) for job in jobs if job.board == board and job.id in there]
+
+
+def _of_store(site: Site) -> str:
+    """How the names of the logs of this site's results begin: sites with other results share the folder, and count jobs from 1, too."""
+    return f"{PREFIX}{locate(site.database()).tag}-"
 
 
 def router(site: Site) -> APIRouter:
@@ -73,7 +78,7 @@ def router(site: Site) -> APIRouter:
     def log(job: Annotated[str, Asked(pattern=r"^j[1-9][0-9]{0,17}$")]) -> Response:
         """The end of what `lab run` said, as plain text: a browser makes nothing else of it."""
         try:
-            with ((site.runtime or runtime_dir()) / f"{PREFIX}{job}.log").open("rb") as file:
+            with ((site.runtime or runtime_dir()) / f"{_of_store(site)}{job}.log").open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _SHOWN))
                 return PlainTextResponse(LiveText().feed(file.read()))
         except FileNotFoundError as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.errors import ConfigurationError, LabTransientError
+from lab.farm import reference
 from lab.farm.now import BoardNow
 from lab.host import process
 from lab.host.process import PERSON_VARIABLE
@@ -63,7 +64,7 @@ def queued(site: Site, person: str, words: Sequence[str]) -> str:
     except BaseException:
         log_file.unlink(missing_ok=True)  # what it said against the order has been shown
         raise
-    joblogs.keep(log_file, job)
+    joblogs.keep(site, log_file, job)
     return job
 
 
@@ -94,7 +95,15 @@ def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
     """
     if board.console and not _ours(site, board.board):
         raise ConfigurationError(f"its console is held by {board.console}: that ends first")
-    queue = JobQueue(store, process.identity(), process.has_died, person=person, program=BY_WEB, ignores=True)
+    queue = JobQueue(
+        store,
+        process.identity(),
+        process.has_died,
+        person=person,
+        program=BY_WEB,
+        ignores=True,
+        rule=reference.rule(site.farm),
+    )
     order = Order(board.board_type, board.board, ("power_cycle",), environment(board), "", None)
     job = queue.enqueue(order)
     if queue.start(job.id) is None:

@@ -9,13 +9,13 @@ import pytest
 from lab.health import Check, Part, Rule
 from lab.health.model import PARTS
 from lab.health.state import APART
-from lab.results import Store, joblist
+from lab.results import Store, joblist, quarantine
 from lab.results.healthbook import HealthBook, healths
 from lab.results.jobrecords import BY_HEALTH, BY_WEB, HEALTH, Order
 from lab.results.jobs import JobQueue
 from lab.results.quarantine import KEEPER
 from lab.results.records import AttemptRecord
-from lab.results.reservations import ReservationBook
+from lab.results.reservations import ReservationBook, standing
 
 START = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
 RULE = Rule(faults=3)
@@ -100,6 +100,18 @@ def test_faults_of_the_lab_in_a_row_keep_everybody_out_with_why_since_when_and_w
     health = HealthBook(store, RULE, wall).of("b1")
     assert health.state == "bad"
     assert health.reasons[0] == hold.described
+
+
+def test_two_jobs_that_find_it_due_at_once_make_one(store: Store, wall: Wall, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts(store, wall, *[("pdu_timeout", "lab")] * 3)
+    book = queue(store, wall)
+    assert book.start(book.enqueue(BOOTS).id) is None
+    asked = iter([[]])  # when the second one looked, the first one's was not there yet
+    monkeypatch.setattr(quarantine, "standing", lambda *place: next(asked, None) or standing(*place))
+    assert book.start(book.enqueue(BOOTS).id) is None
+    assert next(asked, None) is None, "it looked"
+    (hold,) = ReservationBook(store, wall).standing("b1")
+    assert hold.kind == "quarantine"
 
 
 def test_it_begins_when_the_job_that_had_the_faults_ends(store: Store, wall: Wall) -> None:

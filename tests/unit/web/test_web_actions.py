@@ -19,9 +19,11 @@ import web_people
 from web_people import BOARD, PASSWORDS, Browser, GuardedSite, logged_in
 from web_serving import serving
 
+from lab.farm.now import BoardNow
+from lab.health import Rule
 from lab.host import process
 from lab.host.clock import utc_now
-from lab.results import joblist
+from lab.results import joblist, open_store
 from lab.results.audit import Audit, Entry
 from lab.results.jobrecords import Order
 from lab.results.jobs import JobQueue
@@ -227,6 +229,13 @@ def test_what_a_queued_job_said_is_found_when_the_site_was_started_again(
         assert "\x1b" not in log.text
         assert "no log of j99" in again.get("/jobs/j99/log").text
         assert again.get("/jobs/j1%2F..%2Fx/log").status_code == 404
+    other = guarded.folder / "other.db"  # whose jobs begin with j1, too
+    with open_store(str(other)) as store:
+        JobQueue(store, "lab-9/b/1/1", lambda _who: None, person="bert").enqueue(ORDER)
+    with serving(Site(str(other), runtime=guarded.folder / "runtime", folder=guarded.folder), access=access) as url:
+        theirs = logged_in(url, "olga")
+        assert f"no log of {job.called}" in theirs.get(f"/jobs/{job.called}/log").text
+        assert "/jobs/" not in theirs.get(HERE).text
 
 
 def test_only_so_many_logs_are_kept(tmp_path: Path) -> None:
@@ -264,6 +273,18 @@ open({str(said)!r}, "a").write(" ".join((*sys.argv[1:], job.state, job.person, j
         ReservationBook(store).reserve(BOARD, "lena", "mine", 1)
     assert "is reserved by lena" in refused(olga, f"{HERE}/power-cycle")
     assert not said.exists(), "nothing was switched"
+
+
+def test_a_power_switch_keeps_to_the_rule_of_the_sites_farm(
+    guarded: GuardedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules: list[Rule] = []
+    monkeypatch.setattr(programs, "JobQueue", lambda *_, rule, **__: rules.append(rule) or pytest.fail("enough"))
+    (guarded.folder / "farm.yaml").write_text("health: {faults: 7}\n")
+    site = Site(guarded.database, farm=guarded.folder / "farm.yaml", folder=guarded.folder)
+    with guarded.store() as store, pytest.raises(pytest.fail.Exception, match="enough"):
+        programs.power_cycle(site, store, "olga", BoardNow("b1", "am62xx_sk", env="one.yaml"))
+    assert [rule.faults for rule in rules] == [7]
 
 
 def test_a_power_switch_that_fails_is_said_and_gives_the_board_back(
