@@ -77,7 +77,7 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
         said.append(f"{board.waiting} waiting")
     said += [bad(hold.described) if hold.kind == QUARANTINE else doubtful(hold.described) for hold in board.holds]
     if board.health is not None and board.health.troubled and not any(h.kind == QUARANTINE for h in board.holds):
-        why = f"{board.health.state}: {board.health.reasons[0]}"
+        why = f"{board.health.state}: {board.health.gravest}"
         said.append(bad(why) if board.health.state == "bad" else doubtful(why))
     if board.place:
         said.append(f"place held by {board.place}")

@@ -147,6 +147,11 @@ class Health:
     known: bool = True
 
     @property
+    def gravest(self) -> str:
+        """The first of the reasons, for a line that has room for one."""
+        return next(iter(self.reasons), "nothing says why")
+
+    @property
     def troubled(self) -> bool:
         """Whether there is something to look at. A board of which nothing is known is none."""
         return self.known and self.state in {"suspect", "bad"}

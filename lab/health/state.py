@@ -12,6 +12,7 @@ from lab.health.model import Check, Event, Health, Rule, State
 DEVICE_FAULTS: Final = 3  # attempts in a row that failed on the board's account, after which it is to be looked at
 SILENT: Final = "silent"  # the class of a board of which no byte came
 APART: Final = dt.timedelta(minutes=10)
+SHOWN_BY_NOTHING: Final = "its last check did not pass: nothing showed that power and console work"
 STALE: Final = dt.timedelta(days=14)  # a pass on another host that is older says nothing about today's faults
 
 
@@ -161,7 +162,7 @@ def _judged(
         state, reasons = "bad", [kept]
     if last is not None and stands and not last.passed:
         state = "bad"
-        reasons += [f"{part.name}: {part.message} ({part.failure})" for part in last.failed if part.name != "boot"]
+        reasons += [f"{part.name}: {part.message} ({part.failure})" for part in last.failed] or [SHOWN_BY_NOTHING]
     if row and not kept:
         state = "bad" if len(row) >= rule.faults or state == "bad" else "suspect"
         reasons.append(told(row))

@@ -133,7 +133,7 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
     good = board.current.good if board.current else 0
     troubles = [board.port] if board.port else []
     troubles += [f"job {call(job.id)}: its process is gone"] if job is not None and job.died else []
-    troubles += [f"bad: {board.health.reasons[0]}"] if board.health is not None and board.health.state == "bad" else []
+    troubles += [f"bad: {board.health.gravest}"] if board.health is not None and board.health.state == "bad" else []
     troubles += [f"run {board.last.run.id} {board.last.run.status}"] if _ended_badly(board) and board.last else []
     return Tile(
         board=board.board,

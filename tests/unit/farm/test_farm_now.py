@@ -24,11 +24,13 @@ from lab.console.status import PortInfo, PortStatus
 from lab.farm import now, nowlines, services
 from lab.farm.now import BoardNow, JobNow, LabNow
 from lab.farm.services import Service
+from lab.health import Health
 from lab.host import process
 from lab.results import AttemptRecord, Run, Store, open_store
 from lab.results.jobs import JobQueue, Order
 from lab.results.listing import ListedRun
 from lab.shown import Marked, tables
+from lab.web.wall import tiles
 
 ENV = """targets:
   main:
@@ -152,6 +154,14 @@ def test_a_run_of_a_job_says_how_many_samples_there_will_be_and_when_it_ends() -
     assert document["job"]["job"] == "j12"
     assert (document["job"]["planned"], document["job"]["expected_end"]) == ({"7": 60}, ends.isoformat())
     assert json.loads(json.dumps(document)) == document
+
+
+def test_a_board_that_is_bad_for_no_known_reason_is_shown_all_the_same() -> None:
+    found = LabNow(AT, "h", "db", "", (BoardNow("am62x-1", health=Health("am62x-1", "bad")),), ())
+    (line,) = [line for line in nowlines.lines(found, 200) if "am62x-1" in line]
+    assert "bad: nothing says why" in line
+    (tile,) = tiles(found)
+    assert tile.state == "needs a person"
 
 
 def test_a_job_of_another_host_is_named_by_it(store: Store) -> None:

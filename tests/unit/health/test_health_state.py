@@ -46,6 +46,8 @@ def check(hours: float, *failed: Part, host: str = "lab-1", name: str = "b1") ->
 DEAD_PDU = Part("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
 PANIC = Part("boot", "failed", "kernel_panic", "board", "panicked")
 SILENT = Part("console", "failed", "silent", "board", "no byte")
+BROKEN = Part("boot", "failed", "driver_broken", "lab", "no library")
+NEVER_BEGAN = evolve(check(1), parts=(*(Part(each, "not tried") for each in PARTS if each != "boot"), BROKEN))
 
 
 def events(*found: Event | Check) -> list[Event]:
@@ -64,6 +66,15 @@ def events(*found: Event | Check) -> list[Event]:
         pytest.param([check(1, DEAD_PDU)], "bad", "power: no answer to 'on' (pdu_timeout)", id="it failed a check"),
         pytest.param([check(2, DEAD_PDU), attempt(1)], "healthy", "", id="it measured since the check"),
         pytest.param([check(1, SILENT)], "bad", "console: no byte (silent)", id="nobody hears it"),
+        pytest.param(
+            [NEVER_BEGAN], "bad", "boot: no library (driver_broken)", id="only the boot failed, nothing else was tried"
+        ),
+        pytest.param(
+            [evolve(NEVER_BEGAN, parts=())],
+            "bad",
+            "nothing showed that power and console work",
+            id="nothing was tried",
+        ),
         pytest.param([check(1, PANIC)], "suspect", "it does not boot (kernel_panic)", id="its release panics"),
         pytest.param([board(3), board(2), board(1)], "suspect", "failed on the board's account", id="device faults"),
         pytest.param([board(2), board(1)], "healthy", "", id="two device faults"),
