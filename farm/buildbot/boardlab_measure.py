@@ -43,8 +43,8 @@ class Measure(steps.ShellCommand):
             self.descriptionDone = [f"lost {len(begun) - 1} times: given up"]
             yield self.addCompleteLog(
                 "given up",
-                f"This was begun {len(begun) - 1} times, and each time its worker or its master was lost, or a person had the "
-                "board for all of the wait. `lab jobs list` shows how far it came; find out why, then start it again: what was "
+                f"This was begun {len(begun) - 1} times, and each time its worker or its master was lost, a person had the "
+                "board for all of the wait, or what surrounds it (labgrid's coordinator, the results) did not answer. `lab jobs list` shows how far it came; find out why, then start it again: what was "
                 "measured is kept.\n",
             )
             return EXCEPTION

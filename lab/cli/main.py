@@ -15,7 +15,7 @@ import typer
 
 from lab.cli.groups import COMMAND_GROUPS, CommandGroup, add_groups, completes, words
 from lab.errors import BoardlabError, ConfigurationError
-from lab.shown import bad, echo
+from lab.shown import echo, tell
 
 FAULT: Final = 1
 USAGE: Final = 2
@@ -36,8 +36,7 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] 
     try:
         build(words(given), groups)(args=given, prog_name="lab")
     except BoardlabError as error:
-        first, *more = str(error).split("\n")
-        echo(bad("error: ") + first, *(f"  {line}" for line in more), err=True)  # further lines look like nothing else
+        tell(error)
         return USAGE if isinstance(error, ConfigurationError) else FAULT
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -12,10 +14,10 @@ import typer
 from lab import shipped
 from lab.cli.runoptions import with_run_options
 from lab.env import envfile
-from lab.errors import ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import orders, reference, services, suites
 from lab.farm.room import Room
-from lab.farm.runner import Runner, RunnerPaths
+from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths
 from lab.host import process
 from lab.provision.finding import find
 from lab.results import Store, joblist, open_store
@@ -25,7 +27,7 @@ from lab.results.records import LAST_ID
 from lab.results.reservations import IGNORE
 from lab.results.turns import PERSONS, TIMERS
 from lab.run.options import CONFIRMS, JUDGE, MAX_CYCLES, PROVISION, SECTIONS, Value
-from lab.shown import echo, log_to
+from lab.shown import echo, log_to, tell
 
 LONGEST_WAIT_S: Final = 30 * 86_400.0
 DEFAULT_SUITE: Final = "boot"
@@ -109,7 +111,7 @@ def run(
         raise ConfigurationError(f"--scheduled gives way to reservations, {IGNORE} does not: give one of them")
     farm = services.host_file().farm
     limits = farm.limits if farm is not None else None
-    with open_store(db) as store:
+    with _unmeasured(), open_store(db) as store:
         book = JobQueue(
             store,
             process.identity(),
@@ -135,6 +137,21 @@ def run(
         gap_s = limits.power_on_gap if limits is not None else 0.0
         code = Runner(book, place, echo, room=room, power_on_gap_s=gap_s).run(job, wait)
     raise typer.Exit(code)
+
+
+@contextmanager
+def _unmeasured() -> Iterator[None]:
+    """Exit code 1 is of a pytest that ended and failed; what ends a job before has another: BUSY where it may pass, else BROKEN."""
+    try:
+        yield
+    except ConfigurationError:
+        raise
+    except BoardlabError as error:
+        tell(error)
+        raise typer.Exit(BUSY if error.transient else BROKEN) from error
+    except Exception as error:
+        traceback.print_exc()
+        raise typer.Exit(BROKEN) from error
 
 
 def _named(store: Store, book: JobQueue, text: str) -> Job:

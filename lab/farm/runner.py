@@ -37,6 +37,7 @@ from lab.run.options import CONFIRMS, JUDGE, pytest_words
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
+BROKEN: Final = 69  # EX_UNAVAILABLE of sysexits.h: the lab has to be mended first; nothing was measured, or not all
 INTERRUPTED: Final = 130
 USAGE: Final = 2
 STOP_S: Final = 120.0  # pytest switches the board off at its end

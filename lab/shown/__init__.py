@@ -138,6 +138,12 @@ def echo(*lines: str, err: bool = False) -> None:
     _write("\n".join(shown) + "\n", err=err)
 
 
+def tell(error: Exception) -> None:
+    """An error, as each command ends with it."""
+    first, *more = str(error).split("\n")
+    echo(bad("error: ") + first, *(f"  {line}" for line in more), err=True)  # further lines look like nothing else
+
+
 def colours(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether a stream shows colours: a terminal that can, and nobody asked for none (no-color.org)."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM", "") not in {"", "dumb"}

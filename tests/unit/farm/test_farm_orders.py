@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.cli import main
+from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.farm import orders
+from lab.farm.runner import BROKEN, BUSY, Runner
 from lab.run import options
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -132,3 +134,30 @@ def test_a_schedule_of_sections_needs_no_suite(tmp_path: Path) -> None:
     path = tmp_path / "farm.yaml"
     path.write_text("schedules: [{name: n, env: sim-am62x.yaml, board: am62xx_sk-1, sections: [lmbench]}]")
     assert commands.load(path).schedules[0].suite == "sections"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (LabTransientError("labgrid's coordinator does not answer"), BUSY),
+        (LabStableError("the results are damaged"), BROKEN),
+        (ConfigurationError("one.yaml: it ends early"), 2),
+        (ZeroDivisionError("a fault of boardlab's"), BROKEN),
+    ],
+)
+def test_a_job_that_ended_before_it_measured_does_not_end_as_one_that_failed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    code: int,
+) -> None:
+    def ends(*_args: object) -> int:
+        raise error
+
+    monkeypatch.setattr(Runner, "run", ends)
+    words = ["run", "--env", str(SIMULATED), "--db", str(tmp_path / "results.db")]
+    assert main(words) == code
+    assert str(error) in capsys.readouterr().err
+    monkeypatch.setattr(Runner, "run", lambda *_args: 1)
+    assert main(words) == 1
