@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
 
+from lab.judge.telling import size
 from lab.results.figures import label, number
 from lab.results.series import Point
+from lab.results.verdictrecords import CALLED, Verdict
 
 WIDTH: Final = 640
 HEIGHT: Final = 160
@@ -35,6 +37,7 @@ class Drawn:
 
     Attributes:
         dots: the oldest first. releases: name and x of the first run of each. scale: the values at the bottom and the top.
+        changes: what the judge called, and x of the run since which it holds.
         now: the last average with its ±. unit: of all.
     """
 
@@ -44,6 +47,7 @@ class Drawn:
     scale: tuple[str, str]
     dots: tuple[Dot, ...]
     releases: tuple[tuple[str, float], ...]
+    changes: tuple[tuple[str, float], ...]
 
     @property
     def line(self) -> str:
@@ -51,15 +55,36 @@ class Drawn:
         return " ".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in self.dots)
 
 
-def drawn(points: Sequence[Point]) -> list[Drawn]:
-    """The series of these points, by board and parameters; another definition or a virtual board is a series of its own."""
+def drawn(points: Sequence[Point], verdicts: Iterable[Verdict] = ()) -> list[Drawn]:
+    """The series of these points, by board and parameters; another definition or a virtual board is a series of its own.
+
+    Args:
+        verdicts: of this metric, the newest run's first; the runs since which something changed are marked.
+    """
+    said: dict[tuple[object, ...], dict[int, str]] = {}
+    for verdict in verdicts:
+        rejected = verdict.review is not None and verdict.review.decision == "rejected"
+        if verdict.outcome in CALLED and verdict.since_run is not None and not rejected:
+            its = said.setdefault(
+                (verdict.run.board_type, verdict.run.board, *_number(verdict.version, verdict.params)), {}
+            )
+            its.setdefault(verdict.since_run, f"{verdict.outcome} since run {verdict.since_run}: {size(verdict)}")
     series: dict[tuple[object, ...], list[Point]] = {}
     for point in points:
         series.setdefault((point.board_type, point.board, point.average.key), []).append(point)
-    return sorted((_drawn(found) for found in series.values()), key=lambda one: one.title)
+    made = []
+    for found in series.values():
+        point = found[0]
+        number = _number(point.average.metric.version, point.average.params)
+        made.append(_drawn(found, said.get((point.board_type, point.board, *number), {})))
+    return sorted(made, key=lambda one: one.title)
 
 
-def _drawn(points: Sequence[Point]) -> Drawn:
+def _number(version: int, params: Mapping[str, str]) -> tuple[int, frozenset[tuple[str, str]]]:
+    return version, frozenset(params.items())
+
+
+def _drawn(points: Sequence[Point], changes: Mapping[int, str]) -> Drawn:
     first, last = points[0].average, points[-1].average
     lows = [point.average.value - point.average.uncertainty for point in points]
     highs = [point.average.value + point.average.uncertainty for point in points]
@@ -87,10 +112,11 @@ def _drawn(points: Sequence[Point]) -> Drawn:
         for before, point, dot in zip([None, *points], points, dots, strict=False)
         if before is None or before.release != point.release
     ]
+    changed = tuple((changes[dot.run_id], dot.x) for dot in dots if dot.run_id in changes)
     scale = (number(bottom, 2 * half / 100, last.metric), number(top, 2 * half / 100, last.metric))
     parts = [points[0].board, label(first.params), f"definition {first.metric.version}" * (first.metric.version > 1)]
     title = ", ".join(part for part in parts if part)
-    return Drawn(title, last.metric.unit, _said(points[-1]), scale, dots, tuple(releases))
+    return Drawn(title, last.metric.unit, _said(points[-1]), scale, dots, tuple(releases), changed)
 
 
 def _said(point: Point) -> str:

@@ -135,16 +135,16 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     def metric_page(request: Request, metric: Name, board: Asked = "", board_type: Type = "") -> Response:
         with site.store() as store:
             points = series.points(store, metric, board, board_type)
-            verdicts = triage.shown(store, metric, board)
+            found = triage.called(store, metric, board)
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /metrics lists the metrics")
         return renderer.page(
             "metric.html.j2",
             metric=points[-1].average.metric,
-            series=history.drawn(points),
+            series=history.drawn(points, found),
             board=board,
             type=board_type,
-            verdicts=verdicts,
+            verdicts=triage.shown(found),
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         )
 

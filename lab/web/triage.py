@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from glob import escape
 from typing import Annotated, Any, Final
 
@@ -83,10 +83,14 @@ def router(deeds: Deeds) -> APIRouter:
     return routes
 
 
-def shown(store: Store, metric: str, board: str) -> list[dict[str, Any]]:
-    """The verdicts of some months that call something, as a metric's page shows them; those that nobody decided on first."""
+def called(store: Store, metric: str, board: str) -> list[Verdict]:
+    """The verdicts of some months that call something, or ask for another run."""
     since = utc_now() - _LATELY
-    found = read_verdicts(store, metric=metric, board=board or None, since=since, outcomes=(*CALLED, UNSURE))
+    return read_verdicts(store, metric=metric, board=board or None, since=since, outcomes=(*CALLED, UNSURE))
+
+
+def shown(found: Iterable[Verdict]) -> list[dict[str, Any]]:
+    """Verdicts as a metric's page shows them; those that nobody decided on first."""
     ordered = sorted(found, key=lambda verdict: not verdict.open)  # of each the newest first, as they are read
     return [_row(verdict) for verdict in ordered[:_MOST]]
 

@@ -27,7 +27,8 @@ from lab.report.names import Names
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.keptstore import snapshot
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
-from lab.results.verdicts import review
+from lab.results.verdictrecords import NewVerdict
+from lab.results.verdicts import review, write_verdicts
 from lab.results.watch import RunHead
 from lab.shown.templates import MOST_BYTES
 from lab.web import releaseforms, releases
@@ -286,3 +287,22 @@ def test_causes_come_first_with_the_boards_that_have_them(lab: Lab) -> None:
     review(lab.store, NEWEST[0], "accepted", "lena", "its numbers count")
     (said,) = lab.get(f"/api/v1/releases/{LAST}", "05.00").json()["comparisons"]
     assert sorted(each["runs"] for each in said["causes"]) == [[NEWEST[0]], [run for run in moved if run != NEWEST[0]]]
+
+
+def test_the_history_of_a_metric_marks_the_runs_since_which_it_changed(lab: Lab) -> None:
+    since = NEWEST[0] - BOARDS
+    moved = NewVerdict("boot.time", 1, {"medium": "sd"}, "regression", 1, since, 4, 0.5, 0.4, 0.6)
+    lab.with_sql(update(RunRow).where(RunRow.id == NEWEST[0]).values(started_at=utc_now()))
+    write_verdicts(lab.store, NEWEST[0], [moved])
+    sections = lab.get("/metrics/boot.time").text.split("<section>")[1:]
+    text = f"regression since run {since}: +50 % ± 10 %"
+    (marked,) = [part for part in sections if "Marked below" in part]
+    assert f"Marked below: {text}.</p>" in marked
+    (where,) = re.findall(r'<path class="change" d="M([\d.]+) 142[^>]*><title>([^<]*)', marked)
+    assert f'href="/runs/{since}"' in marked
+    dot = re.search(rf'href="/runs/{since}".*?cx="([\d.]+)"', marked)
+    assert dot is not None
+    assert where == (dot[1], text)
+
+    review(lab.store, NEWEST[0], "rejected", "lena", "another power supply")
+    assert "Marked below" not in lab.get("/metrics/boot.time").text
