@@ -162,10 +162,9 @@ def _lines(found: JobView, now: dt.datetime) -> list[str]:
     lines.append(f"  {job.program} of {job.who}, queued {moment(job.queued_at)} UTC")
     if job.started_at:
         lines.append(f"  begun {moment(job.started_at)} UTC{_until(found)}")
-    if job.yields_to:
-        lines.append(
-            f"  {'waits again, it gave way' if state == 'queued' else 'gives way after this cycle'}: {job.yields_to}"
-        )
+    if job.yields_to and not job.ended:
+        waits = "waits again, it gave way" if job.started_at else "waits"
+        lines.append(f"  {waits if state == 'queued' else 'gives way after this cycle'}: {job.yields_to}")
     if job.cancelled_by:
         lines.append(f"  cancelled by {job.cancelled_by}")
     how = [*([f"--cycles={job.cycles}"] if job.cycles is not None else []), *options.words(job.options)]

@@ -33,7 +33,7 @@ _WAITS = "waiting"
 
 @frozen
 class Patience:
-    """How long a job waits for a place that somebody else has, while it keeps its lease.
+    """How long a job waits for a place that another program has, while it keeps its lease.
 
     Attributes:
         deadline: by time.monotonic(). say: tells a person a line. ends: gives a sign of life; whether the job is to end.
@@ -52,7 +52,7 @@ def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterat
         patience: None: a place that somebody else has is not waited for.
 
     Raises:
-        BoardlabError: as of `lab.places.holding.Place.held`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
+        BoardlabError: as of `lab.places.holding.Place.held`, also with patience where a person has it, see `kept_from`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
     """
     with ExitStack() as stack:
         said = ""
@@ -63,6 +63,8 @@ def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterat
             except BoardlabError as error:
                 if error.failure != PLACE_BUSY or patience is None or time.monotonic() >= patience.deadline:
                     raise
+                if kept_from(book, job):
+                    raise  # who has it may need the board for what they do there
                 if str(error) != said:
                     said = str(error)
                     patience.say(f"job {job.called} waits: {said}")
@@ -70,6 +72,23 @@ def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterat
                     raise
             time.sleep(POLL_S)
         yield environ
+
+
+def kept_from(book: JobQueue, job: Job) -> str:
+    """Which person, at labgrid-client, keeps a job from its place, and until when; empty: nobody, or it cannot be told."""
+    path = Path(job.env)
+    name = place_of(path) if path.is_file() else ""
+    if not name:
+        return ""
+    from lab.places.holding import Place, job_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
+
+    address = with_port(envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR))
+    ours = {str(job_user(job.person, job.called, store_name(book.store))), str(stock_user(job.person))}
+    try:
+        place = _reserved(address, os.environ.get(TOKEN_VARIABLE, "")) if name == RESERVATION else Place(name, address)
+        return place.kept(ours)
+    except BoardlabError as error:
+        return str(error) if error.failure == PLACE_BUSY else ""
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from attrs import define, field
 
 from lab.env import envfile
 from lab.errors import BoardlabError
-from lab.farm.placing import DEFAULT_COORDINATOR, RESERVATION, place_of
+from lab.farm.placing import DEFAULT_COORDINATOR, RESERVATION, kept_from, place_of
 from lab.farm.room import Room
 from lab.host import turns
 from lab.results.joblist import obstacle
@@ -69,9 +69,12 @@ class Queued:
                 return
 
     def _started(self, job: Job) -> Job | None:
-        """Take the board; scheduled jobs one at a time, and only where nothing else keeps them waiting."""
+        """Take the board, unless a person has its labgrid place; scheduled jobs one at a time, and only where nothing else is in their way."""
         if job.priority >= PERSONS:
-            return self.book.start(job.id)
+            had, self._lacks = self._lacks, kept_from(self.book, job)
+            if self._lacks or had:
+                wait_on(self.book, job.id, self._lacks)
+            return None if self._lacks else self.book.start(job.id)
         self._lacks = wish(
             self.book, job
         )  # before the turn: a coordinator that is slow to answer keeps no other job waiting

@@ -23,7 +23,7 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError
 from lab.farm import reference, suites
-from lab.farm.placing import PLACE_BUSY, Patience, placed
+from lab.farm.placing import PLACE_BUSY, Patience, kept_from, placed
 from lab.farm.queued import Queued, wish
 from lab.farm.room import Room
 from lab.host import turns
@@ -102,6 +102,9 @@ class Runner:
                         code = self._measure(started)
                 except BoardlabError as error:
                     busy = error.failure == PLACE_BUSY
+                    if busy and not self._stopping and time.monotonic() < deadline and kept_from(self.book, started):
+                        job = give_way(self.book, job.id)
+                        continue
                     self.book.finish(
                         job.id, "refused" if busy and not (self._stopping or job.yields_to) else "interrupted"
                     )

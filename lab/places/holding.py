@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Self
 
@@ -152,6 +152,22 @@ class Place:
                 at.release(self.name, str(user))
             except (ConfigurationError, LabTransientError) as error:  # what was measured is measured
                 _log.warning("place %s could not be given back: %s", self.name, error)
+
+    def kept(self, ours: Collection[str]) -> str:
+        """Why nobody but a person at labgrid-client can have it: they have acquired it, or reserved it; empty: it can be had.
+
+        Args:
+            ours: users of labgrid, as "host/user", who are no others.
+
+        Raises:
+            LabTransientError: the coordinator does not answer.
+        """
+        at = Coordinator(self.coordinator)
+        holder = at.holder(self.name)
+        if holder:
+            return "" if holder in ours or is_a_program(holder) else str(self._busy(holder))
+        owner = at.reserver(self.name)
+        return str(self._reserved(owner)) if owner and owner.partition(" (")[0] not in ours else ""
 
     @staticmethod
     def _is_left(holder: str, user: PlaceUser, is_over: Callable[[int], bool]) -> bool:

@@ -166,6 +166,7 @@ class JobQueue:
                 elif row.state == "running" or (
                     (turn(row.priority, row.queued_at), row.id) < (turn(mine.priority, mine.queued_at), mine.id)
                     and all(hold.person == row.person for hold in holds)
+                    and not (row.yields_to and row.priority >= PERSONS)  # it waits for what somebody has, see wait_on
                 ):  # a job that another person's reservation keeps waiting keeps nobody else waiting
                     return None
             if self._refused(holds, checks=allowed(mine)):

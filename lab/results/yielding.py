@@ -43,15 +43,20 @@ def ask(book: JobQueue, job_id: int, who: str) -> None:
     book.store._write(note)
 
 
-def wait_on(book: JobQueue, job_id: int) -> None:
+def wait_on(book: JobQueue, job_id: int, who: str | None = None) -> None:
     """A sign of life of a job that waits for something else than its board.
+
+    Args:
+        who: has what a person's job waits for, which keeps nobody from the board meanwhile: they may need it; empty: nobody any more.
 
     Raises:
         LabStableError: the job was taken from us meanwhile.
     """
 
     def renew(session: Session) -> None:
-        book._own(session, job_id, "queued").heartbeat_at = book.now()
+        row = book._own(session, job_id, "queued")
+        row.heartbeat_at = book.now()
+        row.yields_to = row.yields_to if who is None else who
 
     book.store._write(renew)
 

@@ -1,0 +1,131 @@
+"""Whoever has a board's labgrid place by hand can have the board: a job that waits for the place keeps nobody from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from attrs import define
+
+from lab.farm import placing, queued
+from lab.farm.queued import Queued
+from lab.farm.runner import BUSY, Runner, RunnerPaths
+from lab.host import process
+from lab.places.holding import stock_user
+from lab.results import Store, open_store
+from lab.results.jobrecords import Job, Order
+from lab.results.jobs import JobQueue
+
+ENV = "targets: {main: {resources: [{RemotePlace: {name: p1}}]}}\n"
+LENA = str(stock_user("lena"))
+
+
+@define
+class Played:
+    """A coordinator with one place; `taken` is called when a job has looked at its exporters."""
+
+    acquired: str = ""
+    reserved: str = ""
+    taken: Callable[[], None] = lambda: None
+
+    def holder(self, _name: str) -> str:
+        return self.acquired
+
+    def reserver(self, _name: str) -> str:
+        return self.reserved
+
+    def unmatched(self, _name: str) -> tuple[str, ...]:
+        self.taken()
+        return ()
+
+    def release(self, _name: str, holder: str) -> None:
+        assert self.acquired == holder
+        self.acquired = ""
+
+    def acquire(self, _name: str, user: str) -> None:
+        assert self.acquired == ""
+        self.acquired = user
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Played:
+    played = Played()
+    monkeypatch.setattr("lab.places.holding.Coordinator", lambda _address: played)
+    monkeypatch.setattr(queued, "POLL_S", 0.0)
+    monkeypatch.setattr(placing, "POLL_S", 0.0)
+    return played
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "results.db")) as store:
+        yield store
+
+
+def queue(store: Store, person: str) -> JobQueue:
+    return JobQueue(store, process.identity(), process.has_died, person=person)
+
+
+def enqueued(book: JobQueue, tmp_path: Path) -> Job:
+    (tmp_path / "b1.yaml").write_text(ENV)
+    return book.enqueue(Order("am62xx_sk", "b1", ("boot",), str(tmp_path / "b1.yaml"), "", 1))
+
+
+@pytest.mark.parametrize("kept", [{"acquired": LENA}, {"reserved": f"{LENA} (reservation 7F3K)"}])
+def test_who_has_the_place_by_hand_gets_the_board_before_the_job_that_waits_for_it(
+    tmp_path: Path, store: Store, played: Played, kept: dict[str, str]
+) -> None:
+    for name, value in kept.items():
+        setattr(played, name, value)
+    anns, lenas = queue(store, "ann"), queue(store, "lena")
+    job, own = enqueued(anns, tmp_path), enqueued(lenas, tmp_path)
+    said: list[str] = []
+
+    def look() -> bool:
+        if lenas.job(own.id).state == "queued" and anns.job(job.id).yields_to:
+            started = Queued(lenas, said.append, lambda: False).wait(own, 0)
+            assert started is not None, said
+        elif lenas.holder_of("b1") is not None:
+            lenas.finish(own.id, "completed")
+            played.acquired = played.reserved = ""
+        return False
+
+    started = Queued(anns, said.append, look).wait(job, 600)
+    assert started is not None
+    assert started.yields_to == ""
+    assert lenas.job(own.id).state == "completed"
+    assert LENA in said[0]
+
+
+def test_a_place_that_is_acquired_while_the_board_is_taken_gives_the_board_back(
+    tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runner, "_measure", lambda *_args: 0)
+    book = queue(store, "ann")
+    job, said = enqueued(book, tmp_path), list[str]()
+
+    def lena() -> None:
+        if not said:
+            played.acquired = LENA
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "waits" in line:
+            assert book.holder_of("b1") is None
+            played.acquired = ""
+
+    played.taken = lena
+    assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), say).run(job, 600) == 0
+    assert f"held by {LENA}" in said[0]
+    assert book.job(job.id).state == "completed"
+
+
+def test_without_patience_it_is_refused_and_who_has_it_is_said(tmp_path: Path, store: Store, played: Played) -> None:
+    played.acquired = LENA
+    book = queue(store, "ann")
+    job, said = enqueued(book, tmp_path), list[str]()
+    assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append).run(job, 0) == BUSY
+    assert f"labgrid's place p1 is held by {LENA}" in said[0]
+    assert "--wait SECONDS" in said[0]
+    assert book.job(job.id).state == "refused"
