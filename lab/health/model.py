@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Collection
 from typing import Final, Literal
 
 from attrs import field, frozen, validators
@@ -12,14 +13,16 @@ Outcome = Literal["ok", "failed", "not tried"]
 PARTS: Final = ("power", "console", "medium", "rails", "boot")
 EQUIPMENT: Final = PARTS[:-1]  # what a run needs whatever its release is worth; that the release boots is none of it
 
-# Faults of the lab by their class that say nothing about a board's equipment: somebody else has it, the results cannot be
-# written, or the software on the board is another one or boots from two media.
-NOT_EQUIPMENT: Final = frozenset(
-    {
-        *("place_busy", "place_lost", "console_busy", "lease_lost", "results", "artifacts"),
-        *("software_changed", "mixed_boot"),
-    }
-)
+PROVISION_NEEDS: Final = ("power", "console", "rails")  # the medium may be what a new release mends
+
+# Classes of the host that a board is plugged into: it slept, it was too busy, its console server has no room.
+HOSTS: Final = frozenset({"host_suspended", "stamps_uncertain", "console_overrun", "console_full", "console_shared"})
+# Faults of the lab by their class that say nothing about a board's equipment: the host's; somebody else has it, the results cannot be
+# written; or the release's part: the software on the board is another one, falls back to another medium, or speaks at another speed.
+NOT_EQUIPMENT: Final = HOSTS | {
+    *("place_busy", "place_lost", "console_busy", "lease_lost", "results", "artifacts"),
+    *("software_changed", "mixed_boot", "wrong_medium", "garbled"),
+}
 
 
 @frozen
@@ -95,7 +98,16 @@ class Check:
     @property
     def fault(self) -> Part | None:
         """The part that failed on the account of the lab's equipment; None: none did."""
-        return next((part for part in self.failed if counts(part.fault, part.failure)), None)
+        return self.fault_in(PARTS)
+
+    def fault_in(self, names: Collection[str]) -> Part | None:
+        """The first of these parts that failed on the account of the lab's equipment; None: none did."""
+        return next((part for part in self.failed if part.name in names and counts(part.fault, part.failure)), None)
+
+    @property
+    def hosts(self) -> Part | None:
+        """The part that failed on the account of the host itself; None: none did."""
+        return next((part for part in self.failed if part.failure in HOSTS), None)
 
     @property
     def event(self) -> Event:

@@ -130,7 +130,7 @@ def host_blamed(checks: Sequence[Check]) -> str:
 
 
 def shared(checks: Iterable[Check]) -> dict[str, str]:
-    """Board -> what it shares with others: boards of one host of which the latest check failed with one class of the lab.
+    """Board -> what it shares with others: boards of one host of which the latest check failed with one class of the lab or of the host.
 
     Args:
         checks: the latest of each board.
@@ -138,7 +138,7 @@ def shared(checks: Iterable[Check]) -> dict[str, str]:
     alike: dict[tuple[str, str], list[str]] = {}
     passed = {check.host for check in checks if check.passed}
     for check in checks:
-        if (part := check.fault) is not None and not check.passed:
+        if (part := check.fault or check.hosts) is not None and not check.passed:
             alike.setdefault((check.host, part.failure), []).append(check.board)
     found = {}
     for (host, failure), boards in alike.items():

@@ -18,7 +18,7 @@ from lab.health import Event, Rule, quarantine
 from lab.results.actionmodels import ReservationRow
 from lab.results.healthmodels import HealthCheckRow
 from lab.results.healthrows import check_of
-from lab.results.jobrecords import BY_HEALTH, BY_WEB, HEALTH
+from lab.results.jobrecords import BY_HEALTH, BY_PROVISION, BY_WEB, HEALTH
 from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.reservations import QUARANTINE, Hold, standing
 
@@ -53,8 +53,11 @@ def kept(session: Session, board: str, now: dt.datetime, rule: Rule) -> list[Hol
 
 
 def allowed(job: JobRow) -> bool:
-    """Whether a job may have a board that is in quarantine: it checks it first, or is a person at its power switch."""
-    return job.program in {BY_HEALTH, BY_WEB} or bool(job.options.get(HEALTH))
+    """Whether a job may have a board that is in quarantine.
+
+    It checks it first, writes a release, which may be what mends it, or is a person at its power switch.
+    """
+    return job.program in {BY_HEALTH, BY_PROVISION, BY_WEB} or bool(job.options.get(HEALTH))
 
 
 def lift(session: Session, board: str, now: dt.datetime, by: str) -> None:

@@ -18,7 +18,7 @@ NOW = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
 RULE = Rule(faults=3)
 GOOD = Event.of_attempt(NOW, "ok", None)
 DEVICE = st.sampled_from(["kernel_panic", "hang_kernel", "reset", "silent", "login_failed", "io_error"])
-LAB = st.sampled_from(["pdu_timeout", "port_lost", "power_off_ineffective", "wrong_medium"])
+LAB = st.sampled_from(["pdu_timeout", "port_lost", "power_off_ineffective", "strap_refused"])
 
 
 def ago(hours: float) -> dt.datetime:
@@ -161,6 +161,19 @@ def test_a_board_that_passes_on_another_host_is_its_hosts() -> None:
     assert not host_blamed([check(1), check(2, DEAD_PDU, host="lab-2")]), "it works where it is now"
     assert not host_blamed([here, check(2, DEAD_PDU, host="lab-2")])
     assert not host_blamed([here, check(24 * 20, host="lab-2")]), "long ago"
+
+
+@pytest.mark.parametrize("failure", ["wrong_medium", "garbled", "host_suspended", "console_overrun", "console_full"])
+def test_a_release_that_falls_back_or_a_host_that_sleeps_is_no_fault_of_the_equipment(failure: str) -> None:
+    assert not quarantine([lab(hours, failure) for hours in (3, 2, 1)], RULE, NOW)
+    assert check(1, Part("medium", "failed", failure, "lab", "…")).fault is None
+
+
+def test_boards_of_a_host_that_sleeps_name_each_other() -> None:
+    asleep = Part("boot", "failed", "host_suspended", "lab", "it slept")
+    nothing = tuple(asleep if each == "boot" else Part(each, "not tried") for each in PARTS)
+    found = shared([evolve(check(1, name=name), parts=nothing) for name in ("b1", "b2")])
+    assert "b2 on lab-1 failed the same way (host_suspended)" in found["b1"]
 
 
 def test_boards_of_a_host_that_fail_the_same_way_name_each_other() -> None:

@@ -11,7 +11,7 @@ from lab.health.model import PARTS
 from lab.health.state import APART
 from lab.results import Store, joblist, quarantine
 from lab.results.healthbook import HealthBook, healths
-from lab.results.jobrecords import BY_HEALTH, BY_WEB, HEALTH, Order
+from lab.results.jobrecords import BY_HEALTH, BY_PROVISION, BY_WEB, HEALTH, Order
 from lab.results.jobs import JobQueue
 from lab.results.quarantine import KEEPER
 from lab.results.records import AttemptRecord
@@ -177,10 +177,11 @@ def test_when_a_check_is_due(store: Store, wall: Wall) -> None:
     assert "older" in book.due("b1")
 
 
-def test_who_mends_a_board_switches_its_power_in_the_browser(store: Store, wall: Wall) -> None:
+@pytest.mark.parametrize("program", [BY_WEB, BY_PROVISION])
+def test_who_mends_a_board_in_quarantine_gets_it(store: Store, wall: Wall, program: str) -> None:
     attempts(store, wall, *[("pdu_timeout", "lab")] * 3)
-    site = queue(store, wall, "lena", BY_WEB)
-    assert site.start(site.enqueue(BOOTS).id) is not None
+    mending = queue(store, wall, "lena", program)
+    assert mending.start(mending.enqueue(BOOTS).id) is not None
 
 
 def test_who_asks_each_second_hears_the_same_of_what_is_wrong(store: Store, wall: Wall) -> None:
