@@ -105,9 +105,8 @@ class Runner:
                     if busy and not self._stopping and time.monotonic() < deadline and kept_from(self.book, started):
                         job = give_way(self.book, job.id)
                         continue
-                    self.book.finish(
-                        job.id, "refused" if busy and not (self._stopping or job.yields_to) else "interrupted"
-                    )
+                    resumable = self._stopping or job.yields_to or not busy
+                    self.book.finish(job.id, "interrupted" if resumable else "refused")
                     if not busy:
                         raise
                     self.say(str(error) if wait_s or self._stopping else f"{error}. Wait for it with --wait SECONDS")
