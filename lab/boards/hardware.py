@@ -49,6 +49,8 @@ class Rail:
         address: I2C address of its current monitor; 0 where no public document says it.
         shunt_mohm: that monitor's shunt, in milliohm; 0 where no public document says it.
         always_on: whether it stays on in partial I/O, in which all others must be near 0 V.
+        scaled: whether software sets its voltage (DVFS, AVS), so that it need not be near `volts`.
+        range_v: the lowest and the highest voltage that software sets it to; empty: not scaled, or no public source says.
     """
 
     name: str
@@ -56,6 +58,16 @@ class Rail:
     address: int = field(default=0, validator=validators.in_(range(0x78)))
     shunt_mohm: float = field(default=0.0, validator=validators.ge(0.0))
     always_on: bool = False
+    scaled: bool = False
+    range_v: list[float] = field(factory=list)
+
+    @range_v.validator
+    def _check_range(self, _attribute: object, value: list[float]) -> None:
+        if value and (not self.scaled or len(value) != 2 or not 0.0 < value[0] <= self.volts <= value[1]):
+            raise ValueError(
+                f"range_v of rail {self.name}: {value} are not the lowest and the highest voltage of a scaled rail, with {self.volts:g} "
+                "V between them"
+            )
 
 
 @frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import define, field
@@ -151,7 +151,7 @@ class CheckUp:
         return f"{booted}, and {READ_MIB} MiB of {device} were read"
 
     def _rails(self) -> str:
-        """Each rail against its nominal voltage."""
+        """Each rail against its nominal voltage; one that software scales against its range, or whether it is on."""
         volts = self._volts()
         wanted = {rail.name: rail.volts for rail in self.strategy.rails.config.measured}
         silent = [name for name in wanted if name not in volts]
@@ -160,17 +160,18 @@ class CheckUp:
                 f"no sensor answers for {', '.join(silent)}: `lab rails selftest` says which address is silent",
                 failure="rail_unread",
             )
+        scaled = {rail.name: rail.range_v for rail in self.strategy.type.rails if rail.scaled}
         wrong = [
-            f"{name} reads {volts[name]:.3f} V, nominal {nominal:g} V"
-            for name, nominal in wanted.items()
-            if abs(volts[name] - nominal) > NEAR * nominal
+            said for name, nominal in wanted.items() if (said := _amiss(name, volts[name], nominal, scaled.get(name)))
         ]
         if wrong:
             raise LabStableError(
                 f"{'; '.join(wrong)} (within {NEAR:.0%} is in range). Look at its supply, and at the sensors: lab rails selftest",
                 failure="rail_out_of_range",
             )
-        return f"{len(wanted)} rails within {NEAR:.0%} of their nominal voltages"
+        free = [name for name in wanted if name in scaled]
+        shown = f"; {', '.join(free)}, which software scales, in range or on" if free else ""
+        return f"{len(wanted) - len(free)} rails within {NEAR:.0%} of their nominal voltages{shown}"
 
     def _switched_off(self) -> None:
         """Switch it off; a board that was heard must fall silent, and rails must fall."""
@@ -230,6 +231,17 @@ class CheckUp:
         said = self.strategy.console.captured()[-SAID:].decode("latin-1")
         lines = "\n".join(plain(line) for line in said.splitlines())
         self.parts[name] = Part(name, "failed", error.failure, error.fault, plain(str(error)), lines)
+
+
+def _amiss(name: str, volts: float, nominal: float, scaled: Sequence[float] | None) -> str:
+    """What is wrong with what a rail reads; empty: nothing. `scaled`: its range, empty where nobody knows it; None: it is fixed."""
+    if scaled is not None and not scaled:
+        return "" if volts >= RAIL_OFF_V else f"{name} reads {volts:.3f} V, it is off"
+    low, high = scaled or (nominal, nominal)
+    if low - NEAR * low <= volts <= high + NEAR * high:
+        return ""
+    wanted = f"software sets it from {low:g} to {high:g} V" if scaled else f"nominal {nominal:g} V"
+    return f"{name} reads {volts:.3f} V, {wanted}"
 
 
 def part_of(failure: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from simruns import SimBench, bench, planned
 
 from lab import boards
@@ -144,6 +144,39 @@ def test_rails_are_compared_with_what_the_board_type_says(
     assert (parts[part].failure, parts[part].fault) == (failure, "lab")
     assert says in parts[part].message
     assert not verdict(parts).passed
+
+
+@pytest.mark.parametrize(
+    ("scaled", "volts", "passes"),
+    [
+        pytest.param({"range_v": [0.75, 1.0]}, 0.75, True, id="a slow operating point"),
+        pytest.param({"range_v": [0.75, 1.0]}, 1.2, False, id="out of its range"),
+        pytest.param({}, 1.2, True, id="on, and nobody knows its range"),
+        pytest.param({}, 0.02, False, id="off"),
+    ],
+)
+def test_a_rail_that_software_scales_need_not_be_near_its_nominal_voltage(
+    tmp_path: Path, scaled: dict[str, list[float]], volts: float, passes: bool
+) -> None:
+    def wire(made: SimBench) -> None:
+        kind = made.strategy.type
+        rails = [evolve(rail, scaled=True, **scaled) if rail.name == "vdd_core" else rail for rail in kind.rails]
+        made.strategy.type = evolve(kind, rails=rails)
+        made.strategy.rails = Rails(made, wrong={"vdd_core": volts})
+
+    parts = checked(tmp_path, change=wire)
+    assert (parts["rails"].outcome, parts["rails"].failure) == (
+        ("ok", "") if passes else ("failed", "rail_out_of_range")
+    )
+    assert "vdd_core" in parts["rails"].message
+
+
+def test_a_range_is_of_a_scaled_rail_and_holds_its_nominal_voltage() -> None:
+    mpu = next(rail for rail in boards.load("am43xx-gpevm").rails if rail.name == "vdd_mpu")
+    assert mpu.range_v == [0.95, 1.325]
+    for change in ({"scaled": False}, {"range_v": [1.2, 1.3]}, {"range_v": [1.1]}):
+        with pytest.raises(ValueError, match="range_v of rail vdd_mpu"):
+            evolve(mpu, **change)
 
 
 def test_a_fault_that_passes_costs_a_second_try_and_no_verdict(tmp_path: Path) -> None:
