@@ -19,13 +19,17 @@ from lab.results.location import Location
 
 _READ_ONLY: Final = "lab_read_only"
 _CONNECT_TIMEOUT_S: Final = 10
+_UNBOUNDED: Final = -1  # of a pool's overflow
 WAL_PATIENCE_S: Final = 30.0
 _RETRY_S: Final = 0.01
 _PRIMARY: Final = 0xFF  # of an extended result code: sqlite.org/rescode.html
 
 
-def create(location: Location, busy_timeout_s: float) -> Engine:
-    """An engine for the location.
+def create(location: Location, busy_timeout_s: float, *, anew: bool = False) -> Engine:
+    """An engine for the location. However many threads share it, none waits for another's connection.
+
+    Args:
+        anew: SQLite's file is opened anew for each transaction, so that a database that was moved away or replaced is noticed.
 
     SQLite: write-ahead log, so that readers never wait; a transaction takes the write lock when it begins, because one
     that reads first and writes later fails at once where another writer came between (sqlite.org/lang_transaction.html).
@@ -34,9 +38,11 @@ def create(location: Location, busy_timeout_s: float) -> Engine:
     """
     if location.path is None:
         arguments = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "boardlab"}
-        return _server(location, pool_pre_ping=True, connect_args=arguments)
+        return _server(location, pool_pre_ping=True, max_overflow=_UNBOUNDED, connect_args=arguments)
     # isolation_level=None: the driver must not open transactions of its own before our BEGIN.
-    engine = create_engine(location.url, connect_args={"timeout": busy_timeout_s, "isolation_level": None})
+    arguments = {"timeout": busy_timeout_s, "isolation_level": None}
+    pool: dict[str, Any] = {"poolclass": NullPool} if anew else {"max_overflow": _UNBOUNDED}
+    engine = create_engine(location.url, connect_args=arguments, **pool)
     event.listen(engine, "connect", _prepare)
     _keep_room(engine, location.path)
     event.listen(engine, "begin", _begin)

@@ -90,6 +90,14 @@ def explain(error: DBAPIError, location: Location) -> BoardlabError:
     return kind(f"results in {location.name}: {said}: {hint}", failure="results")
 
 
+def busy(location: Location) -> BoardlabError:
+    """The error that a person is told where this program has no connection left for one more question."""
+    return LabTransientError(
+        f"results in {location.name}: this program asks so much at once that no connection to them is free; try again",
+        failure="results",
+    )
+
+
 def damaged(error: Exception, location: Location) -> BoardlabError:
     """The error that a person is told of a database whose contents cannot be understood."""
     if location.path is None:

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 
 from attrs import define, field
 
+from lab.results import engine
+from lab.results.artifacts import ArtifactStore
 from lab.results.location import locate
-from lab.results.store import Store, open_store, require
+from lab.results.store import BUSY_TIMEOUT_S, Store, require
 from lab.results.watch import StoreSnapshot
 
 
@@ -17,7 +19,7 @@ from lab.results.watch import StoreSnapshot
 class KeptStore:
     """Gives the same store each time: its queries are compiled once, and a server's connections are used again.
 
-    SQLite's file is opened anew each time, so that a database that was moved away or replaced is noticed.
+    SQLite's file is opened anew for each transaction, so that a database that was moved away or replaced is noticed.
     """
 
     _store: Store | None = field(default=None, init=False)
@@ -28,18 +30,18 @@ class KeptStore:
         """The results; see `lab.results.store.open_store`, also for the errors."""
         location = locate(url)
         with self._lock:
-            store = self._store if self._store is not None and self._store.location == location else None
-        if store is None:
-            store = open_store(url, create=create)
-            with self._lock:
+            last = self._store
+            if last is not None and last.location == location:
+                store = last
+            else:
+                store = Store(
+                    location, ArtifactStore(location.artifacts), engine.create(location, BUSY_TIMEOUT_S, anew=True)
+                )
                 self._store = store
-        else:
-            require(store, create=create)
-        try:
-            yield store
-        finally:
-            if location.path is not None:
-                store.close()
+                if last is not None:
+                    last.close()
+        require(store, create=create)
+        yield store
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Final, Self, TypeVar, get_args
 from attrs import define, field
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, TestStableError
@@ -17,7 +18,7 @@ from lab.host.clock import utc_now
 from lab.metrics import Measurement
 from lab.results import engine, readiness, readout, rows
 from lab.results.artifacts import ArtifactStore
-from lab.results.faults import MISREAD, UNREADABLE, damaged, explain
+from lab.results.faults import MISREAD, UNREADABLE, busy, damaged, explain
 from lab.results.location import Location, locate
 from lab.results.models import AttemptRow, RunRow
 from lab.results.records import (
@@ -272,6 +273,8 @@ def guarded(location: Location) -> Iterator[None]:
     """Turns a database's errors into ours, and what cannot be decoded of a damaged one."""
     try:
         yield
+    except PoolTimeoutError as error:
+        raise busy(location) from error
     except DBAPIError as error:
         raise explain(error, location) from error
     except UNREADABLE as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -20,6 +21,8 @@ HEIGHT: Final = 20
 _EDGE: Final = 2.0
 _AT_ONCE: Final = 25  # boards of a look: that of a large lab stays short, and the next one goes on
 _LEAST_RANGE: Final = 0.02  # of the value: what differs by less is drawn as the small change that it is
+# Of a board's last run; one that was resumed and ended again has another end.
+_State: TypeAlias = tuple[int, str, dt.datetime | None]
 
 
 @frozen
@@ -39,7 +42,7 @@ class Spark:
 class Sparks:
     """The lines of all boards."""
 
-    _kept: dict[str, tuple[tuple[int, str], Spark | None]] = field(factory=dict, init=False)
+    _kept: dict[str, tuple[_State, Spark | None]] = field(factory=dict, init=False)
 
     def of(
         self, boards: Sequence[BoardNow], store: Callable[[], AbstractContextManager[Store]]
@@ -49,7 +52,8 @@ class Sparks:
         Args:
             store: opens the results; called where a run has ended since the last look.
         """
-        states = {each.board: (each.last.run.id, each.last.run.status) for each in boards if each.last is not None}
+        last = {each.board: each.last.run for each in boards if each.last is not None}
+        states: dict[str, _State] = {board: (run.id, run.status, run.finished_at) for board, run in last.items()}
         new = [board for board, state in states.items() if self._kept.get(board, (None,))[0] != state][:_AT_ONCE]
         if new:
             try:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import sqlalchemy.exc
 
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabTransientError
 from lab.results import Store, open_store
 from lab.results.keptstore import KeptStore, snapshot
+from lab.results.location import locate
+from lab.results.store import guarded
+
+AT_ONCE = 20  # a pool of SQLAlchemy has 15 connections unless one says otherwise
 
 
 def boards(store: Store) -> list[str]:
@@ -51,3 +57,47 @@ def test_another_database_is_opened_when_it_is_asked_for(tmp_path: Path) -> None
         begin(str(tmp_path / f"{name}.db"), name)
         with kept.opened(str(tmp_path / f"{name}.db")) as store:
             assert boards(store) == [name]
+
+
+def test_what_is_written_while_another_request_is_in_progress_goes_to_the_file_that_is_there_now(
+    tmp_path: Path,
+) -> None:
+    kept, path = KeptStore(), tmp_path / "results.db"
+    begin(str(path), "old")
+    with kept.opened(str(path)) as held:
+        assert boards(held) == ["old"]
+        path.rename(tmp_path / "away.db")
+        begin(str(path), "new")
+        with kept.opened(str(path)) as store:
+            store.begin_run("boot", "am62xx_sk", "newer", "11.01", plan={}, provenance={})
+    with open_store(str(path)) as read:
+        assert boards(read) == ["new", "newer"]
+
+
+def test_many_requests_at_once_wait_for_nothing(database: str) -> None:
+    kept = KeptStore()
+    begin(database, "a")
+    with ExitStack() as requests, open_store(database) as shared:
+        for _ in range(AT_ONCE):
+            for store in (shared, requests.enter_context(kept.opened(database))):
+                requests.enter_context(snapshot(store)).heads()  # its connection is held from here on
+
+
+def test_a_program_without_a_free_connection_says_to_try_again(tmp_path: Path) -> None:
+    location = locate(str(tmp_path / "results.db"))
+    with pytest.raises(LabTransientError, match="no connection to them is free; try again"), guarded(location):
+        raise sqlalchemy.exc.TimeoutError
+
+
+def test_the_store_of_another_database_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = KeptStore()
+    closed: list[Store] = []
+    for name in ("one", "two"):
+        begin(str(tmp_path / f"{name}.db"), name)
+    monkeypatch.setattr(Store, "close", property(lambda store: lambda: closed.append(store)))
+    with kept.opened(str(tmp_path / "one.db")) as first:
+        assert boards(first) == ["one"]
+    with kept.opened(str(tmp_path / "two.db")) as second:
+        assert closed == [first]
+    with kept.opened(str(tmp_path / "two.db")) as again:
+        assert (again is second, closed) == (True, [first])

@@ -111,6 +111,27 @@ def test_a_board_is_read_again_only_when_another_run_of_it_has_ended(store: Stor
     assert "last 3" in sparks.of(now(), opens)["a"].text
 
 
+def test_a_run_that_was_resumed_and_ended_as_before_is_read_again(store: Store) -> None:
+    def now() -> list[BoardNow]:
+        return [BoardNow(each.run.board, last=each) for each in listing.latest(store, running=False)]
+
+    @contextmanager
+    def opens() -> Iterator[Store]:
+        yield store
+
+    run = store.begin_run("boot", "am62xx_sk", "a", "11.01", plan={"cycles": 2}, provenance={})
+    sparks = Sparks()
+    for cycle, value in enumerate((5.0, 7.0), 1):
+        sample = SampleRecord(BOOT_TIME.name, {"medium": "sd"}, value, 0.001)
+        store.record_attempt(
+            run.id, AttemptRecord(cycle, 1, {"medium": "sd"}, "ok", None, None, "", utc_now(), 30.0, (sample,))
+        )
+        store.finish_run(run.id, "failed")
+        line = sparks.of(now(), opens)["a"].text
+        store.reopen_run(run.id)
+    assert line == "sd, last 1: 6 s"
+
+
 def test_a_large_lab_is_read_some_boards_at_a_look(store: Store) -> None:
     for number in range(30):
         measured(store, f"b{number:02}", 5.0)
