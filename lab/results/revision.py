@@ -24,6 +24,8 @@ class RunRevision:
 
     Attributes:
         begun: earlier runs that are not over: once they are, their labels and numbers count.
+        measured: the last good attempt of those of the same board type: it says which build they are of.
+        ended_at: the last end of an earlier run: one that was resumed and is over again before anybody looked is not in `begun`.
     """
 
     status: str | None
@@ -31,6 +33,8 @@ class RunRevision:
     review: int | None
     at_place: tuple[int, dt.datetime | None]
     begun: tuple[int, ...]
+    measured: int | None
+    ended_at: dt.datetime | None
 
 
 def run_revision(store: Store, run_id: int) -> RunRevision:
@@ -39,15 +43,23 @@ def run_revision(store: Store, run_id: int) -> RunRevision:
     place = (RunRow.board == its.board, RunRow.board_type == its.board_type, RunRow.kind == its.kind)
     ended = select(func.count(), func.max(RunRow.finished_at)).join(its, and_(*place))
     ended = ended.where(its.id == run_id, RunRow.status == "completed")
-    begun = select(RunRow.id).where(GOES_ON, RunRow.id < run_id)
+    its_type = select(its.board_type).where(its.id == run_id).scalar_subquery()
+    begun = select(RunRow.id, RunRow.board_type == its_type).where(GOES_ON, RunRow.id + 0 < run_id)
+    # The sums are there so that the databases use the indices of what goes on and of ends, and do not read all earlier runs.
+    before = select(RunRow.finished_at).where(RunRow.id + 0 < run_id, RunRow.finished_at.is_not(None))
     with store._read() as session:
         count, at = session.execute(ended).one()
+        going_on = {row[0]: row[1] for row in session.execute(begun)}
+        alike = [number for number, same_type in going_on.items() if same_type]
+        good = select(func.max(AttemptRow.id)).where(AttemptRow.run_id.in_(alike), AttemptRow.outcome == "ok")
         return RunRevision(
             session.scalar(select(RunRow.status).where(RunRow.id == run_id)),
             session.scalar(select(func.max(AttemptRow.id)).where(AttemptRow.run_id == run_id)),
             session.scalar(select(func.max(ReviewRow.id))),
             (count, at),
-            tuple(sorted(session.scalars(begun))),
+            tuple(sorted(going_on)),
+            session.scalar(good) if alike else None,
+            session.scalar(before.order_by(RunRow.finished_at.desc()).limit(1)),
         )
 
 
