@@ -19,20 +19,21 @@ _AGAIN_S = 0.05  # between two looks at who is attached
 
 
 def attached(
-    wanted: str, runtime: Path | None = None, *, write: bool = False, speed_bd: int | None = None
+    wanted: str, runtime: Path | None = None, *, write: bool = False, speed_bd: int | None = None, opens: bool = True
 ) -> tuple[ConsoleClient, PortInfo]:
     """A client that reads the port that is meant.
 
     Args:
         wanted: path of a device, which is opened if it is not; or name of an open port, or of its board; or of a device in /dev.
         speed_bd: None: as the port is, and 115200 where it is not open.
+        opens: False: the names of open ports and of their boards alone are meant, and nothing is opened.
 
     Raises:
         LabStableError: no port of that name is open.
         BoardlabError: as of `ConsoleClient`.
     """
-    by_path = "/" in wanted
-    if not by_path and _is_device(wanted) and not _is_open(wanted, runtime):
+    by_path = opens and "/" in wanted
+    if opens and not by_path and _is_device(wanted) and not _is_open(wanted, runtime):
         wanted, by_path = f"/dev/{wanted}", True
     client = ConsoleClient(ensure_server(runtime) if by_path else socket_path(runtime or runtime_dir()))
     try:

@@ -20,6 +20,7 @@ from lab.web import (
     api,
     audit,
     boardapi,
+    consoletail,
     evidence,
     guides,
     joblogs,
@@ -69,6 +70,7 @@ def create(site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None
         guides.router(site, renderer),
         evidence.router(site),
         joblogs.router(site),
+        consoletail.router(site, renderer),
         search.router(site, renderer),
     ):
         app.include_router(router)

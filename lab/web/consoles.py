@@ -10,23 +10,27 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from attrs import define, evolve, field, frozen
 
 from lab import boards
+from lab.console.backlog import last_events
 from lab.console.client import ConsoleClient
-from lab.console.livetext import LiveText
 from lab.console.lookup import attached, last_lines
-from lab.console.model import Chunk, Moment
+from lab.console.model import Moment
 from lab.console.moments import MomentFinder
 from lab.console.status import PortInfo
 from lab.errors import BoardlabError
+from lab.web.said import Hearing, Said, stamped
 from lab.web.sse import event
 
 BACKLOG_LINES: Final = 200
+SEARCHED_BYTES: Final = 1 << 18  # of what came before, for the moments of the last boots
+MOMENTS: Final = 200  # that are kept for whoever looks later
 _READ_S: Final = 0.5  # then a reader looks whether anybody still wants it
 _QUEUED: Final = 1000  # pieces that wait for a slow viewer; more are left out, and it is said
 _TOGETHER_S: Final = 0.06  # at most; a line is on the screen 100 ms after its stamp
@@ -65,58 +69,24 @@ class Viewer:
 
 
 @define
-class _Waiting:
-    """What came and was not given yet: one event serves all viewers, and a burst of reads."""
-
-    text: str = ""
-    moments: list[Moment] = field(factory=list)
-    t_ns: int = 0
-    end: int = 0
-
-    def add(self, text: str, moments: Iterable[Moment], chunk: Chunk | None) -> None:
-        """Something more."""
-        self.text += text
-        self.moments += moments
-        if chunk is not None:
-            self.t_ns, self.end = chunk.t_ns, chunk.end
-
-    @property
-    def anything(self) -> bool:
-        """Whether anything waits."""
-        return bool(self.text or self.moments or self.end)
-
-    def piece(self) -> Piece:
-        """All of it."""
-        found = ""
-        if self.text:
-            found = event("text", json.dumps({"text": self.text, "lost": 0, "t_us": self.t_ns / 1000}))
-        found += "".join(event("moment", json.dumps(_moment(moment))) for moment in self.moments)
-        return Piece(found.encode())
-
-
-def _moment(moment: Moment) -> dict[str, object]:
-    """A moment; `t_us` is on the host's clock, so that differences are what is measured."""
-    return {"name": moment.name, "t_us": moment.t_ns / 1000, "uncertainty_us": moment.uncertainty_ns / 1000}
-
-
-@define
 class _Feed:
     """A port, its viewers and the thread that reads it; `over` once nobody looked: then it takes no more viewers."""
 
     client: ConsoleClient
     info: PortInfo  # its position is that of the byte after the last one that was given
-    finder: MomentFinder
+    hearing: Hearing
     viewers: list[Viewer] = field(factory=list)
+    moments: deque[tuple[Moment, int]] = field(factory=lambda: deque(maxlen=MOMENTS))  # that were given
     over: bool = False
     lock: threading.Lock = field(factory=threading.Lock)
 
-    def join(self, viewer: Viewer) -> PortInfo | None:
-        """Take a viewer; the port as it is before what the viewer will be given. None: it is too late."""
+    def join(self, viewer: Viewer) -> tuple[PortInfo, list[tuple[Moment, int]]] | None:
+        """Take a viewer; the port, and its moments, before what the viewer will be given. None: it is too late."""
         with self.lock:
             if self.over:
                 return None
             self.viewers.append(viewer)
-            return self.info
+            return self.info, list(self.moments)
 
     def leave(self, viewer: Viewer) -> None:
         """Let a viewer go."""
@@ -125,8 +95,9 @@ class _Feed:
 
     def run(self) -> None:
         """Read until nobody looks, or the port cannot be read any more."""
-        text, waiting, due_s = LiveText(), _Waiting(), 0.0
+        waiting, due_s = Said(), 0.0
         with self.client:
+            self._give(self._before())
             while self._wanted():
                 left_s = due_s - time.monotonic() if waiting.anything else _READ_S
                 try:
@@ -136,20 +107,28 @@ class _Feed:
                     self._end(str(problem))
                     return
                 if came is not None:
-                    chunk = came if isinstance(came, Chunk) else None
-                    waiting.add(text.feed(chunk.data) if chunk else "", self.finder.feed(came), chunk)
+                    self.hearing.hear(came, waiting)
                 if waiting.anything and time.monotonic() >= due_s:
                     self._give(waiting)
-                    waiting, due_s = _Waiting(), time.monotonic() + self._together_s
+                    waiting, due_s = Said(), time.monotonic() + self._together_s
 
     @property
     def _together_s(self) -> float:
         """What comes within it after a piece goes out as one: a screen shows no more, and each piece costs each viewer's share."""
         return min(_TOGETHER_S, _TOGETHER_S / 4 + _EACH_S * len(self.viewers))
 
-    def _give(self, waiting: _Waiting) -> None:
-        piece = waiting.piece()
+    def _before(self) -> Said:
+        """The moments that came before anybody looked, and the stamp of the line that goes on."""
+        said = Said()
+        with contextlib.suppress(BoardlabError):  # then they begin now
+            for each in last_events(self.info, SEARCHED_BYTES):
+                said.moments += self.hearing.moments(each)
+        return said
+
+    def _give(self, waiting: Said) -> None:
+        piece = Piece(waiting.events().encode())
         with self.lock:
+            self.moments += waiting.moments
             self.info = evolve(self.info, position=waiting.end) if waiting.end else self.info
             if piece.events:
                 self._spread(piece)
@@ -191,8 +170,8 @@ class Consoles:
     _feeds: dict[str, _Feed] = field(factory=dict, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def look(self, board: str, viewer: Viewer, board_type: str = "") -> str:
-        """Show a console to a viewer from now on; returns what came before.
+    def look(self, board: str, viewer: Viewer, board_type: str = "") -> Said:
+        """Show a console to a viewer from now on; returns what came before, without a time of its own.
 
         Args:
             board_type: whose moments are looked for; one that this boardlab does not know has none.
@@ -202,15 +181,14 @@ class Consoles:
         """
         with self._lock:
             feed = self._feeds.get(board)
-            info = feed.join(viewer) if feed is not None else None
-            if feed is None or info is None:
-                client, info = attached(board, self.runtime)
-                patterns = boards.load(board_type).markers if board_type in boards.names() else []
-                finder = MomentFinder(patterns, info.meta.timing)
-                feed = self._feeds[board] = _Feed(client, info, finder, [viewer])
+            joined = feed.join(viewer) if feed is not None else None
+            if feed is None or joined is None:
+                client, info = attached(board, self.runtime, opens=False)
+                feed = self._feeds[board] = _Feed(client, info, hearing(info, board_type), [viewer])
+                joined = info, []
                 threading.Thread(target=feed.run, name=f"console of {board}", daemon=True).start()
         try:
-            return LiveText().feed(last_lines(info, BACKLOG_LINES))
+            return before(*joined)
         except BaseException:  # whoever is not shown what came before looks at nothing
             feed.leave(viewer)
             raise
@@ -220,3 +198,21 @@ class Consoles:
         feed = self._feeds.get(board)
         if feed is not None:
             feed.leave(viewer)
+
+
+def hearing(info: PortInfo, board_type: str) -> Hearing:
+    """What finds the moments of a board type on a port; a type that this boardlab does not know has none."""
+    patterns = boards.load(board_type).markers if board_type in boards.names() else []
+    return Hearing(MomentFinder(patterns, info.meta.timing))
+
+
+def before(info: PortInfo, moments: list[tuple[Moment, int]]) -> Said:
+    """What came on a port before a viewer: its last lines, and the moments.
+
+    Raises:
+        LabStableError: the recording cannot be read.
+    """
+    data = last_lines(info, BACKLOG_LINES)
+    said = stamped(data, last_events(info, len(data)) if data else ())
+    said.moments = moments
+    return said

@@ -7,11 +7,13 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
+from attrs import evolve
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from lab.web.consoles import Consoles, Viewer
+from lab.web.said import Said
 from lab.web.sse import ALIVE, ALIVE_S, STILL_S, Still, event, events
 
 WALL_S: Final = 2.0
@@ -34,11 +36,11 @@ async def wall(request: Request, render: Callable[[], str], every_s: float = WAL
 
 
 async def console(
-    consoles: Consoles, board: str, viewer: Viewer, before: str, still: Still = lambda: True
+    consoles: Consoles, board: str, viewer: Viewer, before: Said, still: Still = lambda: True
 ) -> AsyncIterator[str | bytes]:
     """What a console says, `before` first, as long as its reader may look."""
     try:
-        yield event("text", json.dumps({"text": before, "lost": 0, "t_us": None}))
+        yield before.text_event() + evolve(before, text="").events()
         now, asked_s, quiet_s = asyncio.get_running_loop().time, 0.0, 0.0
         while True:
             if now() - asked_s >= STILL_S:

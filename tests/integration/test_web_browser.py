@@ -78,7 +78,7 @@ ANOTHER_BOOT = (
   const before = boots();
   const moments = document.getElementById('moments');
   const kernel = /starting_kernel (\\d+\\.\\d+) s ± \\d+\\.\\d+ ms/;
-  const look = () => boots() > before && kernel.test(moments.textContent) && done(live.childElementCount === 0);
+  const look = () => boots() > before && kernel.test(moments.textContent) && done(!live.querySelector(':not(div.line)') && !live.querySelector('.line *'));
 """
 )
 # The rails' plot has two seconds of samples, and names the rails.

@@ -31,7 +31,7 @@ new Promise((done, broken) => {
   const live = document.getElementById('live');
   const last = () => Number([...live.textContent.matchAll(/the end of it (\\d+)[.]/g)].at(-1)?.[1] ?? 0);
   const before = last();
-  const look = () => last() > before + 1 && done({ elements: live.childElementCount, hacked: window.hacked ?? null,
+  const look = () => last() > before + 1 && done({ elements: live.querySelectorAll(':not(div.line)').length + live.querySelectorAll('.line *').length, hacked: window.hacked ?? null,
     title: document.title, odd: /[\\u202e\\u0000\\u001b]/.test(live.textContent), long: live.textContent.includes('x'.repeat(10000)),
     markup: live.textContent.includes('<script>window.hacked=1</script>') });
   new MutationObserver(look).observe(live, { childList: true, subtree: true, characterData: true });

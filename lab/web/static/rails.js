@@ -102,6 +102,7 @@ function follow() {
   }
 }
 document.addEventListener("visibilitychange", follow);
+document.addEventListener("console-open", () => { marks.length = 0; });
 document.addEventListener("moment", (event) => marks.push({ at_s: event.detail.t_us / 1e6, name: event.detail.name }));
 make();
 new ResizeObserver(() => plot.setSize({ width: place.clientWidth, height: 260 })).observe(place);

@@ -11,6 +11,7 @@ from console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, running_bench
 
 from lab.web import consoles
 from lab.web.consoles import Consoles, Piece, Viewer
+from lab.web.said import Said
 from lab.web.streams import console
 
 LIMIT_S = 60
@@ -50,7 +51,7 @@ def test_a_second_viewer_misses_nothing_and_the_stamps_are_the_consoles(bench: C
     async def look() -> tuple[list[tuple[str, dict[str, object]]], str]:
         live, loop = Consoles(bench.runtime), asyncio.get_running_loop()
         first, second = Viewer(loop), Viewer(loop)
-        assert await asyncio.to_thread(live.look, "b", first, "qemu-virt") == ""
+        assert (await asyncio.to_thread(live.look, "b", first, "qemu-virt")).text == ""
         adapter.say(BOOT)
         events = await heard(first, "login: ")
         before = await asyncio.to_thread(live.look, "b", second)
@@ -59,7 +60,7 @@ def test_a_second_viewer_misses_nothing_and_the_stamps_are_the_consoles(bench: C
         await heard(first, "last")
         live.leave("b", first)
         live.leave("b", second)
-        return events, before + "".join(str(said["text"]) for name, said in later if name == "text")
+        return events, before.text + "".join(str(said["text"]) for name, said in later if name == "text")
 
     events, second_saw = asyncio.run(look())
     text = "".join(str(said["text"]) for name, said in events if name == "text")
@@ -75,7 +76,7 @@ def test_a_viewer_who_is_too_slow_is_told_how_much_was_left_out(monkeypatch: pyt
         viewer = Viewer(asyncio.get_running_loop(), asyncio.Queue(2))
         for number in range(5):
             viewer.put(Piece(f"event: text\ndata: {json.dumps({'text': str(number)})}\n\n".encode()))
-        stream = console(Consoles(), "b", viewer, "")
+        stream = console(Consoles(), "b", viewer, Said())
         said = [await anext(stream) for _ in range(3)]
         viewer.put(Piece(b"event: text\ndata: {}\n\n"))
         viewer.put(Piece(b'event: gone\ndata: {"error": "x"}\n\n', "x"))

@@ -14,6 +14,7 @@ from web_people import BOARD, PASSWORDS, Browser, GuardedSite, access, logged_in
 
 from lab.web import streams, writing
 from lab.web.consoles import Consoles, Piece, Viewer
+from lab.web.said import Said
 from lab.web.users import Users
 from lab.web.writing import Writer, Writers
 
@@ -90,7 +91,7 @@ def test_a_console_is_shown_only_as_long_as_its_reader_may_look(busy: bool, monk
         for _ in range(5 if busy else 0):
             viewer.put(Piece(b"event: text\ndata: {}\n\n"))
         async with asyncio.timeout(LIMIT_S):
-            return [each async for each in streams.console(Consoles(), "b", viewer, "", lambda: answers.pop(0))]
+            return [each async for each in streams.console(Consoles(), "b", viewer, Said(), lambda: answers.pop(0))]
 
     said = asyncio.run(look())
     assert answers == []

@@ -42,7 +42,7 @@ async def look_twice(bench: ConsoleBench) -> None:
     adapter.say(b"first line\r\nsecond line\r\n")
     assert b"second line" in await until(first, b"second line")
     before = await asyncio.to_thread(consoles.look, "b1", second)
-    assert before.splitlines() == ["first line", "second line"], "the whole of what came before, once"
+    assert before.text.splitlines() == ["first line", "second line"], "the whole of what came before, once"
     adapter.say(b"third line\r\n")
     for viewer in (first, second):
         came = await until(viewer, b"third line")
