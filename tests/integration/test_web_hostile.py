@@ -33,6 +33,8 @@ new Promise((done, broken) => {
   const before = last();
   const look = () => last() > before + 1 && done({ elements: live.querySelectorAll(':not(div.line)').length + live.querySelectorAll('.line *').length, hacked: window.hacked ?? null,
     title: document.title, odd: /[\\u202e\\u0000\\u001b]/.test(live.textContent), long: live.textContent.includes('x'.repeat(10000)),
+    stamped: [...live.children].slice(-9).every((line) => /^\\d+[.]\\d{3}$/.test(line.dataset.at) && getComputedStyle(line, '::before').content.includes(line.dataset.at)),
+    copied: (getSelection().selectAllChildren(live.lastChild), getSelection().toString().includes(live.lastChild.dataset.at)),
     markup: live.textContent.includes('<script>window.hacked=1</script>') });
   new MutationObserver(look).observe(live, { childList: true, subtree: true, characterData: true });
   look();
@@ -80,6 +82,7 @@ def test_a_console_that_sends_anything_is_text(bench: ConsoleBench, url: str) ->
         over.set()
         board.join()
     expected = {"elements": 0, "hacked": None, "title": "b", "odd": False, "long": True, "markup": True}
+    expected |= {"stamped": True, "copied": False}
     assert seen.answer == expected
     assert (seen.beyond, seen.complaints) == (0, [])
 
