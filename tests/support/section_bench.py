@@ -19,6 +19,7 @@ from lab.run.sectionrun import KIND, SectionRun
 from lab.run.session import BoardSession, CommandResult
 from lab.strategies import BoardStrategy, Status
 from virtual.sim.dice import dice
+from virtual.sim.network import Folder
 from virtual.sim.sample_outputs.tester import Tester
 
 SCRATCH = {
@@ -31,6 +32,7 @@ SCRATCH = {
 }
 UBOOT = {"emmc": "mmc 0", "sd": "mmc 1", "ospi": "sf"}
 TFTP = "192.168.1.1:boardlab.bin"
+TFTP_BYTES = 1 << 20
 
 
 @define
@@ -62,8 +64,13 @@ def section_bench(
     tmp_path: Path, board_type: str = "am62xx_sk", *, seed: int = 1, retries: int = 0, interface: str = "eth0"
 ) -> Iterator[SectionBench]:
     lab = SimLab(board_type, seed=seed)
-    has_emmc = "emmc" in lab.board.model.board.media
-    scratch = SCRATCH if has_emmc else {**SCRATCH, "sd": "/dev/mmcblk0p3", "sd_fat": "0:1"}
+    media = lab.board.model.board.media
+    scratch = SCRATCH if "emmc" in media else {**SCRATCH, "sd": "/dev/mmcblk0p3", "sd_fat": "0:1"}
+    uboot = UBOOT if "emmc" in media else {"sd": "mmc 0"}
+    served = tmp_path / "tftp"
+    served.mkdir()
+    (served / TFTP.partition(":")[2]).write_bytes(bytes(TFTP_BYTES))
+    lab.board.network = Folder(served)
     module = lab.board.model.board.benchmarks.crypto_module
     tester = PlayedTester(Tester(lab.board.model, dice(seed, "tester")))
     said: list[str] = []
@@ -78,7 +85,7 @@ def section_bench(
                 strategy.status = Status.unknown
 
             host = LabgridHost(driver, strategy.board, is_shell=section.where == "linux", lost_hook=lost)
-            site = Site(interface=interface, scratch=scratch, crypto_module=module, uboot=UBOOT, tftp=TFTP)
+            site = Site(interface=interface, scratch=scratch, crypto_module=module, uboot=uboot, tftp=TFTP)
             stamps = ConsoleStamps(strategy.console, strategy.timing)
             return BoardSession(strategy.type, site, clock, host, tester, stamps)
 
