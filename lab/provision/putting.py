@@ -1,4 +1,4 @@
-"""Putting a release on the media of a board: everything decided, then written and read back, then booted and compared."""
+"""Putting a release on the media of a board: everything decided, then written, read back and switched to, then booted and compared."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Putting:
         media: in the order of writing.
         book: where it is recorded; None: nowhere. job_id, person: who does it.
         report: takes the progress. say: takes lines for a person.
-        turn: is held while a plan is written and read back.
+        turn: is held while a plan is written, read back and switched to.
     """
 
     release: Release
@@ -119,7 +119,7 @@ class Putting:
         ]
 
     def put(self, board: WritableBoard) -> list[Put]:
-        """Write all media, read them back, boot from each and compare what the board says with the release.
+        """Write all media, read them back, switch an eMMC to what was read back, boot from each and compare what the board says with the release.
 
         Raises:
             BoardlabError: of `plans`; of a write; of a boot; `release_mismatch` where something else boots.
@@ -133,6 +133,7 @@ class Putting:
             with _Recorded(self.book, begun[medium]), self.turn(plan):
                 way.write(plan, self.report)
                 verified = way.verify(plan)
+                way.switch(plan)
             if self.book is not None:
                 self.book.written(begun[medium], verified.digest, verified.method, verified.bytes)
             self.say(f"{medium}: read back and the same ({verified.bytes} bytes)")
@@ -152,7 +153,7 @@ class Putting:
         Raises:
             BoardlabError: of `plans`; `media_verify_failed` where something else is there.
         """
-        plans, ways = self.plans(board), board.ways()
+        plans, ways = [plan.to_read for plan in self.plans(board)], board.ways()
         self.done = [Put(plan, ways[plan.target.medium].verify(plan)) for plan in plans]
         return self.done
 
@@ -185,7 +186,7 @@ class Putting:
                 target.board,
                 target.medium,
                 self.release.name,
-                content_digest(plan.content),
+                content_digest(self.release.media[target.medium]),
                 plan.way,
                 self.person,
                 self.job_id,

@@ -188,6 +188,11 @@ class ExtCsd:
             if values and (len(values) != 3 or not all(0 <= value <= most for value in values)):
                 raise ValueError(f"{name}: {values}: expected three numbers from 0 to {most}")
 
+    @property
+    def given(self) -> bool:
+        """Whether it says anything."""
+        return bool(self.partconf or self.bootbus)
+
 
 @frozen
 class Content:

@@ -1,7 +1,7 @@
 """What every way of writing a medium is: planned before the first byte, written, and read back.
 
-    plan(content, target) ──> Plan ──> write(plan, progress) ──> verify(plan) ──> Verified
-    refuses                            the first byte            digest
+    plan(content, target) ──> Plan ──> write(plan, progress) ──> verify(plan) ──> switch(plan)
+    refuses                            the first byte            digest           what boots
 
 A way decides everything in `plan`: nobody is asked later. What it writes is in the plan, and it writes nothing else.
 """
@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from lab.provision.failures import WriteStalledError
-from lab.provision.release import BOOT_STAGES, Content, File, Part, Place
+from lab.provision.release import BOOT_STAGES, Content, ExtCsd, File, Part, Place
 
 FULL: Final = "full"
 CRC32: Final = "crc32"
@@ -68,6 +68,7 @@ class Plan:
         way: its name, e.g. "sd-mux". steps: in the order of writing, boot parts last.
         estimate_s: how long it will take at the way's usual rate; None: nobody knows.
         notes: what a person should know, e.g. how slow it is.
+        now: the same for where the board boots from now, if it is written elsewhere; None: it is the same place.
     """
 
     way: str
@@ -76,6 +77,13 @@ class Plan:
     steps: tuple[Step, ...]
     estimate_s: float | None = None
     notes: tuple[str, ...] = ()
+    now: Plan | None = None
+
+    @property
+    def to_read(self) -> Plan:
+        """The plan to read back what the board has, without a write before: nothing is switched after it."""
+        found = self.now or self
+        return evolve(found, content=evolve(found.content, extcsd=ExtCsd()))
 
     @property
     def total_bytes(self) -> int:
@@ -147,10 +155,17 @@ class Way(Protocol):
         """
 
     def verify(self, plan: Plan) -> Verified:
-        """Read back what the plan wrote.
+        """Read back what the plan wrote, where it wrote it. Where `switch` has something to do, the board stays as it is for that.
 
         Raises:
             MediaVerifyFailedError: it is not what was written.
+        """
+
+    def switch(self, plan: Plan) -> None:
+        """Have the board boot what `verify` found good, where the medium must be told so (an eMMC's `extcsd`); else do nothing.
+
+        Raises:
+            BoardlabError: the medium does not say that it does; `ExtCsdNotSetError` where it says otherwise.
         """
 
 

@@ -25,6 +25,7 @@ class PlayedWay:
     breaks: str = ""
     method: str = "full"
     medium: dict[str, bytes] = field(factory=dict)
+    switched: list[str] = field(factory=list)
 
     def plan(self, content: Content, target: Target) -> Plan:
         files = [*([content.image] if content.image else []), *order(content.parts)]
@@ -48,6 +49,9 @@ class PlayedWay:
                 raise MediaVerifyFailedError(f"{step.name} is not what was written")
             digest.update(self.medium[step.name])
         return Verified(digest.hexdigest(), plan.total_bytes, self.method)
+
+    def switch(self, plan: Plan) -> None:
+        self.switched.append(plan.target.medium)
 
 
 @define

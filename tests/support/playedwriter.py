@@ -40,6 +40,9 @@ class FileWay:
             raise MediaVerifyFailedError("another file is there")
         return Verified(hashlib.sha256(self.path.read_bytes()).hexdigest(), plan.total_bytes)
 
+    def switch(self, plan: Plan) -> None:
+        """A file has nothing to switch."""
+
     def _data(self, plan: Plan) -> bytes:
         return b"".join(image.open_image(plan.steps[0].file))
 

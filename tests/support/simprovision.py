@@ -156,6 +156,7 @@ class Provisioning:
         """All but planning."""
         way.write(plan, self.reached)
         verified = way.verify(plan)
+        way.switch(plan)
         if not self.boots(release):
             raise MediaVerifyFailedError("another U-Boot starts than was written")
         return verified

@@ -114,6 +114,7 @@ class Lab:
             plan = self.plan()
             self.way.write(plan, lambda _progress: None)
             assert self.way.verify(plan).bytes == plan.total_bytes
+            self.way.switch(plan)
         except KilledError:
             self._end()  # another process knows nothing of the board's state
             return "killed"

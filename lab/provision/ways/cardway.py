@@ -39,7 +39,7 @@ class CardWay:
     def plan(self, content: Content, target: Target) -> Plan:
         """See `lab.provision.way.Way`."""
         planned = planning.steps(content, self.hosts, without=_WITHOUT)
-        if content.extcsd.partconf or content.extcsd.bootbus:
+        if content.extcsd.given:
             raise ConfigurationError(f"{target.medium}: extcsd is an eMMC's; a card has none. Mend the release file")
         with self.at_host() as disk:
             found = disk
@@ -69,3 +69,6 @@ class CardWay:
                 meter,
             )
         return Verified(compared.digest, compared.count)
+
+    def switch(self, plan: Plan) -> None:
+        """See `lab.provision.way.Way`: a card has one place that a board boots from."""

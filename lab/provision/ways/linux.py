@@ -45,7 +45,7 @@ class LinuxWay:
     def plan(self, content: Content, target: Target) -> Plan:
         """See `lab.provision.way.Way`; what Linux itself runs from is refused, and so is a Linux that a piece does not reach."""
         planned = planning.steps(content, self.hosts, without=self._medium.without)
-        if content.extcsd.partconf or content.extcsd.bootbus:
+        if content.extcsd.given:
             if not emmc.DEVICE.fullmatch(self.device):
                 raise ConfigurationError(
                     f"{target.medium}: extcsd is an eMMC's, and {self.device} is none; mend the release file or the env"
@@ -81,7 +81,6 @@ class LinuxWay:
                 self._carry(prompt, f"{piece.step}-{piece.offset:x}", piece.data, step.name)
                 surface.write(prompt, piece.place, offset, len(piece.data))
                 meter.add(len(piece.data))
-            emmc.set_extcsd(prompt, self.device, plan.content.extcsd)
         except BaseException:
             self.end()
             raise
@@ -98,7 +97,19 @@ class LinuxWay:
                 what = f"{plan.steps[piece.step].name}: read back at {offset:#x}"
                 surface.compare(prompt, piece.place, offset, len(piece.data), digest, what)
                 compared.add(piece.data)
-            return Verified(compared.digest, compared.count)
+        except BaseException:
+            self.end()
+            raise
+        if not plan.content.extcsd.given:
+            self.end()
+        return Verified(compared.digest, compared.count)
+
+    def switch(self, plan: Plan) -> None:
+        """See `lab.provision.way.Way`."""
+        if not plan.content.extcsd.given:
+            return
+        try:
+            emmc.set_extcsd(self.begin(), self.device, plan.content.extcsd)
         finally:
             self.end()
 

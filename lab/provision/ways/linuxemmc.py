@@ -54,7 +54,7 @@ def check(prompt: Prompt, device: str, content: Content, planned: Sequence[Step]
                 raise ImageTooLargeError(
                     f"{step.name}: it ends at {end:#x}, and {name} has {room:#x} bytes; nothing was written"
                 )
-    if content.extcsd.partconf or content.extcsd.bootbus:
+    if content.extcsd.given:
         registers(prompt, device)
 
 
@@ -75,31 +75,22 @@ def registers(prompt: Prompt, device: str) -> dict[str, int]:
 
 
 def set_extcsd(prompt: Prompt, device: str, wanted: ExtCsd) -> None:
-    """Tell the eMMC how to boot, and see that it took it. Bits that can be written once for ever are never touched.
+    """Tell the eMMC how to boot, the partition last, and see after each that it took it. Bits that can be written once for ever are never touched.
 
     Raises:
-        ExtCsdNotSetError: it says something else than it was told.
+        ExtCsdNotSetError: it says something else than it was told; it boots from the partition that it booted from.
     """
-    expected: dict[str, tuple[int, int]] = {}  # name -> value, and which bits of it count
     if wanted.bootbus:
         width, reset, mode = wanted.bootbus
         words = f"{_MODES[mode]} {_RESETS[reset]} {_WIDTHS[width]}"
         text = f"mmc bootbus set {words} {_checked(device)}"
         carry_out(prompt, Command(text, answers.done(text)))
-        expected["BOOT_BUS_CONDITIONS"] = (mode << 3 | reset << 2 | width, 0x1F)
+        _check_taken(prompt, device, "BOOT_BUS_CONDITIONS", mode << 3 | reset << 2 | width, 0x1F)
     if wanted.partconf:
         ack, boot, _access = wanted.partconf
         text = f"mmc bootpart enable {boot} {ack} {_checked(device)}"
         carry_out(prompt, Command(text, answers.done(text)))
-        expected["PARTITION_CONFIG"] = (ack << 6 | boot << 3, 0x78)  # which partition is accessed is the kernel's
-    if not expected:
-        return
-    found = registers(prompt, device)
-    for name, (value, counts) in expected.items():
-        if found[name] & counts != value:
-            raise ExtCsdNotSetError(
-                f"{device}: {name} was set to {value:#04x}, and it says {found[name]:#04x}: the eMMC keeps its old way to boot"
-            )
+        _check_taken(prompt, device, "PARTITION_CONFIG", ack << 6 | boot << 3, 0x78)  # who accesses is the kernel's
 
 
 def check_extcsd(wanted: ExtCsd) -> None:
@@ -113,6 +104,16 @@ def check_extcsd(wanted: ExtCsd) -> None:
     ):
         raise ConfigurationError(
             f"extcsd: bootbus {wanted.bootbus}: from Linux, the width is 0 to 2, the reset 0 or 1, the mode 0 to 2; mend the release file"
+        )
+
+
+def _check_taken(prompt: Prompt, device: str, name: str, value: int, counts: int) -> None:
+    """counts: which bits of the register count."""
+    found = registers(prompt, device)[name]
+    if found & counts != value:
+        raise ExtCsdNotSetError(
+            f"{device}: {name} was set to {value:#04x}, and it says {found:#04x}: the eMMC boots from the partition that it booted from before. "
+            "Try again; then change the eMMC, or the board"
         )
 
 

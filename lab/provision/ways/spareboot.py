@@ -1,6 +1,6 @@
-"""An eMMC has two boot partitions: the one that the board does not boot from is written, and the eMMC is switched to it last.
+"""An eMMC has two boot partitions: the one that the board does not boot from is written and read back, and then the eMMC is switched to it.
 
-So a write that ends early, whenever it does, leaves a board that boots as before. A flash has no second place: its first stage is written
+So a write that ends early or goes wrong, whenever it does, leaves a board that boots as before; the next try writes the same partition. A flash has no second place: its first stage is written
 last, and a board whose write was cut short is recovered from another medium, over UART or over USB.
 """
 
@@ -49,10 +49,12 @@ class SpareBootWay:
 
     Attributes:
         boots_from: asks the board for that partition, "boot0" or "boot1"; empty: it boots from none.
+        end: of the way, after a question that failed.
     """
 
     way: Way
     boots_from: Callable[[], str]
+    end: Callable[[], None]
 
     @property
     def name(self) -> str:
@@ -60,26 +62,32 @@ class SpareBootWay:
         return self.way.name
 
     def plan(self, content: Content, target: Target) -> Plan:
-        """See `lab.provision.way.Way`; the plan's content is that which is written."""
+        """See `lab.provision.way.Way`; the plan's content is that which is written, its `now` lies where the board boots from."""
         used = boot_partition(content)
         if not used:
             return self.way.plan(content, target)
-        spare = "boot1" if self.boots_from() == "boot0" else "boot0"
-        made = self.way.plan(moved(content, spare), target)
-        kept = "boot0" if spare == "boot1" else "boot1"
-        return evolve(made, notes=(*made.notes, f"the boot parts go to {spare}, and {kept} keeps what it has"))
+        try:
+            booted = self.boots_from()
+            spare, kept = ("boot1", "boot0") if booted == "boot0" else ("boot0", "boot1")
+            made = self.way.plan(moved(content, spare), target)
+        except BaseException:
+            self.end()
+            raise
+        there = evolve(made, content=moved(content, kept), steps=tuple(_at(step, kept) for step in made.steps))
+        note = f"the boot parts go to {spare}, and {kept} keeps what it has"
+        return evolve(made, notes=(*made.notes, note), now=there if booted else None)
 
     def write(self, plan: Plan, report: Report) -> None:
         """See `lab.provision.way.Way`."""
         self.way.write(plan, report)
 
     def verify(self, plan: Plan) -> Verified:
-        """See `lab.provision.way.Way`; what the board boots from is read back."""
-        if not boot_partition(plan.content):
-            return self.way.verify(plan)
-        now = self.boots_from()
-        content = moved(plan.content, now) if now else plan.content
-        return self.way.verify(evolve(plan, content=content, steps=tuple(_at(step, now) for step in plan.steps)))
+        """See `lab.provision.way.Way`."""
+        return self.way.verify(plan)
+
+    def switch(self, plan: Plan) -> None:
+        """See `lab.provision.way.Way`."""
+        self.way.switch(plan)
 
 
 def from_uboot(way: UbootWay, number: int) -> SpareBootWay:
@@ -91,18 +99,14 @@ def from_uboot(way: UbootWay, number: int) -> SpareBootWay:
         found = _ENABLED.search("\n".join(lines))
         return _NAMES.get(int(found[1], 16), "") if found else ""
 
-    return SpareBootWay(way, boots_from)
+    return SpareBootWay(way, boots_from, way.end)
 
 
 def from_linux(way: LinuxWay) -> SpareBootWay:
     """The same from Linux."""
-    return SpareBootWay(way, lambda: linuxemmc.boots_from(way.begin(), way.device))
+    return SpareBootWay(way, lambda: linuxemmc.boots_from(way.begin(), way.device), way.end)
 
 
 def _at(step: Step, partition: str) -> Step:
     place = step.place
-    return (
-        evolve(step, place=evolve(place, hardware=partition))
-        if partition and place and place.hardware in _BOOT
-        else step
-    )
+    return evolve(step, place=evolve(place, hardware=partition)) if place and place.hardware in _BOOT else step

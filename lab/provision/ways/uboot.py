@@ -128,7 +128,7 @@ class UbootWay:
     def plan(self, content: Content, target: Target) -> Plan:
         """See `lab.provision.way.Way`; a board that a piece does not reach is refused, and a lab host that lacks what sends it."""
         planned = planning.steps(content, self.hosts)
-        if (content.extcsd.partconf or content.extcsd.bootbus) and self._places.mmc is None:
+        if content.extcsd.given and self._places.mmc is None:
             raise ConfigurationError(
                 f"{target.medium}: extcsd is an eMMC's, and {target.device} is none; mend the release file or the env"
             )
@@ -172,8 +172,6 @@ class UbootWay:
                 meter.add(len(piece.data))
             if chosen:
                 session.run(chosen.finish())
-            if self._places.mmc is not None:
-                session.run(extcsd(self._places.mmc, plan.content.extcsd))
         except BaseException:
             self.end()
             raise
@@ -197,7 +195,21 @@ class UbootWay:
                 compared.add(piece.data)
             if chosen:
                 session.run(chosen.finish())
-            return Verified(compared.digest, compared.count, FULL if session.has_hash else CRC32)
+        except BaseException:
+            self.end()
+            raise
+        if not plan.content.extcsd.given:
+            self.end()
+        return Verified(compared.digest, compared.count, FULL if session.has_hash else CRC32)
+
+    def switch(self, plan: Plan) -> None:
+        """See `lab.provision.way.Way`."""
+        if not plan.content.extcsd.given or self._places.mmc is None:
+            return
+        try:
+            prompt = self.begin()
+            for command in extcsd(self._places.mmc, plan.content.extcsd):
+                carry_out(prompt, command)
         finally:
             self.end()
 

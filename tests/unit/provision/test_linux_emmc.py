@@ -5,23 +5,28 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
+from playedways import PlayedBoard
 from test_linux_way import DEVICE, TARGET, PlayedLinux, image, way
 
-from lab.errors import BoardTransientError, ConfigurationError
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision.failures import (
     ExtCsdNotSetError,
     ImageTooLargeError,
     MediaMissingError,
+    MediaVerifyFailedError,
     MediaWriteFailedError,
-    WriteStalledError,
 )
-from lab.provision.release import Content, ExtCsd, Part, Place
+from lab.provision.putting import Putting, content_digest
+from lab.provision.release import Content, Expected, ExtCsd, Part, Place, Release
 from lab.provision.ways import linuxemmc
 from lab.provision.ways.command import Command
 from lab.provision.ways.spareboot import from_linux
+from lab.results import open_store
+from lab.results.provisions import ProvisionBook
 
 SIZE = 64 * 1024
 MMC = r"""#!/bin/sh
@@ -38,7 +43,7 @@ case "$1 $2" in
     case $3 in single_backward) mode=0 ;; single_hs) mode=1 ;; dual) mode=2 ;; *) exit 1 ;; esac
     case $4 in x1) reset=0 ;; retain) reset=1 ;; *) exit 1 ;; esac
     case $5 in x1) width=0 ;; x4) width=1 ;; x8) width=2 ;; *) exit 1 ;; esac
-    echo $((mode << 3 | reset << 2 | width)) > bus ;;
+    [ -e bus-stuck ] || echo $((mode << 3 | reset << 2 | width)) > bus ;;
 *) echo "mmc: no command $1 $2" >&2; exit 1 ;;
 esac
 """
@@ -53,9 +58,16 @@ exec /bin/dd "$@"
 
 
 class PlayedEmmc(PlayedLinux):
-    """With boot partitions, an `mmc` and a `dd`."""
+    """With boot partitions, an `mmc` and a `dd`.
 
-    fails_at = ""
+    Attributes:
+        spoils: one bit of what this boot partition is given is another. cut_at: the power goes with the command of that number.
+        late: it goes when that is done, and before it answers.
+    """
+
+    spoils = ""
+    cut_at = 1 << 30
+    late = False
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -73,11 +85,20 @@ class PlayedEmmc(PlayedLinux):
             (folder / "bin" / name).chmod(0o755)
 
     def run(self, cmd: str, timeout: float = 0) -> tuple[list[str], list[str], int]:
-        """See `PlayedLinux`; the power goes before a command that has `fails_at` in it."""
-        if self.fails_at and self.fails_at in cmd:
+        """See `PlayedLinux`."""
+        cut = len(self.typed) - self.cut_at
+        if cut > 0 or (cut == 0 and not self.late):
             raise BoardTransientError("it did not end", failure="linux_timeout")
         here = cmd if cmd.startswith(("cat /proc", f"cat /sys/class/block/{DEVICE.rpartition('/')[2]}/")) else None
-        return super().run(here or cmd.replace("/sys/class/block", str(self.folder / "sys")), timeout)
+        answer = super().run(here or cmd.replace("/sys/class/block", str(self.folder / "sys")), timeout)
+        if self.spoils and f"of={DEVICE}{self.spoils}" in cmd:
+            with (self.folder / f"card{self.spoils}").open("r+b") as file:
+                first = file.read(1)
+                file.seek(0)
+                file.write(bytes([first[0] ^ 1]))
+        if cut == 0:
+            raise BoardTransientError("it did not end", failure="linux_timeout")
+        return answer
 
     def boots(self) -> tuple[int, int]:
         """PARTITION_CONFIG and BOOT_BUS_CONDITIONS."""
@@ -118,41 +139,145 @@ def test_the_spare_boot_partition_is_written_and_the_emmc_switched_to_it_last(
     plan = chosen.plan(given, TARGET)
     assert plan.notes == ("the boot parts go to boot1, and boot0 keeps what it has",)
     chosen.write(plan, lambda _progress: None)
+    assert chosen.verify(plan).bytes == len(first) + len(second)
+    assert board.boots() == (0x48, 0)
+    chosen.switch(plan)
     assert board.boots() == (0x50, 2)
     assert board.boot_area(1)[: len(first)] == first
     assert board.boot_area(1)[0x4000 : 0x4000 + len(second)] == second
     assert (board.boot_area(0), board.card.read_bytes(), board.locks()) == (kept, user, {"1"})
-    assert chosen.verify(plan).bytes == len(first) + len(second)
     written = [command for command in board.typed if "dd if=/run" in command]
     assert ["boot1" in command for command in written] == [True, True]
     assert "seek=0" in written[-1], "the first stage last"
     assert board.typed.index(written[-1]) < next(n for n, each in enumerate(board.typed) if "bootpart enable" in each)
 
 
-def test_a_write_that_ends_before_the_switch_leaves_what_boots_and_the_next_try_does_it(
+def put(
+    board: PlayedEmmc, folder: Path, given: Content, book: ProvisionBook | None = None, *, only_read: bool = False
+) -> list[str]:
+    """One `lab provision` of the eMMC; when its session began and ended, and when it was booted."""
+    done: list[str] = []
+
+    def begin() -> PlayedEmmc:
+        done.append("begin")
+        return board
+
+    chosen = from_linux(evolve(way(board, folder), begin=begin, end=lambda: done.append("end")))
+    played: dict[str, Any] = {"emmc": chosen}
+    there = PlayedBoard(played, {"emmc": {"kernel": "Linux version 6.12"}}, boots=done)
+    putting = Putting(
+        Release("11.01", ["some_board"], {"emmc": given}, Expected(kernel="Linux")),
+        ["emmc"],
+        lambda _progress: None,
+        lambda _line: None,
+        book,
+    )
+    (putting.verify if only_read else putting.put)(there)
+    return done
+
+
+def test_what_was_written_wrong_is_never_switched_to_and_the_next_try_writes_it_again(
     board: PlayedEmmc, tmp_path: Path
 ) -> None:
     given, first, _ = content(tmp_path)
-    for board.fails_at in ("seek=4", "seek=0", "mmc bootbus", "mmc bootpart"):
-        chosen, kept = from_linux(way(board, tmp_path)), board.boot_area(0)
-        plan = chosen.plan(given, TARGET)
-        with pytest.raises(WriteStalledError):
-            chosen.write(plan, lambda _progress: None)
-        assert (board.boots()[0], board.boot_area(0)) == (0x48, kept)
-    board.fails_at = ""
-    plan = from_linux(way(board, tmp_path)).plan(given, TARGET)
-    chosen.write(plan, lambda _progress: None)
-    chosen.verify(plan)
-    assert (board.boots()[0], board.boot_area(1)[: len(first)]) == (0x50, first)
+    kept, board.spoils = board.boot_area(0), "boot1"
+    for _ in range(2):
+        with pytest.raises(MediaVerifyFailedError, match="read back"):
+            put(board, tmp_path, given)
+        assert (board.boots(), board.boot_area(0)) == ((0x48, 0), kept)
+        assert board.boot_area(1)[1 : len(first)] == first[1:]
+    assert not any("bootpart" in command or "bootbus set" in command for command in board.typed)
+    board.spoils = ""
+    done = put(board, tmp_path, given)
+    assert done[-2:] == ["end", "emmc"], "it is booted after the session"
+    assert (board.boots(), board.boot_area(0), board.boot_area(1)[: len(first)]) == ((0x50, 2), kept, first)
+
+
+def test_the_record_is_of_the_release_also_where_it_goes_to_the_other_partition(
+    board: PlayedEmmc, tmp_path: Path
+) -> None:
+    given, *_ = content(tmp_path)
+    with open_store(str(tmp_path / "r.db")) as store:
+        book = ProvisionBook(store)
+        put(board, tmp_path, given, book)
+        found = book.current("b-1")["emmc"]
+    assert (board.boots()[0], found.state, found.content) == (0x50, "booted", content_digest(given))
+
+
+def test_reading_back_alone_reads_what_boots_and_switches_nothing(board: PlayedEmmc, tmp_path: Path) -> None:
+    given, *_ = content(tmp_path)
+    put(board, tmp_path, given)
+    before, typed = (board.boots(), board.boot_area(0), board.boot_area(1)), len(board.typed)
+    assert put(board, tmp_path, given, only_read=True)[-1] == "end"
+    assert not any(" set " in each or "enable" in each or "of=" in each for each in board.typed[typed:])
+    (tmp_path / "cardboot1").write_bytes(bytes(SIZE))
+    with pytest.raises(MediaVerifyFailedError, match="read back"):
+        put(board, tmp_path, given, only_read=True)
+    assert (board.boots(), board.boot_area(0)) == before[:2]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_power_cut_at_each_step_leaves_what_boots_and_the_next_try_does_it(
+    board: PlayedEmmc, tmp_path: Path, late: bool
+) -> None:
+    given, first, second = content(tmp_path)
+
+    def is_new() -> bool:
+        return (board.boot_area(1)[: len(first)], board.boot_area(1)[0x4000:][: len(second)]) == (first, second)
+
+    kept, old = board.boot_area(0), board.boot_area(1)
+    put(board, tmp_path, given)
+    commands = list(board.typed)
+    begin = next(number for number, each in enumerate(commands) if f"of={DEVICE}boot1" in each)
+    ends = set()
+    for cut in range(begin, len(commands)):
+        (tmp_path / "partition_config").write_text("72\n")
+        (tmp_path / "bus").write_text("0\n")
+        (tmp_path / "cardboot1").write_bytes(old)
+        board.typed, board.cut_at, board.late = [], cut, late
+        with pytest.raises(BoardlabError):
+            put(board, tmp_path, given)
+        partition, _ = board.boots()
+        ends.add(partition)
+        assert board.boot_area(0) == kept
+        assert partition == 0x48 or is_new(), commands[cut]
+        board.cut_at = 1 << 30
+        put(board, tmp_path, given)
+        assert board.boots() == (0x98 - partition, 2), "it goes to the partition that is not booted from"
+        assert board.boot_area(0 if partition == 0x50 else 1)[: len(first)] == first
+        (tmp_path / "cardboot0").write_bytes(kept)
+    assert ends == {0x48, 0x50}
 
 
 def test_an_emmc_that_does_not_take_it_is_told(board: PlayedEmmc, tmp_path: Path) -> None:
     given, *_ = content(tmp_path)
     (tmp_path / "stuck").touch()
-    chosen = from_linux(way(board, tmp_path))
-    plan = chosen.plan(given, TARGET)
-    with pytest.raises(ExtCsdNotSetError, match="PARTITION_CONFIG was set to 0x50, and it says 0x48"):
-        chosen.write(plan, lambda _progress: None)
+    with pytest.raises(
+        ExtCsdNotSetError, match="PARTITION_CONFIG was set to 0x50, and it says 0x48: the eMMC boots from"
+    ):
+        put(board, tmp_path, given)
+    assert board.boots() == (0x48, 2)
+
+
+def test_an_emmc_that_does_not_take_its_bus_keeps_its_partition(board: PlayedEmmc, tmp_path: Path) -> None:
+    given, *_ = content(tmp_path)
+    (tmp_path / "bus-stuck").touch()
+    with pytest.raises(
+        ExtCsdNotSetError, match="BOOT_BUS_CONDITIONS was set to 0x02, and it says 0x00: the eMMC boots from"
+    ):
+        put(board, tmp_path, given)
+    assert board.boots() == (0x48, 0)
+    assert not any("bootpart" in command for command in board.typed)
+
+
+def test_a_board_that_cannot_be_asked_what_it_boots_from_is_let_go(board: PlayedEmmc, tmp_path: Path) -> None:
+    given, *_ = content(tmp_path)
+    (tmp_path / "bin" / "mmc").unlink()
+    ended: list[str] = []
+    chosen = from_linux(evolve(way(board, tmp_path), end=lambda: ended.append("end")))
+    with pytest.raises(ConfigurationError, match="no program mmc"):
+        chosen.plan(given, TARGET)
+    assert ended
 
 
 def test_what_cannot_be_is_refused_before_the_first_byte(board: PlayedEmmc, tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_all_media_are_written_read_back_booted_and_recorded(release: Release, b
     done = putting(release, book, report=seen.append).put(board)
     assert list(board.played["emmc"].medium) == ["rootfs.ext4", "u-boot.img", "tispl.bin", "tiboot3.bin"]
     assert board.boots == ["sd", "emmc"]
+    assert [way.switched for way in board.played.values()] == [["sd"], ["emmc"]]
     assert [each.software["kernel"] for each in done] == [KERNEL, KERNEL]
     found = book.current("b-1")
     assert {medium: (each.release, each.state, each.method) for medium, each in found.items()} == {
@@ -177,6 +178,7 @@ def test_verifying_alone_writes_nothing_and_sees_what_was_changed(release: Relea
     with pytest.raises(MediaVerifyFailedError):
         putting(release, book).verify(board)
     assert (book.current("b-1"), board.boots) == (before, [])
+    assert [way.switched for way in board.played.values()] == [["sd"], ["emmc"]], "of the write before"
 
 
 def test_the_digest_of_a_content_is_of_what_goes_where_and_not_of_where_it_lies(

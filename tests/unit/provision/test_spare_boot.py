@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from simcuts import ENDS, KilledError
 from simprovision import NEW, OLD, Provisioning, content, provisioning
 
 from lab.errors import BoardlabError
+from lab.provision.failures import MediaVerifyFailedError
 from lab.provision.release import Content, ExtCsd
 from lab.provision.way import Plan
 from lab.provision.ways.spareboot import SpareBootWay, boot_partition, from_uboot, moved
+from lab.strategies.status import Status
 from virtual.sim.storage import BOOT_CONFIG
 
 FROM_BOOT0, FROM_BOOT1 = 0x48, 0x50
@@ -34,6 +37,7 @@ def provision(made: Provisioning, release: str) -> Plan:
     plan = way.plan(content(made.folder, "emmc", release), made.target())
     way.write(plan, made.reached)
     way.verify(plan)
+    way.switch(plan)
     return plan
 
 
@@ -61,11 +65,36 @@ def test_what_is_on_the_board_is_verified_where_the_board_boots_from(made: Provi
     way = spare(made)
     plan = way.plan(content(made.folder, "emmc", NEW), made.target())
     assert plan.content.extcsd.partconf[1] == 1, "it would be written to the other one"
-    assert way.verify(plan).bytes == plan.total_bytes
-    made.end()
+    assert way.verify(plan.to_read).bytes == plan.total_bytes
+    assert made.strategy.status is Status.unknown, "nothing comes after it, so the board is let go"
+    way.switch(plan.to_read)
+    assert boots_from(made) == 2
+    with pytest.raises(BoardlabError, match="read back"):
+        way.verify(plan)
     other = spare(made).plan(content(made.folder, "emmc", OLD), made.target())
     with pytest.raises(BoardlabError, match="read back"):
-        spare(made).verify(other)
+        spare(made).verify(other.to_read)
+
+
+def test_what_was_written_wrong_is_never_switched_to_and_the_next_try_writes_it_again(made: Provisioning) -> None:
+    emmc = made.lab.board.storage.medium("emmc")
+    before = emmc.space(1).digest()
+    for _ in range(2):
+        way = spare(made)
+        plan = way.plan(content(made.folder, "emmc", NEW), made.target())
+        assert plan.notes[-1] == "the boot parts go to boot1, and boot0 keeps what it has"
+        way.write(plan, made.reached)
+        first = emmc.space(2).read(0, 1)
+        emmc.space(2).write(0, bytes([first[0] ^ 1]))
+        with pytest.raises(MediaVerifyFailedError, match="read back at 0x0"):
+            way.verify(plan)
+        assert (boots_from(made), emmc.space(1).digest()) == (1, before)
+        assert made.boots(OLD)
+        made.end()
+    said = len(made.lab.said())
+    provision(made, NEW)
+    assert re.search(r"mmc read .*mmc bootbus .*mmc partconf 0 1 2 0", made.lab.said()[said:], re.DOTALL)
+    assert (boots_from(made), made.boots(NEW)) == (2, True)
 
 
 @pytest.mark.parametrize("tenth", range(10))
@@ -74,16 +103,17 @@ def test_whenever_it_is_cut_short_the_board_boots_the_old_release_or_the_new_one
 ) -> None:
     way = spare(made)
     plan = way.plan(content(made.folder, "emmc", NEW), made.target())
-    commands = [f"{each}-0" for each in ("u-boot.img", "tispl.bin", "tiboot3.bin")]
     signs = [
-        *commands,
+        "bdinfo",
+        "u-boot.img-0",
         "mmc write",
+        "tispl.bin-0",
+        "tiboot3.bin-0",
+        "mmc dev 0 0",
+        "mmc read",
+        "hash sha256",
         "mmc bootbus",
         "partconf 0 1 2",
-        "crc32 0x",
-        "mmc dev 0 0",
-        "mmc dev 0 2",
-        "bdinfo",
     ]
     end = list(ENDS)[tenth % len(ENDS)]
     said, struck = len(made.lab.said()), []
@@ -98,6 +128,8 @@ def test_whenever_it_is_cut_short_the_board_boots_the_old_release_or_the_new_one
     made.lab.strike_ns, made.lab.strike = made.lab.now_ns, strike
     with suppress(KilledError, BoardlabError):
         way.write(plan, made.reached)
+        way.verify(plan)
+        way.switch(plan)
     made.lab.strike_ns = None
     assert struck == [end]
     made.end()
@@ -114,3 +146,11 @@ def test_it_keeps_to_the_release_where_nothing_can_be_spared(tmp_path: Path) -> 
     assert boot_partition(content(tmp_path, "ospi", NEW)) == "", "a flash has one place"
     both = [given.parts[0], *moved(given, "boot1").parts[1:]]
     assert boot_partition(Content(parts=both, extcsd=given.extcsd)) == "", "it fills both itself"
+
+
+def test_a_board_that_cannot_be_asked_what_it_boots_from_is_let_go(made: Provisioning) -> None:
+    ended: list[str] = []
+    way = from_uboot(evolve(made.way(), end=lambda: ended.append("end")), 7)  # the board has no such eMMC
+    with pytest.raises(BoardlabError, match="mmc partconf 7"):
+        way.plan(content(made.folder, "emmc", NEW), made.target())
+    assert ended
