@@ -73,11 +73,14 @@ class Span:
         uncertainty_s: bound of the error of `seconds`, as an interval between two moments has it.
         line_s: how long the first text's line was on the wire. A board goes on while its UART still sends, so what it did behind
             the text began up to so much earlier.
+        between_s: how long all that came behind the first text, as far as the second's last byte, was on the wire: a board that waits
+            for its UART was not at work meanwhile.
     """
 
     seconds: float
     uncertainty_s: float
     line_s: float
+    between_s: float = 0.0
 
 
 SpanParser: TypeAlias = Callable[[bytes, Span], "list[ParsedReading]"]

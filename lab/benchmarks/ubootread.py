@@ -1,7 +1,7 @@
 """U-Boot's reads from its media and over TFTP, timed by the console's stamps: they need no command `time`, and write nothing.
 
-A U-Boot says what it is about to read, and that it has read it. The number is from the last byte of the one to the first of the
-other, in KiB a second. It is another definition than that of `uboot.throughput`, whose time U-Boot takes itself.
+A U-Boot says what it is about to read, and that it has read it. The number is from the last byte of the one to the
+first bytes of the other, in KiB a second: a stamp is that of the last byte which a pattern of `Marks` takes. It is another definition than that of `uboot.throughput`, whose time U-Boot takes itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lab.benchmarks import needs
 from lab.benchmarks.output import missing
 from lab.benchmarks.section import Bench, Marks, ParsedReading, Row, Rows, Section, Span, whole
 from lab.benchmarks.uboottransfer import BLOCK, CHOOSE, buffers
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabTransientError
 from lab.metrics import Flag
 
 CHAPTER = "UBoot Reads"
@@ -26,7 +26,9 @@ _TIMEOUT_S = 600.0
 # cmd/mmc.c, cmd/blk_common.c: the text before the read ends with dots, and the number of blocks is the first behind it.
 _OF_BLOCKS = Marks(r"read: \w.* count \d+ \.\.\. ", r"\.\.\. \d")
 _OF_FLASH = Marks(r"^device \d+ (?:whole chip|offset 0x[0-9a-f]+, size 0x[0-9a-f]+)", "^SF: ")  # cmd/mtd, cmd/sf.c
-_OF_TFTP = Marks("^Loading: ", "^done")  # net/tftp.c
+# net/tftp.c: the rate's line, which stands in line with the hashes; a transfer of no whole millisecond has none.
+_OF_TFTP = Marks("^Loading: ", r"^(?:\t \d|done)")
+_LOST = re.compile(r"^Loading: (?:(?!^done|^Bytes)[\s\S])*?\bT\b", re.MULTILINE)
 _BLOCKS_READ, _FLASH_READ = r"(\d+) blocks read: OK", r"SF: (\d+) bytes @ 0x[0-9a-f]+ Read: OK"
 _TRANSFERRED = r"Bytes transferred = (\d+) \([0-9a-f]+ hex\)"
 
@@ -50,7 +52,7 @@ def parse(
         )
     size = int(said[1]) * unit
     value = size / 1024 / span.seconds
-    unsure_s = span.uncertainty_s + span.line_s
+    unsure_s = span.uncertainty_s + span.line_s + span.between_s
     surest_s = max(span.seconds - unsure_s, span.seconds * (1 - MOST_SHARE))
     flags = frozenset({Flag.UNCERTAIN} if unsure_s > MOST_SHARE * span.seconds else ())
     uncertainty = value * unsure_s / surest_s
@@ -88,13 +90,27 @@ def _media(bench: Bench) -> Rows:
             )
 
 
+def parse_tftp(output: bytes, span: Span) -> list[ParsedReading]:
+    """The rate of a transfer in which nothing was lost; see `parse`.
+
+    Raises:
+        LabTransientError: U-Boot waited for a packet that did not come, 5 s each: the time says nothing of the link.
+    """
+    readings = parse(output, span, LOADED, _TRANSFERRED, {}, 1)
+    if _LOST.search(output.decode("utf-8", "replace")):
+        raise LabTransientError(
+            "U-Boot says `T`: a packet of the transfer was lost, and it waited for it: look at the cable, the switch and the TFTP server",
+            failure="link_lossy",
+        )
+    return readings
+
+
 def _tftp(bench: Bench) -> Iterator[ParsedReading]:
     address, _ = buffers(bench)
     if bench.status("printenv ipaddr"):
         bench.run("setenv autoload no")
         bench.run("dhcp", timeout_s=60)
-    parser = partial(parse, metric=LOADED, pattern=_TRANSFERRED, params={}, unit=1)
-    yield from bench.timed(parser, f"tftpboot {address:x} {bench.site.tftp}", _OF_TFTP, timeout_s=_TIMEOUT_S)
+    yield from bench.timed(parse_tftp, f"tftpboot {address:x} {bench.site.tftp}", _OF_TFTP, timeout_s=_TIMEOUT_S)
 
 
 SECTIONS = (

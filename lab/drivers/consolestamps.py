@@ -47,7 +47,10 @@ def _span(events: Sequence[Event], before: int, marks: Marks, timing: LineTiming
     begin = _first(found, _BEGIN, marks.begin)
     end = _first([moment for moment in found if moment.position > begin.position], _END, marks.end)
     took = interval(begin, end)
-    return Span(took.seconds, took.uncertainty_s, timing.bytes_ns(len(begin.text)) / 1e9)
+    between = end.position - begin.position
+    return Span(
+        took.seconds, took.uncertainty_s, timing.bytes_ns(len(begin.text)) / 1e9, timing.bytes_ns(between) / 1e9
+    )
 
 
 def _first(moments: Sequence[Moment], name: str, pattern: str) -> Moment:

@@ -172,3 +172,37 @@ def test_a_device_that_u_boot_reads_in_no_known_way_is_a_mistake_in_the_environm
     bench = session(ScriptedHost({"loadaddr": "loadaddr=0x82000000"}), site=Site(uboot={"sd": "usb 0"}))
     with pytest.raises(ConfigurationError, match="usb 0"):
         list(SECTIONS["uboot-read"].measure(bench))
+
+
+def over_tftp(seconds: float, lost: bytes = b"") -> tuple[ubootread.ParsedReading, ...]:
+    """What is read of 16 MiB that took so long, as net/tftp.c tells it with a UART that it waits for."""
+    hashes = b"\r\n\t ".join([b"#" * 65] * 3)
+    rate = f"\r\n\t {16 / seconds:.1f} MiB/s\r\n".encode()
+    console, at_s = Console(), 2.0
+    span = ConsoleStamps(console, lambda: TIMING).since_now()
+    said = b""
+    for text, works_s in (
+        (b"\r\nLoading: ", 0.0),
+        (b"*\b", 0.0),
+        (hashes, seconds),
+        (lost + rate + b"done\r\nBytes transferred = 16777216 (1000000 hex)\r\n=> ", 0.0),
+    ):
+        for byte in text:
+            at_s += works_s / len(text) + TIMING.bytes_ns(1) / 1e9
+            console.came(at_s, bytes([byte]))
+        said += text
+    return tuple(ubootread.parse_tftp(said.replace(b"\r", b""), span(ubootread._OF_TFTP)))
+
+
+@pytest.mark.parametrize("seconds", [0.15, 1.5])
+def test_what_u_boot_prints_around_a_transfer_is_in_the_uncertainty(seconds: float) -> None:
+    (found,) = over_tftp(seconds)
+    true = 16 * 1024 / seconds
+    assert abs(found.value - true) <= found.quantum / 2 < 0.3 * found.value
+    assert found.flags == frozenset()
+
+
+@pytest.mark.parametrize("lost", [b"T ", b"\r\n\t T T "])
+def test_a_transfer_that_waited_for_a_lost_packet_is_no_number(lost: bytes) -> None:
+    with pytest.raises(LabTransientError, match="lost"):
+        over_tftp(1.5, lost)

@@ -22,6 +22,7 @@ _LOOKS_NS: Final = 5 * NS_PER_MS
 _TIMEOUT_NS: Final = 5 * NS_PER_S  # net/tftp.c: TIMEOUT
 _TIMEOUTS: Final = 10  # TIMEOUT_COUNT
 _MARK_BYTES: Final = 64 * KIB
+_MARKS_OF_LINE: Final = 65  # HASHES_PER_LINE
 _DEFAULT_FILE: Final = "C0A80102.img"  # net/tftp.c: of the board's address
 _SERIAL_ASKS: Final = 90  # common/xyzModem.c gives up after about as many
 
@@ -73,7 +74,7 @@ def _fetch(uboot: UBoot, address: int, path: str, streams: Streams) -> Program[i
         f"Using ethernet@8000000port@1 device\nTFTP from server {server}; our IP address is "
         f"{variables.get('ipaddr', '192.168.1.2')}\nFilename '{name}'.\nLoad address: 0x{address:x}",
     )
-    yield from streams.out(b"Loading: ")
+    yield from streams.out(b"Loading: *\b")
     yield from computer.at("uboot.fetch")
     answers = all(trouble.fetches(name) for trouble in computer.troubles)
     port = _port(variables.get("tftpdstp", str(TFTP_PORT)))
@@ -100,7 +101,8 @@ def _arrived(uboot: UBoot, address: int, name: str, data: bytes, streams: Stream
         data, rate = trouble.fetched(name, data), trouble.network_rate(rate)
     for start in range(0, len(data), _MARK_BYTES):
         yield from interruptible_pause(computer, min(_MARK_BYTES, len(data) - start) / rate * NS_PER_S)
-        yield from streams.out(b"#")
+        last_of_line = (start // _MARK_BYTES + 1) % _MARKS_OF_LINE == 0
+        yield from streams.out(b"#\n\t " if last_of_line else b"#")
     ms = max(1, round(len(data) / rate * 1000))
     yield from line(streams, f"\n\t {speed(len(data), ms)}\ndone")
     yield from line(streams, f"Bytes transferred = {len(data)} ({len(data):x} hex)")
