@@ -154,13 +154,12 @@ class JobQueue:
             mine = self._own(session, job_id, "queued")
             if mine.cancelled_by:
                 return None
+            same_board = (JobRow.board == mine.board, JobRow.state.in_(("queued", "running")))
+            # FOR UPDATE makes PostgreSQL let one start at a time (SQLite does so anyway), before anything is written here.
+            rows = session.scalars(select(JobRow).where(*same_board).order_by(JobRow.id).with_for_update()).all()
             mine.heartbeat_at = self.now()
             holds = kept(session, mine.board, self.now(), self.rule)
-            same_board = (JobRow.board == mine.board, JobRow.state.in_(("queued", "running")))
-            # FOR UPDATE makes PostgreSQL let one start at a time; SQLite's transactions do so anyway.
-            for row in session.scalars(select(JobRow).where(*same_board).order_by(JobRow.id).with_for_update()):
-                if row.id == job_id:
-                    continue
+            for row in filter(lambda row: row.id != job_id, rows):
                 if self._dead(row):
                     row.state, row.finished_at = _ended(row, "interrupted"), row.heartbeat_at
                 elif row.state == "running" or (
