@@ -6,7 +6,7 @@ One TOML file per type in `types/` or in a folder of the lab's own, read by `loa
 from lab.boards.abilities import FEATURES, Benchmarks
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, WAKE_SOURCES, Blocker, LowPower, WakeSource
-from lab.boards.markers import NORMAL, Flow, MediumEvidence, MomentPattern, Sign
+from lab.boards.markers import NORMAL, QUIET, Flow, MediumEvidence, MomentPattern, Sign, quiet_flow, way_of
 from lab.boards.model import BoardType, Medium, Prompts, Timeouts, Uart
 from lab.boards.references import Pattern, patterns
 from lab.boards.registry import load, load_file, names, shipped
@@ -15,6 +15,7 @@ from lab.boards.release import Published, PublishedRange, Release, TransferRates
 __all__ = [
     "FEATURES",
     "NORMAL",
+    "QUIET",
     "SLEEP_MODES",
     "WAKE_SOURCES",
     "Benchmarks",
@@ -42,5 +43,7 @@ __all__ = [
     "load_file",
     "names",
     "patterns",
+    "quiet_flow",
     "shipped",
+    "way_of",
 ]

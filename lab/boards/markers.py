@@ -7,9 +7,20 @@ import re
 from attrs import field, frozen, validators
 
 NORMAL = "normal"  # the usual way to boot
+QUIET = "quiet"  # the same, with a kernel that prints its errors only
 # What a terminal is told and nobody sees: ECMA-48 control sequences (a colour), control strings (a title), two-byte escapes.
 _TERMINAL = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_78=>])"
 LINE_START = rf"^(?:\r|{_TERMINAL})*"
+
+
+def quiet_flow(way: str) -> str:
+    """The name of a flow with a kernel that prints its errors only: "quiet", "falcon_quiet"."""
+    return QUIET if way == NORMAL else f"{way}_{QUIET}"
+
+
+def way_of(flow: str) -> str:
+    """The flow as a board type names it, however its kernel speaks: "falcon" of "falcon_quiet"."""
+    return NORMAL if flow == QUIET else flow.removesuffix(f"_{QUIET}")
 
 
 def check_regex(_instance: object, attribute: object, value: str) -> None:

@@ -7,7 +7,7 @@ from attrs import Factory, evolve, field, fields, frozen, validators
 from lab.boards.abilities import FEATURES, Benchmarks
 from lab.boards.hardware import Identity, Link, Rail
 from lab.boards.lowpower import SLEEP_MODES, LowPower
-from lab.boards.markers import NORMAL, Flow, MediumEvidence, MomentPattern, Sign, check_moments, check_regex
+from lab.boards.markers import NORMAL, Flow, MediumEvidence, MomentPattern, Sign, check_moments, check_regex, way_of
 from lab.boards.release import Release
 
 # What has its reference in the table `references`: facts about the board, and patterns.
@@ -192,6 +192,8 @@ class BoardType:
         where = f"flows.{name}"
         if name == NORMAL:
             raise ValueError(f"{where}: {NORMAL} is the flow of `moments`")
+        if way_of(name) != name:
+            raise ValueError(f"{where}: such a name is given to boots of a quiet kernel; choose another one")
         check_moments(f"{where}.moments", self.flow(name))
         names = [moment.name for moment in flow.moments]
         for moment in (flow.start, *filter(None, [flow.until, flow.shown_by])):
@@ -213,7 +215,8 @@ class BoardType:
                     raise ValueError(f"{where}.sleep_mw.{mode} names {rail!r}, which is not under rails")
 
     def flow(self, name: str) -> list[MomentPattern]:
-        """The moments of that flow, in order."""
+        """The moments of that flow, in order, however its kernel speaks."""
+        name = way_of(name)
         if name == NORMAL:
             return self.moments
         usual = {moment.name: moment for moment in self.moments}

@@ -16,6 +16,7 @@ from attrs import evolve, frozen
 from lab.errors import ConfigurationError
 from lab.judge import noise as noises
 from lab.judge.compare import compare
+from lab.judge.flows import Flows, another_flow, flows_of
 from lab.judge.labels import precedes, releases_before, same_release
 from lab.judge.noise import NoiseModel
 from lab.judge.number import Number, of_average
@@ -165,7 +166,9 @@ def judge(
         ]
     last = wanted[-1:] if head.kind == PUBLISHED else wanted[-model.history.window :]
     had = [average for each in last for average in found.get(each.id, ())]
-    return JudgedRun(head, against, tuple(numbers), missing=_missing(own, had, model))
+    flows = flows_of(average for each in wanted[-most:] for average in found.get(each.id, ()))
+    told = tuple(_told(number, flows) for number in numbers)
+    return JudgedRun(head, against, told, missing=_missing(own, had, model))
 
 
 def judged_averages(snapshot: StoreSnapshot, run_id: int) -> list[Average]:
@@ -175,17 +178,29 @@ def judged_averages(snapshot: StoreSnapshot, run_id: int) -> list[Average]:
     return [each for each in found.get(run_id, ()) if model.of(each.metric.name, each.params).judged]
 
 
-def _missing(own: Iterable[Average], had: Iterable[Average], model: NoiseModel) -> tuple[Average, ...]:
-    """A number whose definition is another one now was measured all the same."""
+def _missing(own: Sequence[Average], had: Iterable[Average], model: NoiseModel) -> tuple[Average, ...]:
+    """A number whose definition is another one now was measured all the same; of boots of another flow the numbers say so."""
+    flows = flows_of(own)
     measured = {(each.metric.name, frozenset(each.params.items())) for each in own}
     last = {(each.metric.name, frozenset(each.params.items())): each for each in had}
     gone = (each for key, each in last.items() if key not in measured)
     return tuple(
         sorted(
-            (each for each in gone if model.of(each.metric.name, each.params).judged),
+            (
+                each
+                for each in gone
+                if model.of(each.metric.name, each.params).judged and not another_flow(each, flows)
+            ),
             key=lambda each: (each.metric.name, sorted(each.params.items())),
         )
     )
+
+
+def _told(number: JudgedNumber, flows: Flows) -> JudgedNumber:
+    """The number; where only boots of another flow could be compared with it, that is why not."""
+    why = "" if number.baseline else another_flow(number.average, flows)
+    said = Judgement(Verdict.NOT_COMPARABLE, f"not compared: {why}", rule="flow")
+    return evolve(number, judgement=said) if why else number
 
 
 def _read(

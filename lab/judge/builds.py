@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from attrs import asdict, frozen
 
+from lab.judge.flows import flow_remark
 from lab.results.places import run_head, runs_before
 from lab.results.records import PUBLISHED
 from lab.results.watch import RunHead, StoreSnapshot
@@ -64,14 +65,22 @@ def build_of(provenance: Mapping[str, Any], details: Iterable[Mapping[str, Any]]
 
 def builds(snapshot: StoreSnapshot, run_ids: Sequence[int]) -> dict[int, Build]:
     """Run -> its build."""
-    details = {run_id: [found] for run_id, found in snapshot.last_details(run_ids)}
+    return _builds(snapshot, run_ids, dict(snapshot.last_details(run_ids)))
+
+
+def _builds(
+    snapshot: StoreSnapshot, run_ids: Sequence[int], details: Mapping[int, Mapping[str, Any]]
+) -> dict[int, Build]:
     return {
-        run_id: build_of(provenance, details.get(run_id, ())) for run_id, provenance in snapshot.provenances(run_ids)
+        run_id: build_of(provenance, [details[run_id]] if run_id in details else [])
+        for run_id, provenance in snapshot.provenances(run_ids)
     }
 
 
 def remarks(snapshot: StoreSnapshot, run_id: int) -> list[str]:
-    """What a person should know of a run's label, one sentence each: the label was another build before, or the build had another label.
+    """What a person should know of a run before its numbers, one sentence each.
+
+    Its boots are of another flow than those before; its label was another build before, or its build had another label.
 
     Runs of the same board type before it are looked at, the latest first.
     """
@@ -79,9 +88,12 @@ def remarks(snapshot: StoreSnapshot, run_id: int) -> list[str]:
     if head is None or head.kind == PUBLISHED:
         return []
     latest = runs_before(snapshot, head, RUNS_BACK)
-    found = builds(snapshot, [head.id, *(each.id for each in latest)])
+    run_ids = [head.id, *(each.id for each in latest)]
+    details = dict(snapshot.last_details(run_ids))
+    found = _builds(snapshot, run_ids, details)
     own = found[head.id]
-    return [*_another_build(head, own, latest, found), *_another_label(head, own, latest, found)]
+    flow = flow_remark(head, details, latest)
+    return [*flow, *_another_build(head, own, latest, found), *_another_label(head, own, latest, found)]
 
 
 def _another_build(head: RunHead, own: Build, latest: Iterable[RunHead], found: Mapping[int, Build]) -> list[str]:

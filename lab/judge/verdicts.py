@@ -36,7 +36,7 @@ class Judgement:
         effect: the relative change, e.g. 0.02: the number is 2 % higher; None where there is none, e.g. from zero.
         low, high: of the effect, at 95 %, with the noise between runs and both ±.
         rule: of `lab.judge.compare`, the one that decided, e.g. "clock"; "moved" where no rule explained the difference, "crept" where
-            it is one of many small ones.
+            it is one of many small ones, "flow" where only boots of another flow could be compared with it.
         returns_to: the earlier release whose level this only is again; empty where there is none.
         crept_from: the earlier release since which steps of one direction have added up, none of them more than noise; empty where
             it moved at once, or not at all. The effect stays that against the last release.

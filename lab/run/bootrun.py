@@ -211,7 +211,7 @@ class BootRun:
             if attempt.ok and known != flow:
                 raise LabTransientError(
                     f"another boot flow than in cycle {attempt.cycle} of this run: {flow!r} now, {known!r} then. A run is of one flow: "
-                    "put the old bootloader back, or measure the new one in a run of its own",
+                    "put the old bootloader and kernel command line back, or measure the new one in a run of its own",
                     failure="software_changed",
                 )
 

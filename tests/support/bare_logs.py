@@ -90,6 +90,22 @@ def falcon(*, quiet: bool = False, prompt: str = LOGIN) -> list[str]:
     return [*first_spl()[1:4], "Loading falcon payload from MMC2", *TFA, *kernel, *USER, prompt]
 
 
+def efi() -> list[str]:
+    """U-Boot's `bootefi` starts the kernel."""
+    stub = [
+        "Booting /\\EFI\\BOOT\\bootaa64.efi",
+        "EFI stub: Booting Linux Kernel...",
+        "EFI stub: Exiting boot services...",
+    ]
+    at = (lines := k3()).index(START[1])
+    return [*lines[:at], *stub, *lines[at + 1 :]]
+
+
+def quieted(lines: list[str]) -> list[str]:
+    """The same boot with a kernel that prints nothing."""
+    return [line for line in lines if line not in {*KERNEL, *ROOT, *INIT}]
+
+
 def sbl(first: str = "SYSFW Firmware Version 10.1.8--v10.01.08 (Fiery Fox)") -> list[str]:
     """TI's secondary bootloader in place of the first SPL."""
     return [
@@ -111,3 +127,11 @@ def sbl(first: str = "SYSFW Firmware Version 10.1.8--v10.01.08 (Fiery Fox)") -> 
         *USER,
         LOGIN,
     ]
+
+
+def of_flow(flow: str) -> list[str]:
+    """A boot of that flow, as its numbers name it."""
+    ways = {"normal": k3, "falcon": falcon, "efi": efi, "sbl": sbl}
+    if flow in ways:
+        return ways[flow]()
+    return quieted(of_flow("normal" if flow == "quiet" else flow.removesuffix("_quiet")))

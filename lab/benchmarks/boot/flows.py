@@ -51,7 +51,7 @@ class BootFlow:
     """A boot, and the flow that it had.
 
     Attributes:
-        name: `NORMAL`, or one of the board type's flows.
+        name: `NORMAL`, or one of the board type's flows; of a quiet kernel as `lab.boards.quiet_flow` names it.
         start: the moment that its headline number counts from.
         patterns: the flow's moments.
         order: those that came, the first of each name, and the prompt.

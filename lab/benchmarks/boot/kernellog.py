@@ -25,6 +25,13 @@ _TORN = re.compile(r"\S[^\n]*?\[ {0,4}(?P<s>\d{1,9})\.(?P<us>\d{6})\](?:\[ *[TC]
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _END_OF_STAMP = re.compile(r"[^\[]*\d\] \S")  # its bracket was never opened
 _BEGIN_OF_STAMP = re.compile(r"\[[ \d]{4}\d\.\d{0,5}[^\d\]]")
+# Of the levels `notice` and `info`, which neither `quiet` nor `loglevel=4` lets onto the console; from all over a boot.
+_TALKS = re.compile(
+    r"Linux version \d|Kernel command line: |Memory: \d+K/|clocksource: |NET: Registered |io scheduler \w+ registered|registered new "
+    r"|\bmmc\d: new |: (?:re-)?mounted filesystem|UBIFS: mounted|VFS: Mounted root|Freeing unused kernel |random: crng init done"
+    r"|audit: type=|: configuring for |systemd-journald\[\d+\]: (?:Received|Collecting) "
+    r"|systemd\[1\]: (?:systemd \d|Detected |Hostname set|Set hostname|Created slice|Listening on|Reached target|Start(?:ing|ed) |Mount(?:ing|ed) )"
+)
 
 
 @define
@@ -35,6 +42,8 @@ class BootKernelLog:
         troubles: text -> what it means, of the board type.
         counts: what it is flagged for -> how many lines.
         lines: the first of them.
+        stamped: how many lines have the kernel's time.
+        talks: whether a line came that no quiet kernel prints.
         torn: lines in which another one begins or ends: what was between is lost.
         restarted: the line that shows that the kernel began anew; empty: none.
     """
@@ -42,6 +51,8 @@ class BootKernelLog:
     troubles: Mapping[str, Sign]
     counts: dict[str, int] = field(factory=dict, init=False)
     lines: list[str] = field(factory=list, init=False)
+    stamped: int = field(default=0, init=False)
+    talks: bool = field(default=False, init=False)
     torn: int = field(default=0, init=False)
     restarted: str = field(default="", init=False)
     _latest_s: float = field(default=0.0, init=False)
@@ -53,7 +64,9 @@ class BootKernelLog:
         """Take a line of the console that came so long after power on."""
         match = _find(line)
         kind = next((sign.means for text, sign in self.troubles.items() if re.search(text, line)), "")
+        self.talks = self.talks or _TALKS.search(line) is not None
         if match is not None:
+            self.stamped += 1
             self._clock(line, float(f"{match['s']}.{match['us']}"), since_power_s)
             if match["level"] and int(match["level"]) & 7 <= ERROR_LEVEL:
                 kind = kind or "level"

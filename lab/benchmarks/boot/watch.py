@@ -10,6 +10,7 @@ from lab.benchmarks.boot.evidence import BootEvidence
 from lab.benchmarks.boot.flows import RuledOut, recognise
 from lab.benchmarks.boot.kernellog import BootKernelLog
 from lab.benchmarks.boot.prompt import PromptWatch
+from lab.benchmarks.boot.quiet import manner
 from lab.benchmarks.boot.records import ENDS, START, BootSample, MomentLike, PowerEdge
 from lab.benchmarks.boot.samples import boot_samples
 from lab.benchmarks.boot.starts import Starts
@@ -182,9 +183,10 @@ class BootWatch:
         params = {"medium": self.medium} | ({"init": self.init} if self.init else {})
         flags = extra_flags | self._flags()
         flow = recognise(self.board, self.moments, prompt, frozenset(self._ruled_out.flows))
-        self.flow = flow.name
-        flags |= frozenset({Flag.FLOW_UNVERIFIED} if not self._ruled_out.shown(flow.name) else ())
-        return boot_samples(flow, self.moments, prompt, self.power, params, cycle, flags)
+        found = manner(flow, self.log, lost=Flag.CONSOLE_OVERRUN in flags)
+        self.flow = found.flow.name
+        flags |= frozenset(() if found.is_sure and self._ruled_out.shown(flow.name) else {Flag.FLOW_UNVERIFIED})
+        return boot_samples(found.flow, self.moments, prompt, self.power, params, cycle, flags)
 
     def _check_first_byte(self, now_ns: int) -> None:
         limit_s = self.board.timeouts.first_byte_s

@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from lab.benchmarks.boot import ENDS, MomentLike, PowerEdge
 from lab.benchmarks.boot.evidence import BootEvidence
 from lab.benchmarks.boot.flows import RuledOut
-from lab.boards import NORMAL, BoardType, MomentPattern, Sign
+from lab.boards import NORMAL, BoardType, MomentPattern, Sign, way_of
 from lab.console.model import Chunk, LineTiming, Moment
 from lab.console.moments import MomentFinder
 from lab.metrics import Flag
@@ -108,6 +108,11 @@ class Findings:
         for sample in self.result.samples:
             return sample.params.get("flow", NORMAL)
         return next((name for name, candidate in self.flows.items() if not candidate.why_not), "")
+
+    @property
+    def way(self) -> str:
+        """The same as the type names it, however the kernel speaks."""
+        return way_of(self.flow)
 
     @property
     def flags(self) -> tuple[str, ...]:

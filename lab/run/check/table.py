@@ -80,8 +80,8 @@ def _flows(findings: Findings) -> Iterator[str]:
     open_end = "" if findings.prompts else ", as far as the log goes"
     yield f"{INDENT}flow: {flow + open_end if flow else 'none of the type'}"
     for name, candidate in findings.flows.items():
-        if name != flow:
-            yield f"{INDENT}  not {name}: {candidate.why_not or f'{flow} goes first'}"
+        if name != findings.way:
+            yield f"{INDENT}  not {name}: {candidate.why_not or f'{findings.way} goes first'}"
 
 
 def _moment_row(findings: Findings, found: FoundMoment) -> list[str]:

@@ -136,7 +136,7 @@ def _of_flows(findings: Findings, failure: str) -> Iterator[Reason]:
         said = "; ".join(f"{name}: {candidate.why_not}" for name, candidate in findings.flows.items())
         yield Reason(Fit.NOT, f"it is none of the type's flows ({said})", _mend_moments(findings))
         return
-    before = findings.flows[findings.flow].before
+    before = findings.flows[findings.way].before
     wrong = [f"{name} (line {line})" for name in before if (line := nearly(findings, name))]
     if wrong:
         yield Reason(Fit.NOT, f"not found, though nearly there: {', '.join(wrong)}", _mend_moments(findings))

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from lab.benchmarks.boot import ENDS, START, BootSample, PowerEdge
-from lab.boards import NORMAL, BoardType
+from lab.boards import NORMAL, BoardType, way_of
 from lab.console.model import Chunk, Event, Gap, LineTiming
 from lab.console.moments import find_moments
 from lab.console.printk import AGREE_APART_NS
@@ -89,7 +89,8 @@ class GoodBoot:
     @property
     def start(self) -> str:
         """The moment from which its boot time counts."""
-        return START if self.flow == NORMAL else self.board.flows[self.flow].start
+        way = way_of(self.flow)
+        return START if way == NORMAL else self.board.flows[way].start
 
     @cached_property
     def read_bytes(self) -> int:

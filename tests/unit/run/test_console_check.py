@@ -9,7 +9,8 @@ import bare_logs
 import pytest
 
 from lab import boards
-from lab.boards import NORMAL
+from lab.boards import NORMAL, QUIET
+from lab.run.check import table
 from lab.run.check.barelog import read
 from lab.run.check.findings import Findings, examine
 from lab.run.check.verdict import Fit, LogVerdict, judge
@@ -100,7 +101,9 @@ def test_a_word_that_the_type_does_not_know_says_which_table_to_change(check: Ch
 def test_a_quiet_kernel_fits_and_its_medium_is_left_to_a_run(check: Check) -> None:
     findings, verdict = check(bare_logs.k3(kernel=[], root=[], init=[]))
     assert verdict.fit is Fit.WHOLE
-    assert findings.flow == NORMAL
+    assert findings.flow == QUIET
+    assert "  flow: quiet" in list(table.lines(findings, verdict))
+    assert not [line for line in table.lines(findings, verdict) if "not normal" in line]
     assert at(findings, "first_printk") == ()
     assert "medium_unverified" in findings.flags
 
@@ -109,7 +112,7 @@ def test_a_quiet_kernel_fits_and_its_medium_is_left_to_a_run(check: Check) -> No
 def test_falcon_is_a_flow(check: Check, quiet: bool) -> None:
     findings, verdict = check(bare_logs.falcon(quiet=quiet))
     assert verdict.fit is Fit.WHOLE
-    assert findings.flow == "falcon"
+    assert findings.flow == ("falcon_quiet" if quiet else "falcon")
     assert findings.flows[NORMAL].why_not == "not found: uboot, starting_kernel"
     assert "is of another flow" in findings.flows["sbl"].why_not
 

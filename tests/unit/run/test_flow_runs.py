@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from simruns import SimBench, bench
+from simruns import SimBench, bench, planned
 
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_TIME
 from lab.metrics.model import Metric
@@ -62,3 +62,24 @@ def test_a_run_is_of_one_flow(tmp_path: Path, first: str, then: str) -> None:
         outcomes = [told.outcome for told in made.measure()]
         assert outcomes[0] == "ok"
         assert set(outcomes[1:]) == {"software_changed"}
+
+
+def test_a_quiet_kernel_is_a_flow_of_its_own(tmp_path: Path) -> None:
+    with bench(tmp_path, [planned("quiet_kernel")]) as made:
+        assert [told.outcome for told in made.measure()] == ["ok"]
+        ((value_s, uncertainty_s, flow),) = numbers(made, BOOT_TIME)
+        assert flow == "quiet"
+        assert abs(value_s - made.true_boots()[0].boot_s) <= uncertainty_s
+        (sample,) = made.store.samples(made.run.run.id, metric=BOOT_TIME.name)
+        assert "flow_unverified" not in sample.flags
+        (attempt,) = made.store.attempts(made.run.run.id)
+        assert attempt.details["flow"] == "quiet"
+
+
+def test_a_kernel_that_falls_silent_ends_its_run(tmp_path: Path) -> None:
+    with bench(tmp_path, [planned("quiet_kernel", cycles="2-9")], cycles=2) as made:
+        outcomes = [told.outcome for told in made.measure()]
+        assert outcomes[0] == "ok"
+        assert set(outcomes[1:]) == {"software_changed"}
+        said = made.store.attempts(made.run.run.id)[-1].message
+        assert "'quiet' now, 'normal' then" in said

@@ -1,0 +1,61 @@
+"""Why the numbers of a boot have none to be compared with: the boots before them went another way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from lab.boards import NORMAL
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINES
+from lab.results.averages import Average
+from lab.results.watch import RunHead
+
+FLOW: Final = (
+    "flow"  # a parameter of a number, and one of an attempt's details; a number without it is of the usual flow
+)
+_BOOTS: Final = frozenset(metric.name for metric in (*HEADLINES, BOOT_POWER_ON, BOOT_STAGE))
+_OF_FLOW: Final = {FLOW, "stage"}  # each flow has its own stages
+
+_Conditions: TypeAlias = tuple[frozenset[tuple[str, str]], bool]
+Flows: TypeAlias = Mapping[_Conditions, set[str]]
+
+
+def flows_of(averages: Iterable[Average]) -> Flows:
+    """Conditions of a boot, e.g. its medium -> the flows in which it was measured under them."""
+    found: dict[_Conditions, set[str]] = {}
+    for each in averages:
+        if each.metric.name in _BOOTS:
+            found.setdefault(_conditions(each), set()).add(each.params.get(FLOW, NORMAL))
+    return found
+
+
+def another_flow(average: Average, flows: Flows) -> str:
+    """`flow quiet now, normal before`, where boots were measured under the same conditions, but none in this flow; else empty."""
+    before = flows.get(_conditions(average), set()) if average.metric.name in _BOOTS else set()
+    now = average.params.get(FLOW, NORMAL)
+    return _said(now, before) if before and now not in before else ""
+
+
+def flow_remark(head: RunHead, details: Mapping[int, Mapping[str, Any]], latest: Iterable[RunHead]) -> list[str]:
+    """A sentence, where no run of the board and kind before this one had its flow, and one had another.
+
+    Args:
+        details: run -> those of a good attempt. latest: the runs before it, the latest first.
+    """
+    now = details.get(head.id, {}).get(FLOW)
+    same = [each for each in latest if (each.board, each.kind) == (head.board, head.kind)]
+    known = {each.id: str(details[each.id][FLOW]) for each in same if details.get(each.id, {}).get(FLOW)}
+    if not now or not known or now in known.values():
+        return []
+    return [
+        f"not compared: {_said(now, [next(iter(known.values()))])} (run {next(iter(known))}); numbers of two flows never are"
+    ]
+
+
+def _said(now: str, before: Iterable[str]) -> str:
+    return f"flow {now} now, {', '.join(sorted(before))} before"
+
+
+def _conditions(average: Average) -> _Conditions:
+    kept = ((name, value) for name, value in average.params.items() if name not in _OF_FLOW)
+    return frozenset(kept), average.simulated
