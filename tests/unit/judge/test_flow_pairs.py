@@ -51,7 +51,7 @@ def judged(store: Store, run: int, against: str | None = None) -> tuple[JudgedRu
         return judge_run(snapshot, run, against), remarks(snapshot, run)
 
 
-@pytest.mark.parametrize(("before", "now"), itertools.permutations(FLOWS, 2))
+@pytest.mark.parametrize(("before", "now"), list(itertools.permutations(FLOWS, 2)))
 def test_two_flows_are_not_compared_and_it_is_said_why(store: Store, tmp_path: Path, before: str, now: str) -> None:
     first = measure(store, before, tmp_path)
     run, notes = judged(store, measure(store, now, tmp_path), before)
