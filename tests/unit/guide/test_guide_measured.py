@@ -35,6 +35,16 @@ def test_a_number_of_the_vendors_definition_has_its_row(
     assert by_name(name.metric).unit == by_name(metric).unit
 
 
+@pytest.mark.parametrize("flow", ["quiet", "falcon_quiet", "sbl_quiet", "efi_quiet"])
+@pytest.mark.parametrize(
+    "metric", ["boot.time", "boot.power_on_to_prompt", "boot.spl_to_prompt", "boot.efi_to_prompt"]
+)
+def test_each_flow_has_its_row(metric: str, flow: str) -> None:
+    place = layout.load().place(metric, {"medium": "sd", "flow": flow})
+    assert place is not None
+    assert place.row.endswith(f"rom MMCSD with boot flow {flow}")
+
+
 def test_a_rails_row_has_its_nominal_voltage() -> None:
     name = guide_name("lpm.deep_sleep.power_rail", {**WOKEN, "rail": "vdd_core"}, "am62xx_sk")
     assert name.keys == {"Rail voltage(V)": "0.85"}

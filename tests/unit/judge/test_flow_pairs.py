@@ -57,6 +57,7 @@ def test_two_flows_are_not_compared_and_it_is_said_why(store: Store, tmp_path: P
     run, notes = judged(store, measure(store, now, tmp_path), before)
     why = f"not compared: flow {now} now, {before} before"
     assert {(each.judgement.verdict, each.judgement.reason) for each in run.numbers} == {(Verdict.NOT_COMPARABLE, why)}
+    assert run.missing == ()
     assert notes == [f"{why} (run {first}); numbers of two flows never are"]
 
 
