@@ -211,7 +211,7 @@ def test_a_stock_environment_is_a_fault_of_one_cycle_too() -> None:
         ("root_elsewhere", ("mixed_boot",)),
         ("rom_over_uart", ("rom_no_medium",)),
         ("arm_abort", ("kernel_oops",)),
-        ("quiet_kernel", ()),
+        ("quiet_kernel", ("software_changed",)),
         ("erratum_i2331", ()),
     ],
 )

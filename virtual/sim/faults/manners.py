@@ -22,7 +22,8 @@ class QuietKernel(Fault):
     """The kernel's command line has `quiet`: the console shows errors only, and neither the kernel's start nor systemd's."""
 
     name: ClassVar[str] = "quiet_kernel"
-    outcome: ClassVar[FaultOutcome] = FaultOutcome()
+    # A number of its own flow where the whole run has it (tests/unit/run/test_flow_runs.py).
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("software_changed",), "lab", cycle=2)
 
     def setup(self, setup: SimSetup) -> SimSetup:
         """See `FaultHooks`; Documentation/admin-guide/kernel-parameters.txt, and systemd(1) on show_status."""
