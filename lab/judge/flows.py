@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from lab.boards import NORMAL
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINES
 from lab.results.averages import Average
 from lab.results.watch import RunHead
@@ -13,6 +12,7 @@ from lab.results.watch import RunHead
 FLOW: Final = (
     "flow"  # a parameter of a number, and one of an attempt's details; a number without it is of the usual flow
 )
+USUAL: Final = "normal"  # as `lab.boards.NORMAL`; a list of runs is faster without the board types
 _BOOTS: Final = frozenset(metric.name for metric in (*HEADLINES, BOOT_POWER_ON, BOOT_STAGE))
 _OF_FLOW: Final = {FLOW, "stage"}  # each flow has its own stages
 
@@ -25,14 +25,14 @@ def flows_of(averages: Iterable[Average]) -> Flows:
     found: dict[_Conditions, set[str]] = {}
     for each in averages:
         if each.metric.name in _BOOTS:
-            found.setdefault(_conditions(each), set()).add(each.params.get(FLOW, NORMAL))
+            found.setdefault(_conditions(each), set()).add(each.params.get(FLOW, USUAL))
     return found
 
 
 def another_flow(average: Average, flows: Flows) -> str:
     """`flow quiet now, normal before`, where boots were measured under the same conditions, but none in this flow; else empty."""
     before = flows.get(_conditions(average), set()) if average.metric.name in _BOOTS else set()
-    now = average.params.get(FLOW, NORMAL)
+    now = average.params.get(FLOW, USUAL)
     return _said(now, before) if before and now not in before else ""
 
 

@@ -92,4 +92,4 @@ def _marks(begin: dt.datetime, now: dt.datetime) -> list[tuple[dt.datetime, str]
     step, form = (dt.timedelta(days=1), "%m-%d") if long else (dt.timedelta(hours=1), "%H:%M")
     step *= max(1, -(-(now - begin) // (step * _MARKS)))
     at = begin.replace(hour=0 if long else begin.hour, minute=0, second=0, microsecond=0) + step
-    return [(at + n * step, f"{at + n * step:{form}}") for n in range(max(0, (now - at) // step + 1))]
+    return [(at + n * step, (at + n * step).strftime(form)) for n in range(max(0, (now - at) // step + 1))]

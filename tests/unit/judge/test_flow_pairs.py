@@ -14,6 +14,7 @@ from lab import boards
 from lab.cli import main
 from lab.judge.baseline import JudgedRun, judge_run
 from lab.judge.builds import remarks
+from lab.judge.flows import USUAL
 from lab.judge.verdicts import Verdict
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.watch import watch
@@ -89,3 +90,7 @@ def test_the_commands_say_it(store: Store, tmp_path: Path, capsys: pytest.Captur
     run = measure(store, "quiet", tmp_path)
     assert main(["judge", command, str(run), "--db", store.url]) == 0
     assert "not compared: flow quiet now, normal before" in capsys.readouterr().out
+
+
+def test_a_number_without_the_parameter_is_of_the_usual_flow() -> None:
+    assert USUAL == boards.NORMAL

@@ -45,20 +45,28 @@ def test_the_environment_of_a_bench_names_its_files_whatever_its_folder_is_calle
 
 
 @pytest.mark.parametrize(
-    ("board_type", "scratch"),
+    ("board_type", "scratch", "uboot"),
     [
-        ("qemu-virt", {"emmc": "/dev/nvme0n1p3", "sd": "/dev/vda3", "emmc_blocks": "0x200000", "sd_fat": "0:4"}),
-        ("bpim2u", {"emmc": "/dev/mmcblk1p3", "sd": "/dev/mmcblk0p3", "emmc_blocks": "0x200000", "sd_fat": "0:4"}),
-        ("sifive_u", {"sd": "/dev/mmcblk0p3", "sd_fat": "0:4"}),
+        (
+            "qemu-virt",
+            {"emmc": "/dev/nvme0n1p3", "sd": "/dev/vda3", "emmc_blocks": "0x200000", "sd_fat": "0:4"},
+            {"sd": "virtio 0", "emmc": "nvme 0"},
+        ),
+        (
+            "bpim2u",
+            {"emmc": "/dev/mmcblk1p3", "sd": "/dev/mmcblk0p3", "emmc_blocks": "0x200000", "sd_fat": "0:4"},
+            {"sd": "mmc 0", "emmc": "mmc 1"},
+        ),
+        ("sifive_u", {"sd": "/dev/mmcblk0p3", "sd_fat": "0:4"}, {"sd": "mmc 0", "spi_nor": "sf"}),
     ],
 )
 def test_a_board_with_benchmark_programs_has_scratch_partitions_and_a_tester_behind_its_cable(
-    board_type: str, scratch: dict[str, str]
+    board_type: str, scratch: dict[str, str], uboot: dict[str, str]
 ) -> None:
     place = BoardAccess(BoardFolder(Path("/bench") / "board-7"), 3, "127.0.0.1:16500", "127.0.0.1:1", 1.0)
     site = packaged.text(f"{board_type}.site")
     plain, whole = (yaml.safe_load(environment.of_board(place, board_type, site=text)) for text in ("", site))
-    assert whole["targets"]["main"].pop("options") == {"benchmarks": {"scratch": scratch}}
+    assert whole["targets"]["main"].pop("options") == {"benchmarks": {"scratch": scratch, "uboot": uboot}}
     (driver,) = whole["targets"].pop("tester")["drivers"]
     assert driver["TesterDriver"]["command"] == [
         *("lab", "virtual", "tester", "--board", "board-7", "--dir", "/bench")
