@@ -55,8 +55,8 @@ def parse(
     unsure_s = span.uncertainty_s + span.line_s + span.between_s
     surest_s = max(span.seconds - unsure_s, span.seconds * (1 - MOST_SHARE))
     flags = frozenset({Flag.UNCERTAIN} if unsure_s > MOST_SHARE * span.seconds else ())
-    uncertainty = value * unsure_s / surest_s
-    return [ParsedReading(metric, value, {**params, "file": f"{size:x}"}, quantum=2 * uncertainty, flags=flags)]
+    uncertainty, of = value * unsure_s / surest_s, {**params, "file": f"{size:x}"}
+    return [ParsedReading(metric, value, of, quantum=2 * uncertainty, end=len(output), flags=flags)]
 
 
 def _blocks(bench: Bench, medium: str, interface: str, number: str, address: int) -> Iterable[ParsedReading]:

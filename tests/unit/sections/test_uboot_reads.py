@@ -38,6 +38,7 @@ class Console:
 
 def of_blocks(span: Span) -> ubootread.ParsedReading:
     (found,) = ubootread.parse(SAYS.encode(), span, ubootread.READ, ubootread._BLOCKS_READ, {"medium": "sd"}, 512)
+    assert SAYS.encode()[found.start : found.end] == SAYS.encode(), "its evidence is all that U-Boot said"
     return found
 
 
