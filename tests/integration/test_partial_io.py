@@ -50,6 +50,9 @@ class PlayedRails(Driver):
     def sampling(self, trace: Path, _wanted: Range) -> Iterator[PlayedSampler]:
         yield PlayedSampler(trace, self.bench)
 
+    def check_clock(self) -> None:
+        """Its readings are on the console's clock."""
+
     def volts(self) -> dict[str, float]:
         return {}
 
