@@ -82,8 +82,8 @@ def run(lab: Lab, *words: str, person: str = ME) -> subprocess.CompletedProcess[
 
 
 def test_a_reservation_made_in_the_browser_stops_lab_run_and_pytest_with_that_name(lab: Lab, web: WebProcess) -> None:
-    reserve = (*sent("reserve", reason="a new PMIC"), Step("wait", "#use ~ p.mark"))
-    (seen,) = page_looks.look([acting(web, PAGE, *reserve, ask="document.querySelector('#use ~ p.mark').textContent")])
+    reserve = (*sent("reserve", reason="a new PMIC"), Step("wait", "#use ~ p.hold"))
+    (seen,) = page_looks.look([acting(web, PAGE, *reserve, ask="document.querySelector('#use ~ p.hold').textContent")])
     assert re.search(rf"reserved\s+by {ME} until .* UTC: a new PMIC", seen.answer), seen.answer
     assert seen.complaints == []
     timer = run(lab, person="timer")
@@ -131,7 +131,7 @@ new Promise((done) => {
   look();
 })
 """
-    mine = (*sent("reserve", reason="to type at it"), Step("wait", "#use ~ p.mark"))
+    mine = (*sent("reserve", reason="to type at it"), Step("wait", "#use ~ p.hold"))
     page_looks.look([acting(web, PAGE, *mine), acting(web, PAGE, *sent("power-cycle"), Step("wait", "#live"))])
     with open_store(lab.environ["LAB_DB"]) as store:
         states = [(entry.action, entry.outcome) for entry in Audit(store).entries(board=BOARD)]
