@@ -6,7 +6,6 @@ finds the place held can ask the store whether that job still lives. Numbers are
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -19,6 +18,7 @@ from attrs import frozen
 
 from exporters.farm.coordinator import Coordinator
 from lab.errors import ConfigurationError, LabTransientError
+from lab.results.location import tag_of
 from lab.results.store import Store
 
 BUSY: Final = "place_busy"
@@ -47,23 +47,17 @@ class PlaceUser:
 
 def job_user(person: str, called: str, store: str) -> PlaceUser:
     """A job of a person on this host; `store`: names the results store whose job it is."""
-    return PlaceUser(socket.gethostname(), f"{person}-{store_tag(store)}-{called}".replace("/", "-"))
+    return PlaceUser(socket.gethostname(), f"{person}-{tag_of(store)}-{called}".replace("/", "-"))
 
 
 def reserving_user(person: str, store: str) -> PlaceUser:
     """Who has a place while a person has reserved its board in `lab web`: that is no program of his, on no host."""
-    return PlaceUser(f"reserved-{store_tag(store)}", person.replace("/", "-"))
+    return PlaceUser(f"reserved-{tag_of(store)}", person.replace("/", "-"))
 
 
 def store_name(store: Store) -> str:
     """What tells a store from others of this host."""
-    path = store.location.path
-    return store.url if path is None else str(path.resolve())
-
-
-def store_tag(store: str) -> str:
-    """What names a results store in the names of holders."""
-    return hashlib.sha256(store.encode()).hexdigest()[:8]
+    return store.location.identity
 
 
 def stock_user(person: str, environ: Mapping[str, str] = os.environ) -> PlaceUser:
@@ -81,7 +75,7 @@ class JobHolder:
     """A job as the name under which it acquires says it.
 
     Attributes:
-        tag: of its store, see `store_tag`. job: its number.
+        tag: of its store, see `lab.results.location.tag_of`. job: its number.
     """
 
     host: str

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from exporters.farm.coordinator import Coordinator
 from lab.errors import BoardlabError, ConfigurationError
-from lab.places.holding import JobHolder, reserving_user, store_name, store_tag
+from lab.places.holding import JobHolder, reserving_user, store_name
 from lab.places.reserved import holds_of_people, in_use, is_reserved
 from lab.results import joblist
 from lab.results.jobrecords import call
@@ -105,7 +105,7 @@ class Janitor:
 
     def _left(self, holder: str, board: str, holds: list[Hold]) -> str:
         """Why a holder has it no more; empty: he has, or it cannot be told."""
-        tag = store_tag(store_name(self.store))
+        tag = self.store.location.tag
         if is_reserved(holder, self.book):
             jobs = [job for job in joblist.running(self.book) if job.board == board]
             return "" if not board or in_use(holder, holds, jobs, self.book) else "the reservation has ended"

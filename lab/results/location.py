@@ -39,14 +39,23 @@ class Location:
         return redacted(self.url.set(drivername="postgresql").render_as_string(hide_password=True))
 
     @property
+    def identity(self) -> str:
+        """What tells it from the other databases of a host."""
+        return str(self.path.resolve()) if self.path is not None else self.name
+
+    @property
     def tag(self) -> str:
-        """Tells it from other databases, in the name of a file."""
-        named = str(self.path.resolve()) if self.path is not None else self.name
-        return hashlib.sha256(named.encode()).hexdigest()[:8]
+        """The same in eight letters, for the name of a file or of a holder."""
+        return tag_of(self.identity)
 
     def without_secrets(self, said: str) -> str:
         """What a driver says about the database, without the passwords of its URL."""
         return scrubbed(said, self.url.render_as_string(hide_password=False))
+
+
+def tag_of(identity: str) -> str:
+    """The tag of the database with this identity."""
+    return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 
 def locate(url: str | None = None) -> Location:
