@@ -8,18 +8,36 @@ import os
 import sys
 from pathlib import Path
 
+from attrs import frozen
+
 _HIERARCHIES = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"))  # of version 2, and of version 1
 _NAME = "boardlab-bench"
 
 
-def stand_aside(core: int, pid: int) -> None:
+@frozen
+class Core:
+    """Where they run.
+
+    Attributes:
+        busy: the machine has other work, beside which an idle group would never run: they get the lowest real-time priority instead, and
+            the kernel's workers wait for them.
+    """
+
+    number: int
+    busy: bool = False
+
+
+def stand_aside(core: Core, pid: int) -> None:
     """Keep another process to one core, and there below everybody else, such as the kernel's tty worker.
 
     SCHED_IDLE alone is below the other processes of the same session (autogroup) or control group, but not below the
     kernel's workers, which are in none (sched(7)). So the process gets a control group of its own, directly below the
     root, that is idle as a whole (cpu.idle in Documentation/admin-guide/cgroup-v2.rst).
     """
-    os.sched_setaffinity(pid, {core})
+    os.sched_setaffinity(pid, {core.number})
+    if core.busy:
+        os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
+        return
     os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
     try:
         group = _idle_group()

@@ -2,6 +2,7 @@
 
     uv run python bench/provision.py [--folder DIR] [--mib 512] [--times 3] [--rate 90]
     uv run python bench/provision.py --emmc [--mib 128] [--times 3]
+    uv run python bench/provision.py --linux [--mib 128] [--times 3]
     uv run python bench/provision.py --sparse
 
 The target is a file in DIR (default: the temporary folder), which stands for a card: written past the page cache and synced, as dd does
@@ -12,6 +13,9 @@ Aim: at least 90 % of dd's rate.
 `--emmc` writes the eMMC of the QEMU board (an NVMe disk) by the board's own U-Boot over TFTP. There is no `dd` in U-Boot: its own
 `tftpboot` and `nvme write` are what the same target reaches alone, and their share of the time is compared, in the same write, since TFTP
 to an emulated board takes some times longer in one minute than in the next. What a real eMMC takes does not show on QEMU.
+
+`--linux` writes the same disk by the board's own Linux, in turns with `wget | dd` on the board, which fetches the same image from the same
+server: the median of the turns' ratios is compared, since the emulated board is faster in one minute than in the next.
 
 `--sparse` provisions an image of 8 GiB with 64 MiB of data by its block map: the writer and the provisioning process together stay below
 100 MiB. Exit status 1 when an aim is missed.
@@ -162,21 +166,22 @@ def sparse(folder: Path) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description="How fast a medium is provisioned, and with how much memory.")
     parser.add_argument("--folder", type=Path)
-    parser.add_argument("--mib", type=int, help="default: 512, and 128 with --emmc")
+    parser.add_argument("--mib", type=int, help="default: 512, and 128 with --emmc and --linux")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--rate", type=float, default=90.0)
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--sparse", action="store_true")
     kind.add_argument("--emmc", action="store_true")
+    kind.add_argument("--linux", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder, prefix="boardlab-provision-") as name:
         folder = Path(name)
         if given.sparse:
             is_met = sparse(folder)
-        elif given.emmc:
-            from provision_emmc import emmc  # noqa: PLC0415 - labgrid's memory is not the writer's
+        elif given.emmc or given.linux:
+            from provision_emmc import emmc, linux  # noqa: PLC0415 - labgrid's memory is not the writer's
 
-            is_met = emmc(folder, given.mib or 128, given.times)
+            is_met = (emmc if given.emmc else linux)(folder, given.mib or 128, given.times)
         else:
             slowed(folder, given.rate)
             is_met = rates(folder, given.mib or 512, given.times)

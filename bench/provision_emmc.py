@@ -1,8 +1,10 @@
-"""The eMMC of the QEMU board, written by its own U-Boot: the part of bench/provision.py that needs a board."""
+"""The eMMC of the QEMU board, written by its own U-Boot or its own Linux: the part of bench/provision.py that needs a board."""
 
 from __future__ import annotations
 
 import os
+import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -26,21 +28,46 @@ from lab.shown import echo, table
 LOAD: Final = "tftpboot"
 WRITE: Final = "nvme write"
 OTHER: Final = "other commands"
-COMMANDS: Final = (LOAD, WRITE, "crc32")
+STREAM: Final = "{ wget"  # of Linux: fetch and write
+FLUSH: Final = "dd if=/dev/null"
+COMMANDS: Final = (LOAD, WRITE, "crc32", STREAM, FLUSH)
+DEVICE: Final = "/dev/nvme0n1"
+LIMIT_S: Final = 1200.0
 LAB: Final = Path(sys.executable).with_name("lab")
 
 
+BEFORE: Final = (
+    "      - VirtualSDMuxDriver"  # of the board's environment; the first driver that offers a medium writes it
+)
+FROM_LINUX: Final = f"""\
+      - LinuxWriterDriver:
+          media: {{emmc: {DEVICE}}}
+          boot_from: sd
+          server: 10.0.2.2
+          port: 0
+          prepare: /etc/init.d/network
+"""
+
+
 @contextmanager
-def qemu_board(folder: Path, emmc_bytes: int) -> Iterator[Any]:
-    """The strategy of a QEMU board with a network, whose eMMC has at least so many bytes: the image of its releases has 48 MiB."""
+def qemu_board(folder: Path, emmc_bytes: int, driver: str = "") -> Iterator[Any]:
+    """The strategy of a QEMU board with a network, whose eMMC has at least so many bytes: the image of its releases has 48 MiB.
+
+    Args:
+        driver: of the environment, before those that it has.
+    """
     where = folder / "bench"
     up = [LAB, "virtual", "up", "--network", "--dir", where, "--pdu-port", "0"]
     os.environ["BOARDLAB_RUNTIME"] = str(folder / "runtime")
     subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
     disk = next(where.rglob("emmc.img"))
     os.truncate(disk, max(emmc_bytes, disk.stat().st_size))  # the board is off
+    env = where / "env.yaml"
+    text = env.read_text(encoding="utf-8")
+    assert BEFORE in text
+    env.write_text(text.replace(BEFORE, driver + BEFORE, 1), encoding="utf-8")
     try:
-        yield parts(str(where / "env.yaml"), "ConsoleProtocol", "console", "console")[1]
+        yield parts(str(env), "ConsoleProtocol", "console", "console")[1]
     finally:
         subprocess.run([LAB, "virtual", "down", "--dir", where], check=True, stdout=subprocess.DEVNULL)
         with suppress(LabTransientError), ConsoleClient(socket_path(folder / "runtime")) as client:
@@ -49,7 +76,7 @@ def qemu_board(folder: Path, emmc_bytes: int) -> Iterator[Any]:
 
 @define
 class Timed:
-    """A prompt of U-Boot, and the seconds that each command took."""
+    """A prompt of U-Boot or Linux, and the seconds that each command took."""
 
     prompt: Prompt
     seconds: dict[str, float] = field(factory=dict)
@@ -88,3 +115,43 @@ def emmc(folder: Path, mib: int, times: int) -> bool:
         verified = given.verify(plan)
         echo(f"read back and compared in {time.monotonic() - began:.1f} s: {verified.bytes == mib * MIB}")
     return max(shares) >= AIM
+
+
+def linux(folder: Path, mib: int, times: int) -> bool:
+    image = folder / "image.wic"
+    image.write_bytes(os.urandom(mib * MIB))
+    content = Content(Image(source=str(image), sha256=sha256(image), size=mib * MIB))
+    shares = []
+    with qemu_board(folder, mib * MIB, FROM_LINUX) as strategy:
+        way = strategy.ways()["emmc"]
+        plan = way.plan(content, Target("bench", strategy.type.name, "emmc"))
+        prompt = way.begin()
+        with way.carrier.server.offered_file("alone", image) as url:
+            for _ in range(times):
+                began = time.monotonic()
+                _, _, status = prompt.run(
+                    f"wget -q -O - {url} | dd of={DEVICE} bs=1M conv=notrunc,fsync", timeout=LIMIT_S
+                )
+                alone = time.monotonic() - began
+                assert status == 0
+                timed = Timed(prompt)
+                began = time.monotonic()
+                evolve(way, begin=lambda timed=timed: timed).write(plan, lambda _progress: None)
+                ours = time.monotonic() - began
+                shares.append(alone / ours)
+                rows = {"wget | dd": alone, **timed.seconds, "lab provision": ours}
+                echo(
+                    *table(
+                        ["what", "s", "MiB/s"],
+                        [[name, f"{s:.2f}", f"{mib / s:.1f}"] for name, s in rows.items()],
+                        "<>>",
+                    )
+                )
+                share = (timed.seconds[STREAM] + timed.seconds[FLUSH]) / ours
+                echo(f"{shares[-1]:.0%} of wget | dd (aim: {AIM:.0%}); {share:.0%} of the write is its own wget | dd")
+        began = time.monotonic()
+        verified = way.verify(plan)
+        echo(f"read back and compared in {time.monotonic() - began:.1f} s: {verified.bytes == mib * MIB}")
+    used_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    echo(f"median {statistics.median(shares):.0%}; at most {used_mib:.0f} MiB of memory")
+    return statistics.median(shares) >= AIM

@@ -1,6 +1,7 @@
 """Boot times of many simulated boards at once: within their ± of the truth? Beside labgrid and grabserial.
 
     uv run python bench/sim.py [--boards 16 64] [--cycles 20] [--time-scale 0.1] [--peers boardlab labgrid grabserial]
+    uv run python bench/sim.py --boards 64 --ports 4 --peers boardlab labgrid
 
 Brings up a bench with `lab virtual up sim`, and lets each peer in turn read all of its consoles while every board is
 power-cycled at its own pace. What a peer says is compared with the boards' truth logs:
@@ -13,6 +14,8 @@ grabserial stamps the first character of a marker's line, and is compared with t
 themselves, below everything that the kernel wants to do there, since real boards need no processor of the host. The
 peers have the other cores and SCHED_FIFO 10 where that is permitted. `--time-scale` shortens what a board waits for besides
 its UART: at 0.1 a boot takes some four seconds, and the lines are five times as busy as at 1.
+
+`--ports` gives each board so many UARTs: on one it boots, the others are silent, and the peers read all of them.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from aside import stand_aside
+import psutil
+from aside import Core, stand_aside
 from attrs import frozen
 from stamps_compare import prepare, print_table, share, share_of_core, spread, truth_ns, watch
 from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
@@ -52,11 +56,13 @@ LATEST_NS = 2_000_000_000  # a stamp later than that is of another boot, or none
 IDLE_S = 10.0
 TARGETS = (
     "targets on an idle machine: boot times in ± at least 99 %, stamps p99 at most 0.2 ms with 16 boards; "
-    "console server at most 0.3 and simulation at most 1 core with 64"
+    "console server at most 0.3 and simulation at most 1 core with 64; with 256 ports stamps p99 at most 0.1, p99.9 at most 0.5 ms, "
+    "console server at most 0.5 core, memory flat"
 )
 HEADER = (
     *("peer", "boards", "boots", "boot time p50 ms", "p99 ms", "max ms", "in ±"),
     *("stamps", "missed", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "early", "in ±", "CPU", "CPU of the boards"),
+    *("ports", "memory MB", "grown MB"),
 )
 
 
@@ -86,17 +92,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--boards", type=int, nargs="+", default=[16, 64], help="how many at once")
     parser.add_argument("--cycles", type=int, default=20, help="of each board, for each peer")
+    parser.add_argument("--ports", type=int, default=1, help="UARTs of each board, of which one is busy")
+    parser.add_argument(
+        "--busy", action="store_true", help="the machine has other work; absolute times mean little then"
+    )
     parser.add_argument("--time-scale", type=float, default=0.1)
     parser.add_argument("--board-type", default="am62xx_sk", help="one of the K3 boards")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     options = parser.parse_args()
-    core = prepare()
+    core = Core(prepare(), options.busy)
     rows = []
     for boards in options.boards:
-        with bench(options.board_type, boards, options.time_scale, core) as (folder, state):
+        with (
+            bench(options.board_type, boards, options.time_scale, core) as (folder, state),
+            silent_ports(boards * (options.ports - 1)) as silent,
+        ):
             report_idle(folder, state, core)
             for name in options.peers:
-                rows.append(measure(name, folder, state, options.cycles, core))
+                rows.append(measure(name, folder, state, options.cycles, core, silent))
                 print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     print_table(HEADER, rows)
     print(TARGETS)
@@ -104,7 +117,7 @@ def main() -> int:
 
 
 @contextmanager
-def bench(board_type: str, boards: int, time_scale: float, core: int) -> Iterator[tuple[Path, BenchState]]:
+def bench(board_type: str, boards: int, time_scale: float, core: Core) -> Iterator[tuple[Path, BenchState]]:
     """A bench with these boards, on its core; taken down at the end."""
     home = Path(tempfile.mkdtemp(prefix="sim-"))
     folder = home / "bench"
@@ -130,7 +143,23 @@ def bench(board_type: str, boards: int, time_scale: float, core: int) -> Iterato
         shutil.rmtree(home)
 
 
-def report_idle(folder: Path, state: BenchState, core: int) -> None:
+@contextmanager
+def silent_ports(count: int) -> Iterator[list[Path]]:
+    """Ports on which nothing comes."""
+    boards, paths = [], []
+    try:
+        for _ in range(count):
+            board, port = os.openpty()
+            boards.append(board)
+            paths.append(Path(os.ttyname(port)))
+            os.close(port)
+        yield paths
+    finally:
+        for board in boards:
+            os.close(board)
+
+
+def report_idle(folder: Path, state: BenchState, core: Core) -> None:
     """Print what the boards cost while they are off, and while they wait at their login prompts."""
     off = share_of_core(state.pid, IDLE_S)
     with driver(folder, 1, core, "--leave-on") as drive:
@@ -141,7 +170,7 @@ def report_idle(folder: Path, state: BenchState, core: int) -> None:
 
 
 @contextmanager
-def driver(folder: Path, cycles: int, core: int, *more: str) -> Iterator[subprocess.Popen[str]]:
+def driver(folder: Path, cycles: int, core: Core, *more: str) -> Iterator[subprocess.Popen[str]]:
     """The hand on the power switch, at work."""
     command = [sys.executable, str(BENCH / "sim_drive.py"), str(folder), "--cycles", str(cycles)]
     with subprocess.Popen([*command, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -154,20 +183,24 @@ def driver(folder: Path, cycles: int, core: int, *more: str) -> Iterator[subproc
         yield process
 
 
-def measure(name: str, folder: Path, state: BenchState, cycles: int, core: int) -> list[str]:
+def measure(
+    name: str, folder: Path, state: BenchState, cycles: int, core: Core, silent: Sequence[Path] = ()
+) -> list[str]:
     """Let one peer read all consoles while the boards boot; its row of the table."""
     clock = MonotonicRaw()
     own = Path(tempfile.mkdtemp(prefix=f"sim-{name}-"))
     peer = PEERS[name](Task(own, MARKERS))
     begin_ns = clock.now_ns()
     try:
-        peer.start([Path(next(iter(board.uarts.values()))) for board in state.boards], cycles)
+        peer.start([Path(next(iter(board.uarts.values()))) for board in state.boards], cycles, silent)
+        before_bytes = memory_bytes(peer.pids())
         with driver(folder, cycles, core) as drive:
             assert drive.stdout is not None
             output = drive.stdout
             os.set_blocking(output.fileno(), False)
             reading, boards = watch(peer, lambda: not output.readline(), state.pid)
         end_ns = clock.now_ns()
+        after_bytes = memory_bytes(peer.pids())
         stamps = peer.stamps()
     finally:
         peer.stop()
@@ -175,17 +208,33 @@ def measure(name: str, folder: Path, state: BenchState, cycles: int, core: int) 
     truths = [read_truth(Path(board.truth)) for board in state.boards]
     lost = sum(truth.lost for truth in truths)
     if lost:  # in a pty that nobody read in time: boots and stamps cannot be paired
-        missing = ["-"] * (len(HEADER) - 5)
-        return [peer.name, str(len(truths)), f"{lost} bytes lost", *missing, f"{reading:.1%}", f"{boards:.1%}"]
+        missing = ["-"] * (len(HEADER) - 8)
+        cpu = f"{reading:.1%}", f"{boards:.1%}"
+        return [
+            peer.name,
+            str(len(truths)),
+            f"{lost} bytes lost",
+            *missing,
+            *cpu,
+            str(len(truths) + len(silent)),
+            "-",
+            "-",
+        ]
     pairs = {
         marker: [
             pair
-            for found, truth in zip(stamps, truths, strict=True)
+            for found, truth in zip(stamps[: len(truths)], truths, strict=True)
             for pair in paired(found, truth, marker, peer, (begin_ns, end_ns))
         ]
         for marker in MARKERS
     }
-    return row(peer, len(truths), pairs, reading, boards)
+    memory = [f"{size / 1e6:.1f}" for size in (after_bytes, after_bytes - before_bytes)]
+    return [*row(peer, len(truths), pairs, reading, boards), str(len(truths) + len(silent)), *memory]
+
+
+def memory_bytes(pids: Sequence[int]) -> int:
+    """What these processes have of their own, and their share of what they have together (proportional set size)."""
+    return sum(psutil.Process(pid).memory_full_info().pss for pid in pids)
 
 
 def paired(found: Sequence[Stamp], truth: Truth, marker: str, peer: Peer, span: tuple[int, int]) -> list[Pair]:

@@ -24,7 +24,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from aside import stand_aside
+from aside import Core, stand_aside
 from attrs import frozen
 from stamps_compare import prepare, print_table, spread, truth_ns, watch
 from stamps_line import FIFO_BYTES, MARKERS
@@ -72,7 +72,7 @@ def main() -> int:
     parser.add_argument("--boots", type=int, default=500, help="for all consoles together")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     options = parser.parse_args()
-    line_core = prepare()
+    line_core = Core(prepare())
     rows = []
     for consoles in options.consoles:
         for peer in options.peers:
@@ -84,7 +84,7 @@ def main() -> int:
     return 0
 
 
-def measure(name: str, consoles: int, boots: int, line_core: int) -> Result:
+def measure(name: str, consoles: int, boots: int, line_core: Core) -> Result:
     """Play `boots` boots on each of `consoles` consoles to one peer; the line runs on `line_core`."""
     folder = Path(tempfile.mkdtemp(prefix="stamps-"))
     peer = PEERS[name](Task(folder, MARKERS, FIFO_BYTES))

@@ -12,10 +12,14 @@ from labgrid.resource import NetworkSerialPort, RawSerialPort
 from lab.host.clock import MonotonicRaw
 
 TIMEOUT_S = 30.0
+FOR_EVER_S = 86_400.0
 
 
 def main() -> None:
-    """Expect the markers of `boots` boots on the port, a device or HOST:PORT, then print their names and times as JSON."""
+    """Expect the markers of `boots` boots on the port, a device or HOST:PORT, then print their names and times as JSON.
+
+    With 0 boots expect the first marker for as long as it takes.
+    """
     port, boots, markers = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
     clock = MonotonicRaw()
     target = Target("main")
@@ -27,7 +31,9 @@ def main() -> None:
     console = SerialDriver(target, name=None)
     target.activate(console)
     print("ready", flush=True)
-    stamps = []
+    stamps: list[tuple[str, int]] = []
+    if not boots:
+        console.expect(next(iter(markers.values())), timeout=FOR_EVER_S)
     for _ in range(boots):
         for name, pattern in markers.items():
             console.expect(pattern, timeout=TIMEOUT_S)

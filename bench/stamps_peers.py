@@ -65,10 +65,10 @@ class ConsoleServer:
     _ports: list[PortInfo] = field(factory=list)
     _events: list[list[Event]] = field(factory=list)
 
-    def start(self, ports: Sequence[Path], _boots: int) -> None:
-        """Start the server and attach to all ports."""
+    def start(self, ports: Sequence[Path], _boots: int, silent: Sequence[Path] = ()) -> None:
+        """Start the server and attach to all ports; on the silent ones nothing will come."""
         address = ensure_server(self.task.folder / "run")
-        for number, port in enumerate(ports):
+        for number, port in enumerate([*ports, *silent]):
             client = ConsoleClient(address)
             info = client.open(port, fifo_bytes=self.task.fifo_bytes, name=f"uart{number}")
             self._ports.append(client.attach(info.name, write=True))
@@ -111,20 +111,23 @@ class Labgrid:
     name: str = "labgrid SerialDriver + expect"
     first_character: bool = False
     _processes: list[subprocess.Popen[str]] = field(factory=list)
+    _silent: list[subprocess.Popen[str]] = field(factory=list)
 
-    def start(self, ports: Sequence[Path], boots: int) -> None:
-        """Start the processes and wait until they expect the first marker."""
-        for port in ports:
-            command = [sys.executable, str(BENCH / "stamps_labgrid.py"), str(port), str(boots)]
-            command.append(json.dumps(dict(self.task.markers)))
-            self._processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        for process in self._processes:
+    def start(self, ports: Sequence[Path], boots: int, silent: Sequence[Path] = ()) -> None:
+        """Start the processes and wait until they expect the first marker; on the silent ports nothing will come."""
+        self._silent = [self._expecting(port, 0) for port in silent]
+        self._processes = [self._expecting(port, boots) for port in ports]
+        for process in (*self._silent, *self._processes):
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
 
+    def _expecting(self, port: Path, boots: int) -> subprocess.Popen[str]:
+        command = [sys.executable, str(BENCH / "stamps_labgrid.py"), str(port), str(boots)]
+        return subprocess.Popen([*command, json.dumps(dict(self.task.markers))], stdout=subprocess.PIPE, text=True)
+
     def pids(self) -> list[int]:
         """The processes."""
-        return [process.pid for process in self._processes]
+        return [process.pid for process in (*self._processes, *self._silent)]
 
     def take(self, timeout_s: float) -> None:
         """They look after themselves."""
@@ -137,7 +140,7 @@ class Labgrid:
 
     def stop(self) -> None:
         """End what has not ended."""
-        for process in self._processes:
+        for process in (*self._processes, *self._silent):
             process.kill()
             process.wait()
 
@@ -151,8 +154,9 @@ class Grabserial:
     first_character: bool = True
     _processes: list[subprocess.Popen[bytes]] = field(factory=list)
 
-    def start(self, ports: Sequence[Path], _boots: int) -> None:
-        """Start the processes and wait until they have opened their ports."""
+    def start(self, ports: Sequence[Path], _boots: int, silent: Sequence[Path] = ()) -> None:
+        """Start the processes and wait until they have opened their ports; on the silent ones nothing will come."""
+        ports = [*ports, *silent]
         subprocess.run(["uv", "sync", "--quiet", "--frozen", "--project", str(BENCH / "peers")], check=True)
         for number, port in enumerate(ports):
             command = [str(GRABSERIAL), "-S", "-d", str(port), "-b", "115200", "-n", "-T", "-F", GRABSERIAL_TIME]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import get_args
+from typing import Final, get_args
 
 from attrs import field, frozen
 from prometheus_client import Metric
@@ -13,7 +13,10 @@ from exporters.farm.build import gauge
 from lab.health import DEFAULT_RULE, Rule, State
 from lab.host.clock import utc_now
 from lab.results.healthbook import healths
+from lab.results.reservations import QUARANTINE, standing
 from lab.results.watch import Watcher
+
+LONGEST: Final = 160  # characters of a reason, which is a label
 
 
 @frozen
@@ -30,13 +33,21 @@ class Healths:
         Raises:
             BoardlabError: the store cannot be read.
         """
+        now = self.now()
         with self.watcher.snapshot() as snapshot:
-            found = healths(snapshot._session, self.rule, self.now())
+            found = healths(snapshot._session, self.rule, now)
+            holds = standing(snapshot._session, None, now)
         states = [
             ((board, state), float(health.state == state))
             for board, health in found.items()
             for state in get_args(State)
         ]
+        whys = [
+            ((board, health.state, health.reasons[0][:LONGEST]), 1.0)
+            for board, health in found.items()
+            if health.state != "healthy" and health.reasons
+        ]
+        kept = [((hold.board,), hold.at.timestamp()) for hold in holds if hold.kind == QUARANTINE]
         checked = [((board,), health.checked_at.timestamp()) for board, health in found.items() if health.checked_at]
         return [
             gauge(
@@ -44,6 +55,15 @@ class Healths:
                 "1: what follows from a board's checks and failures: healthy, suspect, bad (it is kept out, or its check failed), maintenance.",
                 ["board", "state"],
                 states,
+            ),
+            gauge(
+                "boardlab_board_health_info",
+                "1: why a board is not healthy, the gravest reason, as `lab health` has it.",
+                ["board", "state", "reason"],
+                whys,
+            ),
+            gauge(
+                "boardlab_board_quarantine_timestamp_seconds", "Since when a board is in quarantine.", ["board"], kept
             ),
             gauge("boardlab_board_checked_timestamp_seconds", "When a board was last checked.", ["board"], checked),
         ]

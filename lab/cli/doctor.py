@@ -13,7 +13,7 @@ from lab.farm.doctor import Finding, examine, patient
 from lab.shown import bad, doubtful, echo, echo_json, table
 
 NOT_WELL: Final = 1
-_MARKS: Final[Mapping[str, Callable[[str], str]]] = {"ok": str, "doubtful": doubtful, "bad": bad}
+MARKS: Final[Mapping[str, Callable[[str], str]]] = {"ok": str, "doubtful": doubtful, "bad": bad}
 _ORDER: Final = ("bad", "doubtful", "ok")
 app = typer.Typer(help="What is wrong with this lab host, and how to mend it.")
 
@@ -42,7 +42,7 @@ def doctor(
 def lines(found: list[Finding]) -> list[str]:
     """The worst first: a table of everything, and what to do about each thing that is not well."""
     ordered = sorted(found, key=lambda each: _ORDER.index(each.level))
-    rows = [[_MARKS[each.level](each.level), each.area, each.subject, each.said] for each in ordered]
+    rows = [[MARKS[each.level](each.level), each.area, each.subject, each.said] for each in ordered]
     shown = table(["", "area", "what", "found"], rows, "<<<<")
     ill = [each for each in ordered if each.level != "ok"]
     if not ill:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from attrs import asdict
 
 from lab import shipped
+from lab.cli.doctor import MARKS
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import buildbot, discover, hostfiles, notify, orders, released, services, suites
 from lab.farm import units as unit_files
 from lab.farm.config import Farm, load
+from lab.farm.doctor import Finding, examine, hosts, patient
 from lab.farm.queueing import BoardEntry
-from lab.results.location import DATABASE_VARIABLE, data_home
-from lab.shown import echo, echo_text, table
+from lab.results.location import data_home
+from lab.shown import echo, echo_json, echo_text, table
 
 app = typer.Typer(
     help="A lab host: check farm.yaml, write systemd units from it, bring a farm up.", no_args_is_help=True
@@ -25,14 +29,31 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The host's farm.yaml
 
 
 @app.command()
-def check(file: File) -> None:
-    """Find what is wrong with a farm.yaml: its own values, and environments and suites that it names."""
+def check(
+    file: File,
+    *,
+    here: Annotated[
+        bool,
+        typer.Option("--here", help="Only the file; no host is asked. So it is where farm.yaml names no `hosts`."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+) -> None:
+    """Find what is wrong with a farm.yaml, with environments and suites that it names, and, through ssh, with its hosts."""
     farm = load(file)
     found = [*problems(farm), *untold(farm)]
-    for problem in found:
-        echo(f"{file}: {problem}")
-    if found:
+    asked = [] if here or not farm.hosts else hosts.examine(farm, partial(_doctor, file))
+    bad = any(each.finding.level == "bad" for each in asked)
+    if as_json:
+        echo_json({"problems": found, "hosts": [{"host": each.host, **asdict(each.finding)} for each in asked]})
+    else:
+        for problem in found:
+            echo(f"{file}: {problem}")
+        if asked:
+            echo(*lines(hosts.names(farm), asked), "")
+    if found or bad:
         raise typer.Exit(2)
+    if as_json:
+        return
     echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
     if not farm.alertmanager:
         echo("warning: nobody gets alerts: farm.yaml names no `alertmanager`, see docs/farm.md")
@@ -40,6 +61,37 @@ def check(file: File) -> None:
         f"BEWARE: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
         f"lets only {farm.user} reach it: {shipped.folder(shipped.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm.md"
     )
+
+
+def _doctor(file: Path) -> list[Finding]:
+    return list(examine(patient(None, file, None)))
+
+
+def lines(names: Sequence[str], found: Sequence[hosts.Found]) -> list[str]:
+    """A table with a row for each thing that is not well, and one for each host where all is; then what to do about each."""
+    ill = sorted((each for each in found if each.finding.level != "ok"), key=lambda each: each.finding.level)
+    rows = [
+        [
+            each.host,
+            MARKS[each.finding.level](each.finding.level),
+            each.finding.area,
+            each.finding.subject,
+            each.finding.said,
+        ]
+        for each in ill
+    ]
+    for name in names:
+        its = [each for each in found if each.host == name]
+        if all(each.finding.level == "ok" for each in its):
+            rows.append([name, "ok", "", "", f"{len(its)} checks, nothing wrong"])
+    shown = table(["host", "", "area", "what", "found"], rows, "<<<<<")
+    mends = [
+        line
+        for each in ill
+        if each.finding.mend
+        for line in (f"  {each.host}: {each.finding.subject}:", f"    {each.finding.mend}")
+    ]
+    return [*shown, *(["", "to mend:", *mends] if mends else [])]
 
 
 @app.command()
@@ -73,7 +125,7 @@ def buildbot_folders(
     if farm.buildbot is None:
         raise ConfigurationError(f'{file}: it has no `buildbot`; docs/farm.md, "Runs at scale", says what that needs')
     site = buildbot.Site(output.absolute())
-    buildbot.write(farm, farm.buildbot, site, {DATABASE_VARIABLE: farm.database})
+    buildbot.write(farm, farm.buildbot, site, farm.environ)
     for folder in (site.master, *map(site.worker, buildbot.hosts(farm))):
         echo(str(folder))
 

@@ -26,13 +26,17 @@ def export(
     ] = "127.0.0.1:20408",
     name: Annotated[str, typer.Option(metavar="NAME", help="Of this exporter (default: the host's).")] = "",
     hostname: Annotated[
-        str, typer.Option(metavar="NAME", help="By which ssh reaches this host (default: its full name).")
+        str, typer.Option(metavar="NAME", help="By which other hosts reach this one (default: its full name).")
     ] = "",
     listen: Annotated[
         str,
         typer.Option(metavar="ADDRESS", help="Of the TCP ports for labgrid's own clients, which know no password."),
     ] = LOOPBACK,
     isolated: Annotated[bool, typer.Option("--isolated", help="Let labgrid's own clients come through ssh.")] = False,
+    tls_port: Annotated[
+        int,
+        typer.Option(metavar="PORT", min=0, max=65535, help="Of `lab console tls` here; 0: readers come through ssh."),
+    ] = 0,
     runtime: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The console server's folder (default: as `lab console`).")
     ] = None,
@@ -47,6 +51,7 @@ def export(
         hostname or getfqdn(),
         listen,
         isolated,
+        tls_port,
     )
     if not options.on_loopback:
         logging.warning(

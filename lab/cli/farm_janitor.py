@@ -13,7 +13,7 @@ import typer
 from exporters.farm.coordinator import Coordinator
 from lab.errors import ConfigurationError
 from lab.farm.config import load
-from lab.farm.placing import boards_behind
+from lab.farm.placing import boards_behind, is_at
 from lab.host import process
 from lab.places.holding import with_port
 from lab.places.janitor import LOOK_S, Janitor, patient
@@ -36,10 +36,11 @@ def janitor(
     farm = load(file)
     if not farm.coordinator:
         raise ConfigurationError(f"{file}: it names no `coordinator`: there are no places to look after")
-    coordinator = Coordinator(with_port(farm.coordinator))
+    address = with_port(farm.coordinator)
+    coordinator = Coordinator(address)
     with open_store(farm.database) as store:
         book = JobQueue(store, process.identity(), process.has_died)
-        looker = Janitor(coordinator, store, book, partial(boards_behind, farm))
+        looker = Janitor(coordinator, store, book, partial(boards_behind, farm), partial(is_at, coordinator=address))
         if dry_run or once:
             deeds = looker.due() if dry_run else list(looker.tidy())
             for deed in deeds:

@@ -50,6 +50,9 @@ COMMAND_GROUPS: Final = (
             CommandGroup("attach", "lab.cli.console_live", "Open a terminal on a port, through the server."),
             CommandGroup("tail", "lab.cli.console_live", "Print what comes from a port, until Ctrl-C."),
             CommandGroup("wait", "lab.cli.console_live", "Wait until somebody can type at a port."),
+            CommandGroup(
+                "tls", "lab.cli.console_tls", "Serve other hosts: TCP with TLS, and only with a certificate."
+            ),
             CommandGroup("replay", "lab.cli.console_recordings", "Find the moments of a recorded boot."),
             CommandGroup("show", "lab.cli.console_recordings", "Print a recording, each line with its time."),
             CommandGroup(
@@ -98,6 +101,7 @@ COMMAND_GROUPS: Final = (
     ),
     CommandGroup("run", "lab.cli.run", "Measure a board: one job at a time, resumable after any interruption."),
     CommandGroup("jobs", "lab.cli.jobs", "Who measures, who waits for a board: list, show and cancel jobs."),
+    CommandGroup("reserve", "lab.cli.reserve", "Reserve a board, or put it in maintenance; show and end that."),
     CommandGroup(
         "farm",
         "lab.cli.farm",
@@ -112,6 +116,11 @@ COMMAND_GROUPS: Final = (
                 "janitor",
                 "lab.cli.farm_janitor",
                 "Release labgrid's places that dead jobs hold, and acquire those of boards that people reserved.",
+            ),
+            CommandGroup(
+                "card",
+                "lab.cli.farm_card",
+                "Look at the card of a multiplexer, and write it, for another host; started by `lab provision` there.",
             ),
             CommandGroup("up", "lab.cli.farm_up", "Bring a farm up on this machine, as its user."),
             CommandGroup("status", "lab.cli.farm_up", "Show the farm's programs, and the lab."),

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from attrs import evolve
 
 from lab.env import envfile
-from lab.env.checkup import CheckUp, host_of
+from lab.env.checkup import CheckUp, host_of, part_of
 from lab.env.target import parts
-from lab.errors import ConfigurationError
-from lab.farm import now, services
+from lab.errors import BoardlabError, ConfigurationError
+from lab.farm import holding, now, services
 from lab.farm.config import Farm
-from lab.farm.holding import BusyBoardError, ended_by_signals, held
-from lab.farm.placing import placed
+from lab.farm.holding import BusyBoardError, ended_by_signals, held, opened
+from lab.farm.placing import Patience, placed
 from lab.farm.runner import BUSY
 from lab.health import DEFAULT_RULE, Check, Health, Part, Rule
-from lab.host import process
+from lab.health.model import counts
 from lab.host.clock import utc_now
 from lab.results import Store, open_store
 from lab.results.healthbook import HealthBook
 from lab.results.jobrecords import BY_HEALTH, Order
-from lab.results.jobs import JobQueue
 from lab.results.reservations import IGNORE
 from lab.shown import Marked, bad, doubtful, echo, echo_json, log_to, table
 
@@ -53,7 +56,12 @@ def health(
         typer.Option(metavar="NAME", help="The board's environment (default: the one here that names the board)."),
     ] = None,
     wait: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="How long to wait for a board that a job holds.")
+        float,
+        typer.Option(
+            min=0.0,
+            metavar="S",
+            help="How long to wait for a board that a job holds, or whose place a job of another host has; for a coordinator, an exporter or results that do not answer: 5 minutes of it at most.",
+        ),
     ] = 0.0,
     ignore: Annotated[
         bool, typer.Option(IGNORE, help="Check although the board is reserved; only for whom it is reserved.")
@@ -80,7 +88,7 @@ def health(
         return
     log_to(sys.stderr)
     path = _environment(board, env, lab)
-    with open_store(database) as store:
+    with opened(database, wait, _say) as store:
         found = _checked(store, rule, path, wait, ignore=ignore)
         state = HealthBook(store, rule).of(found.board)
     if as_json:
@@ -94,37 +102,40 @@ def health(
 
 def _checked(store: Store, rule: Rule, path: Path, wait_s: float, *, ignore: bool) -> Check:
     """Hold the board, check it, and keep what was found."""
-    strategy = envfile.arguments_of(path, "BoardStrategy")
-    if not strategy:
-        raise ConfigurationError(
-            f"{path}: it has no BoardStrategy, so nothing names its board: add one to its drivers"
-        )
-    person = process.person()
-    queue = JobQueue(
-        store, process.identity(), process.has_died, person=person, program=BY_HEALTH, ignores=ignore, rule=rule
-    )
-    order = Order(str(strategy["board_type"]), str(strategy["board"]), ("health",), str(path), "", None)
+    board_type, name = envfile.board_of(path)
+    book = holding.queue(store, BY_HEALTH, ignores=ignore, rule=rule)
+    order = Order(board_type, name, ("health",), str(path), "", None)
+    patience = Patience(
+        time.monotonic() + wait_s, _say, lambda: False
+    )  # of a job that was cancelled, `held` ends this process
     try:
-        with held(queue, order, wait_s, _say) as job, placed(queue, job) as as_user, ended_by_signals():
-            os.environ.update(as_user)
+        with held(book, order, wait_s, _say) as job, ended_by_signals(), ExitStack() as stack:
+            made = Check(
+                name, board_type, socket.gethostname(), utc_now(), (), env=path.name, person=job.person, job_id=job.id
+            )
+            stack.enter_context(_noted(HealthBook(store, rule), made))
+            os.environ.update(stack.enter_context(placed(book, job, patience)))
             began = time.monotonic()
             board: Any = parts(str(path), "ConsoleProtocol", "console", "console")[1]
             found = CheckUp(board, _say).run()
-            made = Check(
-                board=board.board,
-                board_type=board.type.name,
-                host=host_of(board),
-                at=utc_now(),
-                parts=found,
-                duration_s=round(time.monotonic() - began, 1),
-                env=path.name,
-                person=person,
-                job_id=job.id,
-            )
+            duration_s = round(time.monotonic() - began, 1)
+            made = evolve(made, host=host_of(board), at=utc_now(), parts=found, duration_s=duration_s)
             return HealthBook(store, rule).record(made)
     except BusyBoardError as error:
         _say(str(error))
         raise typer.Exit(BUSY) from None
+
+
+@contextmanager
+def _noted(book: HealthBook, made: Check) -> Iterator[None]:
+    """What of the lab keeps the check from being made is kept as a check that failed: else nobody could tell that there was none."""
+    try:
+        yield
+    except BoardlabError as error:
+        if counts(error.fault, error.failure):
+            part = Part(part_of(error.failure), "failed", error.failure, error.fault, str(error))
+            book.record(evolve(made, at=utc_now(), parts=(part,)))
+        raise
 
 
 def _environment(board: str, env: str | None, farm: Farm | None) -> Path:
@@ -138,7 +149,7 @@ def _environment(board: str, env: str | None, farm: Farm | None) -> Path:
         if not board:
             raise ConfigurationError("which board? `lab health BOARD --check`; `lab health` shows them")
         known = {each.board: each.env for each in now.described(here)}
-        known |= {each.name: each.env for each in farm.boards} if farm is not None else {}
+        known |= farm.environments if farm is not None else {}
         env = known.get(board)
         if env is None:
             raise ConfigurationError(

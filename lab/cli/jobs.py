@@ -131,6 +131,7 @@ def document(found: JobView, now: dt.datetime) -> dict[str, Any]:
         "cancelled_by": job.cancelled_by,
         "priority": job.priority,
         "yields_to": job.yields_to,
+        "request": job.request,
         **{name: None if at is None else at.isoformat() for name, at in times.items()},
         "runs": [
             {"run": run.id, "kind": run.kind, "status": run.status, "good": run.good, "planned": run.planned}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,19 +12,18 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.env import envfile
 from lab.env.target import parts
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import reference
-from lab.farm.holding import BusyBoardError, ended_by_signals, held
+from lab.farm.holding import BusyBoardError, ended_by_signals, held, queue
+from lab.farm.placing import Patience, place_of, placed
 from lab.farm.runner import BUSY
 from lab.host import process
 from lab.provision.finding import find
 from lab.provision.putting import Put, Putting, described
-from lab.provision.release import Release
 from lab.provision.telling import Teller
 from lab.results import Store, open_store
 from lab.results.jobrecords import BY_PROVISION, Job, Order
-from lab.results.jobs import JobQueue
 from lab.results.provisions import Provision, ProvisionBook
 from lab.results.reservations import IGNORE
 from lab.run.options import PROVISION
@@ -77,20 +78,25 @@ def provision(
         raise ConfigurationError("--dry-run, --verify-only and --forget are different things: give one of them")
     if (dry_run or verify_only) and not release:
         raise ConfigurationError("which release? Give --release FILE")
-    strategy = _strategy(env)
+    path = envfile.find(env, Path.cwd())
+    made = None if place_of(path) else _strategy(env)  # labgrid gives a place's parts to nobody but its holder
+    board_type, board = (made.type.name, made.board) if made else envfile.board_of(path)
     asked = list(dict.fromkeys(name for given in medium or [] for name in given.split(",") if name))
     with open_store(db) as store:
         book = ProvisionBook(store)
         if forget or not release:
-            _known(book, strategy.board, asked, forget=forget, as_json=as_json)
+            _known(book, board, asked, forget=forget, as_json=as_json)
             return
-        found = find(release, strategy.type.name, Path.cwd())
+        found = find(release, board_type, Path.cwd())
         media = asked or list(found.media)
         putting = Putting(found, media, Teller(_say), _say, book, person=process.person())
-        if from_nothing:
-            recover_by(strategy, found, from_nothing, Teller(_say))
-        with _held(store, strategy, env, found, media, wait, ignore) as job, ended_by_signals():
+        options = {"medium": media, PROVISION: str(found.path)}
+        order = Order(board_type, board, ("provision",), str(path), found.name, None, options)
+        with _held(store, order, wait, ignore) as job, ended_by_signals():
+            strategy = made or _strategy(env)
             putting.job_id = job.id
+            if from_nothing:
+                recover_by(strategy, found, from_nothing, Teller(_say))
             try:
                 done = _do(strategy, putting, dry_run=dry_run, verify_only=verify_only)
             finally:
@@ -117,31 +123,13 @@ def _strategy(env: str) -> Any:
 
 
 @contextmanager
-def _held(
-    store: Store, strategy: Any, env: str, release: Release, media: list[str], wait_s: float, ignore: bool
-) -> Iterator[Job]:
-    """The board is ours, as a job that others see and can cancel."""
-    person = process.person()
-    queue = JobQueue(
-        store,
-        process.identity(),
-        process.has_died,
-        person=person,
-        program=BY_PROVISION,
-        ignores=ignore,
-        rule=reference.rule(),
-    )
-    order = Order(
-        strategy.type.name,
-        strategy.board,
-        ("provision",),
-        env,
-        release.name,
-        None,
-        {"medium": media, PROVISION: str(release.path)},
-    )
+def _held(store: Store, order: Order, wait_s: float, ignore: bool) -> Iterator[Job]:
+    """The board is ours, and so is its labgrid place, as a job that others see and can cancel."""
+    book = queue(store, BY_PROVISION, ignores=ignore)
+    patience = Patience(time.monotonic() + wait_s, _say, lambda: False)  # `held` gives signs of life
     try:
-        with held(queue, order, wait_s, _say) as job:
+        with held(book, order, wait_s, _say) as job, placed(book, job, patience) as as_user:
+            os.environ.update(as_user)
             yield job
     except BusyBoardError as error:
         _say(str(error))

@@ -10,7 +10,7 @@ import typer
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.judge.builds import remarks
-from lab.results import documents, listing
+from lab.results import documents, listing, uploading
 from lab.results.evidence import evidence_lines
 from lab.results.figures import headline
 from lab.results.format import head_lines, numbers_and_failures
@@ -169,6 +169,28 @@ def recordings(
         ]
         written = write_recordings(attempts, store.artifacts, folder)
     echo(*map(str, written))
+
+
+@app.command()
+def upload(
+    *,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Also what is not marked and does not lie there, e.g. of before it was shared."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    db: Database = None,
+) -> None:
+    """Bring artifacts of this host to where they are shared ($LAB_SHARED_ARTIFACTS): what no job brought when it ended."""
+    with open_store(db, create=False) as store:
+        done = uploading.upload(store.artifacts, everything=everything, say=lambda line: echo(line, err=True))
+        left, where = len(store.artifacts.marked()), store.artifacts.shared
+    if as_json:
+        echo_json({"to": where, "brought": done.count, "bytes": done.bytes, "left": left, "busy": done.busy})
+    elif done.busy:
+        echo(f"another process brings them to {where}; {left} are left")
+    else:
+        echo(f"{done.count} artifacts, {done.bytes / 1e6:.1f} MB, brought to {where}; {left} are left")
 
 
 def _none(store: Store, wanted: listing.RunFilter) -> str:

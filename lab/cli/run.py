@@ -15,12 +15,12 @@ from lab import shipped
 from lab.cli.runoptions import with_run_options
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import orders, reference, services, suites
+from lab.farm import holding, orders, services, sharing, suites
+from lab.farm.retold import told_again
 from lab.farm.room import Room
 from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths
-from lab.host import process
 from lab.provision.finding import find
-from lab.results import Store, joblist, open_store
+from lab.results import Store, joblist
 from lab.results.jobrecords import Job, Order, call, number
 from lab.results.jobs import JobQueue
 from lab.results.records import LAST_ID
@@ -70,7 +70,7 @@ def run(
             min=0.0,
             max=LONGEST_WAIT_S,
             metavar="S",
-            help="How long to wait for a board that another job holds, or whose place somebody has.",
+            help="How long to wait for a board that another job holds, or whose place somebody has; for results that do not answer: 5 minutes of it at most.",
         ),
     ] = 0.0,
     ignore: Annotated[
@@ -83,6 +83,12 @@ def run(
             help="As a timer runs it: who waits in person comes first, and a reservation gets the board after the present cycle.",
         ),
     ] = False,
+    request: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="With --continue, of a queue: what it asked for under this name is measured once."
+        ),
+    ] = "",
     confirms: Annotated[
         int | None,
         typer.Option(
@@ -111,31 +117,31 @@ def run(
         raise ConfigurationError(f"--scheduled gives way to reservations, {IGNORE} does not: give one of them")
     farm = services.host_file().farm
     limits = farm.limits if farm is not None else None
-    with _unmeasured(), open_store(db) as store:
-        book = JobQueue(
-            store,
-            process.identity(),
-            process.has_died,
-            person=process.person(),
-            ignores=ignore,
-            priority=TIMERS if scheduled else PERSONS,
-            rule=reference.rule(),
-        )
-        if resume is None:
-            if confirms is not None:
-                suite, options = suite or store.run(confirms).kind, {**options, CONFIRMS: confirms, JUDGE: True}
-            wanted = suite or (SECTIONS if SECTIONS in options else DEFAULT_SUITE)
-            order = _order(place, wanted, env, release, cycles, options)
-            unfinished = book.unfinished(order) if go_on else None
-            job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)
+    with _unmeasured(), holding.opened(db, wait, echo) as store:
+        book = holding.queue(store, ignores=ignore, priority=TIMERS if scheduled else PERSONS, request=request)
+        ended = joblist.answered(store, request) if go_on and request else None
+        if ended is not None:
+            echo(f"job {ended.called}: {ended.state} for this request before; nothing is measured again")
+            code = told_again(store, ended, echo)
         else:
-            job = _named(store, book, resume)
-            _same_order(job, suite, release, cycles, options)
-            job = book.take_up(job.id)
-        echo(f"job {job.called}: {','.join(job.suites)} on {job.board}, results in {store.url}")
-        room = Room(book, limits) if scheduled and limits is not None else None
-        gap_s = limits.power_on_gap if limits is not None else 0.0
-        code = Runner(book, place, echo, room=room, power_on_gap_s=gap_s).run(job, wait)
+            if resume is None:
+                if confirms is not None:
+                    suite, options = suite or store.run(confirms).kind, {**options, CONFIRMS: confirms, JUDGE: True}
+                wanted = suite or (SECTIONS if SECTIONS in options else DEFAULT_SUITE)
+                order = _order(place, wanted, env, release, cycles, options)
+                unfinished = book.unfinished(order) if go_on else None
+                job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)
+            else:
+                job = _named(store, book, resume)
+                _same_order(job, suite, release, cycles, options)
+                job = book.take_up(job.id)
+            echo(f"job {job.called}: {','.join(job.suites)} on {job.board}, results in {store.url}")
+            room = Room(book, limits) if scheduled and limits is not None else None
+            gap_s = limits.power_on_gap if limits is not None else 0.0
+            try:
+                code = Runner(book, place, echo, room=room, power_on_gap_s=gap_s).run(job, wait)
+            finally:
+                sharing.begin(store)
     raise typer.Exit(code)
 
 
@@ -220,18 +226,13 @@ def _order(
         suites.files(place.tests, name)
     path = envfile.find(env, place.folder)
     envfile.check(path)
-    strategy = envfile.arguments_of(path, "BoardStrategy")
-    if not strategy:
-        raise ConfigurationError(
-            f"{path} has no BoardStrategy, so nothing names its board; see {shipped.folder(shipped.ENVS)} for examples"
-        )
+    board_type, board = envfile.board_of(path)
     wrong = list(orders.problems(place.tests, wanted, options, path))
     if wrong:
         raise ConfigurationError("; ".join(wrong))
-    board_type = str(strategy["board_type"])
     if PROVISION in options:
         options, release = _provisioned(board_type, release, options)
-    return Order(board_type, str(strategy["board"]), wanted, str(path), release, cycles, options)
+    return Order(board_type, board, wanted, str(path), release, cycles, options)
 
 
 def _provisioned(board_type: str, release: str, options: Mapping[str, Value]) -> tuple[Mapping[str, Value], str]:

@@ -67,7 +67,9 @@ def web(
     port = sockets[0].getsockname()[1]
     own = f"[{host}]" if ":" in host else host
     scheme = "https" if protection is not None and protection.tls_server_config is not None else "http"
-    served = create(site, [*LOCAL_NAMES, own, *([access.own_name] if access.own_name else ()), *(name or ())], access)
+    served = create(
+        site, [*LOCAL_NAMES, own, *([access.own_name] if access.own_name else ()), *(name or ())], access, ahead=True
+    )
     options = {
         "log_config": None,
         "timeout_graceful_shutdown": _LAST_S,

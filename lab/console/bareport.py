@@ -104,7 +104,7 @@ class BareClient:
         except (OSError, serial.SerialException) as error:
             raise self._lost(str(error)) from error
 
-    def status(self) -> ServerStatus:
+    def status(self, name: str | None = None) -> ServerStatus:  # noqa: ARG002 - as ConsoleClient has it
         """There is no console server that could say more."""
         return ServerStatus(os.getpid(), "", "", "", [])
 

@@ -24,18 +24,12 @@ from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Gap, RecordKind
 from lab.errors import BoardlabError
 from lab.host.clock import MonotonicRaw
+from lab.host.tcp import family_of, keep_alive
 
 _RECEIVE_BYTES: Final = 4096
 _IAC: Final = b"\xff"  # of telnet (RFC 854), doubled where it is data
 _SUBOPTION_BYTES: Final = 8192  # bytes of a negotiation that does not end
 _AGAIN_S: Final = 0.2  # after a client that could not be accepted
-_ALIVE: Final = (  # a guest that is gone without a word gives the port back within a minute
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
-)
 _log = logging.getLogger(__name__)
 
 
@@ -61,7 +55,7 @@ class Bridge:
         """
         self._path, self._device, self._speed_bd = socket_path, device, speed_bd
         self._guests: set[socket.socket] = set()
-        self._listener = socket.create_server((listen, 0), family=socket.AF_INET6 if ":" in listen else socket.AF_INET)
+        self._listener = socket.create_server((listen, 0), family=family_of(listen))
         self.port: int = self._listener.getsockname()[1]
         self._closing = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -91,9 +85,7 @@ class Bridge:
         """One guest, until it or the console server hangs up."""
         try:
             with guest:
-                guest.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                for level, option, value in _ALIVE:
-                    guest.setsockopt(level, option, value)
+                keep_alive(guest)  # who is gone without a word gives the port back within a minute
                 try:
                     with ConsoleClient(self._path) as console:
                         info = console.open(self._device(), self._speed_bd)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import select
-import socket
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -13,11 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from attrs import evolve
+
 from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.opening import held, looked_at
 from lab.console.status import PortInfo, ServerStatus, of_another_boardlab, port_info, server_status
+from lab.console.stream import UnixWay, Way, left_s
 from lab.console.wire import (
-    CREDENTIALS,
     PROTOCOL,
     Deframer,
     FrameType,
@@ -26,14 +25,12 @@ from lab.console.wire import (
     encode_message,
     raise_refusal,
 )
-from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
+from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockReading
-from lab.host.runtime import check_owner
 
 ANSWER_TIMEOUT_S = 5.0  # opening a USB adapter takes some ten milliseconds; the rest is for a host under load
 WRITE_BYTES = 16384  # of one WRITE frame; well below what the server queues for a port
-_RECEIVE_BYTES = 65536
 
 
 class ConsoleClient:
@@ -46,35 +43,25 @@ class ConsoleClient:
         server_pid: process id of the server.
     """
 
-    def __init__(self, socket_path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
-        """Connect to the server that listens there (see `ensure_server`).
+    def __init__(self, where: Path | Way, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        """Connect to a server.
+
+        Args:
+            where: the socket at which it listens (see `ensure_server`), or the way to it.
 
         Raises:
             LabTransientError: nobody listens.
             LabStableError: the server speaks another protocol.
             ConfigurationError: the socket's folder, or who listens there, is another user's.
         """
-        if socket_path.parent.exists():
-            check_owner(socket_path.parent)
-        self._path = socket_path
+        self._way = UnixWay(where) if isinstance(where, Path) else where
         self._timeout_s = timeout_s
-        self.server_pid = 0
         self._deframer = Deframer()
         self._events: deque[Event] = deque()
         self._answers: deque[Message] = deque()
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(timeout_s)
+        self._stream = self._way.connect(timeout_s)
+        self.server_pid = self._stream.pid
         try:
-            self._socket.connect(str(socket_path))
-        except OSError as error:
-            self._socket.close()
-            raise LabTransientError(
-                f"no console server answers at {socket_path}: {error.strerror or error}; "
-                "start one with `lab console serve`",
-                failure="no_console_server",
-            ) from error
-        try:
-            self._check_peer()
             self._greet()
         except BoardlabError:
             self.close()
@@ -212,9 +199,22 @@ class ConsoleClient:
         """
         self._ask("close", {"name": name})
 
-    def status(self) -> ServerStatus:
-        """How the server and its ports are."""
-        return server_status(self._ask("status", {}))
+    def status(self, name: str | None = None) -> ServerStatus:
+        """How the server and its ports are.
+
+        Args:
+            name: of this port alone; none where no such port is open.
+        """
+        if name is not None:
+            found = server_status(self._ask("status", {"name": name}))
+            return evolve(
+                found, ports=[port for port in found.ports if port.info.name == name]
+            )  # an older server names all
+        found = server_status(self._ask("status", {"after": 0}))
+        while found.more is not None:
+            page = server_status(self._ask("status", {"after": found.more}))
+            found = evolve(page, ports=[*found.ports, *page.ports])
+        return found
 
     def stop(self) -> None:
         """End the server."""
@@ -222,22 +222,11 @@ class ConsoleClient:
 
     def close(self) -> None:
         """End the connection. The server goes on reading its ports."""
-        self._socket.close()
+        self._stream.close()
 
     def fileno(self) -> int:
         """For select(2). It tells of bytes from the server; read until None, for one receipt may bring many events."""
-        return self._socket.fileno()
-
-    def _check_peer(self) -> None:
-        """The folder was checked by its name; this is who really listens."""
-        credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-        pid, uid, _ = CREDENTIALS.unpack(credentials)
-        self.server_pid = pid
-        if uid != os.getuid():
-            raise ConfigurationError(
-                f"{self._path}: pid {pid} of user {uid} listens there, and you are {os.getuid()}; "
-                "set BOARDLAB_RUNTIME to a folder of your own"
-            )
+        return self._stream.fileno()
 
     def _greet(self) -> None:
         answer = self._ask("hello", {"protocol": PROTOCOL})
@@ -253,17 +242,16 @@ class ConsoleClient:
 
     def _exchange(self, frame: bytes) -> Message:
         try:
-            self._socket.settimeout(self._timeout_s)
             with contextlib.suppress(ConnectionError):  # sent away; the reason may be waiting for us
-                self._socket.sendall(frame)
+                self._stream.send(frame, self._timeout_s)
         except OSError as error:
             raise self._gone() from error
         deadline = time.monotonic() + self._timeout_s
         while not self._answers:
             if not self._receive(deadline):
                 raise LabTransientError(
-                    f"the console server at {self._path} gave no answer in {self._timeout_s:g} s; "
-                    f"is the host overloaded? See {self._path.with_name('console.log')}",
+                    f"the console server at {self._way.shown} gave no answer in {self._timeout_s:g} s; "
+                    f"is the host overloaded? See {self._way.log}",
                     failure="console_server_silent",
                 )
         answer = self._answers.popleft()
@@ -272,13 +260,10 @@ class ConsoleClient:
 
     def _receive(self, deadline: float) -> bool:
         """Take what the server sent. Returns: False when nothing came until the deadline."""
-        remaining_s = max(0.0, deadline - time.monotonic())
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        if not poll.poll(remaining_s * 1000):
-            return False
         try:
-            data = self._socket.recv(_RECEIVE_BYTES)
+            data = self._stream.receive(left_s(deadline))
+            if data is None:
+                return False
             if not data:
                 raise self._gone()
             for frame in self._deframer.feed(data):
@@ -289,12 +274,12 @@ class ConsoleClient:
         except OSError as error:
             raise self._gone() from error
         except ValueError as error:
-            raise LabStableError(f"{self._path}: this is no console server of ours: {error}") from error
+            raise LabStableError(f"{self._way.shown}: this is no console server of ours: {error}") from error
         return True
 
     def _gone(self) -> LabTransientError:
         return LabTransientError(
-            f"the console server at {self._path} is gone; its last words are in {self._path.with_name('console.log')}. "
+            f"the console server at {self._way.shown} is gone; its last words are in {self._way.log}. "
             "The next run starts a new one",
             failure="console_server_gone",
         )

@@ -38,6 +38,7 @@ from lab.host.scheduling import EVIDENCE_NS, Heartbeat, RunQueue, raise_priority
 READ_BYTES = 4096  # N_TTY_BUF_SIZE of the kernel: a tty never has more for one read
 BACKLOG_CHUNKS = 64  # more are published before the next look, so that memory stays bounded
 BEATS_PER_REOPEN = 4  # a lost port is looked for five times a second
+PORTS_AT_ONCE = 16  # of one answer to `status`: some 0.4 ms, in which no port is read
 _log = logging.getLogger(__name__)
 
 
@@ -143,11 +144,19 @@ class ConsoleServer:
         self._clients.send_away(port)
         self.ports.close(port)
 
-    def status(self) -> ServerStatus:
-        """How everything is."""
-        ports = [port.status() for port in self.ports]
+    def status(self, name: str | None = None, after: int | None = None) -> ServerStatus:
+        """How everything is.
+
+        Args:
+            name: of this port alone. after: of some ports, those behind this number. Neither: of all, while none is read.
+        """
+        found = self.ports.some(name, after, PORTS_AT_ONCE)
+        more = found[-1].number if after is not None and len(found) == PORTS_AT_ONCE else None
+        ports = [port.status() for port in found]
         late_ns = self._tally.p99_ns(self._clock.now_ns())
-        return ServerStatus(os.getpid(), self._started, self._scheduling.text, str(self._log_path), ports, late_ns)
+        return ServerStatus(
+            os.getpid(), self._started, self._scheduling.text, str(self._log_path), ports, late_ns, more
+        )
 
     def stop(self) -> None:
         """End after the current round; also from a signal handler, since the heartbeat ends every wait."""

@@ -6,7 +6,8 @@ attach  {name, write, since?, session?}                  -> PortInfo; RECORD fra
                                                             connection of the same session is ended
 close   {name}                                           -> {}; ends all connections that are attached to it
 clock   {}                                               -> {t_ns, line}: the clock of the stamps, and its time line
-status  {}                                               -> ServerStatus
+status  {name, after?}                                   -> ServerStatus: of one port; with `after`, of the first ones whose number is
+                                                            above it (`more`: for the next question); else of all at once
 stop    {}                                               -> {}; the server ends
 
 What the fields have to be is said in `lab.console.requests`.
@@ -54,7 +55,7 @@ class Server(Protocol):
         """Close a port and end the connections that are attached to it."""
         ...
 
-    def status(self) -> ServerStatus:
+    def status(self, name: str | None, after: int | None) -> ServerStatus:
         """How everything is."""
         ...
 
@@ -130,8 +131,8 @@ def _close(server: Server, _connection: Connection, message: Message) -> Message
     return {}
 
 
-def _status(server: Server, _connection: Connection, _message: Message) -> Message:
-    return asdict(server.status())
+def _status(server: Server, _connection: Connection, message: Message) -> Message:
+    return server.status(message.get("name"), message.get("after")).document()
 
 
 def _stop(server: Server, _connection: Connection, _message: Message) -> Message:

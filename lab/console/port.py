@@ -43,6 +43,7 @@ class ServedPort:
         line: its device.
         writer: the connection that may write.
         board: name of the board that hangs on it, where somebody said so.
+        number: in the order in which ports were opened; from 1.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class ServedPort:
         self.line = line
         self.meta = meta
         self.board = ""
+        self.number = 0
         self.writer: Connection | None = None
         self._writer_since = ""
         self._readers: list[Connection] = []

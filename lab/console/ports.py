@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import select
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from lab.console.line import PortRequest, SerialLine
@@ -37,6 +38,7 @@ class Ports:
         self._clock = clock
         self._scheduling = scheduling
         self._queue = queue
+        self._opened = 0
         self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def __iter__(self) -> Iterator[ServedPort]:
@@ -73,6 +75,14 @@ class Ports:
                 f"{request.device}: {port.line.state}; plug the adapter in again", failure="port_missing"
             )
         return port
+
+    def some(self, name: str | None, after: int | None, most: int) -> list[ServedPort]:
+        """The port of that name; or the first ones with a higher number, at most so many; or all."""
+        if name is not None:
+            return [port] if (port := self._by_name.get(name)) is not None else []
+        if after is None:
+            return list(self)
+        return list(islice((port for port in self if port.number > after), most))
 
     def lose(self, port: ServedPort, code: int) -> None:
         """The port's device failed with this errno."""
@@ -112,6 +122,8 @@ class Ports:
         except BaseException:
             line.close()  # else epoll would report for ever what nobody reads
             raise
+        self._opened += 1
+        port.number = self._opened
         self._by_name[request.name] = self.by_fd[line.fd] = port
         _log.info("%s: open: %s", request.name, port.meta)
         return port

@@ -29,10 +29,11 @@ class PublishedPort:
 
     Attributes:
         socket: path of the console server's socket on its host.
-        host: name or address by which ssh reaches that host.
+        host: name or address by which other hosts reach that host; the name in its certificate, where it serves TLS.
         machine: its machine-id(5); empty where it has none. line: the time line of the stamps, see `time_line`.
         pty: a pseudo terminal: no real board hangs on it.
         rails: path of the rails server's socket there; empty: none runs.
+        tls_port: where its console server is reached by TCP with TLS; 0: by ssh only.
         device: path of the port there. id_path, serial: what udev knows of its adapter (ID_PATH, ID_SERIAL_SHORT); empty where nothing.
     """
 
@@ -45,6 +46,7 @@ class PublishedPort:
     serial: str = field(default="", validator=_TEXT)
     pty: bool = field(default=False, validator=validators.instance_of(bool))
     rails: str = field(default="", validator=validators.matches_re(r"(/[^:\x00-\x1f]+)?"))
+    tls_port: int = field(default=0, validator=[validators.instance_of(int), validators.ge(0), validators.le(65535)])
 
     @classmethod
     def of(cls, extra: Mapping[str, object]) -> Self | None:
@@ -64,7 +66,7 @@ class PublishedPort:
                 f"the exporter of this port says too little of it ({error}): it is of another boardlab than this one; update both"
             ) from error
 
-    def extra(self) -> dict[str, str | bool]:
+    def extra(self) -> dict[str, str | bool | int]:
         """As it stands in `extra`."""
         return {PREFIX + name: value for name, value in asdict(self).items()}
 

@@ -70,7 +70,7 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
     },
     "clock": {},
     "close": {"name": _NAME},
-    "status": {},
+    "status": {"name": _or_nothing(_NAME), "after": _or_nothing(_number(0, _MAX_POSITION))},
     "stop": {},
 }
 

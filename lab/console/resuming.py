@@ -135,8 +135,8 @@ class ResumingClient:
             self._cut(error)
             raise
 
-    def status(self) -> ServerStatus:
-        """How the server is, now; all that our port had brought before is here then, for `read_event`.
+    def status(self, name: str | None = None) -> ServerStatus:  # noqa: ARG002 - as ConsoleClient has it
+        """How the server and our port are, now; all that our port had brought before is here then, for `read_event`.
 
         Raises:
             LabTransientError: it is out of reach.
@@ -144,9 +144,8 @@ class ResumingClient:
         for _ in range(_QUESTIONS):
             try:
                 client = self._answering()
-                status = client.status()
-                at = [port.info.position for port in status.ports if port.info.name == self.info.name]
-                self._read_up_to(client, max(at, default=0))
+                status = client.status(self.info.name)
+                self._read_up_to(client, max((port.info.position for port in status.ports), default=0))
             except LabTransientError as error:
                 self._cut(error)
             else:

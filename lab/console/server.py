@@ -21,6 +21,7 @@ from types import FrameType
 from lab.console.loop import ConsoleServer
 from lab.errors import BoardlabError, LabStableError
 from lab.host.clock import MonotonicRaw
+from lab.host.process import open_many_files
 from lab.host.runtime import EXIT_TWICE, lock_path, log_path, prepare, runtime_dir
 from lab.shown import PlainFormatter, plain_text
 
@@ -67,6 +68,7 @@ def serve(runtime: Path, ready: Callable[[], None] = lambda: None) -> None:
         )
         handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[handler])
+        open_many_files()  # three for a port, one for a client
         server = ConsoleServer(runtime, MonotonicRaw())
 
         def end(number: int, _frame: FrameType | None) -> None:

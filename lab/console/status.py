@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from attrs import NOTHING, fields, frozen
+from attrs import NOTHING, AttrsInstance, fields, frozen
 
 from lab.console.index import RecordingMeta
 from lab.errors import LabStableError
@@ -71,6 +71,7 @@ class ServerStatus:
 
     Attributes:
         late_p99_ns: 99 of 100 bytes of the last minute came no later through this host than this; None: too few came.
+        more: there are more ports, which are asked for with this as `after`; None: there are none.
     """
 
     pid: int
@@ -79,6 +80,14 @@ class ServerStatus:
     log: str
     ports: list[PortStatus]
     late_p99_ns: int | None = None
+    more: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it. (`asdict` goes through every value, and no port is read meanwhile.)"""
+        ports = [
+            _values(port) | {"info": _values(port.info) | {"meta": _values(port.info.meta)}} for port in self.ports
+        ]
+        return _values(self) | {"ports": ports}
 
 
 def port_info(answer: Mapping[str, Any]) -> PortInfo:
@@ -103,6 +112,10 @@ def of_another_boardlab(lacks: str) -> LabStableError:
         "stop` when nothing measures, and the next command starts a fitting one",
         failure="console_protocol",
     )
+
+
+def _values(record: AttrsInstance) -> dict[str, Any]:
+    return {each.name: getattr(record, each.name) for each in fields(type(record))}
 
 
 def _record(kind: type[Record], answer: Mapping[str, Any], **known: object) -> Record:

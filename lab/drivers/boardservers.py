@@ -11,12 +11,14 @@ from typing import Final
 from attrs import define, field
 
 from lab.errors import ConfigurationError
+from lab.host.addresses import is_loopback, own_address
 from lab.provision.ways.carriers import FolderServer
 from lab.provision.ways.command import Prompt
 from lab.provision.ways.serving import serving
 from lab.provision.ways.uboot import USUAL_RATE, Network, Tftp
 
 _READABLE: Final = 0o755  # the server may be another user's
+AUTO: Final = "auto"
 
 
 @define
@@ -24,7 +26,8 @@ class BoardServer:
     """A folder that is given out to a board.
 
     Attributes:
-        listen: this host's address. server: the same as the board sees it; empty: `listen`. port: of TFTP; 0: a free one.
+        listen: this host's address; "auto": the one by which it reaches the board (`board_address`), or the host that the board is on.
+        server: the same as the board sees it; empty: `listen`. port: of TFTP; 0: a free one.
         board_address: the board's own address in U-Boot; empty: from DHCP.
         folder: what a TFTP server gives out that runs already, at `server`; empty: one is started.
     """
@@ -40,6 +43,31 @@ class BoardServer:
     _stack: ExitStack = field(factory=ExitStack, init=False)
     _tftp: Tftp | None = field(default=None, init=False)
     _http: FolderServer | None = field(default=None, init=False)
+
+    def check_reached(self, elsewhere: str) -> None:
+        """See, before anything is decided, that the board can reach this host; choose the address where that is left to us.
+
+        Args:
+            elsewhere: the other host that the board is on; empty: this one.
+
+        Raises:
+            ConfigurationError: it cannot.
+        """
+        if self.listen == AUTO:
+            towards = self.board_address or elsewhere
+            if not towards:
+                raise ConfigurationError(
+                    "listen: auto: the board is on this host, and nothing says on which network it is: give `listen` this host's address "
+                    "there, or `board_address` the board's (`ip address`)"
+                )
+            self.listen = own_address(towards)
+        seen = self.server or self.listen
+        if elsewhere and is_loopback(seen):
+            raise ConfigurationError(
+                f"listen: the board is on {elsewhere}, and {seen} is reached from this host alone; nothing was written. Give `listen` this "
+                "host's address on the board's network (`ip address`) or `auto`, and `server` where the board sees it by another one; or "
+                "write over the console (`over: console` of UBootWriterDriver)"
+            )
 
     def prepare(self, prompt: Prompt) -> None:
         """See `lab.provision.ways.uboot.Loader`; the server of an earlier use ends before, as it may have the port."""

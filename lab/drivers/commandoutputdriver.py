@@ -1,8 +1,9 @@
-"""A digital output that is a command of the host: what no driver of labgrid can do, e.g. a CAN frame."""
+"""A digital output that is a command of a host: what no driver of labgrid can do, e.g. a CAN frame, or a strap of another host."""
 
 from __future__ import annotations
 
 import subprocess
+from typing import Final
 
 import attr
 from labgrid.driver import Driver
@@ -10,7 +11,13 @@ from labgrid.factory import target_factory
 from labgrid.protocol import DigitalOutputProtocol
 from labgrid.step import step
 
+from lab.drivers.consolehost import link_of
+from lab.drivers.railsensors import AT_CONSOLE
 from lab.errors import ConfigurationError, LabTransientError
+from lab.host.sshlink import SshLink
+
+_ASSERTED: Final = {"1": True, "0": False}
+_NO_PROGRAM: Final = 127  # of the shell that sshd starts
 
 
 def _words(_instance: object, attribute: object, words: object) -> None:
@@ -21,18 +28,27 @@ def _words(_instance: object, attribute: object, words: object) -> None:
 @target_factory.reg_driver
 @attr.s(eq=False)
 class CommandOutputDriver(Driver, DigitalOutputProtocol):
-    """CommandOutputDriver - runs a command of the host when it is asserted or deasserted.
+    """CommandOutputDriver - runs a command of a host when it is asserted or deasserted.
 
     Args:
         asserted (list): program and arguments, e.g. [cansend, can0, "123#00"]; no shell is between
         deasserted (list): the same; empty: nothing is done
+        reads (list): the same, which prints 1 where it is asserted, else 0, e.g. [gpioget, gpiochip0, "4"]; empty: what was set last is
+            what it is
+        at (str): the host that it runs on: empty, this one; "console", that of the board's console, through ssh
         timeout (float): seconds until it must have ended
     """
 
     asserted: list[str] = attr.ib(validator=_words)
     deasserted: list[str] = attr.ib(factory=list, validator=_words)
+    reads: list[str] = attr.ib(factory=list, validator=_words)
+    at: str = attr.ib(default="", validator=attr.validators.in_(["", AT_CONSOLE]))
     timeout: float = attr.ib(default=5.0, validator=attr.validators.instance_of(float))
     _status: bool = attr.ib(default=False, init=False)
+    _link: SshLink | None = attr.ib(default=None, init=False)
+
+    def on_activate(self) -> None:
+        self._link = link_of(self.target, "CommandOutputDriver") if self.at == AT_CONSOLE else None
 
     @Driver.check_active
     @step(args=["status"])
@@ -41,7 +57,7 @@ class CommandOutputDriver(Driver, DigitalOutputProtocol):
 
         Raises:
             ConfigurationError: there is no such program.
-            LabTransientError: it failed, or did not end in time.
+            LabTransientError: it failed, or did not end in time; or ssh does not reach the host.
         """
         words = self.asserted if status else self.deasserted
         if words:
@@ -51,19 +67,40 @@ class CommandOutputDriver(Driver, DigitalOutputProtocol):
     @Driver.check_active
     @step(result=True)
     def get(self) -> bool:
-        """What was set last."""
-        return self._status
+        """What it is, as `reads` prints it; else what was set last.
 
-    def _run(self, words: list[str]) -> None:
-        shown = " ".join(words)
+        Raises:
+            As `set`; LabTransientError: `reads` prints something else.
+        """
+        if not self.reads:
+            return self._status
+        said = self._run(self.reads).strip()
+        if said not in _ASSERTED:
+            raise LabTransientError(
+                f"{self._shown(self.reads)}: expected 1 or 0, and it printed {said[:80]!r}", failure="output_failed"
+            )
+        return _ASSERTED[said]
+
+    def _shown(self, words: list[str]) -> str:
+        """For a message."""
+        return " ".join(words) + (f" on {self._link.host}" if self._link is not None else "")
+
+    def _run(self, words: list[str]) -> str:
+        shown = self._shown(words)
         try:
-            done = subprocess.run(words, check=False, capture_output=True, timeout=self.timeout, text=True)
+            if self._link is None:
+                done = subprocess.run(words, check=False, capture_output=True, timeout=self.timeout, text=True)
+            else:
+                done = self._link.ran(words, self.timeout)
         except subprocess.TimeoutExpired as error:
             raise LabTransientError(
                 f"{shown}: did not end within {self.timeout:g} s", failure="output_failed"
             ) from error
         except OSError as error:
             raise ConfigurationError(f"{shown}: {error.strerror}; mend CommandOutputDriver in the env") from error
+        if self._link is not None and done.returncode == _NO_PROGRAM:
+            raise ConfigurationError(f"{shown}: there is no such program; mend CommandOutputDriver in the env")
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             raise LabTransientError(f"{shown}: exit status {done.returncode}: {last}", failure="output_failed")
+        return done.stdout

@@ -27,7 +27,7 @@ class ConsoleReader(Protocol):
 
     def read_event(self, timeout_s: float) -> Event | None: ...
     def write(self, data: bytes) -> None: ...
-    def status(self) -> ServerStatus: ...
+    def status(self, name: str | None = None) -> ServerStatus: ...
     def close(self) -> None: ...
 
 
@@ -37,6 +37,7 @@ class ConsolePort(Protocol):
     Attributes:
         shown: for messages. is_local: this host's console server has it.
         pty: it is a pseudo terminal, as far as that is known: no real board hangs on it.
+        elsewhere: the other host that it is on; empty: it is on this one.
     """
 
     @property
@@ -45,6 +46,8 @@ class ConsolePort(Protocol):
     def is_local(self) -> bool: ...
     @property
     def pty(self) -> bool: ...
+    @property
+    def elsewhere(self) -> str: ...
     def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
         """Read it, and be the one who writes.
 
@@ -77,6 +80,7 @@ class LocalPort:
     port: Any
     runtime: str
     is_local: bool = True
+    elsewhere: str = ""
 
     @property
     def shown(self) -> str:

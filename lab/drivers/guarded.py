@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from attrs import frozen
 from labgrid.exceptions import NoResourceFoundError
 from labgrid.resource import Resource
+from labgrid.resource.remote import RemotePlace
 
 from lab.drivers.failures import Meaning, meaning, root
 from lab.drivers.timelimit import TimeLimitError, within
@@ -146,6 +147,12 @@ def _ours(driver: Any, kind: DriverRole, action: str, error: Exception) -> Board
         found, said = Meaning("timeout", True), f"{error}, and was given up"
     else:
         cause = root(error)
+        if _is_gone(driver, cause):
+            return LabTransientError(
+                f"{kind.noun} {described(driver)}: {action}: no exporter offers it now: is `lab farm export` up on the board's host, and the "
+                "console server there? (systemctl status boardlab-export boardlab-console)",
+                failure="exporter_gone",
+            )
         found, said = meaning(error), f"{type(cause).__name__}: {_said(cause)}"
     _log.debug("%s: %s: %s", described(driver), action, said, exc_info=error)
     failure = f"{kind.name}_{found.failure}"
@@ -154,6 +161,13 @@ def _ours(driver: Any, kind: DriverRole, action: str, error: Exception) -> Board
     if found.configuration:
         return ConfigurationError(text)
     return (kind.passing if found.transient else kind.lasting)(text, failure=failure)
+
+
+def _is_gone(driver: Any, error: BaseException) -> bool:
+    """Whether a driver failed since its place's resource is offered no more, or is not available; labgrid has nothing in an entry that is gone."""
+    lacks = isinstance(error, NoResourceFoundError) or (isinstance(error, KeyError) and error.args == ("params",))
+    target = getattr(driver, "target", None)
+    return lacks and any(isinstance(each, RemotePlace) for each in getattr(target, "resources", ()))
 
 
 def _limit(driver: Any, limit_s: float) -> float:

@@ -55,7 +55,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
     Args:
         media (dict): medium -> as that Linux calls it, e.g. /dev/mmcblk0, /dev/mtd0, or mtd
         boot_from (str): the medium that Linux is booted from, never one of `media`; "ram": it runs in memory, from U-Boot over TFTP
-        listen (str): this host's address where the board can reach it
+        listen (str): this host's address where the board can reach it; "auto": as its routes say
         server (str): the same as the board sees it; empty: `listen`
         over (str): "http"; or "ssh": commands and files go by the SSHDriver of the environment
         prepare (str): a command at its prompt once in each boot before anything else, e.g. what loads drivers and brings the network
@@ -101,6 +101,8 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
 
     def _way(self, strategy: Any, device: str) -> Way:
         def begin() -> Prompt:
+            if self.over == HTTP or self.boot_from == RAM:
+                self._server.check_reached(getattr(strategy.console, "board_host", ""))
             if self.boot_from == RAM:
                 self._in_memory(strategy)
             else:

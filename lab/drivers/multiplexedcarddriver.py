@@ -1,4 +1,4 @@
-"""The card of an SD multiplexer, written while it is at the host: over labgrid's drivers for the real ones."""
+"""The card of an SD multiplexer, written while it is at the host that the multiplexer is plugged into: over labgrid's drivers for the real ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Final
 
 import attr
-import pyudev
 from labgrid.binding import BindingState
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
@@ -18,12 +17,15 @@ from labgrid.step import step
 from lab.drivers import guarded
 from lab.drivers.guarded import MULTIPLEXER, SWITCH_LIMIT_S
 from lab.drivers.provisionprotocol import ProvisionProtocol
-from lab.errors import ConfigurationError
+from lab.host.addresses import is_loopback
+from lab.host.runtime import prepare, runtime_dir
+from lab.host.sshlink import SshLink
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
 from lab.provision.way import Way
-from lab.provision.ways.blockdevice import STALL_S
+from lab.provision.ways.blockdevice import STALL_S, Opener
+from lab.provision.ways.cardhost import CardHost, disk_here
 from lab.provision.ways.cardway import CardWay
-from lab.provision.ways.hostdisk import Disk, Host, check_identity
+from lab.provision.ways.hostdisk import Disk, check_identity
 
 _GIB: Final = 1 << 30
 _MEDIUM_S: Final = 15.0  # until the host knows a card that was switched to it
@@ -48,6 +50,7 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
         smallest_gib (float): a card that is smaller is not the board's
         largest_gib (float): a disk that is larger is not the board's
         stall_s (float): a write without progress for so long is ended
+        program (str): the command `lab` on the host of the multiplexer, where that is another one
     """
 
     bindings = {
@@ -60,10 +63,13 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
     smallest_gib: float = attr.ib(default=0.0, converter=float)
     largest_gib: float = attr.ib(default=256.0, converter=float)
     stall_s: float = attr.ib(default=STALL_S, converter=float)
+    program: str = attr.ib(default="lab", validator=attr.validators.instance_of(str))
 
     def ways(self, strategy: Any) -> Mapping[str, Way]:
         """See `ProvisionProtocol`."""
-        return {self.medium: CardWay("sd-mux", partial(self._card, strategy), stall_s=self.stall_s)}
+        return {
+            self.medium: CardWay("sd-mux", partial(self._card, strategy), stall_s=self.stall_s, opener=self._opener)
+        }
 
     def _card(self, strategy: Any) -> AbstractContextManager[Disk]:
         return self._at_host(strategy)
@@ -106,10 +112,6 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
 
     def _disk(self) -> Disk:
         resource = self.storage.storage if self.storage is not None else self.mux.mux
-        if getattr(resource, "host", None):
-            raise ConfigurationError(
-                f"{type(resource).__name__}: the card is on another host; run `lab provision` there, where it can be looked at and written"
-            )
         deadline = time.monotonic() + _MEDIUM_S
         while True:
             try:
@@ -132,20 +134,21 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
             raise MediaMissingError(
                 f"{type(resource).__name__}: the host sees no card. Is it in, and the multiplexer's USB cable?"
             )
-        disk = Host().disk(path, _identity(path))
+        there = self._there(str(getattr(resource, "host", "") or ""))
+        disk = disk_here(path) if there is None else there.disk(path)
         if self.id_path and self.id_path not in disk.identity.split():
             raise TargetRefusedError(
-                f"{path}: it is {disk.identity or 'nothing that udev knows'}, and the env says {self.id_path}; nothing was written. Is the "
+                f"{disk.shown}: it is {disk.identity or 'nothing that udev knows'}, and the env says {self.id_path}; nothing was written. Is the "
                 "reader on another socket, or does the env name another one?"
             )
         return disk
 
+    def _there(self, host: str) -> CardHost | None:
+        """The other host that has the card; None: it is this one."""
+        if not host or is_loopback(host):
+            return None
+        return CardHost(SshLink.to(host, prepare(runtime_dir())), self.program)
 
-def _identity(path: str) -> str:
-    try:
-        properties = pyudev.Devices.from_device_file(pyudev.Context(), path).properties
-    except (pyudev.DeviceNotFoundError, OSError) as error:
-        raise MediaMissingError(
-            f"{path}: it vanished while it was looked at. Is the card in, and the multiplexer's cable?"
-        ) from error
-    return " ".join(properties[name] for name in ("ID_PATH", "ID_SERIAL", "ID_SERIAL_SHORT") if name in properties)
+    def _opener(self, disk: Disk) -> Opener | None:
+        there = self._there(disk.host)
+        return None if there is None else there.opened(disk)

@@ -17,15 +17,20 @@ from lab.console.client import ConsoleClient
 from lab.console.published import PublishedPort
 from lab.console.resuming import PortOrder, ResumingClient
 from lab.console.status import PortInfo
+from lab.console.tlsway import TlsWay
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
-from lab.errors import BoardlabError, LabTransientError
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.host.addresses import is_own
 from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
+from lab.host.tls import Identity
 from lab.rails.elsewhere import RailsServer
 
 AUTO: Final = "auto"
 SSH: Final = "ssh"
+TLS: Final = "tls"
+TRANSPORTS: Final = (AUTO, SSH, TLS)
 
 
 def port_of(port: Any, runtime: str, transport: str = AUTO) -> ConsolePort:
@@ -47,7 +52,8 @@ class ServedPort:
     """A port behind a console server, on another host or on this one.
 
     Attributes:
-        transport: "ssh": through ssh even where the server is on this host.
+        transport: "auto": directly where the server is on this host, else by TLS where its exporter names a port for that, else
+            through ssh. "ssh", "tls": so, also on this host.
     """
 
     published: PublishedPort
@@ -66,13 +72,20 @@ class ServedPort:
         """See `ConsolePort`."""
         return self.published.pty
 
+    @property
+    def elsewhere(self) -> str:
+        """See `ConsolePort`."""
+        return "" if self.published.is_here else self.published.host
+
     def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
         """See `ConsolePort`."""
         published = self.published
         theirs = PortOrder(published.device, order.speed_bd, order.adapter_latency_ns, order.board)
-        if self._is_direct:
-            connect: Callable[[], ConsoleClient] = partial(ConsoleClient, Path(published.socket))
-            reset = _nothing
+        connect: Callable[[], ConsoleClient]
+        if self.transport == AUTO and self._is_here:
+            connect, reset = partial(ConsoleClient, Path(published.socket)), _nothing
+        elif self.transport == TLS or (self.transport == AUTO and published.tls_port):
+            connect, reset = partial(ConsoleClient, self._tls_way()), _nothing
         else:
             way = _SshWay(self._link(), published.socket)
             connect, reset = way.connect, way.reset
@@ -97,17 +110,31 @@ class ServedPort:
                 "(systemctl start boardlab-rails)",
                 failure="power_sampler",
             )
-        address = Path(published.rails) if self._is_direct else self._link().forwarded(published.rails)
-        return RailsServer(address, published.host)
+        runtime = self._runtime
+        if self.transport != SSH and self._is_here:
+            return RailsServer(lambda: Path(published.rails), published.host, runtime)
+        return RailsServer(partial(self._link().forwarded, published.rails), published.host, runtime)
 
     @property
-    def _is_direct(self) -> bool:
+    def _is_here(self) -> bool:
         """Whether the sockets are this host's."""
-        here = self.published.is_here and os.access(self.published.socket, os.W_OK)
-        return self.transport != SSH and here
+        return self.published.is_here and os.access(self.published.socket, os.W_OK)
+
+    def _tls_way(self) -> TlsWay:
+        published = self.published
+        if not published.tls_port:
+            raise ConfigurationError(
+                f"{self.shown}: transport: tls, but its exporter names no port for that: `lab console tls` there, and `lab farm export "
+                "--tls-port`"
+            )
+        return TlsWay(published.host, published.tls_port, Identity.found())
 
     def _link(self) -> SshLink:
-        return SshLink.to(self.published.host, prepare(Path(self.runtime) if self.runtime else runtime_dir()))
+        return SshLink.to(self.published.host, self._runtime)
+
+    @property
+    def _runtime(self) -> Path:
+        return prepare(Path(self.runtime) if self.runtime else runtime_dir())
 
     def device(self) -> str:
         """See `ConsolePort`."""
@@ -130,6 +157,11 @@ class BareNetworkPort:
     def shown(self) -> str:
         """See `ConsolePort`."""
         return f"{self.port.host}:{self.port.port}"
+
+    @property
+    def elsewhere(self) -> str:
+        """See `ConsolePort`."""
+        return "" if is_own(str(self.port.host)) else str(self.port.host)
 
     def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
         """See `ConsolePort`."""
@@ -172,4 +204,4 @@ class _SshWay:
 
 
 def _nothing() -> None:
-    """A socket of this host needs no connection to be forgotten."""
+    """There is no connection that others share."""

@@ -31,6 +31,7 @@ class SideConsoleDriver(Driver):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._client: ConsoleReader | None = None
+        self._name = ""
 
     def on_activate(self) -> None:
         check_plugged(self.port)
@@ -45,7 +46,7 @@ class SideConsoleDriver(Driver):
         """What came since the last call."""
         said = b""
         try:
-            self._connected().status()  # its answer comes behind what the server had read before
+            self._connected().status(self._name)  # its answer comes behind what the server had read before
             while (event := self._connected().read_event(0)) is not None:
                 if isinstance(event, Chunk):
                     said += event.data
@@ -67,7 +68,8 @@ class SideConsoleDriver(Driver):
     def _connected(self) -> ConsoleReader:
         if self._client is None:
             order = PortOrder(str(self.port.port), self.port.speed)
-            self._client, _ = port_of(self.port, self.runtime).connect(order)
+            self._client, info = port_of(self.port, self.runtime).connect(order)
+            self._name = info.name
         return self._client
 
     def _disconnect(self) -> None:

@@ -14,7 +14,7 @@ from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.resuming import PortOrder, ResumingClient
 from lab.console.status import PortInfo, PortStatus
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, check_plugged
-from lab.drivers.networkports import AUTO, SSH, port_of
+from lab.drivers.networkports import AUTO, TRANSPORTS, BareNetworkPort, port_of
 from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation
@@ -35,7 +35,8 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         adapter_latency_ms (float): the USB adapter's latency timer, where sysfs does not tell it
         txdelay (float), txchunk (int): as of SerialDriver
         runtime (str): the console server's runtime directory; default as `lab console` has it
-        transport (str): how another host's console server is reached: "auto", directly where it is this host's; "ssh", never directly
+        transport (str): how another host's console server is reached: "auto": directly where it is this host's, else as its exporter
+            says; "ssh" or "tls": so, and never directly
 
     Attributes:
         capture: what came since `start_capture`: a chunk per read(2) of the server, and what disturbed the reading.
@@ -51,7 +52,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     txchunk: int = attr.ib(default=1, validator=attr.validators.instance_of(int))
     timeout: float = attr.ib(default=3.0, validator=attr.validators.instance_of(float))
     runtime: str = attr.ib(default="", validator=attr.validators.instance_of(str))
-    transport: str = attr.ib(default=AUTO, validator=attr.validators.in_([AUTO, SSH]))
+    transport: str = attr.ib(default=AUTO, validator=attr.validators.in_(TRANSPORTS))
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -84,6 +85,17 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     def simulated(self) -> bool:
         """Whether the exporter of the port says that it is a pseudo terminal."""
         return not isinstance(self.port, SerialPort) and port_of(self.port, self.runtime).pty
+
+    @property
+    def elsewhere(self) -> str:
+        """The host of the board, where the port is another host's; empty: it is this one's."""
+        return port_of(self.port, self.runtime, self.transport).elsewhere
+
+    @property
+    def board_host(self) -> str:
+        """The other host that the board's USB and network are known to be at; empty: this one, or a terminal server, which tells nothing of them."""
+        way = port_of(self.port, self.runtime, self.transport)
+        return "" if isinstance(way, BareNetworkPort) and self.port.parent is None else way.elsewhere
 
     @property
     def relation(self) -> ClockRelation | None:
@@ -226,11 +238,12 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     def _port_status(self) -> PortStatus | None:
         try:
             client = self._connected()
-            ports = client.status().ports
+            name = None if self.info is None else self.info.name
+            ports = client.status(name).ports
         except LabTransientError:
             self._disconnect()
             raise
-        return next((port for port in ports if self.info is not None and port.info.name == self.info.name), None)
+        return next((port for port in ports if port.info.name == name), None)
 
     def _lost(self) -> LabTransientError:
         """What has become of an adapter that went away: whether it is back in time, and as which device."""

@@ -19,7 +19,7 @@ from lab.drivers.switching import EdgePowerDriver
 from lab.errors import LabStableError, LabTransientError
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
-from lab.host.unixhttp import HOST, UnixAdapter
+from lab.host.unixhttp import UnixAdapter
 
 
 @target_factory.reg_driver
@@ -59,10 +59,10 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
             self._address = f"http://{at}"
             return
         self._shown = f"{at} on {behind.host}"
-        self._address = f"http://{HOST}"
+        self._address = f"http://{at}"
         # A socket of this user's alone: a forwarded TCP port would switch the board for every user of this host.
         link = SshLink.to(behind.host, prepare(runtime_dir()))
-        self._forward = lambda: self._http.mount(self._address, UnixAdapter(link.forwarded(at)))
+        self._forward = lambda: self._http.mount(self._address, UnixAdapter(link.forwarded(at), at))
         self._forward()
 
     @property

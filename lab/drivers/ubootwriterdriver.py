@@ -38,7 +38,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
 
     Args:
         media (dict): medium -> as U-Boot calls it: "mmc 0", "nvme 0", "sf", "mtd NAME", "cfi 0x4000000"
-        listen (str): this host's address where the board can reach it
+        listen (str): this host's address where the board can reach it; "auto": as its routes say
         server (str): the same as the board sees it; empty: `listen`
         port (int): of the TFTP server; 0: a free one, which takes CONFIG_TFTP_PORT in U-Boot
         folder (str): what a TFTP server gives out that runs already, at `server`; empty: one is started
@@ -77,6 +77,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
             loader = OverUsb(line, strategy.type.prompts.uboot, self.usb_port, snagboot.run_here)
 
         def begin() -> Prompt:
+            self._check_host(getattr(strategy.console, "board_host", ""), served)
             if strategy.status.name != "bootloader" or strategy.uboot is None:
                 if self.boot_from:
                     strategy.select_medium(self.boot_from)
@@ -91,3 +92,17 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
         if isinstance(medium, ubootmedia.Blocks) and medium.interface == "mmc":
             return spareboot.from_uboot(way, medium.number)
         return way
+
+    def _check_host(self, elsewhere: str, served: BoardServer) -> None:
+        """See that what this host sends reaches a board that may be on another one.
+
+        Raises:
+            ConfigurationError: it does not.
+        """
+        if self.over == _TFTP:
+            served.check_reached(elsewhere)
+        if self.over == _USB and elsewhere:
+            raise ConfigurationError(
+                f"UBootWriterDriver: over: usb: the board's USB is plugged into {elsewhere}, and nothing was written. Write over the network "
+                f"(`over: tftp`) or the console, or run `lab provision` on {elsewhere}, with an env without RemotePlace"
+            )

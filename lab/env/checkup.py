@@ -160,7 +160,8 @@ class CheckUp:
                 f"no sensor answers for {', '.join(silent)}: `lab rails selftest` says which address is silent",
                 failure="rail_unread",
             )
-        scaled = {rail.name: rail.range_v for rail in self.strategy.type.rails if rail.scaled}
+        known = (*self.strategy.type.rails, *self.strategy.rails.config.measured)
+        scaled = {rail.name: rail.range_v for rail in known if rail.scaled}
         wrong = [
             said for name, nominal in wanted.items() if (said := _amiss(name, volts[name], nominal, scaled.get(name)))
         ]

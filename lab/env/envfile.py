@@ -128,6 +128,22 @@ def arguments_of(path: Path, cls: str, room: str = "drivers") -> dict[str, Any]:
     return {}
 
 
+def board_of(path: Path) -> tuple[str, str]:
+    """The type and the name of the board, as its BoardStrategy has them.
+
+    Raises:
+        ConfigurationError: it has none, or one that lacks them; or the file cannot be understood.
+    """
+    strategy = arguments_of(path, "BoardStrategy")
+    lacks = [name for name in ("board_type", "board") if not strategy.get(name)]
+    if lacks:
+        what = f"its BoardStrategy has no {lacks[0]}" if strategy else "it has no BoardStrategy"
+        raise ConfigurationError(
+            f"{path}: {what}, so nothing names its board: {shipped.folder(shipped.ENVS)} has examples"
+        )
+    return str(strategy["board_type"]), str(strategy["board"])
+
+
 def target_options(path: Path, role: str = "main") -> dict[str, Any]:
     """The options of a target; none where there are none.
 

@@ -24,6 +24,7 @@ from lab.drivers.multiplexedcarddriver import MultiplexedCardDriver
 from lab.drivers.railsdriver import RailsDriver
 from lab.drivers.railsensors import AT_CONSOLE, RailSensors
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
+from lab.drivers.ubootwriterdriver import UBootWriterDriver
 from lab.errors import ConfigurationError
 from lab.rails import from_env
 
@@ -33,7 +34,7 @@ _REMOTE = "RemotePlace"
 _MULTIPLEXERS = frozenset({"USBSDMuxDevice", "USBSDWireDevice", "USBSDWire3Device", "VirtualSDMux"})
 _AUTOMATION = frozenset({"AutomationPort"})
 _ONLY_HERE = {
-    MultiplexedCardDriver: _MULTIPLEXERS,
+    MultiplexedCardDriver: _MULTIPLEXERS | {"USBSDMuxDriver", "USBSDWireDriver", "USBSDWire3Driver"},
     AutomationPowerDriver: _AUTOMATION,
     AutomationBootModeDriver: _AUTOMATION,
     RailsDriver: frozenset({"RailSensors"}),
@@ -141,6 +142,15 @@ def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetCom
                 "sensors in where the console is, and write `at: console`; `lab rails serve` samples them there"
             )
     for driver in drivers:
+        if driver.arguments.get("at") == AT_CONSOLE and not any(
+            issubclass(each.cls, StampedConsoleDriver) for each in drivers
+        ):
+            yield f"{driver.place}: `at: console` needs a StampedConsoleDriver: the console of this target does not say where it is"
+        if issubclass(driver.cls, UBootWriterDriver) and driver.arguments.get("over") == "usb" and not console_is_here:
+            yield (
+                f"{driver.place}: over: usb: a place cannot give the board's USB port: write over the network (`over: tftp`) or the console, or "
+                "run this on the board's host, with an env without RemotePlace"
+            )
         needs = _ONLY_HERE.get(driver.cls, ())
         if needs and not any(entry.cls.__name__ in needs for entry in (*resources, *drivers)):
             yield (

@@ -17,16 +17,23 @@ from attrs import asdict, frozen
 
 from lab import shipped
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import suites
+from lab.farm import reference, suites
 from lab.farm.config import DAYS, HERE, Farm, Schedule
 from lab.farm.queueing import Buildbot, GitHub, GitLab, Webhook
 from lab.run.options import PROVISION, words
 
 SECRETS: Final = "secrets.json"
 TOKENS: Final = "secrets"  # a folder of the master's: a file each, by the names of farm.yaml's keys
-_MODULES: Final = ("master.cfg", "boardlab_measure.py", "boardlab_released.py", "boardlab_reports.py")
+_MODULES: Final = (
+    "master.cfg",
+    "boardlab_measure.py",
+    "boardlab_reference.py",
+    "boardlab_released.py",
+    "boardlab_reports.py",
+)
 UPGRADE_S: Final = 300
 WAIT_S: Final = 14_400  # for a board that a person measures on
+REFERENCE_WAIT_S: Final = 1800  # the night waits for its check
 _MASTER_TAC: Final = """\
 import sys
 from twisted.application import service
@@ -96,6 +103,7 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dic
         "parallel": buildbot.parallel,
         "wait_s": WAIT_S,
         "attempts": buildbot.attempts,
+        "reference": _reference(farm),
         "told": {name: told and asdict(told) for name, told in _told(buildbot).items()},
     }
 
@@ -182,6 +190,16 @@ def commands(buildbot: Buildbot, site: Site, host: str) -> dict[str, tuple[str, 
 
 def _told(buildbot: Buildbot) -> dict[str, GitHub | GitLab | Webhook | None]:
     return {"github": buildbot.github, "gitlab": buildbot.gitlab, "webhook": buildbot.webhook}
+
+
+def _reference(farm: Farm) -> dict[str, Any] | None:
+    """The reference board's check, first each night; None: there is no such board."""
+    board = farm.health.reference
+    if not board:
+        return None
+    hour, minute = map(int, farm.health.at.split(":"))
+    where = {"board": board, "host": reference.host(farm), "env": reference.environment(farm, board)}
+    return {**where, "hour": hour, "minute": minute, "wait_s": REFERENCE_WAIT_S}
 
 
 def _schedule(schedule: Schedule, directory: Path) -> dict[str, Any]:

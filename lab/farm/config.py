@@ -15,11 +15,14 @@ from cattrs.v import format_exception
 from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
 from lab.farm import suites, values
+from lab.farm.consoletls import OFF, ConsoleTls
 from lab.farm.health import HealthConfig
 from lab.farm.limits import Limits
 from lab.farm.queueing import BoardEntry, Buildbot, HostEntry
 from lab.provision.finding import NEWEST, folder_of
 from lab.results.jobrecords import HEALTH
+from lab.results.location import DATABASE_VARIABLE
+from lab.results.shared import SHARED_VARIABLE
 from lab.run import options
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
@@ -146,12 +149,12 @@ class Farm:
 
     Attributes:
         user: who runs the services. directory: where runs are started: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
-        program: the command `lab`. database: as `--db`. state, runtime: names of folders under /var/lib and /run.
+        program: the command `lab`. database: as `--db`. artifacts: where hosts share them, see lab.results.shared; empty: nowhere. state, runtime: names of folders under /var/lib and /run.
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
+        console_tls: consoles for other hosts without ssh; no addresses: off.
         exports: path of what this host exports to the coordinator; empty: nothing.
         reports: address of a run's report, with {run}, for links in mails; empty: mails name commands.
-        documents: address of the documents' site, to which alerts and dashboards link.
-        limits: what the programs of a host leave each other.
+        documents: address of the documents' site, to which alerts and dashboards link. limits: what the programs of a host leave each other.
         virtual: boards that are simulated on this host; None: it has real ones.
         health: when boards are checked and kept out.
         buildbot: None: runs are systemd's timers'. hosts, boards: what Buildbot knows of; no hosts: only this one.
@@ -161,10 +164,12 @@ class Farm:
     directory: str = field(default="/srv/boardlab", validator=values.absolute)
     program: str = field(default="/srv/boardlab/.venv/bin/lab", validator=values.absolute)
     database: str = field(default="sqlite:////var/lib/boardlab/results.db", validator=[values.word, values.public])
+    artifacts: str = field(default="", validator=[values.word, values.shared])
     state: str = field(default="boardlab", validator=values.name)
     runtime: str = field(default="boardlab", validator=values.name)
     coordinator: str = field(default="", validator=[values.word, values.unguarded])
     exports: str = field(default="", validator=values.word)
+    console_tls: ConsoleTls = OFF
     alertmanager: str = field(default="", validator=values.word)
     reports: str = field(default="", validator=values.reports)
     documents: str = field(default=DOCUMENTS, validator=values.site)
@@ -196,6 +201,11 @@ class Farm:
                 raise ValueError(
                     f"schedules: {schedule.name}: board {schedule.board!r} with env {schedule.env!r} is not one of `boards`"
                 )
+        for host in self.console_tls.listen:
+            if host not in hosts or not self.exports:
+                raise ValueError(
+                    f"console_tls: listen: {host!r}: needs `exports`, and to be one of the hosts: {', '.join(hosts)}"
+                )
         if self.exports and not self.coordinator:
             raise ValueError("exports: `coordinator` names no coordinator to export to")
         measured = {*known, *(schedule.board for schedule in self.schedules)}
@@ -205,6 +215,16 @@ class Farm:
             )
         if self.buildbot is not None and not self.boards:
             raise ValueError("buildbot: `boards` lists none, so it has nothing to run on")
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What makes programs keep their results as this farm does."""
+        return {DATABASE_VARIABLE: self.database, **({SHARED_VARIABLE: self.artifacts} if self.artifacts else {})}
+
+    @property
+    def environments(self) -> dict[str, str]:
+        """Board -> its environment, of all boards that are named."""
+        return {each.board: each.env for each in self.schedules} | {each.name: each.env for each in self.boards}
 
     @property
     def timed(self) -> list[Schedule]:

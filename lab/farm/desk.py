@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -12,6 +13,7 @@ from typing import Final
 
 from attrs import frozen
 
+from lab.console.client import ConsoleClient
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm import buildbot, config
 from lab.farm.buildbot import Site
@@ -21,9 +23,9 @@ from lab.farm.services import SUPERVISORD
 from lab.farm.supervised import STOP_S, Program, ProgramState, Supervised
 from lab.host import process
 from lab.host.clock import utc_now
+from lab.host.runtime import socket_path
 from lab.results import joblist
 from lab.results.jobrecords import BY_WEB
-from lab.results.location import DATABASE_VARIABLE
 from lab.results.store import open_store
 from virtual import ports
 from virtual.guard import LOOPBACK
@@ -90,7 +92,7 @@ class Desk:
 
     def environ(self, farm: Farm) -> Mapping[str, str]:
         """What a person's shell needs so that `lab` and pytest mean this farm."""
-        return {"BOARDLAB_RUNTIME": str(self.runtime), DATABASE_VARIABLE: farm.database}
+        return {"BOARDLAB_RUNTIME": str(self.runtime), **farm.environ}
 
     def states(self) -> list[ProgramState]:
         """What became of its programs; none: it is down."""
@@ -110,7 +112,11 @@ class Desk:
             _end_jobs(config.load(self.file).database)
         except BoardlabError as error:
             _log.warning("runs that go on cannot be told: %s", error)
-        return supervised.down()
+        down = supervised.down()
+        # A session has started one of its own where the farm's had just been killed.
+        with contextlib.suppress(BoardlabError), ConsoleClient(socket_path(self.runtime)) as client:
+            client.stop()
+        return down
 
     def _write(self, boards: VirtualBoards, program: Path | None) -> None:
         board_specs(SimOptions(boards.types, boards.count, "", 0, boards.time_scale))  # a wrong type is named now
@@ -155,8 +161,15 @@ def programs(farm: Farm, desk: Desk) -> list[Program]:
     web = ("web", *farm.web.words, "--farm", str(desk.file), *runtime, *database)
     found.append(Program("web", (lab, *web), farm.web.listen))
     if farm.exports:
-        words = (lab, "farm", "export", farm.exports, "--coordinator", farm.coordinator, *runtime)
-        found += [Program("rails", (lab, "rails", "serve", *runtime)), Program("export", words)]
+        words: tuple[str, ...] = (lab, "farm", "export", farm.exports, "--coordinator", farm.coordinator, *runtime)
+        if listen := farm.console_tls.listen.get(buildbot.hosts(farm)[0], ""):
+            serve = ("--listen", listen, "--certificates", farm.console_tls.certificates)
+            found.append(Program("console-tls", (lab, "console", "tls", *serve, *runtime)))
+            words += ("--tls-port", listen.rpartition(":")[2])
+        from lab.places.holding import with_port  # noqa: PLC0415 - gRPC takes a while to import
+
+        found.append(Program("rails", (lab, "rails", "serve", *runtime)))
+        found.append(Program("export", words, needs=with_port(farm.coordinator)))
     if farm.coordinator:
         found.append(Program("janitor", (lab, "farm", "janitor", str(desk.file))))
     if farm.buildbot is not None:

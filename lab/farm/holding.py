@@ -1,4 +1,4 @@
-"""A board that a command holds as a job which others see and can cancel, and gives back however it ends."""
+"""The jobs of a store as this process asks for them, and a board that a command holds as one of them: others see it and can cancel it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from lab.results import joblist
+from lab.errors import BoardlabError
+from lab.farm import reference
+from lab.farm.placing import AWAY_S, PLACE_BUSY
+from lab.health import Rule
+from lab.host import process
+from lab.results import joblist, open_store
 from lab.results.jobholder import Holder
-from lab.results.jobrecords import Job, JobState, Order
+from lab.results.jobrecords import BY_LAB_RUN, Job, JobState, Order
 from lab.results.jobs import JobQueue
+from lab.results.store import Store
+from lab.results.turns import PERSONS
 
 QUEUE_POLL_S: Final = 2.0
 
@@ -20,12 +27,63 @@ class BusyBoardError(Exception):
     """Another job or a reservation has the board; the message says which, and until about when."""
 
 
+def queue(
+    store: Store,
+    program: str = BY_LAB_RUN,
+    *,
+    person: str | None = None,
+    ignores: bool = False,
+    priority: int = PERSONS,
+    rule: Rule | None = None,
+    request: str = "",
+) -> JobQueue:
+    """The jobs of a store; whoever asks is this process.
+
+    Args:
+        program: which of lab.results.jobrecords begins them. person: for whom; None: whoever runs this process.
+        ignores: a board that this person has reserved is taken. priority: of lab.results.turns.
+        rule: when a board is kept out; None: as this host's farm.yaml has it. request: of a queue, that its jobs are of.
+    """
+    return JobQueue(
+        store,
+        process.identity(),
+        process.has_died,
+        person=process.person() if person is None else person,
+        program=program,
+        ignores=ignores,
+        priority=priority,
+        rule=reference.rule() if rule is None else rule,
+        request=request,
+    )
+
+
+def opened(
+    url: str | None, wait_s: float, say: Callable[[str], None], pause: Callable[[float], None] = time.sleep
+) -> Store:
+    """The results; what may pass, such as a server that is started again, is waited for: `wait_s`, and no longer than AWAY_S.
+
+    Raises:
+        BoardlabError: as of `lab.results.open_store`.
+    """
+    deadline, told = time.monotonic() + min(wait_s, AWAY_S), False
+    while True:
+        try:
+            return open_store(url)
+        except BoardlabError as error:
+            if not error.transient or time.monotonic() >= deadline:
+                raise
+            if not told:
+                say(f"waits: {error}")
+                told = True
+        pause(QUEUE_POLL_S)
+
+
 @contextmanager
 def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None]) -> Iterator[Job]:
     """The board is ours.
 
     Raises:
-        BusyBoardError: it is another's, also after `wait_s`.
+        BusyBoardError: it is another's, also after `wait_s`; or its place is, as `lab.farm.placing.placed` says in the body.
     """
     job = queue.enqueue(order)
     try:
@@ -43,6 +101,11 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
     try:
         yield taken
         state = "completed"
+    except BoardlabError as error:
+        if error.failure != PLACE_BUSY:
+            raise
+        state = "refused"
+        raise BusyBoardError(f"{error}. Wait for it with --wait SECONDS") from error
     except KeyboardInterrupt:
         state = "interrupted"
         if holder.lost:

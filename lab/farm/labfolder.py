@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from importlib.resources import files as resources_of
 from pathlib import Path
@@ -48,9 +49,10 @@ class Env:
         return [number for number, line in enumerate(lines, start=1) if _LAB_LINE.search(line)]
 
 
-def shipped_envs() -> list[Env]:
-    """All that come with boardlab, by name."""
-    return [_env(path) for path in sorted(shipped.folder(shipped.ENVS).glob("*.yaml"))]
+@cache
+def shipped_envs() -> tuple[Env, ...]:
+    """All that come with boardlab, by name; read once."""
+    return tuple(_env(path) for path in sorted(shipped.folder(shipped.ENVS).glob("*.yaml")))
 
 
 def chosen(names: Iterable[str], *, sim: bool) -> list[Env]:

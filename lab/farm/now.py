@@ -125,8 +125,8 @@ def look(
     now = utc_now()
     host = services.host_file(farm)
     boards = {board.board: board for board in described(folder or Path.cwd())}
-    for schedule in host.farm.schedules if host.farm else ():
-        boards.setdefault(schedule.board, BoardNow(schedule.board, env=schedule.env))
+    for name, env in host.farm.environments.items() if host.farm else ():
+        boards.setdefault(name, BoardNow(name, env=env))
     server, status = services.console_server(runtime or runtime_dir())
     for port in status.ports if status else ():
         if port.board:
@@ -206,7 +206,7 @@ def _measured(
     holds: dict[str, tuple[Hold, ...]] = {}
     for hold in ReservationBook(store).standing():
         holds[hold.board] = (*holds.get(hold.board, ()), hold)
-    health = HealthBook(store, rule, lambda: now).all()
+    health = HealthBook(store, rule, lambda: now).all(_lately((*ended.values(), *running.values()), now - rule.window))
     for name in (*jobs, *holds):
         found.setdefault(name, BoardNow(name))
     for name, board in found.items():
@@ -229,6 +229,16 @@ def _measured(
             holds=holds.get(name, ()),
             health=health.get(name),
         )
+    return found
+
+
+def _lately(last: Iterable[ListedRun], since: dt.datetime) -> dict[str, bool]:
+    """The boards of these runs that go on or ended since then -> whether one has good attempts that are surely of that time."""
+    found: dict[str, bool] = {}
+    for each in last:
+        run = each.run
+        if run.finished_at is None or run.finished_at >= since:
+            found[run.board] = found.get(run.board, False) or (each.good > 0 and run.started_at >= since)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -18,12 +19,15 @@ from lab.farm.config import Farm
 from lab.results import joblist
 from lab.results.jobrecords import Job
 from lab.results.jobs import JobQueue
+from lab.results.store import Store
 
 if TYPE_CHECKING:
     from lab.places.holding import Place
 
 DEFAULT_COORDINATOR = "127.0.0.1"
 PLACE_BUSY = "place_busy"
+AWAY = frozenset({"exporter_gone", "coordinator_unreachable"})  # they are started again, or their host is
+AWAY_S = 300.0  # so long they are waited for
 POLL_S = 2.0
 GLANCE_S = 1.0  # who looks on does not wait longer for a coordinator
 RESERVATION = "+"  # of a RemotePlace: that of LG_TOKEN's reservation
@@ -49,21 +53,23 @@ def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterat
     """Hold the job's place; what to add to pytest's environment. Nothing where the environment names no place.
 
     Args:
-        patience: None: a place that somebody else has is not waited for.
+        patience: None: a place that somebody else has, or whose exporter or coordinator is away, is not waited for.
 
     Raises:
         BoardlabError: as of `lab.places.holding.Place.held`, also with patience where a person has it, see `kept_from`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
     """
     with ExitStack() as stack:
-        said = ""
+        said, began = "", time.monotonic()
         while True:
             try:
                 environ = stack.enter_context(_placed(book, job))
                 break
             except BoardlabError as error:
-                if error.failure != PLACE_BUSY or patience is None or time.monotonic() >= patience.deadline:
+                if patience is None or error.failure not in {PLACE_BUSY, *AWAY}:
                     raise
-                if kept_from(book, job):
+                if time.monotonic() >= min(patience.deadline, began + AWAY_S if error.failure in AWAY else math.inf):
+                    raise
+                if error.failure == PLACE_BUSY and kept_from(book, job):
                     raise  # who has it may need the board for what they do there
                 if str(error) != said:
                     said = str(error)
@@ -72,6 +78,12 @@ def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterat
                     raise
             time.sleep(POLL_S)
         yield environ
+
+
+def was_taken_away(store: Store, run_id: int) -> bool:
+    """Whether a run ended since its place was nobody's any more, or another's: a coordinator that is started again has forgotten who has what."""
+    attempts = store.attempts(run_id)
+    return bool(attempts) and attempts[-1].outcome == "place_lost"
 
 
 def kept_from(book: JobQueue, job: Job) -> str:
@@ -117,7 +129,7 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
         return
 
     def lapsed(holder: str) -> bool:  # which the janitor has not released yet
-        jobs = [each for each in joblist.running(book) if each.id != job.id and _is_at(each, job.board, name)]
+        jobs = [each for each in joblist.running(book) if each.id != job.id and is_at(each, job.board, name, address)]
         return is_reserved(holder, book) and not in_use(holder, holds_of_people(book, job.board), jobs, book)
 
     also = reserving_user(job.person, known) if book.ignores else None
@@ -126,13 +138,25 @@ def _placed(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
         yield environ
 
 
-def _is_at(job: Job, board: str, place: str) -> bool:
-    """Whether a job measures on a board, or at its place under another name."""
+def is_at(job: Job, board: str, place: str, coordinator: str) -> bool:
+    """Whether a job measures at a place of a coordinator, whatever its environment calls the board.
+
+    Where its environment names no place, or cannot be read here and now, the board's name decides.
+
+    Args:
+        board: behind the place. coordinator: at host:port.
+    """
     path = Path(job.env)
     try:
-        return job.board == board or (path.is_file() and place_of(path) == place)
+        name = place_of(path) if path.is_file() else ""
+        its = envfile.coordinator_of(path) if name else ""
     except ConfigurationError:
-        return False
+        name = its = ""
+    if not name or name == RESERVATION:
+        return job.board == board
+    from lab.places.holding import may_be_one, with_port  # noqa: PLC0415 - gRPC takes a while to import
+
+    return name == place and (not its or may_be_one(with_port(its), coordinator))
 
 
 def place_of(env: Path) -> str:
@@ -146,9 +170,8 @@ def place_of(env: Path) -> str:
 
 def boards_behind(farm: Farm) -> dict[str, str]:
     """Place -> board, of all boards that a farm.yaml names; without those whose environment is not here."""
-    entries = {entry.name: entry.env for entry in farm.boards} | {each.board: each.env for each in farm.schedules}
     found = {}
-    for board, env in entries.items():
+    for board, env in farm.environments.items():
         try:
             path = envfile.find(env, Path(farm.directory))
             state = path.stat()

@@ -11,7 +11,7 @@ from typing import Final
 from attrs import define, field
 
 from lab.env import envfile
-from lab.errors import BoardlabError
+from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.placing import DEFAULT_COORDINATOR, RESERVATION, kept_from, place_of
 from lab.farm.room import Room
 from lab.host import turns
@@ -39,6 +39,7 @@ class Queued:
     is_over: Callable[[], bool]
     room: Room | None = None
     _lacks: str = field(default="", init=False)  # what keeps it waiting beside its board
+    _unread: bool = field(default=False, init=False)  # that is its environment, which cannot be read at the moment
 
     def wait(self, job: Job, wait_s: float) -> Job | None:
         """The job when it has its board; None: it is over, or it took too long, which was said."""
@@ -48,7 +49,7 @@ class Queued:
             if self.is_over() or self.book.job(job.id).cancelled_by:
                 return None
             why = self._lacks or obstacle(self.book, job.board)
-            if job.yields_to and (self._lacks or self.book.refusing(job.board)):
+            if job.yields_to and not self._unread and (self._lacks or self.book.refusing(job.board)):
                 deadline = time.monotonic() + wait_s  # whom it gave way to has the board for as long as they said
             if time.monotonic() >= deadline:
                 self.say(f"{why}. Wait for it with --wait SECONDS")
@@ -70,14 +71,19 @@ class Queued:
 
     def _started(self, job: Job) -> Job | None:
         """Take the board, unless a person has its labgrid place; scheduled jobs one at a time, and only where nothing else is in their way."""
-        if job.priority >= PERSONS:
-            had, self._lacks = self._lacks, kept_from(self.book, job)
+        persons = job.priority >= PERSONS
+        try:
+            # Before the turn: a coordinator that is slow to answer keeps no other job waiting.
+            found, self._unread = kept_from(self.book, job) if persons else wish(self.book, job), False
+        except ConfigurationError as error:  # a file that is being saved is whole at a later look
+            self._lacks, self._unread = str(error), True
+            wait_on(self.book, job.id)
+            return None
+        had, self._lacks = self._lacks, found
+        if persons:
             if self._lacks or had:
                 wait_on(self.book, job.id, self._lacks)
             return None if self._lacks else self.book.start(job.id)
-        self._lacks = wish(
-            self.book, job
-        )  # before the turn: a coordinator that is slow to answer keeps no other job waiting
         if not self._lacks:
             with turns.turn("start", job.called, lambda _holder: None):
                 self._lacks = self.room.lacks() if self.room is not None else ""

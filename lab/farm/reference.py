@@ -17,7 +17,9 @@ from lab.host.clock import utc_now
 from lab.results.healthbook import HealthBook
 from lab.results.store import Store
 
-NIGHT: Final = dt.timedelta(hours=24)  # a check of the reference board that is older says nothing of this night
+NIGHT: Final = dt.timedelta(
+    hours=26
+)  # a check of the reference board that is older says nothing of this night: it may begin two hours late
 _log = logging.getLogger(__name__)
 
 
@@ -38,10 +40,7 @@ def rule(path: Path | None = None) -> Rule:
 
 def environment(farm: Farm, board: str) -> str:
     """The environment of a board that farm.yaml names; empty: it names none."""
-    known = {schedule.board: schedule.env for schedule in farm.schedules} | {
-        each.name: each.env for each in farm.boards
-    }
-    return known.get(board, "")
+    return farm.environments.get(board, "")
 
 
 def host(farm: Farm) -> str:
@@ -51,11 +50,17 @@ def host(farm: Farm) -> str:
 
 
 def unsound(store: Store, known: HealthConfig, now: Callable[[], dt.datetime] = utc_now) -> str:
-    """Why this night's numbers are not to be judged: the reference board failed on the lab's account; empty: they are."""
+    """Why this night's numbers are not to be judged: the reference board failed on the lab's account, or was not checked; empty: they are."""
     if not known.reference:
         return ""
     last = next(iter(HealthBook(store, known.rule, now).checks(known.reference, 1)), None)
-    if last is None or now() - last.at > NIGHT or last.passed:
+    if last is None or now() - last.at > NIGHT:
+        when = f"since {last.at:%Y-%m-%d %H:%M} UTC" if last is not None else "yet"
+        return (
+            f"not judged: the reference board {known.reference} was not checked {when}, and nothing says that the lab works. "
+            f"Check it: lab health {known.reference} --check, and then: lab judge run RUN"
+        )
+    if last.passed:
         return ""
     part = last.fault or next(iter(last.failed), None)
     found = f"{part.name}: {part.message} ({part.failure})" if part is not None else "nothing could be tried"

@@ -1,7 +1,6 @@
 """A job: the board is taken, pytest measures suite by suite, signs of life are given, the board is given back.
 
-What measures is pytest, with its own run in the store; this only starts it, at most once at a time per board, and goes on
-with its run after an interruption.
+What measures is pytest, with its own run in the store; this starts it, one at a time per board, and goes on with what was interrupted.
 """
 
 from __future__ import annotations
@@ -23,12 +22,13 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError
 from lab.farm import reference, suites
-from lab.farm.placing import PLACE_BUSY, Patience, kept_from, placed
+from lab.farm.placing import PLACE_BUSY, Patience, kept_from, placed, was_taken_away
 from lab.farm.queued import Queued, wish
 from lab.farm.room import Room
 from lab.host import turns
 from lab.results.joblist import latest_run
 from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
+from lab.results.jobruns import has_failed
 from lab.results.jobs import HEARTBEAT_S, JobQueue
 from lab.results.location import DATABASE_VARIABLE
 from lab.results.turns import PERSONS
@@ -39,6 +39,7 @@ WORSE: Final = 3  # all was measured, and the judge says that a number is worse 
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
 BROKEN: Final = 69  # EX_UNAVAILABLE of sysexits.h: the lab has to be mended first; nothing was measured, or not all
 INTERRUPTED: Final = 130
+_ENDS: Final = frozenset({INTERRUPTED, GAVE_WAY, BUSY, BROKEN})  # of a job, whatever is left of it
 USAGE: Final = 2
 STOP_S: Final = 120.0  # pytest switches the board off at its end
 _OK, _FAILED, _USAGE, _NO_TESTS = 0, 1, 4, 5  # pytest's exit codes
@@ -105,12 +106,13 @@ class Runner:
                     if busy and not self._stopping and time.monotonic() < deadline and kept_from(self.book, started):
                         job = give_way(self.book, job.id)
                         continue
-                    resumable = self._stopping or job.yields_to or not busy
-                    self.book.finish(job.id, "interrupted" if resumable else "refused")
-                    if not busy:
+                    refused = busy and not (self._stopping or job.yields_to)
+                    self.book.finish(job.id, "refused" if refused else "interrupted")
+                    ended = self._stopping or self._cancelled(job)
+                    if not (busy or ended):
                         raise
-                    self.say(str(error) if wait_s or self._stopping else f"{error}. Wait for it with --wait SECONDS")
-                    return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
+                    self.say(str(error) if wait_s or ended else f"{error}. Wait for it with --wait SECONDS")
+                    return INTERRUPTED if ended else BUSY
                 if code == GAVE_WAY:
                     job, self._wished = give_way(self.book, job.id), ""
                     self.say(f"job {job.called} gives way: {job.yields_to}")
@@ -127,16 +129,16 @@ class Runner:
         return now.state == "cancelled"
 
     def _measure(self, job: Job) -> int:
-        worst = _OK
+        worst = _FAILED if has_failed(self.book.store, job.id) else _OK  # before it was resumed
         self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
         while job.done < len(job.suites):
             code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done])
-            if code in {INTERRUPTED, GAVE_WAY, BUSY, _USAGE}:
+            if code in {*_ENDS, _USAGE}:
                 return USAGE if code == _USAGE else code
             worst = max(worst, code)
-            if code != _OK and self._unfinished(job) is not None:
-                return worst  # so that the job goes on with this suite
-            if job.options.get(JUDGE) and (judged := self._judge(job)) in {INTERRUPTED, GAVE_WAY, BUSY}:
+            if code != _OK and (run := self._unfinished(job)) is not None:  # so that the job goes on with this suite
+                return BUSY if was_taken_away(self.book.store, run) else worst
+            if job.options.get(JUDGE) and (judged := self._judge(job)) in _ENDS:
                 return judged
             job = self.book.next_suite(job.id)
         return worst
@@ -147,7 +149,7 @@ class Runner:
         return run_id is not None and self.book.store.run(run_id).status == "completed"
 
     def _judge(self, job: Job) -> int:
-        """Have the suite's run judged, and measured again where the judge asks; INTERRUPTED, GAVE_WAY or BUSY where that was ended."""
+        """Have the suite's run judged, and measured again where the judge asks; one of _ENDS where that was ended."""
         from lab.farm import judging  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
 
         suite, runs, codes = job.suites[job.done], [self._latest(job)], [_OK]
@@ -158,7 +160,7 @@ class Runner:
         def again(run_id: int) -> int | None:
             codes.append(self._pytest(job, suite, ("--lab-confirms", str(run_id))))
             runs.append(self._latest(job))
-            return None if codes[-1] in {INTERRUPTED, GAVE_WAY, BUSY, _USAGE} or runs[-1] == runs[-2] else runs[-1]
+            return None if codes[-1] in {*_ENDS, _USAGE} or runs[-1] == runs[-2] else runs[-1]
 
         if runs[0] is not None:
             self._worse |= not judging.judged(self.book.store, runs[0], again, self.say)
@@ -193,7 +195,7 @@ class Runner:
         if code < 0:
             self.say(f"pytest was killed by {signal.Signals(-code).name}: the kernel does so where memory is short")
             return BUSY
-        return code if code in {_OK, _USAGE, GAVE_WAY} else _USAGE if code == _NO_TESTS else _FAILED
+        return code if code in {_OK, _USAGE, *_ENDS} else _USAGE if code == _NO_TESTS else _FAILED
 
     def _attend(self, process: subprocess.Popen[bytes], job: Job) -> int:
         """Give signs of life until pytest ends; one that was asked to end has STOP_S for it."""
@@ -221,9 +223,7 @@ class Runner:
             if who != self._wished:
                 ask(self.book, job.id, who)
                 self._wished = who
-        except (
-            BoardlabError
-        ) as error:  # an environment that is being saved, a store that is away: the next look may see more
+        except BoardlabError as error:  # an env that is being saved, a store that is away: the next look may see more
             _log.warning("job %s: who wants its board could not be looked up: %s", job.called, error)
 
     def _beat(self, job: Job) -> bool:

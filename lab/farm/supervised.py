@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import select
 import shlex
@@ -28,7 +29,12 @@ STOP_S: Final = 180.0  # a job that is asked to end switches its board off first
 _POLL_S: Final = 0.1
 _NOT_IN_INI: Final = "%;#\"'\\\n"
 _FAILED: Final = ("FATAL", "EXITED", "UNKNOWN")
+_TRIES: Final = 3  # of a program that is brought up
+_RETRIES: Final = 1_000_000  # of one that ran: supervisord waits a second longer after each, and gives up at the last
+_RUNS_S: Final = 10  # so long one lives that has what it needs; who ends earlier waits before it is started again, and longer each time
+_BEGUN_S: Final = 2  # so long one lives that has read its files, of which supervisord keeps whole seconds
 _LOG_BYTES: Final = 10_000_000
+_log = logging.getLogger(__name__)
 _GRACE_S: Final = 30  # to end a program; the bench switches all its boards off
 
 
@@ -38,11 +44,13 @@ class Program:
 
     Attributes:
         command: its words, the first one a path. address: host:port at which it answers once it has started; empty: none.
+        needs: host:port of what may be away, and without which it ends and is started again; empty: nothing.
     """
 
     name: str
     command: tuple[str, ...]
     address: str = ""
+    needs: str = ""
 
 
 @frozen
@@ -52,12 +60,14 @@ class ProgramState:
     Attributes:
         state: as supervisord has it: RUNNING, STARTING, BACKOFF (it ended and is started again), FATAL (given up), STOPPED.
         said: supervisord's own words, e.g. "pid 4711, uptime 0:01:02".
+        begun_at: when it was started last, in seconds since the epoch; 0: never.
     """
 
     name: str
     state: str
     pid: int
     said: str
+    begun_at: int = 0
 
 
 @define
@@ -103,7 +113,9 @@ class Supervised:
             found: Any = self._server().supervisor.getAllProcessInfo()
         except (OSError, XmlRpcError):
             return []
-        return [ProgramState(one["name"], one["statename"], one["pid"], one["description"]) for one in found]
+        return [
+            ProgramState(one["name"], one["statename"], one["pid"], one["description"], one["start"]) for one in found
+        ]
 
     def log(self, name: str) -> Path:
         """Where a program's words are.
@@ -192,6 +204,8 @@ class Supervised:
                 f"command={shlex.join(program.command)}",
                 f"priority={place + 1}",
                 "autorestart=true",
+                f"startretries={_RETRIES}",
+                *([f"startsecs={_RUNS_S}"] if program.needs else []),
                 f"stopwaitsecs={_GRACE_S}",
                 "redirect_stderr=true",
                 f"stdout_logfile={self._logs / program.name}.log",
@@ -202,16 +216,29 @@ class Supervised:
 
     def _wait_until_ready(self, programs: Sequence[Program]) -> None:
         deadline = time.monotonic() + START_S
-        waiting = list(programs)
+        waiting, watched, begun = list(programs), list(programs), set[tuple[str, int]]()
         while waiting:
             states = {state.name: state for state in self.states()}
-            for state in states.values():
-                if state.state in _FAILED:
-                    raise LabStableError(
-                        f"{state.name} does not run: {_last(_text(self._logs / f'{state.name}.log'))}; "
-                        f"`lab farm logs {state.name}` has more, `lab farm down` ends the others"
+            begun |= {(state.name, state.begun_at) for state in states.values() if state.state == "BACKOFF"}
+            for program in list(watched):
+                state = states.get(program.name)
+                tries = sum(name == program.name for name, _ in begun)
+                if state is None or not (state.state in _FAILED or tries >= _TRIES):
+                    continue
+                last = _last(_text(self._logs / f"{program.name}.log"))
+                if program.needs and not _open(program.needs):
+                    _log.warning(
+                        "%s: nobody answers at %s; it is started again until somebody does: %s",
+                        program.name,
+                        program.needs,
+                        last,
                     )
-            waiting = [p for p in waiting if p.name not in states or states[p.name].state != "RUNNING" or not _open(p)]
+                    watched.remove(program)
+                    continue
+                raise LabStableError(
+                    f"{program.name} does not run: {last}; `lab farm logs {program.name}` has more, `lab farm down` ends the others"
+                )
+            waiting = [p for p in waiting if p in watched and not _ready(p, states.get(p.name))]
             if waiting and time.monotonic() > deadline:
                 late = ", ".join(program.name for program in waiting)
                 raise LabStableError(f"not started within {START_S:.0f} s: {late}; `lab farm logs NAME` says why")
@@ -221,18 +248,26 @@ class Supervised:
 def _require_free(programs: Sequence[Program]) -> None:
     addresses = [program.address for program in programs if program.address]
     for program in programs:
-        if program.address and (addresses.count(program.address) > 1 or _open(program)):
+        if program.address and (addresses.count(program.address) > 1 or _open(program.address)):
             raise ConfigurationError(
                 f"{program.name}: another program has {program.address}: give it another address in farm.yaml, or end that one "
                 f"(`ss -ltnp` says who it is)"
             )
 
 
-def _open(program: Program) -> bool:
-    """Whether it answers where it should."""
-    if not program.address:
+def _ready(program: Program, state: ProgramState | None) -> bool:
+    if state is None:
+        return False
+    begun = state.state == "STARTING" and time.time() - state.begun_at >= _BEGUN_S
+    runs = state.state == "RUNNING" or (program.needs and begun and _open(program.needs))
+    return bool(runs) and _open(program.address)
+
+
+def _open(address: str) -> bool:
+    """Whether somebody answers there; of no address: true."""
+    if not address:
         return True
-    host, _, port = program.address.rpartition(":")
+    host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), 1).close()
     except (OSError, ValueError, OverflowError):

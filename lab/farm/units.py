@@ -36,16 +36,21 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
         found["boardlab-web.service"] = _text("boardlab-web.service", farm=farm, path=path)
         if farm.coordinator:
             found["boardlab-janitor.service"] = _text("boardlab-janitor.service", farm=farm, path=path)
-    for name in ("export", "rails") if farm.exports else ():
-        found[f"boardlab-{name}.service"] = _text(f"boardlab-{name}.service", farm=farm)
+    if farm.exports:
+        tls_port = farm.console_tls.port(host or hosts[0])
+        found["boardlab-export.service"] = _text("boardlab-export.service", farm=farm, tls_port=tls_port)
+        found["boardlab-rails.service"] = _text("boardlab-rails.service", farm=farm)
+        if tls_port:
+            listen = farm.console_tls.listen[host or hosts[0]]
+            found["boardlab-console-tls.service"] = _text("boardlab-console-tls.service", farm=farm, listen=listen)
     found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
     found["boardlab-notify@.service"] = _text("boardlab-notify@.service", farm=farm, path=path)
     if farm.pdudaemon.program:
         found["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
+    if farm.buildbot is not None:  # which has all that comes due by the clock
+        return found | _queue(farm, farm.buildbot, host or hosts[0])
     if farm.health.reference and reference.host(farm) == (host or hosts[0]):
         found |= _reference(farm)
-    if farm.buildbot is not None:
-        return found | _queue(farm, farm.buildbot, host or hosts[0])
     for schedule in farm.schedules:
         for kind in ("service", "timer", *(["path"] if schedule.releases else [])):
             found[f"boardlab-{schedule.name}.{kind}"] = _text(

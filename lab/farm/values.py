@@ -9,6 +9,7 @@ from typing import Any, Final
 from lab.errors import ConfigurationError
 from lab.judge.telling import Evidence
 from lab.redaction import redacted
+from lab.results.shared import check
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 _NOT_QUOTED: Final = "%\"'\\$;"  # what a path in the quotes of a unit file must not have
@@ -92,6 +93,15 @@ def public(_instance: object, attribute: Any, value: str) -> None:
             f"{attribute.name}: {redacted(value)!r}: no password here, since every user can read a unit's environment; "
             "put it into a file of the service user: add ?passfile=/var/lib/boardlab/pgpass (libpq's ~/.pgpass)"
         )
+
+
+def shared(_instance: object, attribute: Any, value: str) -> None:
+    """Where artifacts are shared."""
+    try:
+        if value:
+            check(value)
+    except ConfigurationError as error:
+        raise ValueError(f"{attribute.name}: {error}") from None
 
 
 def reports(_instance: object, attribute: Any, value: str) -> None:

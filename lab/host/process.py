@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import resource
 import signal
 import socket
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Final
 
 PROC: Final = Path("/proc")
 PERSON_VARIABLE: Final = "BOARDLAB_PERSON"  # how `lab web` tells a program whose it is
+_MANY_FILES: Final = 1 << 16
 _START: Final = 19  # of starttime among the fields after the command's name, proc(5)
 _PARTS: Final = 4  # of an identity
 
@@ -28,6 +30,15 @@ def person() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
+
+
+def open_many_files() -> int:
+    """Let this process have as many open files as it may, at most 65536; shells and systemd allow 1024 unless they are asked. Returns: how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, _MANY_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def ask_to_end(who: str, proc: Path = PROC) -> bool:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shlex
 import subprocess
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -23,6 +25,9 @@ from lab.host.runtime import check_owner, socket_path
 
 CONNECT_S: Final = 15
 _LIMIT_S: Final = 3 * CONNECT_S
+_SSH_FAILED: Final = 255  # ssh(1): its exit status where it is none of the program's
+_TIMED_OUT: Final = (124, 137)  # timeout(1): it was told to end; it had to be killed
+_KILL_S: Final = 1
 _IDLE_S: Final = 60  # how long the master stays when nothing goes through it any more
 _OPTIONS: Final = (
     *("-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", f"ControlPersist={_IDLE_S}"),
@@ -79,6 +84,50 @@ class SshLink:
                         failure="console_link",
                     )
         return local
+
+    def ran(self, words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+        """Run a program on the host, without a shell's rules for its arguments, as a session of the same connection.
+
+        Raises:
+            LabTransientError: ssh does not get there.
+            subprocess.TimeoutExpired: it did not end in time; the host has ended it (timeout(1), without which nothing runs there), or will.
+        """
+        session = self._session(["timeout", f"--kill-after={_KILL_S}", f"{timeout_s:g}", *words])
+        began_s = time.monotonic()
+        done = subprocess.run(
+            session,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout_s + CONNECT_S,
+            check=False,
+        )
+        if done.returncode in _TIMED_OUT and time.monotonic() - began_s >= timeout_s:
+            raise subprocess.TimeoutExpired(list(words), timeout_s)
+        if done.returncode == _SSH_FAILED:
+            raise LabTransientError(
+                f"ssh to {self.host} does not run {words[0]}: {done.stderr.strip() or 'it said nothing'}",
+                failure="console_link",
+            )
+        return done
+
+    def started(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start a program on the host in the same way, with pipes; it sees the end of its standard input when this process ends.
+
+        Raises:
+            LabTransientError: ssh does not get there.
+        """
+        return subprocess.Popen(
+            self._session(words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    def _session(self, words: Sequence[str]) -> list[str]:
+        with self._locked():
+            if not self._is_up():
+                self._connect()
+        config = ["-F", self.config] if self.config else []
+        return ["ssh", *config, *_OPTIONS, "-S", str(self._control), self.host, "--", shlex.join(words)]
 
     def generation(self) -> str:
         """Which connection there is now, for `reset`; empty: none."""

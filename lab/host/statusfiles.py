@@ -68,12 +68,14 @@ class SamplerStatus:
     """A sampler of a board's rails that is at work: who looks on reads its trace while it grows.
 
     Attributes:
-        trace: path of the file. holder: the process that samples, as `lab.host.process` has it.
+        trace: path of the file. holder: the process that samples, or writes down what another host's samples, as `lab.host.process` has it.
+        ahead_ns: so much the clock of the trace is ahead of this host's.
     """
 
     board: str
     trace: str
     holder: str
+    ahead_ns: int = 0
 
 
 def write(folder: Path, name: str, record: AttrsInstance) -> None:

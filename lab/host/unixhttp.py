@@ -5,15 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import NewConnectionError
-
-HOST: Final = "forwarded.invalid"  # what its URLs have for a host; RFC 2606: nobody's name
 
 
 class _Connection(HTTPConnection):
@@ -42,11 +40,16 @@ class _Pool(HTTPConnectionPool):
 
 
 class UnixAdapter(HTTPAdapter):
-    """All requests of a session that it is mounted for go to one socket."""
+    """All requests of a session that it is mounted for go to one socket.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        address: host:port where the server listens, for the header Host: some refuse any other, since a page in a browser could send it.
+    """
+
+    def __init__(self, path: Path, address: str) -> None:
         super().__init__()
-        self._pool = _Pool(HOST)
+        host, _, port = address.rpartition(":")
+        self._pool = _Pool(host, int(port))
         self._pool.path = path
 
     def get_connection_with_tls_context(

@@ -39,11 +39,12 @@ class Baseline:
     """What a number is compared with.
 
     Attributes:
-        runs: ids, the oldest first. value: the median of their averages.
+        runs: ids, the oldest first. values: their averages, in the same order. value: the median of these.
         uncertainty: ± of one of them, at 95 %.
     """
 
     runs: tuple[int, ...]
+    values: tuple[float, ...]
     value: float
     uncertainty: float
 
@@ -238,6 +239,7 @@ def judge_number(
     )
     baseline = Baseline(
         tuple(each.run_id for each in last),
+        tuple(each.value for each in last),
         statistics.median(each.value for each in last),
         statistics.median(each.uncertainty for each in last),
     )
@@ -267,7 +269,7 @@ def _judge_published(
     before = [each for each in history if precedes(release[each.run_id], release[old.run_id])]
     numbers = [published.number(each) for each in before[-model.history.window :]]
     judgement = judge_release(numbers, published.number(old, against), new, model)
-    return JudgedNumber(average, Baseline((old.run_id,), old.value, old.uncertainty), judgement)
+    return JudgedNumber(average, Baseline((old.run_id,), (old.value,), old.value, old.uncertainty), judgement)
 
 
 def _nothing(average: Average, new: Number, against: str, model: NoiseModel) -> Judgement:

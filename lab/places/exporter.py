@@ -12,7 +12,6 @@ import functools
 import logging
 import socket
 import time
-from ipaddress import ip_address
 from pathlib import Path
 from socket import getfqdn, gethostname
 from typing import Any, Final
@@ -31,6 +30,7 @@ from lab.console.client import ConsoleClient
 from lab.console.published import PublishedHost, PublishedPort, machine_id
 from lab.console.serialport import is_pty
 from lab.errors import BoardlabError, ConfigurationError
+from lab.host.addresses import is_loopback
 from lab.host.clock import time_line
 from lab.host.runtime import socket_path
 from lab.rails.server import rails_socket
@@ -53,6 +53,7 @@ class ExporterOptions:
         runtime: the console server's folder.
         listen: address of the TCP ports for stock clients.
         isolated: all that is exported is reached through ssh by stock clients (labgrid's `--isolated`).
+        tls_port: of `lab console tls` beside the console server; 0: boardlab's readers come through ssh.
     """
 
     resources: Path
@@ -62,11 +63,12 @@ class ExporterOptions:
     hostname: str = field(factory=getfqdn)
     listen: str = LOOPBACK
     isolated: bool = False
+    tls_port: int = 0
 
     @property
     def on_loopback(self) -> bool:
         """Whether nobody elsewhere reaches `listen`: 127.0.0.0/8, ::1 or a name for them."""
-        return _is_loopback(self.listen)
+        return is_loopback(self.listen)
 
     @property
     def reached_at(self) -> str:
@@ -183,6 +185,7 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
             serial=known.get("ID_SERIAL_SHORT", ""),
             pty=is_pty(Path(self.serial.port or "")),
             rails=str(rails) if (rails := rails_socket(options.runtime)).is_socket() else "",
+            tls_port=options.tls_port,
         )
         return {
             "host": options.reached_at,
@@ -202,17 +205,10 @@ class SwitchExport(stock.ResourceEntry):  # type: ignore[misc]
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self.data["avail"] = True  # which labgrid says of none but its own class
-        if _is_loopback(urlsplit(f"//{self.data['params'].get('host', '')}").hostname or ""):
+        if is_loopback(urlsplit(f"//{self.data['params'].get('host', '')}").hostname or ""):
             extra = self.data["params"].setdefault("extra", {})
             extra |= {"proxy": self.options.hostname, "proxy_required": True}
             extra |= PublishedHost(self.options.hostname, time_line()).extra()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _udev(device: str | None) -> dict[str, str]:

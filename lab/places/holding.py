@@ -6,6 +6,7 @@ finds the place held can ask the store whether that job still lives. Numbers are
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
 import re
@@ -25,6 +26,7 @@ BUSY: Final = "place_busy"
 PORT: Final = 20408  # labgrid's
 _OF_A_JOB: Final = re.compile(r"(.+)-([0-9a-f]{8})-j(\d+)")
 _NOT_RESERVED_FOR: Final = "was not reserved for"  # labgrid's words
+_NOT_OBEYED: Final = "Failed to acquire resources"  # the same
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +70,26 @@ def stock_user(person: str, environ: Mapping[str, str] = os.environ) -> PlaceUse
 def with_port(address: str) -> str:
     """A coordinator's address with labgrid's port where it has none."""
     return address if re.search(r":\d+$", address) else f"{address}:{PORT}"
+
+
+def may_be_one(one: str, other: str) -> bool:
+    """Whether two coordinators' addresses, as host:port, may be of the same one.
+
+    So may be what cannot be resolved, and what is on loopback: ssh forwards it there.
+    """
+    (host, _, port), (another, _, its_port) = one.rpartition(":"), other.rpartition(":")
+    addresses, others = _addresses(host), _addresses(another)
+    if not addresses or not others:
+        return True
+    return port == its_port and not addresses.isdisjoint(others)
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), None)}
+    except OSError:
+        return set()
+    return set() if any(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found) else found
 
 
 @frozen
@@ -136,9 +158,9 @@ class Place:
                 raise self._busy(holder)
             _log.warning("place %s: %s has gone without giving it back; it is released", self.name, holder)
             at.release(self.name, holder)
-            holder = ""
-        if not holder:
-            self._acquire(at, user)
+        elif holder:  # a process of this job that died had it, and a janitor may be giving it back just now: not what we acquire next
+            at.release(self.name, holder)
+        self._acquire(at, user)
         try:
             yield user.environ
         finally:
@@ -180,6 +202,11 @@ class Place:
                 raise self._busy(holder) from error  # somebody was faster
             if _NOT_RESERVED_FOR in str(error):
                 raise self._reserved(at.reserver(self.name)) from error
+            if _NOT_OBEYED in str(error):
+                raise LabTransientError(
+                    f"labgrid's place {self.name}: its exporter does not obey: is the board's host up, and `lab farm export` there?",
+                    failure="exporter_gone",
+                ) from error
             raise ConfigurationError(
                 f"place {self.name} cannot be acquired: {error}; mend the place, or RemotePlace in the env"
             ) from error

@@ -17,7 +17,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.places.holding import JobHolder, reserving_user, store_name
 from lab.places.reserved import holds_of_people, in_use, is_reserved
 from lab.results import joblist
-from lab.results.jobrecords import call
+from lab.results.jobrecords import Job, call
 from lab.results.jobs import JobQueue
 from lab.results.reservations import Hold
 from lab.results.store import Store
@@ -52,12 +52,14 @@ class Janitor:
 
     Attributes:
         boards: place -> the board behind it, asked at each look; for reservations. A place that it does not know stays as it is.
+        is_at: whether a job measures on a board at a place.
     """
 
     coordinator: Coordinator
     store: Store
     book: JobQueue
     boards: Callable[[], Mapping[str, str]]
+    is_at: Callable[[Job, str, str], bool]
     _refused: dict[str, str] = field(factory=dict, init=False)
 
     def due(self) -> list[Deed]:
@@ -72,7 +74,7 @@ class Janitor:
         for place, holder in sorted(holders.items()):
             board = boards.get(place, "")
             its = [hold for hold in holds if hold.board == board]
-            why = self._left(holder, board, its)
+            why = self._left(place, holder, board, its)
             if why:
                 found.append(Deed("release", place, holder, why))
             if its and (why or not holder):
@@ -103,11 +105,11 @@ class Janitor:
                 self._refused.pop(deed.place, None)
                 yield deed
 
-    def _left(self, holder: str, board: str, holds: list[Hold]) -> str:
+    def _left(self, place: str, holder: str, board: str, holds: list[Hold]) -> str:
         """Why a holder has it no more; empty: he has, or it cannot be told."""
         tag = self.store.location.tag
         if is_reserved(holder, self.book):
-            jobs = [job for job in joblist.running(self.book) if job.board == board]
+            jobs = [job for job in joblist.running(self.book) if self.is_at(job, board, place)]
             return "" if not board or in_use(holder, holds, jobs, self.book) else "the reservation has ended"
         job = JobHolder.of(holder)
         if job is None or job.tag != tag:

@@ -6,18 +6,20 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import takewhile
 from typing import Protocol
 
-from attrs import asdict, define, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
 from lab.boards import BoardType
 from lab.errors import BoardlabError, ConfigurationError
-from lab.provision import identity
+from lab.provision import identity, switchback
 from lab.provision.failures import ReleaseMismatchError, TargetRefusedError, WrongImageForBoardError
 from lab.provision.release import Content, Recovery, Release
+from lab.provision.spare import Spare, newest
 from lab.provision.way import Plan, Report, Target, Verified, Way
 from lab.redaction import redacted
-from lab.results.provisions import NewProvision, ProvisionBook
+from lab.results.provisions import NewProvision, Provision, ProvisionBook
 
 
 class WritableBoard(Protocol):
@@ -110,41 +112,46 @@ class Putting:
                 )
             board.select_medium(medium)  # without straps it could not be booted afterwards
         board.select_medium(selected)
-        security = board.security or "none"
-        return [
-            ways[medium].plan(
-                self.release.media[medium], Target(board.board, board.type.name, medium, security=security)
-            )
-            for medium in self.media
-        ]
+        security, plans = board.security or "none", []
+        for medium in self.media:
+            target = Target(board.board, board.type.name, medium, security=security)
+            tries = self.book.tries(board.board, medium) if self.book is not None else []
+            plans.append(ways[medium].plan(self.release.media[medium], _tried(target, tries)))
+        return plans
 
     def put(self, board: WritableBoard) -> list[Put]:
         """Write all media, read them back, switch an eMMC to what was read back, boot from each and compare what the board says with the release.
 
         Raises:
-            BoardlabError: of `plans`; of a write; of a boot; `release_mismatch` where something else boots.
+            BoardlabError: of `plans`; of a write; of a boot; `release_mismatch` where something else boots. Each eMMC that was switched and has
+                not booted is switched back then, also where another medium failed, and the message says from which boot partition it boots.
         """
-        self.done = []
-        plans, ways, begun = self.plans(board), board.ways(), {}
-        for plan in plans:
-            way, medium = ways[plan.target.medium], plan.target.medium
-            self.say(f"{medium}: {described(plan)}")
-            begun[medium] = self._begin(plan)
-            with _Recorded(self.book, begun[medium]), self.turn(plan):
-                way.write(plan, self.report)
-                verified = way.verify(plan)
-                way.switch(plan)
-            if self.book is not None:
-                self.book.written(begun[medium], verified.digest, verified.method, verified.bytes)
-            self.say(f"{medium}: read back and the same ({verified.bytes} bytes)")
-            self.done.append(Put(plan, verified))
-        for number, each in enumerate(self.done):
-            medium = each.plan.target.medium
-            with _Recorded(self.book, begun[medium]):
-                software = self.compared(board, medium)
-            if self.book is not None:
-                self.book.booted(begun[medium], software)
-            self.done[number] = Put(each.plan, each.verified, software)
+        self.done, selected = [], board.medium
+        plans, ways = self.plans(board), board.ways()
+        begun, untried = dict[str, int](), list[Plan]()
+        try:
+            for plan in plans:
+                self._write(plan, ways[plan.target.medium], begun, untried)
+            for number, each in enumerate(self.done):
+                medium = each.plan.target.medium
+                with _Recorded(self.book, begun[medium]):
+                    software = self.compared(board, medium)
+                if each.plan in untried:
+                    untried.remove(each.plan)
+                if self.book is not None:
+                    self.book.booted(begun[medium], software)
+                self.done[number] = Put(each.plan, each.verified, software)
+        except BoardlabError as error:
+            if not untried:
+                raise
+            found = error
+            for plan in untried:
+                medium = plan.target.medium
+                media = [selected, *board.type.media, medium]
+                found = switchback.after(found, board, plan, ways[medium], media, self.say)
+            for plan in untried:
+                self._failed(begun[plan.target.medium], found)
+            raise found from error
         return self.done
 
     def verify(self, board: WritableBoard) -> list[Put]:
@@ -176,6 +183,26 @@ class Putting:
         )
         return {name: said[name] for name in ("uboot", "kernel") if said.get(name)}
 
+    def _write(self, plan: Plan, way: Way, begun: dict[str, int], untried: list[Plan]) -> None:
+        """Write one medium, read it back, and switch it. begun, untried: get the number of its record, and the plan where it can be switched back."""
+        medium = plan.target.medium
+        self.say(f"{medium}: {described(plan)}")
+        begun[medium] = self._begin(plan)
+        with _Recorded(self.book, begun[medium]), self.turn(plan):
+            way.write(plan, self.report)
+            verified = way.verify(plan)
+            note = way.switch(plan)
+        if plan.spare.kept:
+            untried.append(plan)
+        if self.book is not None:
+            self.book.written(begun[medium], verified.digest, verified.method, verified.bytes)
+        self.say(f"{medium}: read back and the same ({verified.bytes} bytes){'; ' if note else ''}{note}")
+        self.done.append(Put(plan, verified))
+
+    def _failed(self, provision_id: int, error: BoardlabError) -> None:
+        if self.book is not None:
+            self.book.failed(provision_id, redacted(f"[{error.failure}] {error}"))
+
     def _begin(self, plan: Plan) -> int:
         if self.book is None:
             return 0
@@ -190,8 +217,21 @@ class Putting:
                 plan.way,
                 self.person,
                 self.job_id,
+                plan.spare.boots,
+                plan.spare.kept,
+                plan.spare.noted,
             )
         )
+
+
+def _tried(target: Target, tries: Sequence[Provision]) -> Target:
+    """The same target with what the record says of its boot partitions. tries: the newest first."""
+    untried = takewhile(lambda each: each.state != "booted", tries)
+    return evolve(
+        target,
+        untried=tuple(Spare.of(each.boots, each.kept, each.spare) for each in untried),
+        booted=newest((each.boots, each.state == "booted") for each in tries),
+    )
 
 
 @frozen

@@ -16,6 +16,7 @@ from attrs import define, evolve, field, frozen
 
 from lab.provision.failures import WriteStalledError
 from lab.provision.release import BOOT_STAGES, Content, ExtCsd, File, Part, Place
+from lab.provision.spare import Spare
 
 FULL: Final = "full"
 CRC32: Final = "crc32"
@@ -31,6 +32,8 @@ class Target:
         device: what the way writes to, in its own words, e.g. "/dev/sdb", "mmc 0", "sf".
         identity: how it was recognised, e.g. its ID_PATH, serial or CID. size_bytes: of it; None: it cannot be asked.
         security: the device's state, "none" where the environment does not say.
+        untried: what was written to boot partitions and has not booted since, as the record has it, the newest first.
+        booted: the boot partitions whose latest release booted, as the record has it.
     """
 
     board: str
@@ -40,6 +43,8 @@ class Target:
     identity: str = ""
     size_bytes: int | None = None
     security: str = "none"
+    untried: tuple[Spare, ...] = ()
+    booted: frozenset[str] = frozenset()
 
 
 @frozen
@@ -69,6 +74,7 @@ class Plan:
         estimate_s: how long it will take at the way's usual rate; None: nobody knows.
         notes: what a person should know, e.g. how slow it is.
         now: the same for where the board boots from now, if it is written elsewhere; None: it is the same place.
+        spare: the boot partition that is switched to. before: what makes the medium boot from its `kept` again.
     """
 
     way: str
@@ -78,12 +84,19 @@ class Plan:
     estimate_s: float | None = None
     notes: tuple[str, ...] = ()
     now: Plan | None = None
+    spare: Spare = field(factory=Spare)
+    before: ExtCsd = field(factory=ExtCsd)
 
     @property
     def to_read(self) -> Plan:
         """The plan to read back what the board has, without a write before: nothing is switched after it."""
         found = self.now or self
         return evolve(found, content=evolve(found.content, extcsd=ExtCsd()))
+
+    @property
+    def back(self) -> Plan:
+        """The plan to `switch` the medium back to the boot partition that is kept."""
+        return evolve(self, content=evolve(self.content, extcsd=self.before))
 
     @property
     def total_bytes(self) -> int:
@@ -161,8 +174,10 @@ class Way(Protocol):
             MediaVerifyFailedError: it is not what was written.
         """
 
-    def switch(self, plan: Plan) -> None:
+    def switch(self, plan: Plan) -> str:
         """Have the board boot what `verify` found good, where the medium must be told so (an eMMC's `extcsd`); else do nothing.
+
+        Returns: what of it could not be read back, as a sentence; empty: nothing.
 
         Raises:
             BoardlabError: the medium does not say that it does; `ExtCsdNotSetError` where it says otherwise.

@@ -112,24 +112,25 @@ class Sending:
         frame = kind + bytes([number & 0xFF, ~number & 0xFF]) + block + binascii.crc_hqx(block, 0).to_bytes(2, "big")
         for _ in range(_TRIES):
             self.line.write(frame)
-            if self._acknowledged(done):
+            if self._acknowledged(done) is not None:
                 return
         raise RecoveryFailedError(
             f"{self.name}: the board refused {_TRIES} times what begins at byte {done} of {len(self.data)}: does the line lose or "
             "damage bytes? `lab console check` looks"
         )
 
-    def _acknowledged(self, done: int) -> bool:
-        """Whether the last block arrived; False: it is wanted again."""
+    def _acknowledged(self, done: int) -> bytes | None:
+        """Whether the last block arrived: what came right behind the answer; None: it is wanted again."""
         cancels = 0
         deadline = self.line.now_ns() + round(_ANSWER_S * 1e9)
         while (left_s := (deadline - self.line.now_ns()) / 1e9) > 0:
-            for byte in self.line.read(left_s):
+            came = self.line.read(left_s)
+            for end, byte in enumerate(came, start=1):
                 cancels = cancels + 1 if byte == _CAN[0] else 0
                 if byte == _ACK[0]:
-                    return True
+                    return came[end:]
                 if byte == _NAK[0]:
-                    return False
+                    return None
                 if cancels == 2:
                     raise RecoveryFailedError(
                         f"{self.name}: the board cancelled after {done} of {len(self.data)} bytes: is the file for it?"
@@ -143,14 +144,14 @@ class Sending:
         size = len(self.data)
         for _ in range(_TRIES):
             self.line.write(_EOT)
-            if self._acknowledged(size):
+            if (behind := self._acknowledged(size)) is not None:
                 break
         else:
             raise RecoveryFailedError(f"{self.name}: all {size} bytes arrived, and the board does not take their end")
-        if self.batch and self._asks_for_more():
+        if self.batch and self._asks_for_more(behind):
             empty = bytes(_HEADER_BYTES)
             self.line.write(_SOH + b"\x00\xff" + empty + binascii.crc_hqx(empty, 0).to_bytes(2, "big"))
 
-    def _asks_for_more(self) -> bool:
-        """Whether a receiver of a batch asks for its next file, right behind the end of the last."""
-        return self.line.read(_FAREWELL_S)[:1] == _ASK
+    def _asks_for_more(self, behind: bytes) -> bool:
+        """Whether a receiver of a batch asks for its next file, right behind the end of the last, where it was read together or comes soon."""
+        return (behind or self.line.read(_FAREWELL_S))[:1] == _ASK

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, Final
 
 import pytest
+from labgrid.exceptions import InvalidConfigError, NoDriverFoundError, RegistrationError
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab import boards, shipped
@@ -20,12 +21,12 @@ from lab.boards import BoardType
 from lab.drivers.guarded import ACTIVATE_LIMIT_S
 from lab.drivers.timelimit import within
 from lab.env import envfile
-from lab.errors import BoardlabError, ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import guest, health, jobs, provisioning, resuming
 from lab.pytest_plugin.cycles import CycleMeasurer, MeasurerKey
 from lab.pytest_plugin.measuring import session_of
-from lab.pytest_plugin.refusing import measures, refuse
+from lab.pytest_plugin.refusing import ending, measures, refuse
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
     ITEMS_KEY,
@@ -87,13 +88,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
     guest.choose_tests(session.config)
+    config = session.config
     try:
         target = within(ACTIVATE_LIMIT_S, env.get_target)  # a RemotePlace asks its coordinator
         strategy = target.get_strategy()
     except Exception as error:
         message = getattr(error, "msg", None) or str(error)
-        raise pytest.UsageError(plain_text(f"{env.config_file}: {message}{_hint(env)}")) from error
-    config = session.config
+        raise ending(_blamed(error, config.option.lg_env), f"{env.config_file}: {message}{_hint(env)}") from error
     env.interact = _asker(config)
     config.stash[STRATEGY_KEY] = strategy
     try:
@@ -102,7 +103,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         resuming.find_run(config, config.stash[STORE_KEY])
         config.stash[MEDIA_KEY] = _media(config, strategy.type)
     except BoardlabError as error:
-        raise pytest.UsageError(plain_text(str(error))) from error
+        raise ending(error, str(error)) from error
+
+
+def _blamed(error: Exception, path: str) -> BoardlabError:
+    """What ended the making of a target: of a place, what is no fault of the environment is its exporter's or its coordinator's."""
+    if isinstance(error, BoardlabError):
+        return error
+    wrong = isinstance(error, (InvalidConfigError, NoDriverFoundError, RegistrationError))
+    if wrong or not envfile.arguments_of(Path(path), "RemotePlace", "resources"):
+        return ConfigurationError(str(error))
+    return LabTransientError(str(error), failure="exporter_gone")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -163,7 +174,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         health.check_first(config)
         provisioning.provision(config)
     except BoardlabError as error:
-        raise pytest.UsageError(plain_text(f"{error}{_hint(config.stash[LABGRID_ENV_KEY])}")) from error
+        raise ending(error, f"{error}{_hint(config.stash[LABGRID_ENV_KEY])}") from error
 
 
 @pytest.fixture(scope="session")

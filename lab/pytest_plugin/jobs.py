@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import reference
-from lab.host import process
+from lab.farm import holding, sharing
 from lab.pytest_plugin.refusing import measures
-from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, STORE_KEY, STRATEGY_KEY
-from lab.results import joblist
+from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
+from lab.results import joblist, jobruns
 from lab.results.jobholder import Holder
 from lab.results.jobrecords import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
-from lab.results.jobs import JobQueue
 from lab.run import options
 from lab.shown import plain_text
 
@@ -37,16 +35,7 @@ def take_board(config: pytest.Config) -> None:
     if (ours := _of_lab_run(config)) is not None:
         config.stash[JOB_KEY] = ours
         return
-    person, ignores = process.person(), config.option.ignore_reservation
-    book = JobQueue(
-        store,
-        process.identity(),
-        process.has_died,
-        person=person,
-        program=BY_PYTEST,
-        ignores=ignores,
-        rule=reference.rule(),
-    )
+    book = holding.queue(store, BY_PYTEST, ignores=config.option.ignore_reservation)
     given = {option.name: getattr(config.option, option.dest) for option in options.TABLE if option.default is None}
     job = book.enqueue(
         Order(
@@ -74,7 +63,13 @@ def take_board(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)  # when the fixtures have switched the board off
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Give the board back."""
+    """Note whether a test failed, and give the board back."""
+    runs = session.config.stash.get(RUNS_KEY, [])
+    if runs and exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERNAL_ERROR}:
+        try:
+            jobruns.note_tests(session.config.stash[STORE_KEY], runs, failed=exitstatus != pytest.ExitCode.OK)
+        except BoardlabError as error:
+            _log.warning("whether a test failed could not be noted in the store: %s", error)
     holder = session.config.stash.get(HOLDER_KEY, None)
     if holder is None:
         return
@@ -87,6 +82,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         holder.finish(state)
     except BoardlabError as error:
         _log.warning("the job could not be ended in the store: %s", error)
+    sharing.begin(session.config.stash[STORE_KEY])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -11,6 +11,7 @@ import pytest
 from attrs import define
 
 from lab.errors import BoardlabError
+from lab.pytest_plugin.refusing import exit_code
 from lab.pytest_plugin.runs import record_samples, writer
 from lab.results import Run, Store
 from lab.results.records import RunStatus
@@ -76,7 +77,7 @@ def session_of(
     try:
         measurer = begin(config, strategy)
     except BoardlabError as error:
-        pytest.exit(plain_text(f"error: {error}"), returncode=int(pytest.ExitCode.USAGE_ERROR))
+        pytest.exit(plain_text(f"error: {error}"), returncode=exit_code(error))
     config.stash[key] = measurer
     write = writer(config)
     write(f"run {measurer.run.id} on {strategy.board}{measurer.title}")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Final
 
 import pytest
+
+from lab.errors import BoardlabError, LabError
+from lab.results.jobrecords import JOB_VARIABLE
+from lab.shown import plain_text
 
 # fixture -> the kind of run that it measures for
 MEASURERS: Final[Mapping[str, str]] = {
@@ -34,6 +39,22 @@ def refuse(config: pytest.Config, items: list[pytest.Item], why: str) -> None:
     if not hasattr(config, "workerinput"):
         raise pytest.UsageError(message)
     config.stash[_REFUSED_KEY] = message
+
+
+def ending(error: BoardlabError, message: str) -> Exception:
+    """What ends a session that has measured nothing yet. To the `lab run` that began it, a fault of the lab is no wrong order."""
+    if (code := exit_code(error)) == pytest.ExitCode.USAGE_ERROR:
+        return pytest.UsageError(plain_text(message))
+    return pytest.exit.Exception(plain_text(f"[{error.failure}, fault: {error.fault}] {message}"), code)
+
+
+def exit_code(error: BoardlabError) -> int:
+    """Of a session that an error ends before it measures."""
+    if not (isinstance(error, LabError) and JOB_VARIABLE in os.environ):
+        return pytest.ExitCode.USAGE_ERROR
+    from lab.farm.runner import BROKEN, BUSY  # noqa: PLC0415 - sessions that begin have no use for it
+
+    return BUSY if error.transient else BROKEN
 
 
 def fail_if_refused(item: pytest.Item) -> None:

@@ -26,6 +26,7 @@ STORE_KEY = pytest.StashKey[Store]()
 MEDIA_KEY = pytest.StashKey[list[str]]()
 JOB_KEY = pytest.StashKey[int]()
 ITEMS_KEY = pytest.StashKey[list[pytest.Item]]()
+RUNS_KEY = pytest.StashKey[list[int]]()  # of this session
 
 
 def chosen(config: pytest.Config, measurer: str, parameter: str, names: list[str]) -> list[str]:
@@ -52,6 +53,12 @@ def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, ob
     Raises:
         ConfigurationError: the run to be resumed is of another board, release or plan.
     """
+    run = _open_run(config, strategy, kind, plan)
+    config.stash.setdefault(RUNS_KEY, []).append(run.id)
+    return run
+
+
+def _open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, object]) -> Run:
     store = config.stash[STORE_KEY]
     env = config.stash[LABGRID_ENV_KEY]
     if config.option.resume is not None:

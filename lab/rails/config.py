@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import cattrs
@@ -17,6 +17,10 @@ from lab.rails.chips import CHIPS
 INA: Final = frozenset(CHIPS)
 BACKENDS: Final = (*CHIPS, "automation", "iio", "hwmon")
 STANDARD_KHZ: Final = 400  # fast mode; I2C-bus specification UM10204
+
+
+def _pair(values: Sequence[float]) -> tuple[float, ...]:
+    return tuple(values)
 
 
 @frozen
@@ -33,6 +37,7 @@ class RailConfig:
         shared_with: the rail whose supply also feeds this one: it has no monitor of its own and stays n/a.
         offset_uv: the shunt voltage that is read at no current, which is subtracted (`lab rails selftest --zero`).
         channel: how the backend calls the rail (an IIO device's id, a hwmon folder); empty: by the rail's name.
+        scaled, range_v: whether software sets its voltage, and from what to what, as of lab.boards.hardware.Rail.
     """
 
     name: str
@@ -44,6 +49,15 @@ class RailConfig:
     shared_with: str = ""
     offset_uv: float | None = None
     channel: str = ""
+    scaled: bool = False
+    range_v: tuple[float, ...] = field(default=(), converter=_pair)
+
+    @range_v.validator
+    def _check_range(self, _attribute: object, value: tuple[float, ...]) -> None:
+        if value and (not self.scaled or len(value) != 2 or not 0.0 < value[0] <= value[1]):
+            raise ValueError(
+                f"rail {self.name!r}: range_v: expected the lowest and the highest voltage of a rail with `scaled: true`, got {list(value)}"
+            )
 
 
 @frozen
@@ -120,7 +134,15 @@ def from_env(
     """
     try:
         known = {
-            rail.name: RailConfig(rail.name, rail.volts, rail.address, rail.shunt_mohm) for rail in board_type.rails
+            rail.name: RailConfig(
+                rail.name,
+                rail.volts,
+                rail.address,
+                rail.shunt_mohm,
+                scaled=rail.scaled,
+                range_v=tuple(rail.range_v),
+            )
+            for rail in board_type.rails
         }
         for name, given in rails.items():
             known[name] = _changed(name, known.get(name), given or {})

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import asdict, define, field, frozen
+from attrs import asdict, frozen
 
 from lab.errors import ConfigurationError, LabTransientError
+from lab.host import process, statusfiles
+from lab.host.clock import MonotonicRaw
+from lab.host.statusfiles import SamplerStatus
 from lab.rails.config import RailsConfig
+from lab.rails.copying import PATIENCE_S, Copier, SilentServerError
 from lab.rails.model import Range
-from lab.rails.process import START_S, STOP_S, Sampler
-from lab.rails.trace import END, RECORD
+from lab.rails.process import LAG_S, START_S, Sampler
 
 CONNECT_S: Final = 15.0
 _ANSWER_S: Final = 10.0  # beyond what the sampler itself may take
@@ -27,17 +29,21 @@ class RailsServer:
     """The rails server of another host.
 
     Attributes:
-        address: a socket of this host that leads to it. host: for messages.
+        reach: a socket of this host that leads to it; made anew where the last one was cut. host: for messages.
+        runtime: this host's runtime folder, in which who looks on is told of the trace that grows; None: nobody is.
+        patience_s: how long a cut of the connection may last.
     """
 
-    address: Path
+    reach: Callable[[], Path]
     host: str
+    runtime: Path | None = None
+    patience_s: float = PATIENCE_S
 
     @contextlib.contextmanager
     def sampling(
         self, config: RailsConfig, trace_path: Path, wanted: Range = Range.ACTIVE, line: str = ""
     ) -> Iterator[Sampler]:
-        """As `lab.rails.sampling`, with the stamps of that host's clock.
+        """As `lab.rails.sampling`, with the stamps of that host's clock. A cut of the connection of up to `patience_s` costs no sample.
 
         Args:
             line: the time line of the stamps, see `lab.host.clock.time_line`.
@@ -45,7 +51,7 @@ class RailsServer:
         Raises:
             ConfigurationError: the configuration or the place of the trace is wrong.
             LabTransientError: the server does not answer, its sampler failed, its clock is another one (`clock_unrelated`), or the
-                connection was cut; what was sampled until then is in the trace.
+                connection was cut for too long; what was sampled until then is in the trace.
         """
         try:
             kept = trace_path.open("wb", buffering=0)
@@ -53,23 +59,27 @@ class RailsServer:
             raise ConfigurationError(
                 f"{trace_path}: cannot be written: {error.strerror}; choose another place"
             ) from error
-        with kept, self._asked({"config": asdict(config), "range": wanted.value}, START_S) as (stream, said):
+        question = {"config": asdict(config), "range": wanted.value, "keeps": True}
+        with kept, self._asked(question, START_S) as (stream, said):
+            here_ns = MonotonicRaw().now_ns()
             if line and said.get("line") != line:
                 raise LabTransientError(
                     f"the rails server of {self.host} stamps by another clock than the console server there: one of them is in a container, "
                     "or ran before the host was restored. Start both anew, side by side",
                     failure="clock_unrelated",
                 )
-            copier = _Copier(stream, kept)
+            copier = Copier(stream, kept, str(said.get("trace", "")), self._again, self.patience_s)
             copier.start()
             try:
                 copier.begun.wait(_ANSWER_S)  # a trace without its first line is none
-                yield Sampler(trace_path, copier)
+                ahead_ns = int(said.get("now_ns", here_ns)) - here_ns
+                with self._told(SamplerStatus(config.board, str(trace_path.absolute()), process.identity(), ahead_ns)):
+                    yield Sampler(trace_path, copier, LAG_S + self.patience_s)
                 was_over = copier.poll() is not None
             finally:
                 copier.finish()
             if was_over or not copier.ended:
-                raise LabTransientError(
+                raise copier.why or LabTransientError(
                     f"the power sampler on {self.host} ended on the way, or the connection to it did; what came is in its trace. The log of "
                     "`lab rails serve` there says more",
                     failure="power_sampler",
@@ -87,11 +97,25 @@ class RailsServer:
 
     @contextlib.contextmanager
     def _asked(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[socket.socket, dict[str, Any]]]:
-        """A connection, and the server's answer."""
-        with socket.socket(socket.AF_UNIX) as stream:
+        """A connection, and the server's answer; it is closed at the end."""
+        stream, said = self._answered(question, takes_s)
+        with stream:
+            yield stream, said
+
+    def _again(self, name: str, offset: int) -> socket.socket:
+        """A new connection to a sampling, from this byte of its trace on.
+
+        Raises:
+            ConfigurationError, LabTransientError: as `sampling`; SilentServerError, or `console_link`: it may come back.
+        """
+        return self._answered({"resume": name, "offset": offset}, 0.0)[0]
+
+    def _answered(self, question: dict[str, Any], takes_s: float) -> tuple[socket.socket, dict[str, Any]]:
+        with contextlib.ExitStack() as unless_good:
+            stream = unless_good.enter_context(socket.socket(socket.AF_UNIX))
             stream.settimeout(CONNECT_S)
             try:
-                stream.connect(str(self.address))
+                stream.connect(str(self.reach()))
                 stream.sendall(json.dumps(question).encode() + b"\n")
                 stream.settimeout(takes_s + _ANSWER_S)
                 said = json.loads(_line(stream) or b"{}")
@@ -104,14 +128,27 @@ class RailsServer:
                 if said.get("configuration"):
                     raise ConfigurationError(f"on {self.host}: {said['error']}")
                 raise LabTransientError(f"on {self.host}: {said['error']}", failure=str(said.get("failure", "lab")))
-            yield stream, said
+            unless_good.pop_all()
+        return stream, said
 
-    def _silent(self, why: object) -> LabTransientError:
-        return LabTransientError(
+    def _silent(self, why: object) -> SilentServerError:
+        return SilentServerError(
             f"the rails server of {self.host} does not answer ({why}): `lab rails serve` must run there, beside the console server "
             "(systemctl status boardlab-rails)",
             failure="power_sampler",
         )
+
+    @contextlib.contextmanager
+    def _told(self, status: SamplerStatus) -> Iterator[None]:
+        if self.runtime is None:
+            yield
+            return
+        folder = self.runtime / statusfiles.SAMPLERS
+        statusfiles.write(folder, status.board, status)
+        try:
+            yield
+        finally:
+            statusfiles.forget(folder, status.board, status)
 
 
 def _line(stream: socket.socket) -> bytes:
@@ -120,52 +157,3 @@ def _line(stream: socket.socket) -> bytes:
     while not line.endswith(b"\n") and (more := stream.recv(1)):
         line += more
     return line
-
-
-@define(eq=False)
-class _Copier:
-    """A thread that writes down what comes.
-
-    Attributes:
-        ended: the trace has its end. begun: it has its first line, or never will.
-    """
-
-    stream: socket.socket
-    file: Any
-    ended: bool = field(default=False, init=False)
-    begun: threading.Event = field(factory=threading.Event, init=False)
-    _thread: threading.Thread = field(init=False)
-
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._copy, name="boardlab rails", daemon=True)
-        self._thread.start()
-
-    @property
-    def pid(self) -> int:
-        """See `SamplingProcess`."""
-        return 0
-
-    def poll(self) -> int | None:
-        """See `SamplingProcess`."""
-        return None if self._thread.is_alive() else 0
-
-    def finish(self) -> None:
-        """Tell the server to end, and take the rest."""
-        with contextlib.suppress(OSError):
-            self.stream.shutdown(socket.SHUT_WR)
-        self._thread.join(STOP_S)
-        if self._thread.is_alive():
-            with contextlib.suppress(OSError):
-                self.stream.shutdown(socket.SHUT_RDWR)  # wakes the thread
-            self._thread.join()
-
-    def _copy(self) -> None:
-        last = b""
-        with contextlib.suppress(OSError):
-            while data := self.stream.recv(1 << 16):
-                self.file.write(data)
-                last = (last + data)[-RECORD.size :]
-                if b"\n" in data:
-                    self.begun.set()
-        self.begun.set()
-        self.ended = len(last) == RECORD.size and RECORD.unpack(last)[3] == END

@@ -39,11 +39,12 @@ class Sampler:
     """A running sampler.
 
     Attributes:
-        path: its trace, which may be read while it grows.
+        path: its trace, which may be read while it grows. lag_s: how far what was sampled may be behind.
     """
 
     path: Path
     _process: SamplingProcess
+    lag_s: float = LAG_S
 
     @property
     def pid(self) -> int:
@@ -59,9 +60,9 @@ class Sampler:
         """What has been sampled so far; at least until then, where that is past and the sampler goes on.
 
         What was sampled lately may still be on its way to the disk. Who cuts a phase waits for its end; a disk that does
-        not answer for LAG_S leaves a gap there, which is flagged.
+        not answer for `lag_s` leaves a gap there, which is flagged.
         """
-        deadline = time.monotonic() + LAG_S
+        deadline = time.monotonic() + self.lag_s
         while True:
             trace = Trace.open(self.path)
             reached_ns = int(trace.records["t_ns"][-1]) if len(trace.records) else 0

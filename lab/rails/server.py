@@ -1,21 +1,18 @@
 """The sensors of this host for who measures from another one: `lab rails serve`, a program of its own like the console server.
 
 It listens on a socket in the runtime folder, for its user alone. A client sends one line of JSON, and gets one back; what it asked
-for is sampled here, by the sampler of `lab.rails.process`, with stamps of this host's clock, and the trace follows as it grows. The
-sampler ends when the client closes its side, and what is left of the trace is sent; so does it when the connection is gone.
+for is sampled here, by the sampler of `lab.rails.process`, with stamps of this host's clock, and the trace follows as it grows. How a
+client ends it, and how it comes back to it after its connection was cut, is in `lab.rails.kept`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import json
 import logging
 import os
-import select
 import socketserver
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,9 +23,8 @@ from lab.host.clock import MonotonicRaw, time_line
 from lab.host.runtime import prepare
 from lab.rails import live
 from lab.rails.config import RailsConfig
+from lab.rails.kept import KeptSamplings
 from lab.rails.model import Range
-from lab.rails.process import Sampler, sampling
-from lab.rails.tracewriter import NAP_S
 
 REQUEST_BYTES: Final = 1 << 20
 _log = logging.getLogger(__name__)
@@ -57,7 +53,7 @@ def serve(runtime: Path) -> None:
         os.environ["BOARDLAB_RUNTIME"] = str(runtime)  # where samplers tell how they do
         mask = os.umask(0o177)
         try:
-            server = _Server(str(address), _Client)
+            server = Server(str(address), Client)
         finally:
             os.umask(mask)
         with server:
@@ -67,11 +63,16 @@ def serve(runtime: Path) -> None:
                 address.unlink(missing_ok=True)
 
 
-class _Server(socketserver.ThreadingUnixStreamServer):
+class Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True  # its samplers watch a pipe that the kernel closes with this process
 
+    def __init__(self, address: str, handler: type[socketserver.BaseRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self.kept = KeptSamplings()
 
-class _Client(socketserver.StreamRequestHandler):
+
+class Client(socketserver.StreamRequestHandler):
+    server: Server
     _begun = False  # a trace: nothing else may be said then
 
     def handle(self) -> None:
@@ -93,6 +94,11 @@ class _Client(socketserver.StreamRequestHandler):
             _log.info("a client is gone: %s", error)
 
     def _answer(self, asked: Any) -> None:
+        if "resume" in asked:
+            self.server.kept.resume(
+                str(asked["resume"]), self.connection, int(asked["offset"]), lambda: self._begin({"line": time_line()})
+            )
+            return
         config, wanted = cattrs.structure(asked["config"], RailsConfig), Range(asked["range"])
         if "seconds" in asked:
             views = live.watch(config, wanted, MonotonicRaw(), float(asked["seconds"]))
@@ -102,26 +108,15 @@ class _Client(socketserver.StreamRequestHandler):
                 views.close()
             self._say({"line": time_line(), "volts": volts})
             return
-        with tempfile.TemporaryDirectory(prefix="boardlab-rails-") as folder, contextlib.ExitStack() as files:
-            path = Path(folder, "power.trace")
-            with sampling(config, path, wanted) as sampler:
-                trace = files.enter_context(path.open("rb", buffering=0))
-                self._say({"line": time_line()})
-                self._begun = True
-                self._stream(sampler, trace)
-            self._copy(trace)  # with its end
 
-    def _stream(self, sampler: Sampler, file: io.FileIO) -> None:
-        """The trace as it grows, until the client closes its side or the sampler ends."""
-        while sampler.alive:
-            self._copy(file)
-            ready, _, _ = select.select([self.connection], [], [], NAP_S)
-            if ready and not self.connection.recv(1):
-                return
+        def begin(name: str) -> None:
+            self._begin({"line": time_line(), "trace": name, "now_ns": MonotonicRaw().now_ns()})
 
-    def _copy(self, file: io.FileIO) -> None:
-        while data := file.read(1 << 16):
-            self.connection.sendall(data)
+        self.server.kept.sample(config, wanted, self.connection, begin, keeps=bool(asked.get("keeps")))
+
+    def _begin(self, document: dict[str, object]) -> None:
+        self._say(document)
+        self._begun = True
 
     def _say(self, document: dict[str, object]) -> None:
         self.connection.sendall(json.dumps(document).encode() + b"\n")

@@ -9,10 +9,12 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError
-from lab.judge.baseline import JudgedNumber, JudgedRun, earlier, judge, judge_run
+from lab.judge.baseline import JudgedNumber, JudgedRun, earlier, judge, judge_run, place
+from lab.judge.labels import same_release
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.report.names import Names
+from lab.report.rowstrip import RowStrip, row_strip
 from lab.report.waterfall import StageKey
 from lab.results.figures import fixed, with_uncertainty
 from lab.results.overview import STAGE
@@ -23,7 +25,9 @@ from lab.results.watch import StoreSnapshot
 _ORDER = list(Verdict)
 _BAD = {Verdict.REGRESSION, Verdict.BROKEN_RUN}
 NOT_MEASURED: Final = "not measured"
-WORDS: Final = ("worse", "better", "with nothing to compare", "unchanged", "not comparable", NOT_MEASURED)
+UNCHANGED: Final = "unchanged"
+UNCOMPARED: Final = "with nothing to compare"
+WORDS: Final = ("worse", "better", UNCOMPARED, UNCHANGED, "not comparable", NOT_MEASURED)
 _SAME = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 
 
@@ -33,6 +37,7 @@ class JudgedRow:
 
     Attributes:
         metric: its name, under which the page of a run has it. change: with its interval at 95 %; empty where there is nothing to compare with. bad: it needs a person.
+        strip: it beside the numbers of the runs that it is compared with; None where there are none.
     """
 
     metric: str
@@ -43,6 +48,7 @@ class JudgedRow:
     verdict: str
     reason: str
     bad: bool
+    strip: RowStrip | None = None
 
 
 @frozen
@@ -71,17 +77,19 @@ def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedR
     """The judge's words on every number of a run.
 
     Args:
-        against: a run's number or a release; None: the last runs that nobody rejected.
+        against: a release or a run's number; a release that its board was measured with comes before a run of that number. None: the
+            last runs that nobody rejected.
 
     Raises:
         ConfigurationError: no such run, or it measured something else or another board.
     """
-    if against is None or not against.isdecimal():
-        return judge_run(snapshot, run_id, against)
     head = run_head(snapshot, run_id)
+    if against is None or not against.isdecimal() or head is None:
+        return judge_run(snapshot, run_id, against)  # which says where there is no such run
+    runs = runs_at(snapshot, Place.of(head))
+    if any(each.id != head.id and same_release(each.release, against) for each in place(runs, head)):
+        return judge_run(snapshot, run_id, against)
     other = run_head(snapshot, int(against)) if int(against) <= LAST_ID else None
-    if head is None:
-        return judge_run(snapshot, run_id)  # which says that there is none
     if other is None or other.id == head.id:
         raise ConfigurationError(f"--against {against}: no other run {against}; `lab results list` shows the runs")
     if (other.kind, other.board_type) != (head.kind, head.board_type):
@@ -89,7 +97,7 @@ def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedR
             f"--against {against}: run {other.id} is {other.kind} of {other.board_type}, run {head.id} is {head.kind} of "
             f"{head.board_type}; name a run of the same kind and board type"
         )
-    before = earlier(runs_at(snapshot, Place.of(head)), head, snapshot.decisions())
+    before = earlier(runs, head, snapshot.decisions())
     name = f"run {other.id}, release {other.release}" + (
         f", on board {other.board}" if other.board != head.board else ""
     )
@@ -157,10 +165,10 @@ def _said(counts: Counter[Verdict], same: int) -> dict[str, int]:
     words = {
         Verdict.REGRESSION: "worse",
         Verdict.IMPROVEMENT: "better",
-        Verdict.NO_HISTORY: "with nothing to compare",
+        Verdict.NO_HISTORY: UNCOMPARED,
     }
     found = {word: counts[verdict] for verdict, word in words.items()}
-    found["unchanged"] = same
+    found[UNCHANGED] = same
     found["not comparable"] = sum(counts.values()) - sum(found.values())
     return {word: count for word, count in found.items() if count}
 
@@ -183,6 +191,7 @@ def _row(each: JudgedNumber, names: Names) -> JudgedRow:
         verdict=str(judgement.verdict),
         reason=judgement.reason,
         bad=judgement.verdict in _BAD,
+        strip=row_strip(each),
     )
 
 

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final
+from urllib.parse import urlencode
 
 from lab.judge.baseline import JudgedRun
 from lab.report import chart, view
@@ -34,6 +35,7 @@ def render(
     notes: Sequence[str] = (),
     home: str = "",
     power: Sequence[PowerFigure] = (),
+    against: str = "",
 ) -> str:
     """The page of a run; the same text for the same run.
 
@@ -42,7 +44,7 @@ def render(
     Args:
         judged: what the judge says of its numbers. before: the run whose stages stand beside this one's.
         notes: what a reader should know of the run's label. home: address of the list of runs, where the page is one of a site.
-        power: what the rails drew in some attempts.
+        power: what the rails drew in some attempts. against: what was asked for to compare with, for a site's address of the verdict.
     """
     names = Names(run.run)
     groups = view.groups(run, artifacts, names)
@@ -73,7 +75,7 @@ def render(
             notes=notes,
             home=home,
             power=power,
-            data=_site_data(run)
+            data=_site_data(run, against)
             if home
             else [
                 (f"run-{run.run.id}.csv", "CSV, one line a sample", _inside("text/csv", documents.export_csv([run]))),
@@ -92,12 +94,14 @@ def render(
     )
 
 
-def _site_data(run: Overview) -> list[tuple[str, str, str]]:
+def _site_data(run: Overview, against: str) -> list[tuple[str, str, str]]:
     """Where a site has the run for other programs; a page that is saved has it inside."""
     address = f"/runs/{run.run.id}"
+    verdicts = f"/api/v1/runs/{run.run.id}/verdicts" + (f"?{urlencode({'against': against})}" if against else "")
     return [
         (f"run-{run.run.id}.csv", "CSV, one line a sample", f"{address}/samples.csv"),
         (f"run-{run.run.id}.json", "JSON, with every attempt", f"{address}/run.json"),
+        (f"run-{run.run.id}-verdict.json", "JSON, the verdict on every number", verdicts),
     ]
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
-from attrs import asdict, field, fields, frozen
+from attrs import asdict, define, field, fields, frozen
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from lab.errors import ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import utc_now
 from lab.results.actionmodels import AuditRow, CommentRow
 from lab.results.store import Store
@@ -40,6 +41,16 @@ class Entry:
     board: str
     about: str
     outcome: str
+
+
+@define
+class Act:
+    """What is being done; `about` of the audit's entry may be said later, e.g. the job's number."""
+
+    about: str = field(default="", kw_only=True)
+
+
+Acting = TypeVar("Acting", bound=Act)
 
 
 @frozen
@@ -72,6 +83,20 @@ class Audit:
             session.add(AuditRow(at=self.now(), **cut))
 
         self.store._write(insert)
+
+    @contextmanager
+    def acting(self, act: Acting, action: str, *, person: str, address: str = "", board: str = "") -> Iterator[Acting]:
+        """Around an action: its outcome is an entry, whether it is done or not."""
+        said = {"person": person, "address": address, "board": board}
+        try:
+            yield act
+        except BoardlabError as error:
+            self.note(action, about=act.about, outcome=str(error), **said)
+            raise
+        except Exception as error:
+            self.note(action, about=act.about, outcome=f"failed: {error or type(error).__name__}", **said)
+            raise
+        self.note(action, about=act.about, **said)
 
     def entries(
         self,

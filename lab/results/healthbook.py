@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from attrs import evolve, field, frozen
 from sqlalchemy import func, or_, select
@@ -69,18 +69,30 @@ class HealthBook:
             known = events(session, board, now - self.rule.window)
             return _of(board, known, _latest(session, board), standing(session, board, now), self.rule, now)
 
-    def all(self) -> dict[str, Health]:
-        """Board -> its health now, of all that were checked or measured lately, or are kept out."""
+    def all(self, measured: Mapping[str, bool] | None = None) -> dict[str, Health]:
+        """Board -> its health now, of all that were checked or measured lately, or are kept out.
+
+        Args:
+            measured: boards that were measured within the rule's window -> whether a good attempt of it is known; None: nobody knows.
+        """
         with self.store._read() as session:
-            return healths(session, self.rule, self.now(), everything=True)
+            now = self.now()
+            if measured is None:
+                measured = dict.fromkeys(_measured(session, now - self.rule.window), False)
+            return healths(session, self.rule, now, measured)
 
 
-def healths(session: Session, rule: Rule, now: dt.datetime, *, everything: bool = False) -> dict[str, Health]:
-    """Board -> its health now.
+def healths(
+    session: Session, rule: Rule, now: dt.datetime, measured: Mapping[str, bool] | None = None
+) -> dict[str, Health]:
+    """Board -> its health now, of those that were checked, are kept out or in maintenance, or have faults that count.
+
+    How attempts ended is read only of boards of which it may say more than that they are well: a look at a large lab is one of seconds else.
 
     Args:
-        everything: also boards that were never checked and have no faults that count; else who asks each second is not kept waiting.
+        measured: others that are wanted, too -> whether a good attempt within the rule's window is known.
     """
+    measured = measured or {}
     checks: dict[str, list[Check]] = {}
     for check in _latest(session, None):
         checks.setdefault(check.board, []).append(check)
@@ -90,12 +102,15 @@ def healths(session: Session, rule: Rule, now: dt.datetime, *, everything: bool 
         if hold.kind != "reserved":
             holds.setdefault(hold.board, []).append(hold)
     since = now - rule.window
-    measured = _measured(session, since) if everything else set()
-    doubtful = {*holds, *_failing(session, since), *(board for board, last in newest.items() if not last.passed)}
+    unsure = (board for board, last in newest.items() if not last.passed or last.failed)
+    doubtful = {*holds, *_failing(session, since), *unsure}
     found = {}
     for board in sorted({*checks, *doubtful, *measured}):
         its = checks.get(board, [])
-        known = events(session, board, since) if everything or board in doubtful else [last.event for last in its]
+        if board in doubtful or not (its or measured[board]):
+            known = events(session, board, since)
+        else:
+            known = [last.event for last in its] or [Event(now, "ok")]
         found[board] = _of(board, known, its, holds.get(board, []), rule, now)
     for board, with_others in shared(newest.values()).items():
         if found[board].state == "bad":

@@ -79,6 +79,14 @@ def view(store: Store, seen: Job, now: dt.datetime) -> JobView:
         return _view(session, seen, now)
 
 
+def answered(store: Store, request: str) -> Job | None:
+    """The job that has ended for a request of a queue, measured, failed or cancelled; None: there is none, or it is to be gone on with."""
+    its = (JobRow.request == request, JobRow.state.in_(("completed", "failed", "cancelled")))
+    with store._read() as session:
+        row = session.scalars(select(JobRow).where(*its).order_by(JobRow.id.desc()).limit(1)).one_or_none()
+        return None if row is None else job_of(row)
+
+
 def latest_run(store: Store, job: Job, kind: str) -> int | None:
     """The last run of that kind of the job's current suite; None where it has none."""
     its = (RunRow.job_id == job.id, RunRow.id > job.after_run, RunRow.kind == kind)

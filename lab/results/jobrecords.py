@@ -36,6 +36,7 @@ class Job:
         options: as `lab.run.options` has them. person, program: who began it, and with what.
         cancelled_by: who wants it to end; empty: nobody.
         priority: of lab.results.turns. yields_to: who wants its board, or what it gave way to last; empty: nobody, or it has it again.
+        request: of a queue that asked for it, in that queue's words; empty: none did.
     """
 
     id: int
@@ -59,6 +60,7 @@ class Job:
     cancelled_by: str
     priority: int
     yields_to: str
+    request: str
 
     @property
     def called(self) -> str:
@@ -135,7 +137,13 @@ def job_of(row: JobRow) -> Job:
         cancelled_by=row.cancelled_by,
         priority=row.priority,
         yields_to=row.yields_to,
+        request=row.request,
     )
+
+
+def ended_as(row: JobRow, state: JobState) -> JobState:
+    """How a job ended: interrupted, since somebody cancelled it?"""
+    return "cancelled" if row.cancelled_by and state in {"interrupted", "refused"} else state
 
 
 def is_dead(row: JobRow, now: dt.datetime, has_died: Callable[[str], bool | None]) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Collection
+from typing import Final
 
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
@@ -10,6 +12,9 @@ from sqlalchemy.orm import Session
 from lab.errors import ConfigurationError
 from lab.results.jobrecords import call
 from lab.results.models import JobRow, RunRow
+from lab.results.store import Store
+
+FAILED_TESTS: Final = "failed_tests"  # key of a run's provenance
 
 
 def measured(session: Session, row: JobRow, lease_s: float) -> bool:
@@ -24,6 +29,33 @@ def measured(session: Session, row: JobRow, lease_s: float) -> bool:
         or_(RunRow.job_id == row.id, then),  # one that went on has its run of before
     )
     return row.done > 0 or session.scalars(its.limit(1)).one_or_none() is not None
+
+
+def note_tests(store: Store, run_ids: Collection[int], *, failed: bool) -> None:
+    """Keep with runs whether a test of their session failed: a job that is killed after it knows so when it is resumed.
+
+    Raises:
+        BoardlabError: the store cannot be written.
+    """
+
+    def write(session: Session) -> None:
+        for row in session.scalars(select(RunRow).where(RunRow.id.in_(run_ids))):
+            if bool(row.provenance.get(FAILED_TESTS)) != failed:
+                row.provenance = {**row.provenance, FAILED_TESTS: failed}
+
+    store._write(write)
+
+
+def has_failed(store: Store, job_id: int) -> bool:
+    """Whether a test of a job's runs failed; not of those that were made to confirm a number, nor of one that can be gone on with.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    with store._read() as session:
+        its = (RunRow.job_id == job_id, RunRow.status == "completed")
+        found = session.scalars(select(RunRow.provenance).where(*its)).all()
+    return any(provenance.get(FAILED_TESTS) and not provenance.get("confirms") for provenance in found)
 
 
 def last_run(session: Session, board: str) -> int:

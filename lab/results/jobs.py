@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from lab.errors import ConfigurationError, LabStableError
 from lab.health import DEFAULT_RULE, Rule
 from lab.host.clock import utc_now
-from lab.results.jobrecords import BY_LAB_RUN, LEASE_S, Job, JobState, Order, call, is_dead, job_of
+from lab.results.jobrecords import BY_LAB_RUN, LEASE_S, Job, JobState, Order, call, ended_as, is_dead, job_of
 from lab.results.jobruns import find, last_run, measured
 from lab.results.models import JobRow, RunRow
 from lab.results.quarantine import allowed, kept
@@ -39,7 +39,7 @@ class JobQueue:
         has_died: tells whether another holder has died.
         person, program: who begins a job, and with what.
         ignores: takes a board that this person has reserved. rule: when a board is put in quarantine.
-        priority: of its jobs; below PERSONS they give way to reservations.
+        priority: of its jobs; below PERSONS they give way to reservations. request: of a queue, whose job it takes up or enqueues.
     """
 
     store: Store
@@ -51,6 +51,7 @@ class JobQueue:
     ignores: bool = False
     priority: int = PERSONS
     rule: Rule = DEFAULT_RULE
+    request: str = ""
 
     def enqueue(self, order: Order) -> Job:
         """A new job, that waits for its board."""
@@ -78,6 +79,7 @@ class JobQueue:
                 cancelled_by="",
                 priority=self.priority,
                 yields_to="",
+                request=self.request,
             )
             session.add(row)
             session.flush()
@@ -118,6 +120,7 @@ class JobQueue:
             row.state, row.holder, row.finished_at, row.cancelled_by = "queued", self.holder, None, ""
             row.person, row.priority, row.yields_to = self.person or row.person, self.priority, ""
             row.queued_at = row.heartbeat_at = self.now()
+            row.request = self.request or row.request
             return job_of(row)
 
         return self.store._write(requeue)
@@ -161,7 +164,7 @@ class JobQueue:
             holds = kept(session, mine.board, self.now(), self.rule)
             for row in filter(lambda row: row.id != job_id, rows):
                 if self._dead(row):
-                    row.state, row.finished_at = _ended(row, "interrupted"), row.heartbeat_at
+                    row.state, row.finished_at = ended_as(row, "interrupted"), row.heartbeat_at
                 elif row.state == "running" or (
                     (turn(row.priority, row.queued_at), row.id) < (turn(mine.priority, mine.queued_at), mine.id)
                     and all(hold.person == row.person for hold in holds)
@@ -232,7 +235,7 @@ class JobQueue:
             row = find(session, job_id)
             if row.holder == self.holder and row.state in {"queued", "running"}:
                 went_on = state == "refused" and measured(session, row, LEASE_S)  # what it has can be gone on with
-                row.state, row.finished_at = _ended(row, "interrupted" if went_on else state), self.now()
+                row.state, row.finished_at = ended_as(row, "interrupted" if went_on else state), self.now()
                 kept(session, row.board, self.now(), self.rule)
 
         self.store._write(end)
@@ -292,8 +295,3 @@ class JobQueue:
                 failure="lease_lost",
             )
         return row
-
-
-def _ended(row: JobRow, state: JobState) -> JobState:
-    """How a job ended: interrupted, since somebody cancelled it?"""
-    return "cancelled" if row.cancelled_by and state in {"interrupted", "refused"} else state

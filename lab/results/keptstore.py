@@ -35,7 +35,9 @@ class KeptStore:
                 store = last
             else:
                 store = Store(
-                    location, ArtifactStore(location.artifacts), engine.create(location, BUSY_TIMEOUT_S, anew=True)
+                    location,
+                    ArtifactStore(location.artifacts, location.shared),
+                    engine.create(location, BUSY_TIMEOUT_S, anew=True),
                 )
                 self._store = store
                 if last is not None:

@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError
 
 from lab.errors import ConfigurationError
 from lab.redaction import redacted, scrubbed
+from lab.results.shared import SHARED_VARIABLE, check
 
 DATABASE_VARIABLE: Final = "LAB_DB"
 ARTIFACTS_VARIABLE: Final = "LAB_ARTIFACTS"
@@ -25,11 +26,13 @@ class Location:
 
     Attributes:
         path: the file of an SQLite database; None for a server.
+        shared: where artifacts are shared with other hosts, see lab.results.shared; empty: nowhere.
     """
 
     url: URL = field(repr=lambda url: redacted(str(url)))
     path: Path | None
     artifacts: Path
+    shared: str = ""
 
     @property
     def name(self) -> str:
@@ -77,10 +80,18 @@ def locate(url: str | None = None) -> Location:
     if backend == "postgresql":
         _require_driver()
         root = Path(artifacts) if artifacts else data_home() / "artifacts"
-        return Location(_one_password(parsed).set(drivername="postgresql+psycopg"), None, root.absolute())
+        url_there = _one_password(parsed).set(drivername="postgresql+psycopg")
+        return Location(url_there, None, root.absolute(), _shared())
     path = _sqlite_path(parsed, redacted(text))
     root = Path(artifacts) if artifacts else path.parent / "artifacts"
-    return Location(URL.create("sqlite", database=str(path)), path, root.absolute())
+    return Location(URL.create("sqlite", database=str(path)), path, root.absolute(), _shared())
+
+
+def _shared() -> str:
+    found = os.environ.get(SHARED_VARIABLE, "")
+    if found:
+        check(found)
+    return found
 
 
 def data_home() -> Path:

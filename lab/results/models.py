@@ -239,3 +239,4 @@ class JobRow(Base):
     cancelled_by: Mapped[str]
     priority: Mapped[int]
     yields_to: Mapped[str]
+    request: Mapped[str]

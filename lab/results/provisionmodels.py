@@ -34,4 +34,7 @@ class ProvisionRow(Base):
     message: Mapped[str] = mapped_column(ConsoleText)
     person: Mapped[str]
     job_id: Mapped[int | None]
+    boots: Mapped[str] = mapped_column(server_default="")
+    kept: Mapped[str] = mapped_column(server_default="")
+    spare: Mapped[Mapping[str, Any]] = mapped_column(JsonObject, server_default="{}")
     at: Mapped[dt.datetime]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from attrs import field, frozen
 from sqlalchemy import func, select
@@ -26,6 +26,8 @@ class NewProvision:
 
     Attributes:
         content: SHA-256 over what the release says of the medium. way: its name. job_id: of the job that holds the board.
+        boots: the boot partition of an eMMC that is written and then switched to. kept: the other one, where it booted from that before.
+        spare: what is written there, and how it booted before (lab.provision.spare).
     """
 
     board_type: str
@@ -36,6 +38,9 @@ class NewProvision:
     way: str
     person: str = ""
     job_id: int | None = None
+    boots: str = ""
+    kept: str = ""
+    spare: Mapping[str, Any] = field(factory=dict)
 
 
 @frozen(kw_only=True)
@@ -91,6 +96,9 @@ class ProvisionBook:
                 message="",
                 person=new.person,
                 job_id=new.job_id,
+                boots=new.boots,
+                kept=new.kept,
+                spare=json_of("spare", new.spare),
                 at=self.now(),
             )
             session.add(row)
@@ -142,6 +150,15 @@ class ProvisionBook:
         with self.store._read() as session:
             return {row.medium: _record(row) for row in session.scalars(wanted.order_by(ProvisionRow.medium))}
 
+    def tries(self, board: str, medium: str) -> list[Provision]:
+        """The writes to a medium that also went to a boot partition of it, the newest first, since something was forgotten of it."""
+        mine = ProvisionRow.board == board, ProvisionRow.medium == medium
+        forgotten = select(func.max(ProvisionRow.id)).where(*mine, ProvisionRow.state == "forgotten")
+        since = ProvisionRow.id > func.coalesce(forgotten.scalar_subquery(), 0)
+        wanted = select(ProvisionRow).where(*mine, ProvisionRow.boots != "", since).order_by(ProvisionRow.id.desc())
+        with self.store._read() as session:
+            return [_record(row) for row in session.scalars(wanted)]
+
     def latest(self) -> list[Provision]:
         """The latest write to each medium of each board."""
         last = select(func.max(ProvisionRow.id)).group_by(ProvisionRow.board, ProvisionRow.medium)
@@ -169,6 +186,9 @@ def _record(row: ProvisionRow) -> Provision:
         way=row.way,
         person=row.person,
         job_id=row.job_id,
+        boots=row.boots,
+        kept=row.kept,
+        spare=row.spare,
         state=cast(ProvisionState, row.state),
         at=row.at,
         digest=row.digest,

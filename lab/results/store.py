@@ -253,7 +253,9 @@ def open_store(
         LabError: the database is locked, damaged, or its server does not answer.
     """
     location = locate(url)
-    store = Store(location, ArtifactStore(location.artifacts), engine.create(location, busy_timeout_s), pause)
+    store = Store(
+        location, ArtifactStore(location.artifacts, location.shared), engine.create(location, busy_timeout_s), pause
+    )
     require(store, create=create)
     return store
 

@@ -39,6 +39,13 @@ def recover_by(strategy: Any, release: Release, way: str, report: Report) -> Non
             f"release {release.name} has no `recovery: {name}:`: add the stages of a build that boots over {name.upper()} (docs/releases.md)"
         )
 
+    elsewhere = getattr(strategy.console, "board_host", "")
+    if name == USB and elsewhere:
+        raise ConfigurationError(
+            f"{way}: the board's USB is plugged into {elsewhere}: start it over `uart`, which goes through its console, or run this on "
+            f"{elsewhere}, with an env without RemotePlace"
+        )
+
     def bring(board: Any) -> None:
         if name == UART:
             by_uart(board, release.recovery, report)

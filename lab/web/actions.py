@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import RedirectResponse, Response
 
 from lab.errors import ConfigurationError
+from lab.farm import reserving
 from lab.host import process
 from lab.results.audit import LONGEST_COMMENT, Audit
 from lab.results.jobrecords import BY_WEB, number
@@ -30,31 +31,28 @@ def router(deeds: Deeds) -> APIRouter:
 
     @routes.post("/boards/{board:path}/reserve")
     def reserve(request: Request, board: Board) -> Response:
-        with deeds.noted(request, "reserve", board) as deed:
+        with deeds.noted(request, reserving.RESERVE, board) as deed:
             hours, reason = _number(field(request, "hours")), field(request, "reason", longest=LONGEST_REASON)
-            deed.about = f"{hours:g} h: {reason}"
-            deeds.board(board)
-            ReservationBook(deed.store).reserve(board, deed.person.name, reason, hours)
+            reserving.reserve(deed.store, deed, deeds.board(board), deed.person.name, reason, hours)
         return back(board)
 
     @routes.post("/boards/{board:path}/release")
     def release(request: Request, board: Board) -> Response:
-        with deeds.noted(request, "release", board) as deed:
-            deed.about = ReservationBook(deed.store).end(board, "reserved", deed.person.name).described
+        with deeds.noted(request, reserving.RELEASE, board) as deed:
+            reserving.end(deed.store, deed, board, "reserved", deed.person.name)
         return back(board)
 
     @routes.post("/boards/{board:path}/maintain")
     def maintain(request: Request, board: Board) -> Response:
-        with deeds.noted(request, "maintenance on", board) as deed:
-            deed.about = reason = field(request, "reason", longest=LONGEST_REASON)
-            deeds.board(board)
-            ReservationBook(deed.store).maintain(board, deed.person.name, reason)
+        with deeds.noted(request, reserving.MAINTAIN, board) as deed:
+            reason = field(request, "reason", longest=LONGEST_REASON)
+            reserving.maintain(deed.store, deed, deeds.board(board), deed.person.name, reason)
         return back(board)
 
     @routes.post("/boards/{board:path}/maintained")
     def maintained(request: Request, board: Board) -> Response:
-        with deeds.noted(request, "maintenance off", board) as deed:
-            deed.about = ReservationBook(deed.store).end(board, "maintenance", deed.person.name).described
+        with deeds.noted(request, reserving.MAINTAINED, board) as deed:
+            reserving.end(deed.store, deed, board, "maintenance", deed.person.name)
         return back(board)
 
     @routes.post("/boards/{board:path}/cancel")

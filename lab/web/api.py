@@ -9,9 +9,9 @@ from fastapi import APIRouter, Path, Query
 from lab.errors import ConfigurationError
 from lab.farm import nowlines
 from lab.host.clock import MonotonicRaw
-from lab.judge.baseline import judge_run
 from lab.judge.builds import remarks
 from lab.judge.document import document
+from lab.report.against import judged
 from lab.results import documents, listing, series
 from lab.results.listing import RunFilter
 from lab.results.overview import overview
@@ -68,9 +68,9 @@ def router(site: Site) -> APIRouter:
 
     @routes.get("/runs/{run_id}/verdicts")
     def verdicts(run_id: RunId, against: Annotated[str | None, Query(max_length=200)] = None) -> dict[str, Any]:
-        """What the judge says of a run's numbers, against a release or the last accepted runs."""
+        """What the judge says of a run's numbers, against a release, another run, or the last accepted runs."""
         with site.snapshot() as snapshot:
-            found, notes = judge_run(snapshot, run_id, against), remarks(snapshot, run_id)
+            found, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
         return document(found, notes, found.numbers)
 
     @routes.get("/metrics")

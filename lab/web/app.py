@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -46,16 +47,30 @@ STATIC: Final = Path(__file__).parent / "static"
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
-def create(site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None = None) -> FastAPI:
+def create(
+    site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None = None, *, ahead: bool = False
+) -> FastAPI:
     """The application.
 
     Args:
         names: by which a browser may ask for it; a page of another site cannot have a name of its own lead here.
         access: who may look and act; None: everybody may look.
+        ahead: the release that was measured last is judged when the site starts, before somebody asks.
     """
     access = access or Access(open=True)
-    app = FastAPI(title="boardlab", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json")
     renderer, consoles = Renderer(), Consoles(site.runtime)
+    judging = releasepages.judging(site, renderer)
+
+    @contextlib.asynccontextmanager
+    async def serves(_app: FastAPI) -> AsyncIterator[None]:
+        if ahead:
+            judging.begin()
+        try:
+            yield
+        finally:
+            judging.end()
+
+    app = FastAPI(title="boardlab", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json", lifespan=serves)
     app.include_router(pages.router(site, renderer))
     app.include_router(api.router(site))
     app.include_router(boardapi.router(site))
@@ -65,7 +80,7 @@ def create(site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None
         actions.router(deeds),
         keyboard.router(deeds),
         triage.router(deeds),
-        releasepages.router(site, renderer),
+        releasepages.router(site, renderer, judging),
         audit.router(site, renderer),
         guides.router(site, renderer),
         evidence.router(site),

@@ -12,8 +12,9 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from lab.errors import BoardlabError, ConfigurationError
+from lab.farm import reserving
 from lab.farm.now import BoardNow
-from lab.results.audit import Audit
+from lab.results.audit import Act, Audit
 from lab.results.store import Store
 from lab.web.access import Person
 from lab.web.site import Site
@@ -23,12 +24,11 @@ _log = logging.getLogger(__name__)
 
 
 @define
-class Deed:
-    """What is being done; `about` of the audit's entry may be said later, e.g. the job's number."""
+class Deed(Act):
+    """What a person does here."""
 
     store: Store
     person: Person
-    about: str
 
 
 @define
@@ -47,22 +47,15 @@ class Deeds:
         """
         person: Person = request.state.person
         with self.site.store(create=True) as store:
-            audit = Audit(store)
-            deed = Deed(store, person, about)
+            deed = Deed(store, person, about=about)
             said = {"person": person.name, "address": address(request), "board": board}
             try:
-                yield deed
-            except BoardlabError as error:
-                audit.note(action, about=deed.about, outcome=str(error), **said)
-                if isinstance(error, ConfigurationError):  # not as things are; the page says why
-                    raise HTTPException(409, str(error)) from error
-                raise
-            except Exception as error:
-                audit.note(action, about=deed.about, outcome=f"failed: {error or type(error).__name__}", **said)
-                raise
+                with Audit(store).acting(deed, action, **said):
+                    yield deed
+            except ConfigurationError as error:  # not as things are; the page says why
+                raise HTTPException(409, str(error)) from error
             finally:
                 self.site.look_again()
-            audit.note(action, about=deed.about, **said)
 
     def tell(self, request: Request, action: str, person: str, outcome: str, board: str = "") -> None:
         """An entry about who came in or did not; where the results cannot be written, the log has it."""
@@ -80,10 +73,7 @@ class Deeds:
         Raises:
             ConfigurationError: there is none of that name.
         """
-        found = next((each for each in self.site.seen().lab.boards if each.board == name), None)
-        if found is None:
-            raise ConfigurationError(f"no board {name!r:.200}; the wall shows the boards that there are")
-        return found
+        return reserving.board_of(self.site.seen().lab.boards, name, "the wall")
 
 
 def form(request: Request) -> Mapping[str, str]:

@@ -157,7 +157,16 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
         verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
     last = last_of(verdicts)
     before = None if last is None else overview(store, last)
-    return render(run, store.artifacts, verdicts, before, notes, home="/runs", power=power_of(run, store.artifacts))
+    return render(
+        run,
+        store.artifacts,
+        verdicts,
+        before,
+        notes,
+        home="/runs",
+        power=power_of(run, store.artifacts),
+        against=against or "",
+    )
 
 
 def _only(found: LabNow, board: BoardNow) -> LabNow:

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from lab.errors import ConfigurationError, LabTransientError
-from lab.farm import reference
+from lab.farm import holding, reference
 from lab.farm.now import BoardNow
-from lab.host import process
 from lab.host.process import PERSON_VARIABLE
 from lab.host.runtime import prepare, runtime_dir
 from lab.results import joblist
@@ -95,15 +94,7 @@ def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
     """
     if board.console and not _ours(site, board.board):
         raise ConfigurationError(f"its console is held by {board.console}: that ends first")
-    queue = JobQueue(
-        store,
-        process.identity(),
-        process.has_died,
-        person=person,
-        program=BY_WEB,
-        ignores=True,
-        rule=reference.rule(site.farm),
-    )
+    queue = holding.queue(store, BY_WEB, person=person, ignores=True, rule=reference.rule(site.farm))
     order = Order(board.board_type, board.board, ("power_cycle",), environment(board), "", None)
     job = queue.enqueue(order)
     if queue.start(job.id) is None:

@@ -8,7 +8,7 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from lab.errors import BoardlabError
 from lab.host import process, statusfiles
@@ -102,7 +102,8 @@ class _Rails:
         if names != self.rails:
             self.rails, self.first_of_rails = names, self.last + 1
             self.steps.clear()
-        found = tail.read()
+        ahead_ns = self._sampler.ahead_ns if self._sampler is not None else 0
+        found = [evolve(step, t_ns=step.t_ns - ahead_ns) for step in tail.read()]
         self.steps.extend(found)
         self.last += len(found)
 

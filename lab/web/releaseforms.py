@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from lab.judge.telling import differing
-from lab.report.against import NOT_MEASURED, line
+from lab.report.against import NOT_MEASURED, UNCHANGED, UNCOMPARED, line
 from lab.results.audit import cell
 from lab.results.figures import label
 from lab.shown.templates import MOST_BYTES, cut, environment
@@ -73,10 +73,15 @@ class Cause:
 
 @frozen
 class Compared:
-    """A release against another one, or (None) against the last accepted runs of each board."""
+    """A release against another one, or (None) against the last accepted runs of each board.
+
+    Attributes:
+        left: how many runs are not judged yet.
+    """
 
     against: str | None
     runs: Sequence[ReleaseRun]
+    left: int = 0
 
     @property
     def line(self) -> str:
@@ -87,6 +92,16 @@ class Compared:
     def bad(self) -> bool:
         """Whether something needs a person."""
         return any(run.bad for run in self.runs)
+
+    @property
+    def state(self) -> str:
+        """`bad` where something needs a person, `good` where all is as it was, `plain` where that is not known, else empty."""
+        words = set(counted(self.runs))
+        if self.bad:
+            return "bad"
+        if self.left or words <= {UNCOMPARED}:
+            return "plain"
+        return "good" if words <= {UNCHANGED} else ""
 
     @property
     def name(self) -> str:

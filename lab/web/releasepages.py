@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
+import anyio
+from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
 from lab.report.against import Comparison
-from lab.results import keptstore
 from lab.results.places import Place, release_names
 from lab.results.revision import runs_revision
 from lab.results.store import Store
@@ -20,29 +21,39 @@ from lab.results.watch import RunHead
 from lab.shown import json_text
 from lab.web import releaseforms, releases
 from lab.web.api import NOT_FOUND
+from lab.web.judging import Judging
 from lab.web.releaseforms import Compared
 from lab.web.releases import ReleaseJudge
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 
 MOST_AGAINST: Final = 8
+WAITING: Final = 8  # programs that wait in threads until a release is whole; more wait for one of these
 Name = Annotated[str, Path(max_length=200)]
 Against = Annotated[list[Annotated[str, Query(max_length=200)]] | None, Query(max_length=MOST_AGAINST + 1)]
 
 
-def router(site: Site, renderer: Renderer) -> APIRouter:
+def judging(site: Site, renderer: Renderer) -> Judging:
+    """What the pages of releases say, as they show it."""
+    return Judging(site, ReleaseJudge(functools.partial(_run, renderer)))
+
+
+def router(site: Site, renderer: Renderer, judging: Judging) -> APIRouter:
     """The addresses of releases."""
     routes = APIRouter()
-    judge = ReleaseJudge(functools.partial(_run, renderer))
 
-    def compared(store: Store, release: str, against: Sequence[str | None]) -> tuple[list[Compared], list[str]]:
-        with keptstore.snapshot(store) as snapshot:
-            names = release_names(snapshot)
-            return [Compared(each, judge.judged(snapshot, release, each, names)) for each in against], names
+    places: list[anyio.CapacityLimiter] = []  # made when the server runs
 
-    def found(release: str, against: list[str] | None) -> list[Compared]:
-        with site.store() as store:
-            return compared(store, release, _wanted(against))[0]
+    async def text(form: Callable[[list[Compared]], str], release: str, against: list[str] | None) -> str:
+        """A release in one form, as soon as it is whole: however many wait for that, other pages have their threads."""
+
+        def made() -> str:
+            with site.store() as store:
+                return form(judging.whole(store, release, _wanted(against)))
+
+        if not places:
+            places.append(anyio.CapacityLimiter(WAITING))
+        return await to_thread.run_sync(made, limiter=places[0])
 
     @routes.get("/releases", include_in_schema=False)
     def releases_page() -> Response:
@@ -50,20 +61,20 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             return renderer.page("releases.html.j2", names=release_names(snapshot))
 
     @routes.get("/releases/{release:path}/comment.md", include_in_schema=False)
-    def comment(request: Request, release: Name, against: Against = None) -> Response:
+    async def comment(request: Request, release: Name, against: Against = None) -> Response:
         wanted = _wanted(against)
         asked = urlencode([("against", each) for each in wanted if each])
         page = f"{str(request.base_url).rstrip('/')}/releases/{quote(release, safe='')}" + (
             f"?{asked}" if asked else ""
         )
-        text = releaseforms.markdown(release, found(release, against), page)
-        return Response(text, media_type="text/markdown; charset=utf-8")
+        found = await text(lambda compared: releaseforms.markdown(release, compared, page), release, against)
+        return Response(found, media_type="text/markdown; charset=utf-8")
 
     @routes.get("/releases/{release:path}/numbers.csv", include_in_schema=False)
-    def numbers(release: Name, against: Against = None) -> Response:
+    async def numbers(release: Name, against: Against = None) -> Response:
         name = {"Content-Disposition": 'attachment; filename="release.csv"'}
-        text = releaseforms.as_csv(found(release, against))
-        return Response(text, media_type="text/csv; charset=utf-8", headers=name)
+        found = await text(releaseforms.as_csv, release, against)
+        return Response(found, media_type="text/csv; charset=utf-8", headers=name)
 
     @routes.get("/releases/{release:path}", include_in_schema=False)
     def release_page(release: Name, against: Against = None) -> Response:
@@ -74,13 +85,13 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             return releases.asking(store) if person.acts else frozenset()
 
         def made(store: Store) -> str:
-            every, names = compared(store, release, wanted)
+            every, names = judging.so_far(store, release, wanted)
             return _page(renderer, release, every, names, asking(store))
 
         page = site.page(
             ("release", release, *(each or "" for each in wanted), *whose),
             made,
-            lambda store: (runs_revision(store), asking(store)),
+            lambda store: (runs_revision(store), asking(store), judging.progress),
         )
         return HTMLResponse(page)
 
@@ -91,13 +102,13 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             return release_names(snapshot)
 
     @routes.get("/api/v1/releases/{release:path}", responses=NOT_FOUND)
-    def release_document(release: Name, against: Against = None) -> Response:
+    async def release_document(release: Name, against: Against = None) -> Response:
         """What the judge says of a release, board by board, against other releases or the last accepted runs.
 
         Numbers that are as they were are only counted; `/runs/{run_id}/verdicts` has all of a run.
         """
-        text = json_text(releaseforms.document(release, found(release, against)))
-        return Response(text, media_type="application/json")
+        found = await text(lambda compared: json_text(releaseforms.document(release, compared)), release, against)
+        return Response(found, media_type="application/json")
 
     return routes
 
@@ -123,6 +134,8 @@ def _page(
         compared=compared,
         places=ordered,
         asked=urlencode([("against", each) for each in against]),
+        done=sum(len(each.runs) for each in compared),
+        left=sum(each.left for each in compared),
     )
 
 

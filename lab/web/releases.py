@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+import time
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from attrs import define, field, frozen
@@ -29,7 +30,10 @@ from lab.results.verdictrecords import UNSURE
 from lab.results.verdicts import read_verdicts
 from lab.results.watch import RunHead, StoreSnapshot
 
-KEPT: Final = 20_000  # runs whose comparison is kept
+KEPT_BYTES: Final = 48 << 20  # of comparisons of runs, about
+IN_USE_S: Final = 60.0  # what a page asked for so lately stays, whatever it takes: a page that lost its first run would never be whole
+_LEAST_BYTES: Final = 6 << 10  # of one (measured: 7 to 10 KiB where nothing moved, 156 KiB with 39 KiB of page)
+_PAGE_BYTES: Final = 4  # for each byte of its part of the page
 _LATELY: Final = dt.timedelta(days=7)  # a confirmation that is asked for is of the same software
 
 
@@ -57,6 +61,26 @@ class ReleaseRun:
     differs: Mapping[str, tuple[str, str]] = field(factory=dict)
 
 
+@frozen
+class Wanted:
+    """A run of which a page wants to know what the judge says.
+
+    Attributes:
+        state: of its board and kind; what was said of it holds as long as this does.
+        not_in: the release of the page, which this board and kind was not measured with; None: it is the run's own.
+    """
+
+    head: RunHead
+    against: str | None
+    state: PlaceState | None
+    not_in: str | None = None
+
+    @property
+    def key(self) -> Hashable:
+        """By which what is said of it is kept."""
+        return self.head.id, self.against, self.not_in
+
+
 class Show(Protocol):
     """Makes a run's part of the page."""
 
@@ -67,17 +91,27 @@ class Show(Protocol):
 
 
 @define
+class _Kept:
+    """What is kept of a run. used_s: when it was asked for last."""
+
+    state: PlaceState | None
+    run: ReleaseRun
+    bytes: int
+    used_s: float
+
+
+@define
 class ReleaseJudge:
-    """What the judge says of releases, kept as long as it holds."""
+    """What the judge says of releases, kept as long as it holds and there is room. now_s: a clock that only goes forward."""
 
     _show: Show
-    _kept: OrderedDict[Hashable, tuple[PlaceState | None, ReleaseRun]] = field(factory=OrderedDict, init=False)
+    _now_s: Callable[[], float] = time.monotonic
+    _kept: OrderedDict[Hashable, _Kept] = field(factory=OrderedDict, init=False)
+    _bytes: int = field(default=0, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def judged(
-        self, snapshot: StoreSnapshot, release: str, against: str | None, names: Sequence[str]
-    ) -> list[ReleaseRun]:
-        """What the judge says of the last completed run of each board and kind, and which ones only the other release has.
+    def wanted(self, snapshot: StoreSnapshot, release: str, against: str | None, names: Sequence[str]) -> list[Wanted]:
+        """The last completed run of each board and kind, and those that only the other release has.
 
         Args:
             against: a release; None: the last runs that nobody rejected. names: of all releases that were measured.
@@ -93,42 +127,54 @@ class ReleaseJudge:
         there = {Place.of(head) for head in heads}
         others = _last(snapshot, against, names) if against else []
         found = [
-            *(self._of(snapshot, head, against, now.get(Place.of(head))) for head in heads),
+            *(Wanted(head, against, now.get(Place.of(head))) for head in heads),
             *(
-                self._of(snapshot, head, against, now.get(Place.of(head)), not_in=release)
+                Wanted(head, against, now.get(Place.of(head)), not_in=release)
                 for head in others
                 if Place.of(head) not in there
             ),
         ]
-        return sorted(found, key=lambda run: order(run.head))
+        return sorted(found, key=lambda each: order(each.head))
 
-    def _of(
-        self,
-        snapshot: StoreSnapshot,
-        head: RunHead,
-        against: str | None,
-        state: PlaceState | None,
-        *,
-        not_in: str | None = None,
-    ) -> ReleaseRun:
-        key = (head.id, against, not_in)
+    def kept(self, wanted: Wanted) -> ReleaseRun | None:
+        """What the judge said; None where it has to be asked."""
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None and kept[0] == state:
-                self._kept.move_to_end(key)
-                return kept[1]
-        made = self._made(snapshot, head, against) if not_in is None else self._gone(snapshot, head, against, not_in)
-        with self._lock:
-            self._kept[key] = (state, made)
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            kept = self._kept.get(wanted.key)
+            if kept is None or kept.state != wanted.state:
+                return None
+            kept.used_s = self._now_s()
+            self._kept.move_to_end(wanted.key)
+            return kept.run
+
+    def judged(self, snapshot: StoreSnapshot, wanted: Wanted) -> ReleaseRun:
+        """What the judge says of a run."""
+        kept = self.kept(wanted)
+        if kept is not None:
+            return kept
+        made = (
+            self._made(snapshot, wanted.head, wanted.against)
+            if wanted.not_in is None
+            else self._gone(snapshot, wanted.head, wanted.against, wanted.not_in)
+        )
+        self._keep(wanted, made)
         return made
+
+    def _keep(self, wanted: Wanted, made: ReleaseRun) -> None:
+        with self._lock:
+            now_s = self._now_s()
+            if (old := self._kept.pop(wanted.key, None)) is not None:
+                self._bytes -= old.bytes
+            new = _Kept(wanted.state, made, _LEAST_BYTES + _PAGE_BYTES * len(made.shown), now_s)
+            self._kept[wanted.key] = new
+            self._bytes += new.bytes
+            while self._bytes > KEPT_BYTES and next(iter(self._kept.values())).used_s < now_s - IN_USE_S:
+                self._bytes -= self._kept.popitem(last=False)[1].bytes
 
     def _made(self, snapshot: StoreSnapshot, head: RunHead, against: str | None) -> ReleaseRun:
         try:
             judged = judge_run(snapshot, head.id, against)
         except ConfigurationError as error:  # this board never had that release
-            shown = self._show(head, None, str(error), against, ())
+            shown = self._show(head, None, str(error), None, ())
             return ReleaseRun(head, {}, False, shown, _nothing(head, against), str(error))
         said = comparison(judged, Names(head))
         shown = self._show(head, said, "", against, said.missing)

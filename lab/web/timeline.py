@@ -20,6 +20,7 @@ MOST_FAILURES: Final = 200
 _EDGE: Final = 8
 _LEAST: Final = 3.0  # px of a run, so that a short one can be met
 _MARKS: Final = 12  # of the time, at most about so many
+_SHORT: Final = tuple(dt.timedelta(minutes=minutes) for minutes in (1, 5, 15))
 
 
 @frozen
@@ -87,9 +88,13 @@ def _failed(store: Store, run_ids: Sequence[int]) -> list[tuple[int, int, str, d
 
 
 def _marks(begin: dt.datetime, now: dt.datetime) -> list[tuple[dt.datetime, str]]:
-    """The days of a long line, the hours of a short one."""
-    long = now - begin >= dt.timedelta(days=2)
+    """The days of a long line, the hours of a short one, minutes where there are not two hours; all UTC."""
+    span = now - begin
+    long = span >= dt.timedelta(days=2)
     step, form = (dt.timedelta(days=1), "%m-%d") if long else (dt.timedelta(hours=1), "%H:%M")
-    step *= max(1, -(-(now - begin) // (step * _MARKS)))
-    at = begin.replace(hour=0 if long else begin.hour, minute=0, second=0, microsecond=0) + step
+    if span < 2 * step:
+        step = next((each for each in _SHORT if span <= _MARKS * each), step)
+    step *= max(1, -(-span // (step * _MARKS)))
+    midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
+    at = midnight + ((begin - midnight) // step + 1) * step
     return [(at + n * step, (at + n * step).strftime(form)) for n in range(max(0, (now - at) // step + 1))]

@@ -18,11 +18,10 @@ import psutil
 import pytest
 from attrs import define, field
 from buildbot_farm import BuildbotFarm, running_farm
+from chaosruns import look, progress
 
 from lab.farm import config
-from lab.host import process
-from lab.host.clock import utc_now
-from lab.results import joblist, open_store
+from lab.results import open_store
 
 RUNS = int(os.environ.get("BOARDLAB_CHAOS_RUNS", "20"))
 BOARDS = int(os.environ.get("BOARDLAB_CHAOS_BOARDS", "4"))
@@ -32,7 +31,6 @@ CHANCE = 0.8  # of a kill once something has gone on since the last one: a slow 
 KILLS = 2 * RUNS  # then the havoc ends, so that the test does
 TICK_S = 0.2
 BOUND_S = 120.0 * RUNS
-SUCCESS, WORSE, FAILURE, EXCEPTION = 0, 1, 2, 4
 SERVICES = ("worker", "buildbot", "console", "boards", "exporter")  # boards: the bench, and its power switch's daemon
 COMMANDS = {"lab run": "lab run --continue", "pytest": "-m pytest ", "pdudaemon": "bin/pdudaemon --conf"}
 
@@ -90,11 +88,13 @@ def test_every_run_ends_with_exact_counts(folder: Path) -> None:
             order = {"cycles": CYCLES, "medium": "sd", "release": f"chaos-{number}"}
             _, requests = farm.force("measure", f"boot on {board}", **order)["result"]
             (wanted[f"chaos-{number}"],) = map(int, requests.values())
-        deadline, seen = time.monotonic() + BOUND_S, 0
+        deadline, seen, database = time.monotonic() + BOUND_S, 0, config.load(farm.desk.file).database
         ended: dict[str, int] = {}
         while len(ended) < RUNS:
             assert time.monotonic() < deadline, f"not ended: {sorted(wanted.keys() - ended.keys())}"
-            if (now := progress(farm)) > seen and havoc.done.total() < KILLS:
+            with open_store(database) as store:
+                now = progress(store)
+            if now > seen and havoc.done.total() < KILLS:
                 seen = now
                 if havoc.chance.random() < CHANCE:
                     havoc.strike()
@@ -103,33 +103,5 @@ def test_every_run_ends_with_exact_counts(folder: Path) -> None:
             time.sleep(TICK_S)
         print(f"kills: {dict(havoc.done)}; ends: {Counter(ended.values())}")  # noqa: T201 - what was done
         assert havoc.done.total() > 0
-        assert set(ended.values()) <= {SUCCESS, WORSE, FAILURE, EXCEPTION}
-        look(farm, ended)
-
-
-def progress(farm: BuildbotFarm) -> int:
-    """Sessions that began, and attempts that were made."""
-    with open_store(config.load(farm.desk.file).database) as store:
-        runs = store.runs()
-        begun = [view.job for view in joblist.jobs(store, RUNS * KILLS, utc_now())]
-        return len(runs) + len(begun) + sum(len(store.attempts(run.id)) for run in runs)
-
-
-def look(farm: BuildbotFarm, ended: dict[str, int]) -> None:
-    """The counts, classes and leases."""
-    with open_store(config.load(farm.desk.file).database) as store:
-        runs = {name: [run for run in store.runs() if run.release == name] for name in ended}
-        for name, result in ended.items():
-            assert len(runs[name]) <= 1, f"{name}: begun anew in place of resumed"
-            if result == EXCEPTION:  # refused before anything was measured, e.g. since its bench was just away
-                assert runs[name] == [], name
-            for run in runs[name]:
-                cycles = [sample.cycle for sample in store.samples(run.id, "boot.time")]
-                if result in {SUCCESS, WORSE}:
-                    assert cycles == list(range(1, CYCLES + 1)), name
-                else:
-                    attempts = store.attempts(run.id)
-                    assert len(cycles) == len(set(cycles)), name
-                    assert cycles == list(range(1, CYCLES + 1)) or [a for a in attempts if a.outcome != "ok"], name
-        active = [view.job for view in joblist.jobs(store, 0, utc_now()) if view.job.state in {"queued", "running"}]
-        assert [job.called for job in active if process.has_died(job.holder) is not True] == []
+        with open_store(database) as store:
+            look(store, ended, CYCLES)

@@ -1,17 +1,30 @@
-"""The longest files first, so that no processor waits for one of them at the end; the others as they are collected."""
+"""The longest files first, so that no processor waits for one of them at the end; and lean sessions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from leansessions import LEAN
 
 LONGEST = (
+    "test_sections_qemu.py",
     "test_sim_faults.py",
     "test_chaos.py",
-    "test_frozen_lab.py",
-    "test_sections_qemu.py",
-    "test_qemu_boards.py",
     "test_full_guide.py",
+    "test_qemu_boards.py",
+    "test_lab_run.py",
+    "test_low_power_bench.py",
+    "test_site.py",
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lean_sessions() -> Iterator[None]:
+    """Sessions of pytest start without what they do not use."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTEST_ADDOPTS", LEAN)
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

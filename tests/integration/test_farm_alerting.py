@@ -46,7 +46,7 @@ def exporter(lab: Lab, folder: Path, *words: str) -> Iterator[str]:
     farm = folder / "farm.yaml"
     farm.write_text(
         f"pdudaemon: {{address: '{lab.bench.state.pdudaemon}'}}\n"
-        f"schedules: [{{name: nightly, env: {BOARD}, board: {BOARD}, cycles: 1}}]\n"
+        f"schedules: [{{name: nightly, env: {BOARD}, board: {BOARD}, cycles: 1, medium: sd}}]\n"
     )
     command = [LAB, "exporter", "--db", lab.environ["LAB_DB"], "--farm", farm, "--listen", address]
     runtime = lab.environ["BOARDLAB_RUNTIME"]
@@ -58,7 +58,8 @@ def exporter(lab: Lab, folder: Path, *words: str) -> Iterator[str]:
 def run_job(lab: Lab, folder: Path, *words: str) -> int:
     """`lab run` of the schedule's order."""
     env = lab.bench.folder / BOARD / "env.yaml"
-    command = [LAB, "run", "--suite", "boot", "--env", env, "--cycles", "1", "--tests", ROOT / "tests_perf", *words]
+    command = [LAB, "run", "--suite", "boot", "--env", env, "--medium", "sd", "--cycles", "1", *words]
+    command += ["--tests", ROOT / "tests_perf"]
     with (folder / "run.log").open("ab") as log:
         return subprocess.run(
             command, check=False, cwd=folder, env=lab.environ, stdout=log, stderr=log, timeout=DEADLINE_S

@@ -16,7 +16,7 @@ from buildbot_farm import TOKENS, BuildbotFarm, running_farm, wait_for
 CYCLES = 5
 ATTEMPTS = 3
 BOARDS = ("am62xx_sk-1", "am62xx_sk-2")
-SUCCESS, EXCEPTION, RETRY = 0, 4, 5
+SUCCESS, WARNINGS, EXCEPTION, RETRY = 0, 1, 4, 5
 COMMIT = "c0ffee" * 6 + "c0de"
 
 
@@ -90,6 +90,23 @@ def kill(farm: BuildbotFarm, name: str) -> None:
     os.kill(killed, signal.SIGKILL)
     wait_for(lambda: farm.pid(name) not in {0, killed})
     farm.wait_for_workers()
+
+
+def test_the_night_waits_for_the_check_of_the_reference_board_and_persons_do_not(farm: BuildbotFarm) -> None:
+    farm.log_in()
+    checked = farm.calls
+    check = request_of(farm.force("now-reference", f"check of {BOARDS[0]}"))
+    wait_for(lambda: farm.builds(check))
+    night, person = (
+        request_of(farm.force("measure", f"boot on {BOARDS[1]}", cycles=99, priority=each)) for each in (0, 10)
+    )
+    assert farm.ended(person) == WARNINGS
+    assert (farm.builds(night), farm.end_of(check)) == ([], None)
+    Path(f"{farm.desk.folder / 'calls'}.checked").touch()
+    assert farm.ended(night) == WARNINGS
+    assert farm.ended(check) == SUCCESS
+    (call,) = farm.calls[len(checked) :]
+    assert call.split()[:5] == ["health", BOARDS[0], "--check", "--env", f"virtual/{BOARDS[0]}/env.yaml"]
 
 
 def test_what_is_worse_for_sure_is_told_to_its_commit_and_to_the_webhook(farm: BuildbotFarm) -> None:

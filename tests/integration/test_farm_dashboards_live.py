@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dashboards
+import farm_scrape
 import pytest
 import recorded_run
 from dashboards import Query
@@ -21,9 +22,12 @@ from measuring_lab import running_lab
 from prometheus_server import Prometheus, program, prometheus, until
 from virtual_bench import wait_for_listener
 
+from lab.health import Check, Part
 from lab.host import process, statusfiles
+from lab.host.clock import utc_now
 from lab.host.statusfiles import RailStatus
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results.healthbook import HealthBook
 from lab.results.jobs import JobQueue, Order
 from virtual.ports import free_port
 
@@ -91,6 +95,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
                 record(store, "10.00", boots, "boot")
                 record(store, "10.00", numbers(1.0), "suite")
                 record(store, "11.01", numbers(1.2), "suite")
+                dead = Part("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
+                HealthBook(store).record(Check("another", TYPE, "lab1", utc_now(), (dead,)))
+                farm_scrape.quarantined(store, "another")
             status = RailStatus(BOARD, "VDD_CORE", 1000.0, 5000, 1, 1000.0)
             statusfiles.write(runtime / statusfiles.RAILS, "rail", status)
             (folder / "farm.yaml").write_text(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from exporters.farm.coordinator import Coordinator
 from lab.errors import LabTransientError
 from lab.farm import now, nowlines
 from lab.farm.config import load
-from lab.farm.placing import boards_behind, placed
+from lab.farm.placing import boards_behind, is_at, placed
 from lab.host import process
 from lab.places.holding import job_user, reserving_user, store_name
 from lab.places.janitor import Janitor
@@ -89,7 +90,13 @@ class Lab:
 
     def janitor(self) -> Janitor:
         farm = load(self.folder / "farm.yaml")
-        return Janitor(self.coordinator, self.store, self.book(), lambda: boards_behind(farm))
+        return Janitor(
+            self.coordinator,
+            self.store,
+            self.book(),
+            lambda: boards_behind(farm),
+            partial(is_at, coordinator=self.address),
+        )
 
     def lab(self, *words: str) -> list[str]:
         return [str(PROGRAMS / "lab"), *words]
@@ -181,7 +188,9 @@ def test_a_persons_acquisition_is_on_the_wall_and_in_lab_status(lab: Lab) -> Non
     lab.coordinator.acquire("b2", str(job_user("lena", "j7", store_name(lab.store))))
     found = now.look(lab.store.url, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
     assert {tile.board: (tile.state, tile.who) for tile in wall.tiles(found)} == {
-        "b1": ("held", "desk-3/bob (labgrid)")
+        "b1": ("held", "desk-3/bob (labgrid)"),
+        "b2": ("free", ""),
+        "b3": ("free", ""),
     }, "a job is there as a job"
     assert [line for line in nowlines.lines(found) if "place held by desk-3/bob" in line]
 

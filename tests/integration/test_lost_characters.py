@@ -34,7 +34,7 @@ def counting(per_look: dict[str, int] | None) -> Callable[[SimClient], ServerSta
     """A status whose counters rise by so much at each look; None: the port has none."""
     counters = {"overrun": 5, "buf_overrun": 7, "frame": 9}
 
-    def status(_client: SimClient) -> ServerStatus:
+    def status(_client: SimClient, _name: str | None = None) -> ServerStatus:
         for name, more in (per_look or {}).items():
             counters[name] += more
         errors = None if per_look is None else dict(counters)

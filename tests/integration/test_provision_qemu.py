@@ -23,6 +23,7 @@ import children
 import pytest
 import requests
 from measuring_lab import ROOT, Lab, running_lab
+from placedboard import running_place
 
 from lab.env.target import parts
 from lab.provision.release import Content, Part, Place
@@ -118,12 +119,31 @@ def test_two_releases_are_put_on_three_media_and_each_run_has_the_label_and_the_
     assert "cloud" in kernels["1.1"]
     assert "cloud" not in kernels["1.0"]
     if LONG:
-        assert "boot.time" in done(lab, "judge", "compare", "latest", "--against", "1.1", "--all")
+        judged = command(lab, "judge", "compare", "latest", "--against", "1.1", "--all")
+        said = children.said(judged, DEADLINE_S)
+        assert judged.returncode in (0, 1), (
+            said
+        )  # 1: a number is worse for sure, as other kernels may be, and a busy machine makes them
+        assert "boot.time" in said
+        assert "release 1.0, against release 1.1" in said
 
 
 def test_the_boards_own_linux_writes_a_medium_that_it_does_not_run_from(lab: Lab, files: Path) -> None:
     env = linux_writes(lab, NVME, "sd", "prepare: /etc/init.d/network")
     said = done(lab, "provision", "--release", files / "1.0.yaml", "--medium", "emmc", env=env)
+    assert "by linux-http to /dev/nvme0n1" in said, said
+    assert "emmc: 1.0, read back, booted and compared" in said, said
+
+
+@pytest.mark.skipif(not LONG, reason="a long form: tox -e provision")
+def test_the_linux_of_a_board_of_a_labgrid_place_writes_over_http(
+    lab: Lab, files: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, folder = linux_writes(lab, NVME, "sd", "prepare: /etc/init.d/network"), tmp_path_factory.mktemp("place")
+    done(lab, "console", "stop")  # the port is that of the place's console server now
+    with running_place(lab, folder, lab.bench.board.name, here) as (env, coordinator):
+        monkeypatch.setitem(lab.environ, "LG_COORDINATOR", coordinator)
+        said = done(lab, "provision", "--release", files / "1.0.yaml", "--medium", "emmc", env=env)
     assert "by linux-http to /dev/nvme0n1" in said, said
     assert "emmc: 1.0, read back, booted and compared" in said, said
 

@@ -101,6 +101,7 @@ def test_trouble_that_passes_costs_an_attempt_and_no_cycle(bench: StrapBench, tr
     bench.straps.trouble, bench.straps.left = trouble, 2  # rubbish is a good answer to PUT, and not to GET
     said, attempts = bench.measure()
     failed = [attempt for attempt in attempts if attempt.outcome != NO_BOARD_IS_SO_FAST]
+    failed = [attempt for attempt in failed if attempt.outcome != "stamps_uncertain"]  # of a busy host
     assert {(a.outcome, a.fault, a.transient) for a in failed} == {(failure, "lab", True)}
     assert "HttpDigitalOutputDriver on HttpDigitalOutput" in failed[0].message
     assert attempts[-1].outcome == NO_BOARD_IS_SO_FAST, "it was powered, and it booted"

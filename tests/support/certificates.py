@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,13 +11,47 @@ _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 def make(folder: Path, *names: str) -> None:
     """ca.crt, and NAME.crt with NAME.key for each name, signed by it, valid for 127.0.0.1 and ::1."""
+    authority(folder)
+    for name in names:
+        sign(folder, name)
+
+
+def authority(folder: Path) -> None:
+    """ca.crt and ca.key."""
     ca = ("-x509", "-subj", "/CN=test authority", "-days", "1", "-keyout", "ca.key", "-out", "ca.crt")
     _openssl(folder, "req", *_KEY, *ca)
-    (folder / "san.cnf").write_text("subjectAltName=IP:127.0.0.1,IP:::1\n")
-    for name in names:
-        _openssl(folder, "req", *_KEY, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        signing = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "1", "-extfile", "san.cnf")
-        _openssl(folder, "x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.crt")
+
+
+def sign(folder: Path, name: str, hosts: str = "IP:127.0.0.1,IP:::1", days: int = 1, purpose: str = "") -> None:
+    """NAME.crt with NAME.key, of the authority of this folder.
+
+    Args:
+        hosts: subjectAltName. days: how long it is good for; -1: it expired yesterday. purpose: extendedKeyUsage; "": any.
+    """
+    usage = f"extendedKeyUsage={purpose}\n" if purpose else ""
+    (folder / "extensions.cnf").write_text(f"subjectAltName={hosts}\n{usage}")
+    _openssl(folder, "req", *_KEY, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+    signing = (
+        "-CA",
+        "ca.crt",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-days",
+        str(days),
+        "-extfile",
+        "extensions.cnf",
+    )
+    _openssl(folder, "x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.crt")
+
+
+def identity(folder: Path, name: str, into: Path) -> Path:
+    """A folder as `lab console tls` wants it: ca.crt, host.crt and host.key, of a certificate that `sign` made."""
+    into.mkdir()
+    for source, target in (("ca.crt", "ca.crt"), (f"{name}.crt", "host.crt"), (f"{name}.key", "host.key")):
+        shutil.copy(folder / source, into / target)
+    (into / "host.key").chmod(0o600)
+    return into
 
 
 def _openssl(folder: Path, *words: str) -> None:

@@ -162,6 +162,16 @@ class CutLinux:
             raise silent("wget")
         return ([f"wget: server returned error: {url}"] if status else []), status
 
+    def _stream(self, url: str, device: str, size: str, seek: str) -> tuple[list[str], int]:
+        status = self._fetched(Path(url).read_bytes())
+        came, self.spool = self.spool, b""
+        self._put(device, int(size) * int(seek), came)
+        if status == _STALLED:
+            raise silent("wget | dd")
+        whole, rest = divmod(len(came), int(size))
+        lost = ["wget: server returned error", "boardlab-not-fetched"] if status else []
+        return [*lost, f"{whole}+{int(rest > 0)} records out"], 0
+
     def _digest(self, data: bytes) -> tuple[list[str], int]:
         self.did(len(data))
         return [f"{hashlib.sha256(data).hexdigest()}  -"], 0
@@ -319,7 +329,9 @@ _COMMANDS: tuple[tuple[str, Callable[..., tuple[list[str], int]]], ...] = (
     (r"cat /sys/class/block/mmcblk0/size", CutLinux._size),
     (r"rm -f /run/boardlab-piece; df", CutLinux._memory),
     (r"wget -q -O \S+ (\S+)$", CutLinux._wget),
+    (r"\{ wget -q -O - (\S+) \|\| .* \| dd of=(\S+) ibs=64k obs=(\d+) seek=(\d+) ", CutLinux._stream),
     (r"sha256sum /run/boardlab-piece$", CutLinux._spooled),
+    (r"dd if=/dev/null ", CutLinux._nothing),
     (r"dd if=/run/boardlab-piece of=(\S+) bs=(\d+) seek=(\d+) ", CutLinux._dd),
     (r"dd if=(\S+) bs=(\d+) skip=(\d+) count=\d+ 2>/dev/null \| head -c (\d+)", CutLinux._read),
     (r"sync; echo 3", CutLinux._nothing),

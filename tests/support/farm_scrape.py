@@ -32,8 +32,11 @@ from lab.host.clock import MonotonicRaw, utc_now
 from lab.host.statusfiles import OutletStatus, RailStatus
 from lab.judge.telling import Evidence
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results.actionmodels import ReservationRow
 from lab.results.healthbook import HealthBook
 from lab.results.jobs import JobQueue, Order
+from lab.results.quarantine import KEEPER
+from lab.results.reservations import QUARANTINE
 from lab.results.verdictrecords import NewVerdict
 from lab.results.verdicts import mute, write_verdicts
 from lab.results.watch import watch
@@ -119,6 +122,13 @@ def verdicts(store: Store) -> None:
     mute(store, "*prompt", board=None, params={}, until=utc_now() + day, reason="known", by="ada")
 
 
+def quarantined(store: Store, board: str) -> None:
+    """Put a board in quarantine, as faults of the lab in a row do."""
+    its = {"board": board, "kind": QUARANTINE, "person": KEEPER, "reason": "3 faults of the lab in a row"}
+    row = ReservationRow(**its, at=utc_now(), until=None, ended_at=None, ended_by="")
+    store._write(lambda session: session.add(row))
+
+
 def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     """The farm's sources, each with something to say."""
     statusfiles.write(
@@ -132,6 +142,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
         HealthBook(store).record(Check("qemu-1", "qemu-virt", "lab1", utc_now(), (dead,)))
         jobs = JobQueue(store, process.identity(), process.has_died)
         jobs.start(jobs.enqueue(Order("qemu-virt", "qemu-1", ("boot",), "e", "", None)).id)
+        quarantined(store, "qemu-1")
     devices = [UsbDevice("console", "adapter", "usb-0:2"), UsbDevice("card", "sdmux", "usb-0:3")]
     return {
         "jobs": Jobs(watch(url)).read,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, create_engine, inspect, make_url, text
 
-JOB_COLUMNS = ("options", "person", "program", "cancelled_by", "priority", "yields_to")
+JOB_COLUMNS = ("options", "person", "program", "cancelled_by", "priority", "yields_to", "request")
 
 
 @contextmanager

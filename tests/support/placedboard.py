@@ -1,4 +1,4 @@
-"""A simulated board as a labgrid place of our exporter, whose host has another clock."""
+"""A virtual board as a labgrid place of our exporter, whose host has another clock."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from otherhost import console_server_with_another_clock, rails_server_beside
 BOARD = "am62xx_sk-1"
 
 
-def elsewhere(lab: Lab) -> tuple[str, str]:
-    """The board's environment as that of a place, and what the exporter exports: its serial ports and its outlet."""
-    env = yaml.safe_load((lab.bench.folder / BOARD / "env.yaml").read_text())
+def elsewhere(path: Path, board: str) -> tuple[str, str]:
+    """A board's environment as that of a place, and what the exporter exports: its serial ports and its outlet."""
+    env = yaml.safe_load(path.read_text())
     main = env["targets"]["main"]
     exported = {}
-    kept = [{"RemotePlace": {"name": BOARD}}]
-    for resource in main["resources"]:
+    kept = [{"RemotePlace": {"name": board}}]
+    listed = main["resources"]
+    for resource in [{name: each} for name, each in listed.items()] if isinstance(listed, dict) else listed:
         ((cls, arguments),) = resource.items()
         name = arguments.get("name", cls)
         if cls == "RailSensors":
@@ -31,13 +32,19 @@ def elsewhere(lab: Lab) -> tuple[str, str]:
         else:
             kept.append(resource)
     main["resources"] = kept
-    return yaml.safe_dump(env), yaml.safe_dump({BOARD: exported})
+    return yaml.safe_dump(env), yaml.safe_dump({board: exported})
 
 
 @contextmanager
-def running_place(lab: Lab, folder: Path) -> Iterator[tuple[Path, str]]:
-    """The environment of the place, and its coordinator; nobody has acquired it."""
-    env, exported = elsewhere(lab)
+def running_place(
+    lab: Lab, folder: Path, board: str = BOARD, before: Path | None = None
+) -> Iterator[tuple[Path, str]]:
+    """The environment of the place, and its coordinator; nobody has acquired it.
+
+    Args:
+        board: its name, which the place has, too. before: its environment on its own host; None: the bench's.
+    """
+    env, exported = elsewhere(before or lab.bench.folder / board / "env.yaml", board)
     (folder / "place.yaml").write_text(env)
     with (
         running_coordinator(folder) as coordinator,
@@ -45,5 +52,5 @@ def running_place(lab: Lab, folder: Path) -> Iterator[tuple[Path, str]]:
         rails_server_beside(console),
         running_exporter(coordinator, folder, lab.folder / "host", exported),
     ):
-        make_place(coordinator, BOARD)
+        make_place(coordinator, board)
         yield folder / "place.yaml", coordinator

@@ -50,8 +50,9 @@ class PlayedWay:
             digest.update(self.medium[step.name])
         return Verified(digest.hexdigest(), plan.total_bytes, self.method)
 
-    def switch(self, plan: Plan) -> None:
+    def switch(self, plan: Plan) -> str:
         self.switched.append(plan.target.medium)
+        return ""
 
 
 @define

@@ -40,8 +40,8 @@ class FileWay:
             raise MediaVerifyFailedError("another file is there")
         return Verified(hashlib.sha256(self.path.read_bytes()).hexdigest(), plan.total_bytes)
 
-    def switch(self, plan: Plan) -> None:
-        """A file has nothing to switch."""
+    def switch(self, plan: Plan) -> str:  # noqa: ARG002 - a file has nothing to switch
+        return ""
 
     def _data(self, plan: Plan) -> bytes:
         return b"".join(image.open_image(plan.steps[0].file))

@@ -20,7 +20,7 @@ from simrecovery import images
 from lab.host.runtime import recordings_dir
 
 BOARD, BOARD_TYPE = "am62xx_sk-1", "am62xx_sk"
-DEADLINE_S = 240
+DEADLINE_S = 900  # a busy machine; a quiet one takes a twentieth of it
 _LOOK_S = 0.01
 _COMMAND = (sys.executable, "-c", "import sys; from lab.cli import main; sys.exit(main())", "provision")
 
@@ -30,18 +30,22 @@ class ProvisionedLab:
     """A bench with an environment whose U-Boot writes the media.
 
     Attributes:
+        base: the environment without the driver that writes; None: the board's own. over: as of UBootWriterDriver.
         env: the environment file. releases: name -> release file.
     """
 
     lab: Lab
+    base: Path | None = None
+    over: str = "tftp"
     env: Path = field(init=False)
     releases: dict[str, Path] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        document = yaml.safe_load((self.lab.bench.folder / BOARD / "env.yaml").read_text(encoding="utf-8"))
+        base = self.base or self.lab.bench.folder / BOARD / "env.yaml"
+        document = yaml.safe_load(base.read_text(encoding="utf-8"))
         writer = {"media": {"ospi": "sf", "emmc": "mmc 0"}, "port": 0, "board_address": "127.0.0.1", "boot_from": "sd"}
-        document["targets"]["main"]["drivers"].append({"UBootWriterDriver": writer})
-        self.env = self.lab.bench.folder / BOARD / "written.yaml"
+        document["targets"]["main"]["drivers"].append({"UBootWriterDriver": {**writer, "over": self.over}})
+        self.env = base.with_name(f"written-{self.over}.yaml")
         self.env.write_text(yaml.safe_dump(document), encoding="utf-8")
         self.releases = {name: self._release(name) for name in (OLD, NEW)}
 

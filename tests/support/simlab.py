@@ -157,8 +157,12 @@ class SimLab:
         return self.said()[start:].removesuffix(prompt).partition("\n")[2]
 
     def _next_ns(self) -> int | None:
-        times = [self.board.deadline_ns(), *(port.line.deadline_ns() for port in self.ports.values())]
-        return min((time for time in times if time is not None), default=None)
+        soonest = self.board.deadline_ns()
+        for port in self.ports.values():
+            due = port.line.deadline_ns()
+            if due is not None and (soonest is None or due < soonest):
+                soonest = due
+        return soonest
 
     def _step(self, due_ns: int) -> None:
         self.now_ns = max(self.now_ns, due_ns)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 from simlab import SimLab
 from simrecovery import PlayedSnagflash, images
 from simruns import Told
@@ -60,17 +60,6 @@ def content(folder: Path, medium: str, release: str = NEW) -> Content:
     return Content(parts=parts, extcsd=ExtCsd([1, 1, 0], [2, 0, 0]) if medium == "emmc" else ExtCsd())
 
 
-@frozen
-class ImpatientPrompt:
-    """U-Boot's prompt of a board that runs at another pace than a real one."""
-
-    prompt: Prompt
-
-    def run(self, cmd: str, timeout: float = 30.0) -> tuple[list[str], list[str], int]:
-        """See `Prompt`."""
-        return self.prompt.run(cmd, timeout=timeout * TIME_SCALE)
-
-
 @define(eq=False)
 class Provisioning:
     """A board, its strategy, and the way to one of its media.
@@ -107,7 +96,7 @@ class Provisioning:
         """U-Boot's prompt, from the SD card, on which nothing is written."""
         self.strategy.select_medium("sd")
         self.strategy.transition("bootloader")
-        return ImpatientPrompt(Prompt(self.strategy.uboot, UBOOT))
+        return Prompt(self.strategy.uboot, UBOOT)
 
     def end(self) -> None:
         """The next one begins anew."""

@@ -59,13 +59,15 @@ class SimClient:
     def write(self, data: bytes) -> None:
         self.lab.send(data, self.uart or None)
 
-    def status(self) -> ServerStatus:
+    def status(self, name: str | None = None) -> ServerStatus:  # noqa: ARG002
         return ServerStatus(0, "", "", "", [])
 
     def close(self) -> None: ...
 
     def _collect(self) -> bool:
         port = self.lab.ports[self.uart or self.lab.console]
+        if (len(port.chunks), len(port.changes)) == (self._taken, self._changes):
+            return bool(self._waiting)
         found: list[tuple[int, Event]] = []
         for t_ns, data in port.chunks[self._taken :]:
             found.append((t_ns, Chunk(t_ns, self.position, data)))

@@ -17,13 +17,22 @@ from lab.web.site import Site
 
 @contextlib.contextmanager
 def serving(
-    site: Site, names: Sequence[str] = LOCAL_NAMES, access: Access | None = None, **options: Any
+    site: Site,
+    names: Sequence[str] = LOCAL_NAMES,
+    access: Access | None = None,
+    *,
+    ahead: bool = False,
+    **options: Any,
 ) -> Iterator[str]:
-    """The address of the site; `options`: more of the server's."""
+    """The address of the site; `ahead`: as `create` has it; `options`: more of the server's."""
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
         uvicorn.Config(
-            create(site, names, access), log_config=None, proxy_headers=False, timeout_graceful_shutdown=1, **options
+            create(site, names, access, ahead=ahead),
+            log_config=None,
+            proxy_headers=False,
+            timeout_graceful_shutdown=1,
+            **options,
         )
     )
     thread = threading.Thread(target=server.run, args=([listening],))

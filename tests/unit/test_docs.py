@@ -310,7 +310,7 @@ def test_the_man_page_has_every_command_and_its_options() -> None:
     assert text.count("\n.SS ") == len(re.findall(r"^\.SS lab [a-z]", text, re.MULTILINE)) > 40
     assert r"\fB\-\-since\fR \fIWHEN\fR" in text
     assert re.search(r"^\.SH EXIT STATUS\n\.TP\n\\fB0\\fR\ndone$", text, re.MULTILINE)
-    assert r"\fBLAB_DB, LAB_ARTIFACTS\fR" in text
+    assert r"\fBLAB_DB, LAB_ARTIFACTS, LAB_SHARED_ARTIFACTS\fR" in text
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")

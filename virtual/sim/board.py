@@ -168,7 +168,10 @@ class SimBoard:
 
     def deadline_ns(self) -> int | None:
         """When the board does something next by itself; None: it waits for input, or is off."""
-        times = [self._machine.deadline_ns(), self._dies_ns, None if self._begins is None else self._begins[0]]
+        soonest = self._machine.deadline_ns()
+        if self._dies_ns is None and self._begins is None:
+            return soonest
+        times = [soonest, self._dies_ns, None if self._begins is None else self._begins[0]]
         return min((time for time in times if time is not None), default=None)
 
     def run(self, now_ns: int) -> None:

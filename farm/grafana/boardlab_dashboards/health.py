@@ -6,12 +6,15 @@ from typing import Final
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from boardlab_dashboards.looks import ANY_IS_BAD, GREEN, NONE_IS_GOOD, ORANGE, PLAIN_TEXT, RED, texts, thresholds
+from boardlab_dashboards.looks import ANY_IS_BAD, BLUE, GREEN, NONE_IS_GOOD, ORANGE, PLAIN_TEXT, RED, texts, thresholds
 from boardlab_dashboards.panels import Column, bars, lines, number, rows, top
-from boardlab_dashboards.parts import DOCS, FOR_HOSTS, HOST, dashboard, filled
+from boardlab_dashboards.parts import DOCS, FOR_HOSTS, HOST, cell, dashboard, filled, to
 
 _NONE: Final = texts({"0": ("none", GREEN)})
 _ABSENT: Final = ("NO EXPORTER", RED)
+
+
+_WHY: Final = f"max by (board, state, reason) (boardlab_board_health_info{{{HOST}}})"
 
 
 def _runbook(alert: str) -> tuple[str, str]:
@@ -79,6 +82,41 @@ def build() -> builders.Dashboard:
             "none",
             (f"sum(boardlab_place_acquired{{{HOST}}})", ""),
             nothing="no coordinator",
+        ),
+        number(
+            "Boards kept out",
+            "In quarantine, or with a check that failed and nothing good since: no run gets them.",
+            "none",
+            (f'sum(boardlab_board_health{{{HOST},state="bad"}})', ""),
+            look=NONE_IS_GOOD,
+            mappings=_NONE,
+            nothing="none known",
+            to=_runbook("BoardlabBoardBad"),
+        ),
+        rows(
+            "Boards that are not healthy",
+            "Why, as `lab health` has it; those that no run gets stand first.",
+            (
+                Column("board", "Board", 170, link=(f"Board {cell('Board')}", to("board", board=cell("Board")))),
+                Column(
+                    "state",
+                    "State",
+                    110,
+                    mappings=texts(
+                        {"bad": ("BAD", RED), "suspect": ("suspect", ORANGE), "maintenance": ("maintenance", BLUE)}
+                    ),
+                    link=_runbook("BoardlabBoardBad"),
+                ),
+                Column("reason", "Reason", 0),
+                Column("Value #B", "In quarantine for", 130, "s", decimals=0),
+                Column("Value #C", "Checked before", 120, "s", decimals=0),
+            ),
+            _WHY,
+            f"(time() - max by (board) (boardlab_board_quarantine_timestamp_seconds{{{HOST}}})) * on (board) group_right () {_WHY}",
+            f"(time() - max by (board) (boardlab_board_checked_timestamp_seconds{{{HOST}}})) * on (board) group_right () {_WHY}",
+            by=[("State", False)],
+            nothing="all are healthy",
+            height=8,
         ),
         rows(
             "USB devices",

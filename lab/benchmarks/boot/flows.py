@@ -26,13 +26,19 @@ class RuledOut:
     flows: set[str] = field(factory=set, init=False)
     _past: set[str] = field(factory=set, init=False)  # moments that came
     _shown: dict[str, Counter[str]] = field(factory=dict, init=False)  # flow -> the lines that show it
+    _shows: dict[str, list[str]] = field(init=False)  # flow -> what is in such a line
+
+    @_shows.default
+    def _showing(self) -> dict[str, list[str]]:
+        markers = self.board.markers  # made anew each time that one asks, and lines are many
+        return {name: [m.regex for m in markers if m.name == flow.shown_by] for name, flow in self.board.flows.items()}
 
     def whole_line(self, line: str) -> None:
         """Take a line."""
         for name, flow in self.board.flows.items():
             if flow.unlike and flow.until not in self._past and re.search(flow.unlike, line):
                 self.flows.add(name)
-            if flow.shown_by and any(m.name == flow.shown_by and re.search(m.regex, line) for m in self.board.markers):
+            if any(re.search(regex, line) for regex in self._shows[name]):
                 self._shown.setdefault(name, Counter())[line.strip()] += 1
 
     def shown(self, name: str) -> bool:

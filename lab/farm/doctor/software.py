@@ -81,6 +81,9 @@ def results(db: str | None) -> Iterator[Finding]:
         with open_store(db, create=False) as store:
             runs = len(store.runs(1))
             yield Finding(STORE, "store", "ok", f"{store.url}{'' if runs else ', no runs yet'}")
+            if left := store.artifacts.marked():
+                said = f"{len(left)} are not yet in {store.artifacts.shared or 'where they were to be shared'}"
+                yield Finding(STORE, "artifacts", "doubtful", said, "lab results upload; it says what keeps them")
             wanted = select(JobRow).where(JobRow.state == "running").order_by(JobRow.id)
             with store._read() as session:
                 dead = [

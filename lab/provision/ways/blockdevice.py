@@ -10,8 +10,8 @@ import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Final
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Final, TypeAlias
 
 from lab.errors import BoardlabError
 from lab.provision.failures import (
@@ -36,6 +36,7 @@ class BlockDevice:
 
     Args:
         meter: told how many bytes each order has written, as soon as its answer comes, and that there is none; it ends what stalls.
+        refusal: why a line is no answer but the end; None: it is one.
 
     Raises (every method):
         WriteStalledError: it made no progress for longer than the meter allows.
@@ -43,8 +44,14 @@ class BlockDevice:
         TargetRefusedError: it is in use.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], device: str, meter: Meter) -> None:
-        self._process, self._device, self._meter = process, device, meter
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        device: str,
+        meter: Meter,
+        refusal: Callable[[str], BoardlabError | None] = lambda _line: None,
+    ) -> None:
+        self._process, self._device, self._meter, self._refusal = process, device, meter, refusal
         if process.stdin is None or process.stdout is None:
             raise ValueError("expected a process with pipes")
         self._in, self._out = process.stdin.fileno(), process.stdout.fileno()
@@ -108,6 +115,8 @@ class BlockDevice:
             self._said += got
             *lines, self._said = self._said.split(b"\n")
             for line in lines:
+                if (refused := self._refusal(line.decode())) is not None:
+                    raise refused
                 words = line.decode().split()
                 if words[0] == "failed":
                     raise said_by_kernel(self._device, int(words[1]), " ".join(words[2:]))
@@ -130,11 +139,18 @@ def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice
     words = [sys.executable, "-P", "-m", blockwriter.__name__, device, "--parent", str(os.getpid())]
     words += [] if writable else ["--read-only"]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with closing(process):
+        yield BlockDevice(process, device, meter)
+
+
+@contextmanager
+def closing(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End a block writer, or what leads to it, at the end of the context."""
     try:
         if process.stdin is not None:
             with suppress(OSError):
                 fcntl.fcntl(process.stdin.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        yield BlockDevice(process, device, meter)
+        yield
     finally:
         process.kill()
         with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel is left behind
@@ -145,9 +161,19 @@ def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice
                     pipe.close()
 
 
-def write(device: str, pieces: Iterable[tuple[Piece, int]], meter: Meter, names: Callable[[Piece], str]) -> None:
+Opener: TypeAlias = Callable[..., AbstractContextManager[BlockDevice]]
+"""As `opened`."""
+
+
+def write(
+    device: str,
+    pieces: Iterable[tuple[Piece, int]],
+    meter: Meter,
+    names: Callable[[Piece], str],
+    opener: Opener | None = None,
+) -> None:
     """Write pieces, each with its offset on the device; returns when the medium has them all."""
-    with opened(device, meter, writable=True) as block:
+    with (opener or opened)(device, meter, writable=True) as block:
         for piece, offset in pieces:
             if piece.first:
                 meter.begin(names(piece))
@@ -155,14 +181,14 @@ def write(device: str, pieces: Iterable[tuple[Piece, int]], meter: Meter, names:
         block.finish()
 
 
-def compare(device: str, pieces: Iterable[tuple[Piece, int]], meter: Meter) -> Compared:
+def compare(device: str, pieces: Iterable[tuple[Piece, int]], meter: Meter, opener: Opener | None = None) -> Compared:
     """Read pieces back.
 
     Raises:
         MediaVerifyFailedError: the medium has other bytes.
     """
     compared = Compared()
-    with opened(device, meter, writable=False) as block:
+    with (opener or opened)(device, meter, writable=False) as block:
         for piece, offset in pieces:
             if block.digest(offset, len(piece.data)) != hashlib.sha256(piece.data).hexdigest():
                 raise MediaVerifyFailedError(

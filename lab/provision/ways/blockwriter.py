@@ -4,7 +4,7 @@ A write that hangs in the kernel hangs its process with it; this one can be left
 come orders of 20 bytes (verb, offset, length) with the data behind a write; on standard output goes one line for each: what was
 done, for a read with the SHA-256 of what was read. The page cache is passed by (open(2), O_DIRECT), so that progress is the
 medium's, and what is read back comes from it. It ends with the process that started it, also when that is killed: so what it has
-not written yet is not written into the next try's.
+not written yet is not written into the next try's. One that another host started (`--idle`) ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import hashlib
 import mmap
 import os
 import queue
+import select
 import signal
 import struct
 import sys
@@ -83,9 +84,9 @@ class _Device:
 class _Orders(threading.Thread):
     """Takes orders from a stream into buffers, while the device is busy with those before them."""
 
-    def __init__(self, source: IO[bytes]) -> None:
+    def __init__(self, source: IO[bytes], idle_s: float) -> None:
         super().__init__(daemon=True)
-        self._source = source
+        self._source, self._idle_s = source, idle_s
         self._free: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
         self.taken: queue.SimpleQueue[tuple[bytes, int, int, memoryview | None]] = queue.SimpleQueue()
         for _ in range(_BUFFERS):
@@ -93,8 +94,14 @@ class _Orders(threading.Thread):
 
     def run(self) -> None:
         """Until the stream ends."""
+        self._take()
+        if self._idle_s:
+            os._exit(1)  # who gave orders is away: what was not done is not done any more
+        self.taken.put((b"", 0, 0, None))
+
+    def _take(self) -> None:
         head = bytearray(ORDER.size)
-        while _fill(self._source, memoryview(head)):
+        while self._fill(memoryview(head)):
             verb, offset, count = ORDER.unpack(head)
             if verb != WRITE:
                 self.taken.put((verb, offset, count, None))
@@ -102,27 +109,27 @@ class _Orders(threading.Thread):
             while count:
                 view = self._free.get()
                 length = min(count, BUFFER_BYTES)
-                if not _fill(self._source, view[:length]):
+                if not self._fill(view[:length]):
                     break
                 self.taken.put((verb, offset, length, view))
                 offset, count = offset + length, count - length
             if count:
                 break
-        self.taken.put((b"", 0, 0, None))
 
     def give_back(self, view: memoryview) -> None:
         """A buffer that may be used again."""
         self._free.put(view)
 
-
-def _fill(source: IO[bytes], view: memoryview) -> bool:
-    done = 0
-    while done < len(view):
-        got = source.readinto(view[done:])  # type: ignore[attr-defined]
-        if not got:
-            return False
-        done += got
-    return True
+    def _fill(self, view: memoryview) -> bool:
+        done = 0
+        while done < len(view):
+            if self._idle_s and not select.select([self._source], [], [], self._idle_s)[0]:
+                return False
+            got = self._source.readinto(view[done:])  # type: ignore[attr-defined]
+            if not got:
+                return False
+            done += got
+        return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("device")
     parser.add_argument("--read-only", action="store_true")
     parser.add_argument("--parent", type=int, default=0)
+    parser.add_argument("--idle", type=float, default=0.0)
     given = parser.parse_args(arguments)
     if given.parent and not _ends_with(given.parent):
         return 1
@@ -138,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         device = _Device(given.device, writable=not given.read_only)
         _say("open")
         with open(0, "rb", buffering=0, closefd=False) as stream:
-            orders = _Orders(stream)
+            orders = _Orders(stream, given.idle)
             orders.start()
             while (order := orders.taken.get())[0]:
                 _carry_out(device, orders, *order)

@@ -28,6 +28,7 @@ class CardWay:
     Attributes:
         at_host: brings the card to the host, with the board off, and gives the disk that it is there; at its end the card is at the
             board again, both verified. It refuses disks that are not the card.
+        opener: what opens the block writer of a disk; None: this host's.
     """
 
     name: str
@@ -35,6 +36,7 @@ class CardWay:
     hosts: Hosts | None = None
     stall_s: float = blockdevice.STALL_S
     now_ns: Callable[[], int] = field(default=MonotonicRaw().now_ns)
+    opener: Callable[[Disk], blockdevice.Opener | None] = lambda _disk: None
 
     def plan(self, content: Content, target: Target) -> Plan:
         """See `lab.provision.way.Way`."""
@@ -44,7 +46,7 @@ class CardWay:
         with self.at_host() as disk:
             found = disk
         planning.check_fits(content, planned, found.size_bytes, self.hosts)
-        target = evolve(target, device=found.path, identity=found.identity, size_bytes=found.size_bytes)
+        target = evolve(target, device=found.shown, identity=found.identity, size_bytes=found.size_bytes)
         return Plan(self.name, target, content, planned, estimate_s=sum(step.bytes for step in planned) / _USUAL_RATE)
 
     def write(self, plan: Plan, report: Report) -> None:
@@ -57,6 +59,7 @@ class CardWay:
                 planning.placed(planning.pieces(plan.steps, PIECE_BYTES, self.hosts)),
                 meter,
                 lambda piece: plan.steps[piece.step].name,
+                self.opener(disk),
             )
 
     def verify(self, plan: Plan) -> Verified:
@@ -67,8 +70,10 @@ class CardWay:
                 disk.path,
                 planning.placed(planning.kept(plan.steps, planning.pieces(plan.steps, PIECE_BYTES, self.hosts), 1)),
                 meter,
+                self.opener(disk),
             )
         return Verified(compared.digest, compared.count)
 
-    def switch(self, plan: Plan) -> None:
+    def switch(self, plan: Plan) -> str:  # noqa: ARG002 - as of `Way`
         """See `lab.provision.way.Way`: a card has one place that a board boots from."""
+        return ""

@@ -80,6 +80,11 @@ class OverHttp:
         with self.server.offered(name, data) as url:
             carry_out(prompt, answers.fetch(url, len(data)))
 
+    def stream(self, prompt: Prompt, path: Path, count: int, device: str, offset: int) -> None:
+        """Have the bytes of a file fetched and written at once; they are on the device after `answers.flush`."""
+        with self.server.offered_file(f"run-{offset:x}", path) as url:
+            carry_out(prompt, answers.stream(url, device, offset, count))
+
     @contextmanager
     def image(self, image: Image, hosts: Hosts | None) -> Iterator[tuple[str, str]]:
         """The URLs of an image, as it lies there and checked, and of its block map.

@@ -19,11 +19,21 @@ _SECTOR_BYTES: Final = 512  # of sysfs, whatever the device's is
 
 @frozen
 class Disk:
-    """A disk of the host, or the file of a virtual one. identity: its ID_PATH and serial, as udev has them; may be empty."""
+    """A disk of the host, or the file of a virtual one.
+
+    Attributes:
+        identity: its ID_PATH and serial, as udev has them; may be empty. host: the other host that it is on; empty: this one.
+    """
 
     path: str
     size_bytes: int
     identity: str = ""
+    host: str = ""
+
+    @property
+    def shown(self) -> str:
+        """For a person."""
+        return f"{self.host}:{self.path}" if self.host else self.path
 
 
 @frozen

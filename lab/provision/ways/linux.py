@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from attrs import evolve, field, frozen
@@ -20,6 +22,7 @@ from lab.provision.ways import linuxemmc as emmc
 from lab.provision.ways.carriers import Carrier, OverHttp
 from lab.provision.ways.command import Prompt, carry_out
 from lab.provision.ways.linuxmedia import Blocks, Medium, Surface, parse
+from lab.provision.ways.spooling import spooled
 
 _USUAL_RATE: Final = 10e6
 _PROBE: Final = b"boardlab\n"  # is carried before anything is decided
@@ -73,7 +76,7 @@ class LinuxWay:
             surface = self._medium.look(prompt)
             meter = Meter(plan.total_bytes, report, self.now_ns, bmaptool.STALL_S)
             most = self._most(prompt, surface, plan.steps)
-            whole = self._by_bmaptool(prompt, plan, meter)
+            whole = self._by_bmaptool(prompt, plan, meter) or self._streamed(prompt, plan, meter, most)
             for piece, offset in planning.placed(planning.pieces(plan.steps, most, self.hosts, without=whole)):
                 step = plan.steps[piece.step]
                 if piece.first:
@@ -104,14 +107,15 @@ class LinuxWay:
             self.end()
         return Verified(compared.digest, compared.count)
 
-    def switch(self, plan: Plan) -> None:
+    def switch(self, plan: Plan) -> str:
         """See `lab.provision.way.Way`."""
         if not plan.content.extcsd.given:
-            return
+            return ""
         try:
             emmc.set_extcsd(self.begin(), self.device, plan.content.extcsd)
         finally:
             self.end()
+        return ""
 
     def _by_bmaptool(self, prompt: Prompt, plan: Plan, meter: Meter) -> frozenset[int]:
         """Have the board's bmaptool fetch and write an image that has a block map; the numbers of the steps that are done so."""
@@ -129,6 +133,25 @@ class LinuxWay:
         with self.carrier.image(image, self.hosts) as (url, bmap_url):
             bmaptool.copy(prompt, url, bmap_url, self._medium.device, step.bytes, meter)
         return frozenset({number})
+
+    def _streamed(self, prompt: Prompt, plan: Plan, meter: Meter, most: int) -> frozenset[int]:
+        """Have the board fetch an image and write it while it comes; the numbers of the steps that are done so.
+
+        It is not looked at on the way: of a whole image, half of which is as bad as a wrong byte, the reading back says what is wrong.
+        """
+        numbers = frozenset(number for number, step in enumerate(plan.steps) if isinstance(step.file, Image))
+        if not numbers or not isinstance(self.carrier, OverHttp) or not isinstance(self._medium, Blocks):
+            return frozenset()
+        others = frozenset(range(len(plan.steps))) - numbers
+        meter.begin(plan.steps[min(numbers)].name)
+        found = planning.pieces(plan.steps, most, self.hosts, without=others)
+        with TemporaryDirectory(prefix="boardlab-image-") as folder:
+            for each in spooled(found, Path(folder)):
+                self.carrier.stream(prompt, each.path, each.bytes, self.device, each.offset)
+                each.path.unlink()
+                meter.add(each.bytes)
+        carry_out(prompt, answers.flush(self.device))
+        return numbers
 
     @property
     def _medium(self) -> Medium:

@@ -23,7 +23,12 @@ SPOOL: Final = "/run/boardlab-piece"  # in the memory of the board, where nobody
 _SYSFS: Final = "/sys/class/block/"
 _ROOT: Final = "/dev/root"
 DEVICE: Final = re.compile(r"/dev/[\w-]+")
+_SLOWEST_STREAM: Final = 512 * 1024  # bytes a second; an eMMC, a card or a network below that is taken for stalled
 _RUNNING_LIMIT_S: Final = 60.0
+_CACHED_BYTES: Final = (
+    64 << 20
+)  # at the rate of the slowest medium it is 17 minutes, in which an SD card takes all that Linux holds back
+_LOST: Final = "boardlab-not-fetched"
 SECTOR_BYTES: Final = 512  # of sysfs, and what every block device takes
 _SIZES: Final = (1 << 20, 4096, SECTOR_BYTES)
 _COMPLAINTS: Final = (
@@ -77,6 +82,22 @@ def write(device: str, offset: int, count: int, conversion: str = "notrunc,fsync
     size = _unit(offset)
     text = f"dd if={SPOOL} of={_device(device)} bs={size} seek={offset // size} conv={conversion}"
     return Command(text, _written(count, size, text), limit_s(count))
+
+
+def stream(url: str, device: str, offset: int, count: int) -> Command:
+    """Write what is fetched while it comes, and do not wait until the device has it: `flush` does."""
+    size = _unit(offset)
+    text = (
+        f"{{ wget -q -O - {url} || echo {_LOST} >&2; }} | "
+        f"dd of={_device(device)} ibs=64k obs={size} seek={offset // size} conv=notrunc"
+    )
+    return Command(text, _streamed(url, count, size, text), _RUNNING_LIMIT_S + count / _SLOWEST_STREAM)
+
+
+def flush(device: str) -> Command:
+    """Wait until the device has all that was written to it (fsync(2)); an error of a write that was not waited for is told here."""
+    text = f"dd if=/dev/null of={_device(device)} conv=notrunc,fsync"
+    return Command(text, done(text), limit_s(_CACHED_BYTES))
 
 
 def forget_cache() -> Command:
@@ -232,6 +253,24 @@ def _written(count: int, size: int, what: str) -> Judge:
         if out is None or (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
             raise MediaWriteFailedError(
                 f"{what}: not all of {count} bytes were written: {said(lines)}. Try again; then look at the medium"
+            )
+
+    return judge
+
+
+def _streamed(url: str, count: int, size: int, what: str) -> Judge:
+    """The judge of a pipe, whose exit status is that of `dd`."""
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        refuse(lines, status, what)
+        if any(line.strip() == _LOST for line in lines):
+            _fetched(url)(lines, 1)
+        out = re.search(r"(\d+)\+(\d+) records out", "\n".join(lines))
+        if out is None:
+            raise MediaWriteFailedError(f"{what}: {said(lines)}. Try again; then look at the medium")
+        if (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
+            raise TftpTimeoutError(
+                f"{url}: not all of {count} bytes came to the board: {said(lines)}. Try again; then look at its network"
             )
 
     return judge

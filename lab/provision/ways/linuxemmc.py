@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.errors import ConfigurationError
-from lab.provision.failures import ExtCsdNotSetError, ImageTooLargeError, MediaWriteFailedError
+from lab.provision.failures import ExtCsdNotSetError, ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import Content, ExtCsd
+from lab.provision.spare import Area
 from lab.provision.way import Step
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways.command import Command, Judge, Prompt, carry_out, said
 
 DEVICE: Final = re.compile(r"/dev/mmcblk\d+")
 BOOT: Final = ("boot0", "boot1")
-_ENABLED: Final = {1: "boot0", 2: "boot1"}  # BOOT_PARTITION_ENABLE of EXT_CSD[179] (JEDEC JESD84-B51)
 _REGISTERS: Final = ("PARTITION_CONFIG", "BOOT_BUS_CONDITIONS")
 _MODES: Final = ("single_backward", "single_hs", "dual")
 _RESETS: Final = ("x1", "retain")
@@ -58,17 +58,33 @@ def check(prompt: Prompt, device: str, content: Content, planned: Sequence[Step]
         registers(prompt, device)
 
 
-def boots_from(prompt: Prompt, device: str) -> str:
-    """The boot partition that the eMMC boots from; empty: from none.
+def read(prompt: Prompt, device: str) -> ExtCsd:
+    """How the eMMC boots now, without who accesses it.
 
     Raises:
         ConfigurationError: the board's Linux has no `mmc`. MediaWriteFailedError: it does not say.
     """
-    return _ENABLED.get(registers(prompt, device)["PARTITION_CONFIG"] >> 3 & 7, "")
+    found = registers(prompt, device)
+    config, bus = found["PARTITION_CONFIG"], found["BOOT_BUS_CONDITIONS"]
+    return ExtCsd([config >> 6 & 1, config >> 3 & 7, 0], [bus & 3, bus >> 2 & 1, bus >> 3 & 3])
+
+
+def holds(prompt: Prompt, device: str, hardware: str, area: Area) -> bool:
+    """Whether a boot partition has these bytes.
+
+    Raises:
+        BoardlabError: it could not be read.
+    """
+    name = partition(_checked(device), hardware)
+    try:
+        carry_out(prompt, answers.compare(name, area.offset, area.count, area.sha256, name))
+    except MediaVerifyFailedError:
+        return False
+    return True
 
 
 def registers(prompt: Prompt, device: str) -> dict[str, int]:
-    """How the eMMC boots now: PARTITION_CONFIG and BOOT_BUS_CONDITIONS of its EXT_CSD. Raises as `boots_from`."""
+    """How the eMMC boots now: PARTITION_CONFIG and BOOT_BUS_CONDITIONS of its EXT_CSD. Raises as `read`."""
     text = f"mmc extcsd read {_checked(device)} | grep -e {' -e '.join(_REGISTERS)}"
     lines = carry_out(prompt, Command(f"command -v mmc >/dev/null || echo 'no mmc'; {text}", _asked(text)))
     return {name: int(value, 16) for name, value in re.findall(r"\[(\w+): (0x[0-9a-f]+)\]", "\n".join(lines))}

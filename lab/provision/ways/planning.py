@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 from attrs import define, evolve, frozen
 
@@ -16,6 +16,7 @@ from lab.provision.fetching import Hosts
 from lab.provision.release import Content, Image, Place
 from lab.provision.way import Step, inside, order, rooms, said_inside
 
+T = TypeVar("T")
 _NONE: Final = frozenset[str]()
 
 
@@ -174,16 +175,20 @@ def pieces(
     Raises:
         ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `lab.provision.image`.
     """
-    found = _pieces(planned, most, hosts, without)
-    with ThreadPoolExecutor(1, "pieces") as unpacker:
+    return ahead(_pieces(planned, most, hosts, without))
+
+
+def ahead(found: Generator[T, None, None]) -> Iterator[T]:
+    """The same; the next one is made while one is used."""
+    with ThreadPoolExecutor(1, "ahead") as maker:
         try:
-            coming = unpacker.submit(next, found, None)
-            while (piece := coming.result()) is not None:
-                coming = unpacker.submit(next, found, None)
-                yield piece
-                del piece
+            coming = maker.submit(next, found, None)
+            while (each := coming.result()) is not None:
+                coming = maker.submit(next, found, None)
+                yield each
+                del each
         finally:
-            unpacker.shutdown()
+            maker.shutdown()
             found.close()
 
 

@@ -1,29 +1,32 @@
 """An eMMC has two boot partitions: the one that the board does not boot from is written and read back, and then the eMMC is switched to it.
 
-So a write that ends early or goes wrong, whenever it does, leaves a board that boots as before; the next try writes the same partition. A flash has no second place: its first stage is written
-last, and a board whose write was cut short is recovered from another medium, over UART or over USB.
+So a write that ends early or goes wrong, whenever it does, leaves a board that boots as before; the next try writes the same partition. What was
+switched to and did not boot is switched back (lab.provision.switchback); where that could not be done, the next try does it before it writes. It
+knows such a release by the record, and by what lies there: somebody else may have put another one there since. A
+flash has no second place: its first stage is written last, and a board whose write was cut short is recovered from another medium, over UART or
+over USB.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
 from attrs import evolve, frozen
 
+from lab.provision.fetching import Hosts
 from lab.provision.release import Content, ExtCsd
+from lab.provision.spare import Area, Spare
 from lab.provision.way import Plan, Report, Step, Target, Verified, Way
-from lab.provision.ways import linuxemmc
-from lab.provision.ways import ubootanswers as answers
-from lab.provision.ways.command import Command, carry_out
+from lab.provision.ways import linuxemmc, planning, ubootemmc
 from lab.provision.ways.linux import LinuxWay
 from lab.provision.ways.uboot import UbootWay
 from lab.provision.ways.ubootmedia import HARDWARE
+from lab.provision.ways.ubootsizes import BLOCK_BYTES
 
 _BOOT: Final = {name: number for name, number in HARDWARE.items() if number}
 _NAMES: Final = {number: name for name, number in _BOOT.items()}
-_ENABLED: Final = re.compile(r"BOOT_PARTITION_ENABLE: (0x[0-9a-fA-F]+)")
+_AREA_BYTES: Final = 1 << 20  # fits into every board's memory
 
 
 def boot_partition(content: Content) -> str:
@@ -45,16 +48,18 @@ def moved(content: Content, partition: str) -> Content:
 
 @frozen
 class SpareBootWay:
-    """A way to an eMMC that keeps the boot partition that the board boots from.
+    """A way to an eMMC that keeps the boot partition that the board boots from, until the other one has booted.
 
     Attributes:
-        boots_from: asks the board for that partition, "boot0" or "boot1"; empty: it boots from none.
-        end: of the way, after a question that failed.
+        boots: asks the board how its eMMC boots. holds: whether a boot partition has an area. end: of the way, after a question that failed.
+        hosts: that the release's files may come from.
     """
 
     way: Way
-    boots_from: Callable[[], str]
+    boots: Callable[[], ExtCsd]
+    holds: Callable[[str, Area], bool]
     end: Callable[[], None]
+    hosts: Hosts | None = None
 
     @property
     def name(self) -> str:
@@ -63,48 +68,84 @@ class SpareBootWay:
 
     def plan(self, content: Content, target: Target) -> Plan:
         """See `lab.provision.way.Way`; the plan's content is that which is written, its `now` lies where the board boots from."""
-        used = boot_partition(content)
-        if not used:
+        if not boot_partition(content):
             return self.way.plan(content, target)
         try:
-            booted = self.boots_from()
-            spare, kept = ("boot1", "boot0") if booted == "boot0" else ("boot0", "boot1")
-            made = self.way.plan(moved(content, spare), target)
+            found = self.boots()
+            active = _NAMES.get(found.partconf[1], "")
+            untried = next((each for each in target.untried if each.boots == active and self._is_there(each)), None)
+            boots = active if untried else "boot1" if active == "boot0" else "boot0"
+            made = self.way.plan(moved(content, boots), target)
         except BaseException:
             self.end()
             raise
-        there = evolve(made, content=moved(content, kept), steps=tuple(_at(step, kept) for step in made.steps))
-        note = f"the boot parts go to {spare}, and {kept} keeps what it has"
-        return evolve(made, notes=(*made.notes, note), now=there if booted else None)
+        other = "boot1" if boots == "boot0" else "boot0"
+        note = f"the boot parts go to {boots}, and {other} keeps what it has"
+        if untried:
+            note = f"{boots} was switched to before and has not booted since: {note}"
+        bus = untried.bus if untried else found.bootbus if 3 not in found.bootbus else []  # 3 is reserved
+        spare = Spare(boots, untried.kept if untried else active, bus, self._areas(made))
+        return evolve(
+            made,
+            notes=(*made.notes, note),
+            now=_there(made, active) if active not in ("", boots) else None,
+            spare=spare,
+            before=_before(found, content, spare) if spare.kept else ExtCsd(),
+        )
 
     def write(self, plan: Plan, report: Report) -> None:
-        """See `lab.provision.way.Way`."""
+        """See `lab.provision.way.Way`; an eMMC that was left with what did not boot is switched back before."""
+        if plan.spare.kept and plan.now is None:
+            self.way.switch(plan.back)
         self.way.write(plan, report)
 
     def verify(self, plan: Plan) -> Verified:
         """See `lab.provision.way.Way`."""
         return self.way.verify(plan)
 
-    def switch(self, plan: Plan) -> None:
+    def switch(self, plan: Plan) -> str:
         """See `lab.provision.way.Way`."""
-        self.way.switch(plan)
+        return self.way.switch(plan)
+
+    def _is_there(self, untried: Spare) -> bool:
+        """Whether a boot partition has what was written to it; looked at twice, since one damaged answer must not make it another release."""
+        return all(self.holds(untried.boots, each) or self.holds(untried.boots, each) for each in untried.areas)
+
+    def _areas(self, made: Plan) -> tuple[Area, ...]:
+        steps = tuple(step for step in made.steps if step.place and step.place.hardware in _BOOT)
+        found = planning.kept(steps, planning.pieces(steps, _AREA_BYTES, self.hosts), BLOCK_BYTES)
+        return tuple(Area.of(offset, piece.data) for piece, offset in planning.placed(found))
 
 
 def from_uboot(way: UbootWay, number: int) -> SpareBootWay:
     """The same from U-Boot. number: U-Boot's, of the eMMC."""
 
-    def boots_from() -> str:
-        text = f"mmc partconf {number}"
-        lines = carry_out(way.begin(), Command(text, answers.says(_ENABLED.pattern, text)))
-        found = _ENABLED.search("\n".join(lines))
-        return _NAMES.get(int(found[1], 16), "") if found else ""
+    def holds(partition: str, area: Area) -> bool:
+        return ubootemmc.holds(way.begin(), number, partition, area)
 
-    return SpareBootWay(way, boots_from, way.end)
+    return SpareBootWay(way, lambda: ubootemmc.read(way.begin(), number), holds, way.end, way.hosts)
 
 
 def from_linux(way: LinuxWay) -> SpareBootWay:
     """The same from Linux."""
-    return SpareBootWay(way, lambda: linuxemmc.boots_from(way.begin(), way.device), way.end)
+
+    def holds(partition: str, area: Area) -> bool:
+        return linuxemmc.holds(way.begin(), way.device, partition, area)
+
+    return SpareBootWay(way, lambda: linuxemmc.read(way.begin(), way.device), holds, way.end, way.hosts)
+
+
+def _there(made: Plan, partition: str) -> Plan:
+    """The same plan for where the board boots from."""
+    steps = tuple(_at(step, partition) for step in made.steps)
+    return evolve(made, content=moved(made.content, partition), steps=steps)
+
+
+def _before(found: ExtCsd, content: Content, spare: Spare) -> ExtCsd:
+    """What makes the eMMC boot from the kept partition as it did: its bus only where it will be another one, and could be read."""
+    ack, _, access = found.partconf
+    is_other = (content.extcsd.bootbus or found.bootbus) != spare.bus
+    return ExtCsd([ack, _BOOT[spare.kept], access], spare.bus if is_other else [])
 
 
 def _at(step: Step, partition: str) -> Step:

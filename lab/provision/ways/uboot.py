@@ -14,11 +14,11 @@ from lab.host.clock import MonotonicRaw
 from lab.provision.fetching import Hosts
 from lab.provision.release import Content
 from lab.provision.way import CRC32, FULL, Meter, Plan, Report, Step, Target, Verified
-from lab.provision.ways import planning
+from lab.provision.ways import planning, ubootemmc
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways.command import Command, Prompt, carry_out
 from lab.provision.ways.ubootflash import UbiVolume
-from lab.provision.ways.ubootmedia import Medium, extcsd
+from lab.provision.ways.ubootmedia import Medium
 from lab.provision.ways.ubootplaces import Places
 from lab.provision.ways.ubootsession import Session
 
@@ -202,14 +202,12 @@ class UbootWay:
             self.end()
         return Verified(compared.digest, compared.count, FULL if session.has_hash else CRC32)
 
-    def switch(self, plan: Plan) -> None:
+    def switch(self, plan: Plan) -> str:
         """See `lab.provision.way.Way`."""
         if not plan.content.extcsd.given or self._places.mmc is None:
-            return
+            return ""
         try:
-            prompt = self.begin()
-            for command in extcsd(self._places.mmc, plan.content.extcsd):
-                carry_out(prompt, command)
+            return ubootemmc.set_extcsd(self.begin(), self._places.mmc, plan.content.extcsd)
         finally:
             self.end()
 

@@ -154,10 +154,25 @@ def partition_config(ack: int, boot: int, what: str) -> Judge:
         }
         if values != {"BOOT_ACK": ack, "BOOT_PARTITION_ENABLE": boot} or status != 0:
             raise ExtCsdNotSetError(
-                f"{what}: expected BOOT_ACK {ack} and BOOT_PARTITION_ENABLE {boot}: {said(lines)}. The eMMC keeps its old way to boot"
+                f"{what}: expected BOOT_ACK {ack} and BOOT_PARTITION_ENABLE {boot}: {said(lines)}. The eMMC boots as that says (1: boot0, "
+                "2: boot1), not as it was told. Try again; then change the eMMC, or the board"
             )
 
     return judge
+
+
+def check_boot_bus(found: int | None, wanted: int) -> None:
+    """Whether EXT_CSD[177], as it was read back, has what it was told; bits 0 to 4 count.
+
+    Raises:
+        ExtCsdNotSetError: it has something else, or was not shown (None).
+    """
+    if found is None or found & 0x1F != wanted:
+        shown = "U-Boot did not show it" if found is None else f"it says {found:#04x}"
+        raise ExtCsdNotSetError(
+            f"BOOT_BUS_CONDITIONS (EXT_CSD[177]) was set to {wanted:#04x}, and {shown}; the partition that the eMMC boots from "
+            "was not changed. Try again; then change the eMMC, or the board"
+        )
 
 
 def partition_blocks(lines: Sequence[str]) -> int:

@@ -12,7 +12,6 @@ from typing import Final, Protocol
 from attrs import field, frozen, validators
 
 from lab.errors import ConfigurationError
-from lab.provision.release import ExtCsd
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways import ubootsizes
 from lab.provision.ways.command import Command, fits, limit_s
@@ -121,20 +120,6 @@ class Blocks:
         wanted = -(-count // BLOCK_BYTES)
         text = f"{self.interface} {verb} {fits(address, MOST):#x} {fits(offset // BLOCK_BYTES, MOST):#x} {wanted:#x}"
         return Command(text, answers.blocks(wanted, text), limit_s(count))
-
-
-def extcsd(device: int, wanted: ExtCsd) -> list[Command]:
-    """How the eMMC shall boot, and whether it took it. Bits that can be written once for ever are never touched."""
-    found: list[Command] = []
-    if wanted.bootbus:
-        text = "mmc bootbus {} {} {} {}".format(fits(device, 31), *wanted.bootbus)
-        found.append(Command(text, answers.says("Set to BOOT_BUS_WIDTH", text)))
-    if wanted.partconf:
-        ack, boot, access = wanted.partconf
-        text = f"mmc partconf {fits(device, 31)}"
-        found.append(Command(f"{text} {ack} {boot} {access}", answers.done(text)))
-        found.append(Command(text, answers.partition_config(ack, boot, text)))
-    return found
 
 
 def parse(text: str, *, erase_bytes: int = 128 * 1024) -> Medium:

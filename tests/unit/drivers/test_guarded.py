@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import attr
@@ -23,7 +24,7 @@ from labgrid.driver import Driver, ExternalPowerDriver, HttpDigitalOutputDriver
 from labgrid.driver.exception import ExecutionError
 from labgrid.exceptions import InvalidConfigError, NoDriverFoundError, NoResourceFoundError
 from labgrid.protocol import DigitalOutputProtocol
-from labgrid.resource import HttpDigitalOutput, USBSerialPort
+from labgrid.resource import HttpDigitalOutput, RemotePlace, USBSerialPort
 from strapserver import StrapServer, nobody, strap_server
 
 from lab.drivers import BootModeDriver, WakePinsDriver, guarded
@@ -325,3 +326,17 @@ def test_a_power_driver_of_labgrid_keeps_time_and_fails_within_our_error_tree(
     with pytest.raises(LabTransientError, match=r"power switch ExternalPowerDriver: switch off") as raised:
         power.off()
     assert raised.value.failure == "power_failed"
+
+
+@pytest.mark.parametrize("error", [KeyError("params"), NoResourceFoundError("no NetworkSerialPort")])
+@pytest.mark.parametrize("placed", [True, False])
+def test_what_an_exporter_offers_no_more_is_away_and_no_defect(error: Exception, *, placed: bool) -> None:
+    resources = [object.__new__(RemotePlace)] if placed else []  # made as usual, it asks its coordinator
+    driver = SimpleNamespace(target=SimpleNamespace(resources=resources))
+
+    def fail() -> NoReturn:
+        raise error
+
+    with pytest.raises(LabTransientError if placed else LabStableError) as caught:
+        guarded.call(driver, STRAP, "activate", fail, FOREVER_S)
+    assert (caught.value.failure == "exporter_gone") is placed

@@ -9,11 +9,12 @@ import pytest
 import pyudev
 from labgrid import Target
 
-from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver, multiplexedcarddriver
+from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver
 from lab.errors import LabTransientError
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
 from lab.provision.release import Content, Image
 from lab.provision.way import Target as WayTarget
+from lab.provision.ways.cardhost import identity_of
 
 KIND = WayTarget("b1", "any", "sd")
 
@@ -114,4 +115,4 @@ def test_a_card_that_vanishes_while_udev_is_asked_is_missing(
 
     monkeypatch.setattr(pyudev.Devices, "from_device_file", gone)
     with pytest.raises(MediaMissingError, match="vanished"):
-        multiplexedcarddriver._identity("/dev/sdz")
+        identity_of("/dev/sdz")

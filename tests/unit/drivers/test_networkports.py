@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from console_bench import DEADLINE_S, ConsoleBench, running_bench, wait_for
 from labgrid import Target
-from labgrid.resource import NetworkSerialPort
+from labgrid.resource import NetworkSerialPort, Resource
+from tlsfront import HOST, Front, running_front
 
 from lab.benchmarks.boot import PowerEdge
 from lab.console.bareport import HOLD_NS
@@ -19,6 +21,7 @@ from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
 from lab.host.runtime import socket_path
+from lab.host.tls import VARIABLE
 from lab.metrics import Flag
 from lab.run.recorded import check_clocks, clocks_document, port_flags
 from lab.strategies.clocks import bound_ns, relate, widened
@@ -59,6 +62,38 @@ def test_a_published_port_of_this_host_is_read_without_ssh_with_the_stamps_of_it
     assert console.relation is None
     assert clocks_document(console) == {}
     console.target.deactivate(console)
+
+
+@pytest.fixture
+def front(bench: ConsoleBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+    bench.client().close()
+    with running_front(tmp_path, bench.runtime) as front:
+        monkeypatch.setenv(VARIABLE, str(tmp_path / "client"))
+        yield front
+
+
+@pytest.mark.parametrize("transport", ["auto", "tls"])
+def test_a_published_port_with_tls_is_read_through_it_unless_it_is_this_hosts(
+    bench: ConsoleBench, front: Front, transport: str
+) -> None:
+    line = time_line() if transport == "tls" else "another host's"
+    device = str(bench.adapter().link)
+    port = PublishedPort(
+        str(socket_path(bench.runtime)), HOST, machine_id(), line, device, pty=True, tls_port=front.port
+    )
+    console = driver(4000, port.extra(), transport=transport)
+    console.target.activate(console)
+    console.start_capture()
+    bench.adapters[0].say(b"hello")
+    wait_for(lambda: console.poll(0.1) or console.captured() == b"hello", "the bytes came")
+    assert b"client is here" in front.said()
+    console.target.deactivate(console)
+
+
+def test_tls_that_the_exporter_does_not_name_is_said(bench: ConsoleBench) -> None:
+    console = driver(4000, published(bench), transport="tls")
+    with pytest.raises(ConfigurationError, match="its exporter names no port for that"):
+        console.target.activate(console)
 
 
 def test_a_published_port_that_nobody_serves_says_what_to_look_at() -> None:
@@ -151,3 +186,14 @@ def test_a_clock_that_jumps_while_something_is_measured_lets_the_attempt_fail(
     console.start_capture()
     check_clocks(console, MonotonicRaw().now_ns() + jumped_ns)  # related anew
     console.target.deactivate(console)
+
+
+def test_of_a_terminal_server_nobody_knows_where_the_boards_other_cables_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.drivers.networkports.is_own", lambda host: host == "lab-1")
+    console = driver(4001)
+    console.port.host = "moxa1"
+    assert (console.elsewhere, console.board_host) == ("moxa1", "")
+    console.port.parent = Resource(Target("place"), None)
+    assert console.board_host == "moxa1"  # a place of labgrid's brings all that its board has
+    console.port.host = "lab-1"
+    assert (console.elsewhere, console.board_host) == ("", "")

@@ -30,6 +30,7 @@ class Daemon(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.hosts: list[str] = []
         self.release = threading.Event()
         super().__init__(("127.0.0.1", 0), Handler)
 
@@ -39,6 +40,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
+        self.server.hosts.append(self.headers["Host"])
         if self.server.status == 0:
             self.server.release.wait(30)
             return
@@ -165,7 +167,7 @@ class Forwarded(Daemon):
     address_family = socket.AF_UNIX
 
     def __init__(self, path: Path) -> None:
-        self.asked = []
+        self.asked, self.hosts = [], []
         self.release = threading.Event()
         super(ThreadingHTTPServer, self).__init__(str(path), Handler, bind_and_activate=False)  # type: ignore[arg-type]
         self.socket.bind(str(path))
@@ -194,6 +196,7 @@ def test_a_pdudaemon_on_another_hosts_loopback_is_reached_through_ssh_and_again_
     pdu.on()
     assert server.asked == ["/power/control/on?hostname=rack+1&port=3"]
     assert asked_for == [("lab-2", "localhost:16421")] * 2
+    assert server.hosts == ["localhost:16421"]  # its own: what guards itself against web pages refuses any other
     server.status = 500
     with pytest.raises(
         LabTransientError, match="pdudaemon at localhost:16421 on lab-2, pdu rack 1, port 3: refused 'off'"

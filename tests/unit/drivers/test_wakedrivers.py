@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from labgrid import Target
 from labgrid.driver import FileDigitalOutputDriver
+from labgrid.resource import NetworkSerialPort
+from playedssh import played_ssh
 
-from lab.drivers import CommandOutputDriver, WakePinsDriver
+from lab.console.published import PublishedPort
+from lab.drivers import CommandOutputDriver, StampedConsoleDriver, WakePinsDriver
 from lab.errors import ConfigurationError, LabTransientError
+from lab.host.clock import time_line
 
 
 def command(path: Path) -> list[str]:
@@ -66,3 +72,64 @@ def test_a_command_that_does_not_do_it_is_named(words: list[str], error: type[Ex
 def test_a_command_is_a_list_of_words() -> None:
     with pytest.raises(ConfigurationError, match="asserted must be a list of words"):
         CommandOutputDriver(Target("main"), None, asserted="cansend can0 123#00")
+
+
+def output_at(line: str, runtime: Path, **arguments: Any) -> CommandOutputDriver:
+    """A strap at the host of a board's console; `line` says on which one that is."""
+    target = Target("main")
+    port = NetworkSerialPort(target, None, host="127.0.0.1", port=4000, protocol="raw")
+    port.extra = PublishedPort("/run/console.sock", "lab-2", "m", line, "/dev/ttyUSB0").extra()
+    console = StampedConsoleDriver(target, None, runtime=str(runtime))
+    target.get_strategy = lambda: SimpleNamespace(console=console)
+    output = CommandOutputDriver(target, "B0", at="console", **arguments)
+    target.activate(output)
+    return output
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an ssh that is first in PATH."""
+    return played_ssh(tmp_path / "bin", monkeypatch)
+
+
+def test_a_command_at_the_console_runs_on_its_host_and_its_strap_is_read_back(tmp_path: Path, ssh: Path) -> None:
+    pin, said = tmp_path / "a pin", ["sh", "-c", 'echo "$1 $AT" > "$2"', "-"]
+    output = output_at(
+        "another boot",
+        tmp_path / "run",
+        asserted=[*said, "1", str(pin)],
+        deasserted=[*said, "0", str(pin)],
+        reads=["cut", "-c1", str(pin)],
+    )
+    output.set(True)
+    assert pin.read_text() == "1 lab-2\n"
+    assert output.get() is True
+    output.set(False)
+    assert output.get() is False
+    pin.write_text("stuck\n")
+    with pytest.raises(LabTransientError, match="on lab-2: expected 1 or 0, and it printed 's'"):
+        output.get()
+    (ssh / "away").touch()
+    with pytest.raises(LabTransientError, match="ssh to lab-2 does not run sh: Connection closed") as caught:
+        output.set(True)
+    assert caught.value.failure == "console_link"
+
+
+@pytest.mark.usefixtures("ssh")
+def test_a_program_that_the_other_host_has_not_is_named(tmp_path: Path) -> None:
+    output = output_at("another boot", tmp_path / "run", asserted=["no-such-relay", "1"])
+    with pytest.raises(ConfigurationError, match="no-such-relay 1 on lab-2: there is no such program"):
+        output.set(True)
+
+
+def test_a_command_at_a_console_of_this_host_needs_no_ssh(tmp_path: Path) -> None:
+    output = output_at(time_line(), tmp_path / "run", asserted=["touch", str(tmp_path / "set")])
+    output.set(True)
+    assert (tmp_path / "set").exists()
+
+
+def test_a_console_that_does_not_say_where_it_is_has_no_commands(tmp_path: Path) -> None:
+    target = Target("main")
+    output = CommandOutputDriver(target, "B0", at="console", asserted=["touch", str(tmp_path / "set")])
+    with pytest.raises(ConfigurationError, match="needs a BoardStrategy with a StampedConsoleDriver"):
+        target.activate(output)

@@ -138,7 +138,16 @@ SENSORS = "- RailSensors: {backend: hwmon, port: /sys/class/hwmon%s}"
         (SENSORS % ", at: console", "RailsDriver: {}", ""),
         ("", "RailsDriver: {}", "RailsDriver: it works only on the host that the hardware is plugged into"),
         ("", "MultiplexedCardDriver: {}", "MultiplexedCardDriver: it works only on the host"),
+        ("", "USBSDMuxDriver: {}\n      - MultiplexedCardDriver: {}", ""),
         ("- VirtualSDMux: {url: 'http://127.0.0.1:1/', image: /x}", "MultiplexedCardDriver: {}", ""),
+        (
+            "",
+            "UBootWriterDriver: {media: {emmc: mmc 0}, over: usb}",
+            "over: usb: a place cannot give the board's USB port",
+        ),
+        ("", "UBootWriterDriver: {media: {emmc: mmc 0}, over: console}", ""),
+        ("", "CommandOutputDriver: {name: B0, asserted: [x], at: console}", ""),
+        ("", "CommandOutputDriver: {name: B0, asserted: [x], at: lab2}", "'at' must be in"),
         ("", "AutomationBootModeDriver: {}", "A place cannot give it: run this on the board's host"),
     ],
 )
@@ -149,3 +158,9 @@ def test_what_cannot_be_done_on_another_host_is_said_before_a_run(
     found = list(envfile.problems(tmp_path / "lab.yaml"))
     assert bool(found) is bool(says), found
     assert says in "".join(found)
+
+
+def test_a_command_at_a_console_that_does_not_say_where_it_is_is_no_strap(tmp_path: Path) -> None:
+    text = PLACE % ("", "CommandOutputDriver: {name: B0, asserted: [x], at: console}")
+    (tmp_path / "lab.yaml").write_text(text.replace("StampedConsoleDriver: {}", "SerialDriver: {}"))
+    assert "does not say where it is" in "".join(envfile.problems(tmp_path / "lab.yaml"))

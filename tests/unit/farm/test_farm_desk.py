@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import configparser
+import os
 import shlex
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from prometheus_server import until
 from typer.testing import CliRunner
 
 from lab.cli import farm_up
 from lab.errors import ConfigurationError
 from lab.farm import config, services
 from lab.farm.desk import Desk, programs
-from lab.farm.supervised import Program, Supervised
+from lab.farm.supervised import Program, ProgramState, Supervised
+from lab.host.runtime import prepare, socket_path
+from virtual.ports import free_port
 
+SUPERVISORD_GIVES_UP = 4  # starts of a program that ends at once, unless it is told otherwise
 REAL = (
     "pdudaemon: {program: /opt/pdudaemon, config: /etc/p.conf}\nweb: {listen: '[::1]:1', web_config: /w, name: lab}\n"
 )
@@ -76,6 +84,52 @@ def test_a_command_with_blanks_reaches_supervisord_whole(tmp_path: Path) -> None
         assert shlex.split(read["program:one"]["command"]) == ["/no such", "a b"]
     finally:
         assert Supervised(tmp_path).down()
+
+
+def test_what_ends_at_once_since_its_neighbour_is_away_is_started_again_until_that_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tmp_path.chmod(0o700)
+    begun, there, lives = tmp_path / "begun", tmp_path / "there", tmp_path / "lives"
+    script = tmp_path / "export"
+    script.write_text(
+        f"#!/bin/sh\ntest -e {begun} || sleep 1.5\necho once more >> {begun}\n"  # supervisord's own idea of one that runs: 1 s
+        f"test -e {there} && touch {lives} && exec sleep 600\necho nobody answers\n"
+    )
+    script.chmod(0o700)
+    supervised = Supervised(tmp_path)
+    try:
+        assert supervised.up(
+            [Program("export", (str(script),), needs=f"127.0.0.1:{free_port()}")], {"PATH": os.environ["PATH"]}
+        )
+        assert "it is started again until somebody does: nobody answers" in caplog.text
+        read = configparser.RawConfigParser()
+        read.read(tmp_path / services.SUPERVISORD.name)
+        assert read.getint("program:export", "startretries") > 10**5
+        until(
+            lambda: begun.read_text().count("\n") > SUPERVISORD_GIVES_UP,
+            "it is started more often than supervisord would",
+        )
+        there.touch()
+        until(lives.exists, "it runs")
+    finally:
+        assert supervised.down()
+
+
+def test_what_has_what_it_needs_is_up_before_supervisord_is_sure_of_it(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    supervised = Supervised(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as neighbour:
+        needs = f"127.0.0.1:{neighbour.getsockname()[1]}"
+        try:
+            assert supervised.up([Program("export", ("sleep", "600"), needs=needs)], {"PATH": os.environ["PATH"]})
+            read = configparser.RawConfigParser()
+            read.read(tmp_path / services.SUPERVISORD.name)
+            assert read.getint("program:export", "startsecs") >= 10, (
+                "one that ends earlier is not started again at once"
+            )
+        finally:
+            assert supervised.down()
 
 
 @pytest.mark.parametrize(
@@ -147,3 +201,22 @@ def test_what_does_not_answer_is_mended_by_whoever_runs_it(tmp_path: Path) -> No
     assert "lab farm logs" in mends()["exporter"]
     assert "lab farm logs" in mends()["pdudaemon"]
     assert "systemctl start prometheus-alertmanager" in mends()["alertmanager"]
+
+
+def test_a_console_server_that_a_session_has_started_ends_with_the_farm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    place = desk(tmp_path, f"database: sqlite:///{tmp_path / 'results.db'}\n")
+    monkeypatch.setattr(Supervised, "states", lambda _self: [ProgramState("console", "BACKOFF", 0, "")])
+    monkeypatch.setattr(Supervised, "stop", lambda _self, _names: None)
+    monkeypatch.setattr(Supervised, "down", lambda _self: True)
+    address = socket_path(prepare(place.runtime))
+    command = [sys.executable, "-P", "-m", "lab.console.server", "--runtime", str(place.runtime)]
+    with subprocess.Popen(command) as server:
+        try:
+            until(address.is_socket, "it listens")
+            assert place.down()
+            assert server.wait(60) == 0
+        finally:
+            server.kill()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from leansessions import LEAN
 
 from lab import boards
 from lab.benchmarks.sections import ALL
@@ -42,7 +43,7 @@ def scheduled(env: str, folder: Path, **keys: object) -> set[str]:
         "LAB_DB": f"sqlite:///{folder / 'results.db'}",
         "BOARDLAB_RUNTIME": str(folder / "runtime"),
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")]),
-        "PYTEST_ADDOPTS": "--collect-only -q -p section_lister",
+        "PYTEST_ADDOPTS": f"--collect-only -q -p section_lister {LEAN}",
     }
     command = [sys.executable, "-c", "import sys; from lab.cli import main; sys.exit(main())", *start.split()]
     done = subprocess.run(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import define, field
 
-from lab.farm.placing import placed
+from lab.farm.placing import is_at, placed
 from lab.host import process
 from lab.places.holding import job_user, reserving_user, store_name
 from lab.places.janitor import Janitor
@@ -77,7 +78,8 @@ def running(book: JobQueue, tmp_path: Path, board: str = "b1") -> Job:
 
 def janitor(played: Played, store: Store, boards: dict[str, str] | None = None) -> Janitor:
     known = {"p1": "b1", "p2": "b2"} if boards is None else boards
-    return Janitor(played, store, queue(store), lambda: known)  # type: ignore[arg-type] # played
+    at = partial(is_at, coordinator="192.0.2.1:20408")
+    return Janitor(played, store, queue(store), lambda: known, at)  # type: ignore[arg-type] # played
 
 
 def reserved_for(store: Store, person: str) -> str:
@@ -101,6 +103,27 @@ def test_a_reservation_that_ends_in_a_run_keeps_the_place_until_the_run_ends(
     book.finish(job.id, "completed")
     assert [deed.why for deed in janitor(played, store).tidy()] == ["the reservation has ended"]
     assert played.places["p1"] == ""
+
+
+@pytest.mark.parametrize(
+    ("board", "env", "released"),
+    [
+        ("b1-of-another-name", ENV, False),
+        ("b1", ENV.replace("p1", "p7"), True),
+        ("b1", ENV + "options: {coordinator_address: '192.0.2.7'}\n", True),
+        ("b1", ENV + "options: {coordinator_address: '192.0.2.1'}\n", False),
+        ("b1", ENV + "options: {coordinator_address: '127.0.0.1:7'}\n", False),  # forwarded by ssh, perhaps
+        ("b1", "targets: {main: {resources: [", False),  # it is being saved
+        ("b1-of-another-name", "targets: {main: {resources: [", True),
+    ],
+)
+def test_a_job_is_at_the_place_that_its_environment_names(
+    tmp_path: Path, store: Store, played: Played, board: str, env: str, *, released: bool
+) -> None:
+    played.places["p1"] = reserved_for(store, "lena")
+    running(queue(store), tmp_path, board)
+    (tmp_path / "p1.yaml").write_text(env)
+    assert [deed.verb for deed in janitor(played, store).due()] == ["release"] * released
 
 
 def test_the_persons_own_job_takes_over_from_the_reservation_that_ended(

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from attrs import define
+from attrs import define, field
 
+from lab.errors import ConfigurationError, LabTransientError
 from lab.farm import placing, queued
 from lab.farm.queued import Queued
-from lab.farm.runner import BUSY, Runner, RunnerPaths
+from lab.farm.runner import BUSY, INTERRUPTED, Runner, RunnerPaths
 from lab.host import process
-from lab.places.holding import stock_user
+from lab.places.holding import job_user, stock_user, store_name
 from lab.results import Store, open_store
 from lab.results.jobrecords import Job, Order
 from lab.results.jobs import JobQueue
@@ -23,11 +24,14 @@ LENA = str(stock_user("lena"))
 
 @define
 class Played:
-    """A coordinator with one place; `taken` is called when a job has looked at its exporters."""
+    """A coordinator with one place; `taken` is called when a job has looked at its exporters, of which one is away so many looks."""
 
     acquired: str = ""
     reserved: str = ""
     taken: Callable[[], None] = lambda: None
+    away: int = 0
+    said: list[str] = field(factory=list)
+    deaf: bool = False
 
     def holder(self, _name: str) -> str:
         return self.acquired
@@ -37,15 +41,21 @@ class Played:
 
     def unmatched(self, _name: str) -> tuple[str, ...]:
         self.taken()
-        return ()
+        self.away -= 1
+        return ("labhost/p1/NetworkSerialPort",) if self.away >= 0 else ()
 
     def release(self, _name: str, holder: str) -> None:
         assert self.acquired == holder
         self.acquired = ""
+        self.said.append("release")
 
-    def acquire(self, _name: str, user: str) -> None:
+    def acquire(self, name: str, user: str) -> None:
         assert self.acquired == ""
+        if self.deaf:
+            self.deaf = False
+            raise ConfigurationError(f"labgrid's coordinator at x: Failed to acquire resources for place {name}")
         self.acquired = user
+        self.said.append("acquire")
 
 
 @pytest.fixture
@@ -129,3 +139,63 @@ def test_without_patience_it_is_refused_and_who_has_it_is_said(tmp_path: Path, s
     assert f"labgrid's place p1 is held by {LENA}" in said[0]
     assert "--wait SECONDS" in said[0]
     assert book.job(job.id).state == "refused"
+
+
+def test_an_exporter_that_is_started_again_is_waited_for(
+    tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runner, "_measure", lambda *_args: 0)
+    played.away = 3
+    book = queue(store, "ann")
+    job, said = enqueued(book, tmp_path), list[str]()
+    assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append).run(job, 600) == 0
+    assert said[0].startswith(f"job {job.called} waits: labgrid's place p1: no exporter offers labhost/p1")
+    assert (len(said), played.away, book.job(job.id).state) == (1, -1, "completed")
+
+
+@pytest.mark.parametrize(("wait_s", "limit_s"), [(0.0, 300.0), (600.0, 0.0)])
+def test_one_that_stays_away_ends_the_job_which_can_be_resumed(
+    tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch, wait_s: float, limit_s: float
+) -> None:
+    monkeypatch.setattr(placing, "AWAY_S", limit_s)
+    played.away = 1000
+    book = queue(store, "ann")
+    job = enqueued(book, tmp_path)
+    with pytest.raises(LabTransientError, match="no exporter offers"):
+        Runner(book, RunnerPaths(tmp_path, tmp_path, None), lambda _: None).run(job, wait_s)
+    assert (played.away, book.job(job.id).state) == (999, "interrupted")
+
+
+def test_who_cancels_a_job_that_waits_for_an_exporter_is_said_and_it_is_not_begun_again(
+    tmp_path: Path, store: Store, played: Played
+) -> None:
+    played.away = 1000
+    book = queue(store, "ann")
+    job, said = enqueued(book, tmp_path), list[str]()
+    played.taken = lambda: book.cancel(job.id, "lena") and None
+    assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append).run(job, 600) == INTERRUPTED
+    assert f"job {job.called} was cancelled by lena; what it measured is kept" in said
+    assert book.job(job.id).state == "cancelled"
+
+
+def test_a_place_that_a_dead_process_of_the_same_job_left_is_acquired_anew(
+    tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A janitor that saw the job dead may release it in this very moment."""
+    monkeypatch.setattr(Runner, "_measure", lambda *_args: 0)
+    book = queue(store, "ann")
+    job = enqueued(book, tmp_path)
+    played.acquired = str(job_user("ann", job.called, store_name(store)))
+    assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), lambda _: None).run(job, 0) == 0
+    assert played.said == ["release", "acquire", "release"]
+
+
+def test_an_exporter_that_does_not_obey_is_away_and_no_wrong_order(
+    tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runner, "_measure", lambda *_args: 0)
+    played.deaf = True
+    book = queue(store, "ann")
+    job, said = enqueued(book, tmp_path), list[str]()
+    assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append).run(job, 600) == 0
+    assert "its exporter does not obey" in said[0]

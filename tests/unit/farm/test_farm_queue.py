@@ -126,6 +126,21 @@ def test_a_schedule_of_releases_has_its_folder_and_no_release_yet(path: Path) ->
     assert found["words"] == ["--suite", "boot", "--env", "one.yaml", "--cycles", "20", "--health", "--judge"]
 
 
+def test_the_reference_board_is_buildbots_to_check_where_it_is_plugged_in(path: Path) -> None:
+    path.write_text(f"{TEXT}health: {{reference: two, at: '00:45'}}\n")
+    wanted = load(path)
+    assert wanted.buildbot is not None
+    assert buildbot.described(wanted, wanted.buildbot, {})["reference"] == {
+        "board": "two",
+        "host": "lab-2",
+        "env": "two.yaml",
+        "hour": 0,
+        "minute": 45,
+        "wait_s": 1800,
+    }
+    assert [name for name in units(wanted, "/etc/farm.yaml", "lab-2") if "reference" in name] == []
+
+
 def test_a_damaged_file_of_passwords_is_named_with_its_mend(farm: Farm, tmp_path: Path) -> None:
     queue = farm.buildbot
     assert queue is not None

@@ -39,8 +39,6 @@ def check(*failed: Part, hours: float = 1.0, board: str = "ref") -> Check:
         ),
         pytest.param(CONFIG, check(), "", id="sound"),
         pytest.param(CONFIG, check(PANIC), "", id="its release panics"),
-        pytest.param(CONFIG, check(DEAD, hours=25), "", id="another night"),
-        pytest.param(CONFIG, check(DEAD, board="other"), "", id="another board"),
         pytest.param(evolve(CONFIG, reference=""), check(DEAD), "", id="none is named"),
     ],
 )
@@ -56,6 +54,23 @@ def test_only_a_reference_board_that_failed_tonight_speaks_against_the_night(
         else not said
     )
     assert why in said
+
+
+@pytest.mark.parametrize(
+    ("found", "since"),
+    [
+        pytest.param(check(hours=25), None, id="it began late"),
+        pytest.param(check(hours=27), "since 2026-03-01 00:00 UTC", id="another night"),
+        pytest.param(check(board="other"), "yet", id="another board"),
+    ],
+)
+def test_a_night_without_a_check_of_the_reference_board_is_not_judged(
+    tmp_path: Path, found: Check, since: str | None
+) -> None:
+    with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
+        HealthBook(store).record(found)
+        said = unsound(store, CONFIG, lambda: NOW)
+    assert said.startswith(f"not judged: the reference board ref was not checked {since}") if since else not said
 
 
 def test_lab_run_says_so_and_does_not_ask_the_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

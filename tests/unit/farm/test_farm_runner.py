@@ -7,17 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from attrs import evolve
+from recorded_run import Failed, failed
 
 from lab.errors import ConfigurationError
 from lab.farm import queued
 from lab.farm import runner as runners
-from lab.farm.runner import BUSY, Runner, RunnerPaths
+from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths
 from lab.host import process, turns
+from lab.host.clock import utc_now
 from lab.results import Store, open_store
 from lab.results.jobrecords import Order
+from lab.results.jobruns import has_failed, note_tests
 from lab.results.jobs import JobQueue
 from lab.results.records import RunStatus
-from lab.results.turns import TIMERS
+from lab.results.turns import PERSONS, TIMERS
 from lab.results.yielding import GAVE_WAY
 
 
@@ -42,7 +46,13 @@ def quick(book: JobQueue, folder: Path, said: list[str]) -> Runner:
 
 @pytest.mark.parametrize(
     ("command", "ends", "state"),
-    [("kill -KILL $$", BUSY, "interrupted"), ("exit 1", 1, "failed"), ("exit 0", 0, "completed")],
+    [
+        ("kill -KILL $$", BUSY, "interrupted"),
+        ("exit 75", BUSY, "interrupted"),
+        ("exit 69", BROKEN, "failed"),
+        ("exit 1", 1, "failed"),
+        ("exit 0", 0, "completed"),
+    ],
 )
 def test_a_killed_pytest_is_no_failure_of_the_board(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, ends: int, state: str
@@ -56,7 +66,7 @@ def test_a_killed_pytest_is_no_failure_of_the_board(
         assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append).run(job, 0) == ends
         assert book.job(job.id).state == state
         assert (book.unfinished(order) is not None) == (state == "interrupted")
-    assert any("SIGKILL" in line for line in said) == (ends == BUSY)
+    assert any("SIGKILL" in line for line in said) == ("KILL" in command)
 
 
 def test_an_environment_that_is_being_saved_ends_no_measurement(
@@ -76,6 +86,28 @@ def test_an_environment_that_is_being_saved_ends_no_measurement(
     job = book.enqueue(order(tmp_path))
     assert quick(book, tmp_path, []).run(job, 0) == 0
     assert book.job(job.id).state == "completed"
+
+
+@pytest.mark.parametrize("priority", [PERSONS, TIMERS])
+def test_an_environment_that_is_being_saved_keeps_its_job_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, priority: int
+) -> None:
+    """And where it stays so, the job ends as one that waited for too long."""
+    env = tmp_path / "one.yaml"
+    env.write_text("targets: {main: {resources: [")
+    book = JobQueue(store, process.identity(), process.has_died, person="lena", priority=priority)
+    said: list[str] = []
+    job = book.enqueue(order(tmp_path))
+    assert queued.Queued(book, said.append, lambda: False).wait(job, 0) is None
+    assert "one.yaml" in said[0]
+
+    def saved(_self: object, _job: object) -> None:
+        env.write_text("targets: {main: {resources: []}}")
+
+    monkeypatch.setattr(queued.Queued, "_rest", saved)
+    taken = queued.Queued(book, said.append, lambda: False).wait(job, 3600)
+    assert taken is not None
+    assert (taken.state, taken.yields_to) == ("running", "")
 
 
 @pytest.mark.parametrize("heeds", [True, False])
@@ -164,3 +196,50 @@ def test_what_was_measured_whole_before_its_job_ended_is_not_measured_again(
     book.finish(job.id, "interrupted")
     assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == 0
     assert (book.job(job.id).state, len(pytests)) == ("completed", begun)
+
+
+@pytest.mark.parametrize(("ended", "suites"), [("its suite", ("boot",)), ("a later suite", ("boot", "sections"))])
+def test_a_suite_that_failed_before_its_job_was_killed_has_failed_when_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, ended: str, suites: tuple[str, ...]
+) -> None:
+    """All samples are there, and a test failed: that a metric is missing, say."""
+    monkeypatch.setattr(Runner, "_command", lambda *_args: ["true"])
+    book = timers(store)
+    job = book.start(book.enqueue(evolve(order(tmp_path), suites=suites)).id)
+    assert job is not None
+    confirming = {"confirms": 1}
+    for provenance in ({}, confirming):
+        run = store.begin_run("boot", "am62xx_sk", "one", "", plan={}, provenance=provenance, job_id=job.id)
+        store.finish_run(run.id, "completed")
+        note_tests(store, [run.id], failed=True)
+    if ended == "a later suite":
+        book.next_suite(job.id)
+    book.finish(job.id, "interrupted")
+    assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == 1
+    assert book.job(job.id).state == "failed"
+    note_tests(store, [run.id - 1], failed=False)
+    assert not has_failed(store, job.id), "only what was to confirm a number is left"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ends", "state"), [("place_lost", BUSY, "interrupted"), ("hang_kernel", 1, "failed")]
+)
+def test_a_run_whose_place_was_taken_away_is_gone_on_with_and_its_failure_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, outcome: str, ends: int, state: str
+) -> None:
+    """A coordinator that is started again knows of nobody who has acquired a place."""
+    monkeypatch.setattr(Runner, "_command", lambda *_args: ["false"])
+    book = timers(store)
+    job = book.start(book.enqueue(order(tmp_path)).id)
+    assert job is not None
+    run = store.begin_run("boot", "am62xx_sk", "one", "", plan={}, provenance={}, job_id=job.id)
+    store.record_attempt(
+        run.id, failed(store, Failed(outcome, "lab", "it failed", None), medium="sd", cycle=1, number=1, at=utc_now())
+    )
+    store.finish_run(run.id, "failed")
+    note_tests(store, [run.id], failed=True)
+    book.finish(job.id, "interrupted")
+    assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == ends
+    assert book.job(job.id).state == state
+    monkeypatch.setattr(Runner, "_command", lambda *_args: ["true"])
+    assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == 0

@@ -24,6 +24,7 @@ from lab.farm.config import (
     Web,
     load,
 )
+from lab.farm.consoletls import ConsoleTls
 from lab.farm.health import HealthConfig
 from lab.farm.hostfiles import write
 from lab.farm.queueing import BoardEntry, Buildbot, GitHub, GitLab, HostEntry, Webhook
@@ -40,6 +41,7 @@ RECORDS = (
     Web,
     VirtualBoards,
     HealthConfig,
+    ConsoleTls,
     PduDaemonConfig,
     UsbEntry,
     Buildbot,
@@ -65,7 +67,8 @@ def here(tmp_path: Path) -> Farm:
     example = load(EXAMPLE)
     pdudaemon = attrs.evolve(example.pdudaemon, program=str(program))
     farm = attrs.evolve(example, user="daemon", program=str(program), pdudaemon=pdudaemon)
-    return attrs.evolve(farm, coordinator="[::1]:20408", exports="/etc/boardlab/exports.yaml")
+    tls = ConsoleTls({"local": "[::1]:7443"})
+    return attrs.evolve(farm, coordinator="[::1]:20408", exports="/etc/boardlab/exports.yaml", console_tls=tls)
 
 
 def test_the_reference_board_is_checked_by_a_timer_of_its_own(tmp_path: Path) -> None:
@@ -78,6 +81,21 @@ def test_the_reference_board_is_checked_by_a_timer_of_its_own(tmp_path: Path) ->
     assert "OnCalendar=*-*-* 01:15:00" in found["boardlab-reference.timer"].splitlines()
 
 
+def test_where_artifacts_are_shared_a_timers_run_brings_them_before_its_unit_ends(tmp_path: Path) -> None:
+    """systemd kills what is left of a unit when its main process has ended: also what `lab run` leaves behind to bring them."""
+    farm = here(tmp_path)
+    name = f"boardlab-{farm.schedules[0].name}.service"
+    assert "ExecStopPost" not in units(farm, INSTALLED)[name]
+    found = units(attrs.evolve(farm, artifacts="s3://lab/artifacts"), INSTALLED)
+    (line,) = [line for line in found[name].splitlines() if line.startswith("ExecStopPost=")]
+    limit = re.search(r"^TimeoutStopSec=(\d+)$", found[name], re.MULTILINE)
+    words = line.removeprefix("ExecStopPost=-").split()
+    assert words[-3:] == [farm.program, "results", "upload"]
+    assert words[0] == "timeout"
+    assert limit is not None
+    assert int(words[1]) < int(limit[1]), "systemd would call a unit failed that takes longer"
+
+
 def test_a_reference_board_that_nobody_measures_is_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "farm.yaml"
     path.write_text("health: {reference: nobody}\n")
@@ -87,7 +105,8 @@ def test_a_reference_board_that_nobody_measures_is_a_mistake(tmp_path: Path) -> 
 
 def test_systemd_finds_nothing_wrong_with_them(tmp_path: Path) -> None:
     farm = here(tmp_path)
-    farm = attrs.evolve(farm, health=HealthConfig(reference=farm.schedules[0].board))
+    health = HealthConfig(reference=farm.schedules[0].board)
+    farm = attrs.evolve(farm, health=health, artifacts="s3://lab/artifacts")
     paths = write(units(farm, INSTALLED), tmp_path)
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *paths], check=False, capture_output=True, text=True
@@ -131,6 +150,25 @@ def test_a_host_that_exports_its_boards_has_what_serves_them_and_the_first_one_t
         assert "rails serve" in found["boardlab-rails.service"]
     with pytest.raises(ValueError, match="names no coordinator"):
         attrs.evolve(example, coordinator="")
+
+
+def test_consoles_are_served_by_tls_where_farm_yaml_says_an_address_and_nowhere_else() -> None:
+    example = attrs.evolve(load(EXAMPLE), coordinator="10.0.0.1:20408", exports="/etc/boardlab/exports.yaml")
+    hosts = attrs.evolve(example, hosts=[HostEntry("lab-1"), HostEntry("lab-2")])
+    served = attrs.evolve(hosts, console_tls=ConsoleTls({"lab-2": "10.0.0.2:7443"}, "/srv/tls"))
+    first, second = units(served, INSTALLED, "lab-1"), units(served, INSTALLED, "lab-2")
+    unit = second["boardlab-console-tls.service"]
+    assert "console tls --listen 10.0.0.2:7443\n" in unit
+    assert "Environment=BOARDLAB_TLS=/srv/tls\n" in unit
+    assert "--coordinator 10.0.0.1:20408 --tls-port 7443\n" in second["boardlab-export.service"]
+    assert "boardlab-console-tls.service" not in first
+    assert "--coordinator 10.0.0.1:20408\n" in first["boardlab-export.service"]
+    assert "BOARDLAB_TLS" in first["boardlab-export.service"]
+    assert not any("BOARDLAB_TLS" in text for text in units(hosts, INSTALLED, "lab-2").values())
+    with pytest.raises(ValueError, match="needs `exports`, and to be one of the hosts: lab-1, lab-2"):
+        attrs.evolve(hosts, console_tls=ConsoleTls({"lab-3": "10.0.0.3:7443"}))
+    with pytest.raises(ValueError, match="expected an address of that host and a port"):
+        ConsoleTls({"lab-2": "lab-2:7443"})
 
 
 def test_they_are_hardened(tmp_path: Path) -> None:
@@ -275,3 +313,13 @@ def test_who_sets_pdudaemon_up_is_warned_in_every_place(tmp_path: Path) -> None:
         (ROOT / "docs" / "farm.md").read_text(),
     ]
     assert all("PDUDAEMON OBEYS EVERY USER" in place for place in places)
+
+
+def test_units_share_artifacts_where_farm_yaml_says_so_and_no_key_is_in_them(tmp_path: Path) -> None:
+    path = tmp_path / "farm.yaml"
+    path.write_text("artifacts: s3://lab/artifacts\n")
+    assert "\nEnvironment=LAB_SHARED_ARTIFACTS=s3://lab/artifacts\n" in units(load(path), "/f")["boardlab-web.service"]
+    path.write_text("artifacts: s3://key:s3cret@lab/artifacts\n")
+    with pytest.raises(ConfigurationError, match="without a password") as caught:
+        load(path)
+    assert "s3cret" not in str(caught.value)

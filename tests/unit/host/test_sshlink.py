@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ while [ $# -gt 1 ]; do
         -O) what=$2; shift ;;
         -L) local=${2%%:*}; shift ;;
         -o|-F) shift ;;
+        --) exec sh -c "$2" ;;
     esac
     shift
 done
@@ -84,3 +86,18 @@ def test_a_forward_that_makes_no_socket_is_the_links_fault(tmp_path: Path, state
     with pytest.raises(LabTransientError, match="does not make") as caught:
         SshLink("lab-1", tmp_path / "ssh").forwarded("/run/console.sock")
     assert caught.value.failure == "console_link"
+
+
+@pytest.mark.usefixtures("state")
+def test_a_program_that_takes_too_long_is_ended_where_it_runs(tmp_path: Path) -> None:
+    link, late = SshLink("lab-1", tmp_path / "ssh"), tmp_path / "late"
+    script = f"echo $$ > {late}; exec sleep 7777"
+    with pytest.raises(subprocess.TimeoutExpired):
+        link.ran(["sh", "-c", script], 0.5)
+    assert not Path(f"/proc/{late.read_text().strip()}").exists()
+
+
+@pytest.mark.usefixtures("state")
+def test_what_a_program_says_need_not_be_text(tmp_path: Path) -> None:
+    done = SshLink("lab-1", tmp_path / "ssh").ran(["printf", r"\377one"], 60)
+    assert (done.returncode, done.stdout) == (0, "\ufffdone")

@@ -177,7 +177,7 @@ def test_without_it_or_without_a_map_it_is_dd(tmp_path: Path) -> None:
     board.breaks["command -v"] = ([], 0)
     chosen = way(board, tmp_path)
     chosen.write(chosen.plan(given, TARGET), lambda _progress: None)
-    assert any(command.startswith("dd if=/run") for command in board.typed)
+    assert any(" | dd of=" in command for command in board.typed)
 
 
 @pytest.mark.parametrize(

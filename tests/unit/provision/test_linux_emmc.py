@@ -19,6 +19,7 @@ from lab.provision.failures import (
     MediaMissingError,
     MediaVerifyFailedError,
     MediaWriteFailedError,
+    ReleaseMismatchError,
 )
 from lab.provision.putting import Putting, content_digest
 from lab.provision.release import Content, Expected, ExtCsd, Part, Place, Release
@@ -26,7 +27,7 @@ from lab.provision.ways import linuxemmc
 from lab.provision.ways.command import Command
 from lab.provision.ways.spareboot import from_linux
 from lab.results import open_store
-from lab.results.provisions import ProvisionBook
+from lab.results.provisions import NewProvision, ProvisionBook
 
 SIZE = 64 * 1024
 MMC = r"""#!/bin/sh
@@ -153,7 +154,13 @@ def test_the_spare_boot_partition_is_written_and_the_emmc_switched_to_it_last(
 
 
 def put(
-    board: PlayedEmmc, folder: Path, given: Content, book: ProvisionBook | None = None, *, only_read: bool = False
+    board: PlayedEmmc,
+    folder: Path,
+    given: Content,
+    book: ProvisionBook | None = None,
+    *,
+    only_read: bool = False,
+    kernel: str = "Linux version 6.12",
 ) -> list[str]:
     """One `lab provision` of the eMMC; when its session began and ended, and when it was booted."""
     done: list[str] = []
@@ -164,9 +171,9 @@ def put(
 
     chosen = from_linux(evolve(way(board, folder), begin=begin, end=lambda: done.append("end")))
     played: dict[str, Any] = {"emmc": chosen}
-    there = PlayedBoard(played, {"emmc": {"kernel": "Linux version 6.12"}}, boots=done)
+    there = PlayedBoard(played, {"emmc": {"kernel": kernel}}, boots=done)
     putting = Putting(
-        Release("11.01", ["some_board"], {"emmc": given}, Expected(kernel="Linux")),
+        Release("11.01", ["some_board"], {"emmc": given}, Expected(kernel="Linux version 6")),
         ["emmc"],
         lambda _progress: None,
         lambda _line: None,
@@ -191,6 +198,59 @@ def test_what_was_written_wrong_is_never_switched_to_and_the_next_try_writes_it_
     done = put(board, tmp_path, given)
     assert done[-2:] == ["end", "emmc"], "it is booted after the session"
     assert (board.boots(), board.boot_area(0), board.boot_area(1)[: len(first)]) == ((0x50, 2), kept, first)
+
+
+def test_what_boots_something_else_is_switched_back_from_its_bus_too(board: PlayedEmmc, tmp_path: Path) -> None:
+    given, *_ = content(tmp_path)
+    kept = board.boot_area(0)
+    with open_store(str(tmp_path / "r.db")) as store:
+        book = ProvisionBook(store)
+        with pytest.raises(ReleaseMismatchError, match="Now emmc boots from boot0 again"):
+            put(board, tmp_path, given, book, kernel="Linux version 5.10")
+        assert (board.boots(), board.boot_area(0)) == ((0x48, 0), kept)
+        record = book.current("b-1")["emmc"]
+        assert (record.state, record.boots, record.kept) == ("failed", "boot1", "boot0")
+
+
+def test_what_was_left_with_what_did_not_boot_is_switched_back_before_it_is_written(
+    board: PlayedEmmc, tmp_path: Path
+) -> None:
+    given, *_ = content(tmp_path)
+    kept = board.boot_area(0)
+    with open_store(str(tmp_path / "r.db")) as store:
+        book = ProvisionBook(store)
+        (tmp_path / "partition_config").write_text(f"{0x50}\n")
+        book.begin(NewProvision("some_board", "b-1", "emmc", "11.01", "c", "way", boots="boot1", kept="boot0"))
+        put(board, tmp_path, given, book)
+        assert (board.boots(), board.boot_area(0), book.current("b-1")["emmc"].state) == ((0x50, 2), kept, "booted")
+    switched = [n for n, command in enumerate(board.typed) if "bootpart enable" in command]
+    first = next(n for n, command in enumerate(board.typed) if "of=" in command)
+    assert "enable 1 1" in board.typed[switched[0]]
+    assert "enable 2 1" in board.typed[switched[1]]
+    assert switched[0] < first < switched[1]
+
+
+def test_the_bus_goes_back_to_that_on_record_and_not_to_that_of_what_did_not_boot(
+    board: PlayedEmmc, tmp_path: Path
+) -> None:
+    given, *_ = content(tmp_path)
+    with open_store(str(tmp_path / "r.db")) as store:
+        book = ProvisionBook(store)
+        (tmp_path / "bus").write_text("1\n")
+        with pytest.raises(ReleaseMismatchError):
+            put(board, tmp_path, given, book, kernel="Linux version 5.10")
+        assert board.boots() == (0x48, 1)
+        (tmp_path / "partition_config").write_text(f"{0x50}\n")  # as if the switch back had failed
+        (tmp_path / "bus").write_text("2\n")
+        with pytest.raises(ReleaseMismatchError, match=r"has what was written now$"):
+            put(board, tmp_path, given, book, kernel="Linux version 5.10")
+        assert board.boots() == (0x48, 1)
+        (tmp_path / "partition_config").write_text(f"{0x50}\n")
+        (tmp_path / "cardboot1").write_bytes(os.urandom(SIZE))
+        put(board, tmp_path, given, book)
+        assert (board.boots()[0], book.current("b-1")["emmc"].kept) == (0x48, "boot1"), (
+            "somebody put another one there"
+        )
 
 
 def test_the_record_is_of_the_release_also_where_it_goes_to_the_other_partition(

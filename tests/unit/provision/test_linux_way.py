@@ -23,6 +23,7 @@ from lab.provision.release import Content, Image, Part, Place
 from lab.provision.way import Target
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways.carriers import FolderServer, OverHttp
+from lab.provision.ways.command import carry_out
 from lab.provision.ways.linux import LinuxWay
 
 DEVICE = "/dev/mmcblk0"
@@ -58,6 +59,7 @@ class PlayedLinux:
         here = (
             cmd.replace(DEVICE, str(self.card))
             .replace(answers.SPOOL, str(self.spool))
+            .replace("wget -q -O - ", "2>/dev/null cat ")
             .replace("wget -q -O", "cp -T --")
         )
         if here.startswith("cp"):
@@ -76,6 +78,12 @@ def way(board: PlayedLinux, folder: Path) -> LinuxWay:
 def image(folder: Path, data: bytes) -> Content:
     (folder / "sdk.wic").write_bytes(data)
     return Content(Image(source=str(folder / "sdk.wic"), sha256=hashlib.sha256(data).hexdigest(), size=len(data)))
+
+
+def a_part(folder: Path, data: bytes, offset: int) -> Part:
+    (folder / "u-boot.img").write_bytes(data)
+    digest = hashlib.sha256(data).hexdigest()
+    return Part(name="u-boot.img", source=str(folder / "u-boot.img"), sha256=digest, to=Place(offset=offset))
 
 
 def test_an_image_is_fetched_written_and_read_back(tmp_path: Path) -> None:
@@ -185,10 +193,54 @@ def test_what_linux_says_has_its_class(
 ) -> None:
     board = PlayedLinux(tmp_path)
     chosen = way(board, tmp_path)
-    plan = chosen.plan(image(tmp_path, bytes(4096)), TARGET)
+    plan = chosen.plan(Content(None, [a_part(tmp_path, bytes(4096), 0)]), TARGET)
     board.breaks[begin] = (lines, status)
     with pytest.raises(kind):
         chosen.write(plan, lambda _progress: None)
+
+
+@pytest.mark.parametrize(
+    ("begin", "lines", "status", "kind"),
+    [
+        (
+            "{ wget",
+            ["wget: can't connect to remote host", "boardlab-not-fetched", "0+0 records out"],
+            0,
+            TftpTimeoutError,
+        ),
+        ("{ wget", ["0+8 records in", "0+1 records out"], 0, TftpTimeoutError),
+        (
+            "{ wget",
+            ["dd: error writing '/dev/mmcblk0': No space left on device", "boardlab-not-fetched"],
+            1,
+            ImageTooLargeError,
+        ),
+        ("{ wget", ["dd: can't open '/dev/mmcblk0': Read-only file system"], 1, MediaWriteProtectedError),
+        ("{ wget", ["dd: error writing '/dev/mmcblk0': Input/output error"], 1, MediaWriteFailedError),
+        ("{ wget", [], 0, MediaWriteFailedError),
+        ("dd if=/dev/null", ["dd: fsync failed for '/dev/mmcblk0': Input/output error"], 1, MediaWriteFailedError),
+    ],
+)
+def test_what_linux_says_of_an_image_that_is_written_as_it_comes_has_its_class(
+    tmp_path: Path, begin: str, lines: list[str], status: int, kind: type[BoardlabError]
+) -> None:
+    board = PlayedLinux(tmp_path)
+    chosen = way(board, tmp_path)
+    plan = chosen.plan(image(tmp_path, bytes(3 << 20)), TARGET)
+    board.breaks[begin] = (lines, status)
+    with pytest.raises(kind):
+        chosen.write(plan, lambda _progress: None)
+
+
+def test_a_server_that_is_gone_is_told_from_a_medium_that_fails(tmp_path: Path) -> None:
+    """The pipe as the board's shell runs it."""
+    board = PlayedLinux(tmp_path)
+    with pytest.raises(TftpTimeoutError, match="could not load it"):
+        carry_out(board, answers.stream(str(tmp_path / "gone"), DEVICE, 0, 4096))
+    (tmp_path / "short").write_bytes(bytes(1000))
+    with pytest.raises(TftpTimeoutError, match="not all of 4096 bytes came"):
+        carry_out(board, answers.stream(str(tmp_path / "short"), DEVICE, 512, 4096))
+    assert board.card.read_bytes()[512:2000] == bytes(1000) + b"\xa5" * 488
 
 
 @pytest.mark.parametrize(
@@ -215,8 +267,9 @@ def test_a_board_with_little_memory_gets_smaller_pieces_or_none(tmp_path: Path) 
     chosen = way(board, tmp_path)
     plan = chosen.plan(image(tmp_path, data), TARGET)
     chosen.write(plan, lambda _progress: None)
-    assert sum(command.startswith("dd if=/run") for command in board.typed) == 3
+    assert sum(" | dd of=" in command for command in board.typed) == 1, "what comes as it is written takes no memory"
     chosen.verify(plan)
+    assert sum(" | sha256sum" in command for command in board.typed) == 3
     board.free = 4 << 20
     with pytest.raises(ConfigurationError, match="memory free"):
         chosen.plan(image(tmp_path, data), TARGET)
@@ -237,19 +290,13 @@ def test_a_piece_may_be_no_larger_than_what_run_has_free(tmp_path: Path, df: lis
     board.df = df
     assert answers.memory_bytes(board.run(answers.memory().text)[0]) == kib << 10
     chosen = way(board, tmp_path)
-    chosen.write(chosen.plan(image(tmp_path, bytes(2 << 20)), TARGET), lambda _progress: None)
-    assert sum(command.startswith("dd if=/run") for command in board.typed) == (2 if kib == 9216 else 1)
+    chosen.write(chosen.plan(Content(None, [a_part(tmp_path, bytes(2 << 20), 0)]), TARGET), lambda _progress: None)
+    assert sum(command.startswith(f"dd if={answers.SPOOL}") for command in board.typed) == (2 if kib == 9216 else 1)
 
 
 def test_an_offset_within_a_sector_is_refused_before_the_first_byte(tmp_path: Path) -> None:
     board = PlayedLinux(tmp_path)
-    (tmp_path / "u-boot.img").write_bytes(b"u")
-    odd = Part(
-        name="u-boot.img",
-        source=str(tmp_path / "u-boot.img"),
-        sha256=hashlib.sha256(b"u").hexdigest(),
-        to=Place(offset=100),
-    )
+    odd = a_part(tmp_path, b"u", 100)
     with pytest.raises(ConfigurationError, match="multiple of 512"):
         way(board, tmp_path).plan(Content(None, [odd]), TARGET)
     assert board.typed == []
@@ -257,9 +304,7 @@ def test_an_offset_within_a_sector_is_refused_before_the_first_byte(tmp_path: Pa
 
 def test_what_a_later_part_overwrote_of_the_image_is_not_read_back(tmp_path: Path) -> None:
     board, data = PlayedLinux(tmp_path), os.urandom(3 << 20)
-    (tmp_path / "u-boot.img").write_bytes(b"u" * 700)
-    digest = hashlib.sha256(b"u" * 700).hexdigest()
-    inner = Part(name="u-boot.img", source=str(tmp_path / "u-boot.img"), sha256=digest, to=Place(offset=1 << 20))
+    inner = a_part(tmp_path, b"u" * 700, 1 << 20)
     chosen = way(board, tmp_path)
     plan = chosen.plan(Content(image(tmp_path, data).image, [inner]), TARGET)
     chosen.write(plan, lambda _progress: None)

@@ -6,7 +6,6 @@ import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision.failures import (
-    ExtCsdNotSetError,
     ImageTooLargeError,
     MediaBadBlockError,
     MediaMissingError,
@@ -15,7 +14,6 @@ from lab.provision.failures import (
     MediaWriteProtectedError,
     TftpTimeoutError,
 )
-from lab.provision.release import ExtCsd
 from lab.provision.ways import ubootanswers as answers
 from lab.provision.ways import ubootmedia, ubootsizes
 from lab.provision.ways.command import Command
@@ -124,22 +122,6 @@ def test_a_digest_is_compared() -> None:
         answers.digest_is("00000000", "x")(["crc32 for 42000000 ... 43ffffff ==> 59450445"], 0)
     with pytest.raises(MediaWriteFailedError):
         answers.digest_is("59450445", "x")(["nothing"], 0)
-
-
-def test_an_emmc_that_does_not_take_its_settings_is_told() -> None:
-    commands = ubootmedia.extcsd(0, ExtCsd([1, 1, 1], [2, 0, 0]))
-    assert [command.text for command in commands] == ["mmc bootbus 0 2 0 0", "mmc partconf 0 1 1 1", "mmc partconf 0"]
-    taken = [
-        "EXT_CSD[179], PARTITION_CONFIG: 0x48",
-        "BOOT_ACK: 0x1",
-        "BOOT_PARTITION_ENABLE: 0x1",
-        "PARTITION_ACCESS: 0x0",
-    ]
-    commands[2].judge(taken, 0)
-    with pytest.raises(ExtCsdNotSetError):
-        commands[2].judge([line.replace("ENABLE: 0x1", "ENABLE: 0x0") for line in taken], 0)
-    with pytest.raises(ExtCsdNotSetError):
-        commands[2].judge([], 0)
 
 
 MTD = """List of MTD devices:

@@ -168,3 +168,14 @@ def test_a_word_with_a_c_is_no_question(uboot: SimLab) -> None:
     lab.type("echo CCcan C\r")
     with pytest.raises(RecoveryFailedError, match="nobody asked for it within 5 s"):
         Sending(SimLine(lab), b"12345", "x").send(5)
+
+
+def test_a_question_that_is_read_together_with_the_answer_before_it_is_answered() -> None:
+    pipe = Pipe()
+    for said in (b"## Ready for binary\r\nC", b"", b"\x06C", b"\x06", b"\x06C"):
+        pipe.to_host.put(said)
+    Sending(pipe, b"12345", "x").send(10)
+    sent = [pipe.to_board.get_nowait() for _ in range(4)]
+    assert [frame[:3] for frame in sent] == [b"\x01\x00\xff", b"\x02\x01\xfe", b"\x04", b"\x01\x00\xff"]
+    assert sent[3][3:131] == bytes(128)
+    assert pipe.to_board.empty()

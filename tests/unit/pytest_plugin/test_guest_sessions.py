@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from leansessions import LEAN
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 60
@@ -62,7 +63,7 @@ def session(folder: Path, results: Path, *words: str) -> subprocess.CompletedPro
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
         cwd=folder,
-        env={**os.environ, "LAB_DB": str(results / "results.db")},
+        env={**os.environ, "LAB_DB": str(results / "results.db"), "PYTEST_ADDOPTS": LEAN},
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,

@@ -14,12 +14,13 @@ import pytest
 
 from lab import boards
 from lab.host.process import PERSON_VARIABLE
-from lab.pytest_plugin import choosing, jobs
+from lab.pytest_plugin import choosing, jobs, runs
 from lab.pytest_plugin.choosing import Choice
 from lab.pytest_plugin.jobs import HOLDER_KEY, Holder
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, STORE_KEY, STRATEGY_KEY
 from lab.results import Store, joblist, open_store
 from lab.results.jobrecords import BY_PYTEST, JOB_VARIABLE, LEASE_S, Order
+from lab.results.jobruns import has_failed
 from lab.results.jobs import JobQueue
 from lab.results.reservations import IGNORE, ReservationBook
 from lab.run import options
@@ -182,3 +183,30 @@ def test_a_session_ends_where_its_job_is_cancelled_or_its_board_another_s(store:
         assert joblist.job(store, job.id).state == "cancelled"
     else:
         assert f"more than {LEASE_S:g} s" in holder.lost
+
+
+@pytest.mark.parametrize(
+    ("ends", "known"),
+    [
+        ((pytest.ExitCode.TESTS_FAILED,), True),
+        ((pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED), True),
+        ((pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.OK), False),
+        ((pytest.ExitCode.OK,), False),
+    ],
+)
+def test_a_session_whose_test_failed_says_so_at_its_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch, ends: tuple[pytest.ExitCode, ...], *, known: bool
+) -> None:
+    """In that of `lab run`, too, whose job the session does not hold itself; as often as the run goes on."""
+    session = config(store, [item()])
+    jobs.take_board(session)
+    run = store.begin_run("boot", BOARD.name, "b1", "", plan={}, provenance={}, job_id=session.stash[JOB_KEY])
+    monkeypatch.setattr(runs, "_open_run", lambda *_args: run)
+    for end in ends:
+        again = config(store, [item()])
+        runs.open_run(again, None, "boot", {})
+        jobs.pytest_sessionfinish(SimpleNamespace(config=again), end)  # type: ignore[arg-type]
+    assert not has_failed(store, session.stash[JOB_KEY]), "it can be gone on with"
+    store.finish_run(run.id, "completed")
+    assert has_failed(store, session.stash[JOB_KEY]) == known
+    session.stash[HOLDER_KEY].finish("completed")

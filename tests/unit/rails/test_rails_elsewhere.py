@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from railsserved import DEADLINE_S, hwmon, running_rails_server
 
 from lab.errors import ConfigurationError, LabTransientError
@@ -28,7 +29,7 @@ def sensor(tmp_path: Path) -> RailsConfig:
 def served(tmp_path: Path) -> Iterator[tuple[RailsServer, subprocess.Popen[bytes]]]:
     runtime = tmp_path / "run"
     with running_rails_server(runtime) as process:
-        yield RailsServer(rails_socket(runtime), "lab-2"), process
+        yield RailsServer(lambda: rails_socket(runtime), "lab-2"), process
 
 
 def wait_for(what: Callable[[], bool]) -> None:
@@ -60,14 +61,16 @@ def test_a_trace_of_another_host_grows_here_and_ends_with_the_block(
 def test_a_server_that_is_killed_fails_the_measurement(
     served: tuple[RailsServer, subprocess.Popen[bytes]], sensor: RailsConfig, tmp_path: Path
 ) -> None:
-    server, process = served
+    server, process = evolve(served[0], patience_s=1.0), served[1]
 
     def measure() -> None:
         with server.sampling(sensor, tmp_path / "power.trace") as sampler:
             os.kill(process.pid, signal.SIGKILL)
             wait_for(lambda: not sampler.alive)
 
-    with pytest.raises(LabTransientError, match="ended on the way, or the connection to it did") as caught:
+    with pytest.raises(
+        LabTransientError, match="was cut, and did not come back within 1 s: the rails server of lab-2 does not answer"
+    ) as caught:
         measure()
     assert process.wait(DEADLINE_S) == -signal.SIGKILL
     assert caught.value.failure == "power_sampler"

@@ -13,6 +13,8 @@ from lab.rails import RailConfig, RailsConfig, from_env
 from lab.rails.display import answer_lines
 from lab.rails.selftest import SensorCheck, survey
 
+SCALED = boards.load("am43xx-gpevm")
+
 
 def asked(bench: RailBench, config: RailsConfig | None = None) -> dict[str, SensorCheck]:
     """The answers by address, of a board that has idled for a while."""
@@ -64,6 +66,39 @@ def test_a_wrong_voltage_is_told_by_what_it_reads_as(bench: RailBench) -> None:
     rails = tuple(evolve(rail, volts=1.8) if rail.name == "soc_dvdd_3v3" else rail for rail in bench.config.rails)
     answers = asked(bench, evolve(bench.config, rails=rails))
     assert answers["0x4c"].verdict == "expected 1.8 V; no rail of the board has this voltage"
+
+
+def scaled(config: RailsConfig, *range_v: float) -> RailsConfig:
+    """Its soc_dvdd_3v3, which reads 3.3 V, is one that software scales from a nominal 2 V."""
+    rails = (
+        evolve(rail, volts=2.0, scaled=True, range_v=range_v) if rail.name == "soc_dvdd_3v3" else rail
+        for rail in config.rails
+    )
+    return evolve(config, rails=tuple(rails))
+
+
+@pytest.mark.parametrize(
+    ("range_v", "good", "says"),
+    [
+        ((1.8, 3.4), True, "ok; 1.8 to 3.4 V, which software sets"),
+        ((), True, "ok; software sets its voltage, and no public source says its range"),
+        ((1.8, 2.2), False, "expected 1.8 to 2.2 V, which software sets; no rail of the board has this voltage"),
+    ],
+)
+def test_a_rail_that_software_scales_is_judged_by_its_range(
+    bench: RailBench, range_v: tuple[float, ...], says: str, *, good: bool
+) -> None:
+    answer = asked(bench, scaled(bench.config, *range_v))["0x4c"]
+    assert (answer.good, answer.verdict) == (good, says)
+
+
+def test_a_scaled_rail_is_known_by_its_type_also_to_the_sampler_of_another_host() -> None:
+    rails = {rail.name: {"address": 0x40 + number, "shunt_mohm": 2.0} for number, rail in enumerate(SCALED.rails)}
+    known = from_env("board-1", "ina231", "/dev/i2c-1", rails, SCALED)
+    wanted = [(rail.name, rail.scaled, list(rail.range_v)) for rail in known.rails if rail.scaled]
+    assert wanted == [(rail.name, True, rail.range_v) for rail in SCALED.rails if rail.scaled]
+    assert wanted
+    assert RailsConfig.loads(known.dumps()) == known
 
 
 def test_a_board_that_is_off_is_said_to_be_so(bench: RailBench) -> None:

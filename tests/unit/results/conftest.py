@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jobbook import Wall
 from sqlalchemy import create_engine, make_url, text
 
 from lab.results import Store, open_store
@@ -38,3 +39,8 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def store(database: str) -> Iterator[Store]:
     with open_store(database) as opened:
         yield opened
+
+
+@pytest.fixture
+def wall() -> Wall:
+    return Wall()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from attrs import evolve
+
 from lab.results import open_store
 from lab.results.provisions import NewProvision, ProvisionBook
 
@@ -47,6 +49,24 @@ def test_a_write_that_was_killed_leaves_nobody_in_belief(tmp_path: Path) -> None
     with open_store(str(tmp_path / "r.db")) as store:
         found = ProvisionBook(store).current("b-1")["sd"]
         assert (found.state, found.is_on_it) == ("writing", False)
+
+
+def test_the_tries_of_boot_partitions_are_known_until_a_person_forgets_them(tmp_path: Path) -> None:
+    def to(partition: str, board: str = "b-1") -> NewProvision:
+        return evolve(new("emmc", "11.01", board), boots=partition, spare={"bus": [1, 0, 0]} if partition else {})
+
+    with open_store(str(tmp_path / "r.db")) as store:
+        book = ProvisionBook(store)
+        for each in (to("boot1"), to(""), to("boot0", "b-2"), to("boot0"), new("sd", "11.01")):
+            book.begin(each)
+        assert [(each.boots, dict(each.spare)) for each in book.tries("b-1", "emmc")] == [
+            ("boot0", {"bus": [1, 0, 0]}),
+            ("boot1", {"bus": [1, 0, 0]}),
+        ]
+        book.forget("b-1", "emmc")
+        assert book.tries("b-1", "emmc") == []
+        book.begin(to("boot1"))
+        assert [each.boots for each in book.tries("b-1", "emmc")] == ["boot1"]
 
 
 def test_what_a_person_wrote_by_hand_is_not_what_was_provisioned(tmp_path: Path) -> None:

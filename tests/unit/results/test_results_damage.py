@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from atlength import either
 from sqlalchemy.exc import SQLAlchemyError
 
 from lab.cli import main
@@ -16,7 +17,7 @@ from lab.host.clock import utc_now
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, Store, open_store
 from lab.results.watch import watch
 
-ERRORS, IN_ONE_TEST = 250, 25
+ERRORS, IN_ONE_TEST = either(100, 250), 25
 
 
 @pytest.fixture(scope="module")

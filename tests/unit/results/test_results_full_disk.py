@@ -24,12 +24,12 @@ for free in 0 4 8 9 10 11 12 16 20 24 28 32 36 40 56 64 68 72 80; do
     truncate -s 4M image
     mkfs.ext4 -q -F -b 1024 -O ^has_journal -m 0 image
     mount -o loop image disk
-    "$2" -c "$3" disk/a.db make
+    cp "$4" disk/a.db
     dd if=/dev/zero of=disk/free bs=1k count=$free 2>/dev/null
     dd if=/dev/zero of=disk/fill bs=1k 2>/dev/null || true
     rm disk/free
     status=0
-    "$2" -c "$3" disk/a.db use || status=$?
+    "$2" -c "$3" disk/a.db || status=$?
     echo "free $free KiB: status $status"
     umount disk
 done
@@ -44,7 +44,6 @@ try:
         for _ in range(20):
             store.begin_run("boot", "x", "x", "x", plan={}, provenance={})
 except LabStableError as error:
-    assert sys.argv[2] == "use", error
     print(str(error).split(":")[0])
 """
 
@@ -54,12 +53,14 @@ def may_mount() -> bool:
     return subprocess.run(["unshare", "--mount", "sh", "-c", tried], check=False, capture_output=True).returncode == 0
 
 
-@pytest.mark.timeout(600)  # some thirty programs, one after the other
+@pytest.mark.timeout(600)  # some twenty programs, one after the other
 def test_a_program_on_a_full_disk_ends_with_a_message_however_full_it_is(tmp_path: Path) -> None:
     if not may_mount():
         holes_are_filled(tmp_path)
         return
-    command = ["unshare", "--mount", "bash", "-c", FULL_DISKS, "bash", str(tmp_path), sys.executable, PROGRAM]
+    made = tmp_path / "made.db"
+    open_store(str(made)).close()
+    command = ["unshare", "--mount", "bash", "-c", FULL_DISKS, "bash", tmp_path, sys.executable, PROGRAM, made]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
     ended = [line for line in done.stdout.splitlines() if "status" in line]
     assert len(ended) == 19

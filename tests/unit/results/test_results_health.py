@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from sqlalchemy import event
 
 from lab.health import Check, Part, Rule
 from lab.health.model import PARTS
@@ -51,9 +52,9 @@ def checked(wall: Wall, *failed: Part, board: str = "b1", host: str = "lab-1") -
     return Check(board, "am62xx_sk", host, wall(), parts, 12.5, "am62x.yaml", "lena", 7)
 
 
-def attempts(store: Store, wall: Wall, *outcomes: tuple[str, str | None]) -> None:
+def attempts(store: Store, wall: Wall, *outcomes: tuple[str, str | None], board: str = "b1") -> None:
     """A run of the board whose cycles end so."""
-    run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
+    run = store.begin_run("boot", "am62xx_sk", board, "11.01", plan={}, provenance={})
     for cycle, (outcome, fault) in enumerate(outcomes, start=1):
         wall.at += APART
         record = AttemptRecord(
@@ -207,3 +208,56 @@ def test_what_boards_of_a_host_share_is_said_with_each(store: Store, wall: Wall)
     assert book.all()["b1"].state == "healthy"
     book.record(checked(wall, DEAD))
     assert any("the fault is lab-1's" in reason for reason in book.all()["b1"].reasons)
+
+
+GOOD, LAB, BOARD, OTHER = ("ok", None), ("pdu_timeout", "lab"), ("hang_kernel", "board"), ("bad_medium", "test")
+WEAK = Part("boot", "failed", "hang_kernel", "board", "no prompt", "")
+STORIES: tuple[tuple[object, ...], ...] = (
+    (GOOD,),
+    (OTHER,),
+    (BOARD, GOOD, BOARD),
+    (GOOD, BOARD, BOARD, BOARD),
+    (LAB, GOOD),
+    (GOOD, LAB),
+    (WEAK,),
+    (WEAK, GOOD),
+    (DEAD, GOOD),
+    (GOOD, DEAD),
+    (BOARD, None),
+    (None, BOARD, BOARD, GOOD, BOARD),
+    (None, WEAK, BOARD),
+)
+
+
+def test_a_look_at_all_boards_says_of_each_what_a_look_at_it_says(store: Store, wall: Wall) -> None:
+    """None in a story: a check that passed. Each is a board's, whose attempts and checks were in this order."""
+    book, good = HealthBook(store, RULE, wall), {}
+    for number, story in enumerate(STORIES):
+        board = f"board-{number}"
+        for each in story:
+            if each is None or isinstance(each, Part):
+                book.record(checked(wall, *([each] if each else []), board=board, host=f"lab-{number}"))
+            else:
+                attempts(store, wall, each, board=board)  # type: ignore[arg-type]
+        good[board] = GOOD in story
+    at = wall()
+    book = HealthBook(store, RULE, lambda: at)
+    alone = {board: book.of(board) for board in good}
+    assert {health.state for health in alone.values()} >= {"healthy", "suspect", "bad"}
+    assert book.all() == alone
+    assert book.all(good) == alone
+
+
+def test_what_a_look_at_all_boards_costs_does_not_grow_with_those_that_are_well(store: Store, wall: Wall) -> None:
+    asked: list[str] = []
+    event.listen(store._engine, "before_cursor_execute", lambda _c, _r, said, *_: asked.append(said))
+
+    def look(boards: int) -> int:
+        for number in range(boards):
+            attempts(store, wall, GOOD, board=f"board-{number}")
+        asked.clear()
+        found = HealthBook(store, RULE, wall).all({f"board-{number}": True for number in range(boards)})
+        assert [health.state for health in found.values()] == ["healthy"] * boards
+        return len(asked)
+
+    assert look(3) == look(12)

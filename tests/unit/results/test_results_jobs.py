@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from jobbook import START, Wall, started
 from older_schema import back_to_verdicts, raw
 from sqlalchemy import text
 
@@ -16,30 +17,11 @@ from lab.results.jobrecords import BY_PYTEST, LEASE_S, Job, Order, call, number
 from lab.results.jobs import JobQueue
 from lab.results.watch import watch
 
-START = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)
 BOOTS = Order("am62xx_sk", "b1", ("boot",), "am62x.yaml", "11.01", 20)
-
-
-class Wall:
-    """A wall clock that a test turns."""
-
-    at = START
-
-    def __call__(self) -> dt.datetime:
-        return self.at
-
-    def later(self, minutes: float) -> None:
-        self.at += dt.timedelta(minutes=minutes)
 
 
 def queue(store: Store, wall: Wall, holder: str = "lab-2/boot/17/1", program: str = "lab run") -> JobQueue:
     return JobQueue(store, holder, lambda _who: None, wall, person="lena", program=program)
-
-
-def started(book: JobQueue, order: Order = BOOTS) -> Job:
-    job = book.start(book.enqueue(order).id)
-    assert job is not None
-    return job
 
 
 def run(store: Store, job: Job | None, kind: str = "boot", cycles: int = 4, good: int = 0) -> int:
@@ -68,11 +50,11 @@ def test_what_is_no_job_is_refused_with_the_command_that_lists_them(text: str) -
 
 def test_a_run_knows_its_job_whoever_had_the_board_then(store: Store) -> None:
     wall = Wall()
-    first = started(queue(store, wall))
+    first = started(queue(store, wall), BOOTS)
     own = run(store, first)
     queue(store, wall).finish(first.id, "interrupted")
     session = queue(store, wall, "lab-3/boot/9/1", BY_PYTEST)
-    another = run(store, started(session))
+    another = run(store, started(session, BOOTS))
     assert joblist.job_of_run(store, own) == joblist.job(store, first.id)
     found = joblist.job_of_run(store, another)
     assert found is not None
@@ -84,11 +66,11 @@ def test_a_run_knows_its_job_whoever_had_the_board_then(store: Store) -> None:
 def test_a_job_goes_on_with_its_own_run_not_with_one_that_a_person_began_meanwhile(store: Store) -> None:
     wall = Wall()
     book = queue(store, wall)
-    job = started(book)
+    job = started(book, BOOTS)
     own = run(store, job)
     book.finish(job.id, "interrupted")
     session = queue(store, wall, "lab-2/boot/9/1", BY_PYTEST)
-    run(store, started(session))
+    run(store, started(session, BOOTS))
     assert book.unfinished_run(job, "boot") == own
     other = JobQueue(store, "x", lambda _who: True, wall)
     assert other.unfinished_run(started(other, BOOTS), "boot") is None
@@ -118,7 +100,7 @@ def _parts(order: Order) -> tuple[str, str, tuple[str, ...], str, str, int | Non
 def test_a_job_that_is_cancelled_is_told_at_its_next_sign_of_life_and_ends_cancelled(store: Store) -> None:
     wall = Wall()
     book, other = queue(store, wall), queue(store, wall, "lab-9/boot/1/1")
-    job = started(book)
+    job = started(book, BOOTS)
     waiting = other.enqueue(BOOTS)
     assert book.beat(job.id) is False
     assert other.cancel(job.id, "ann").state == "running", "its holder switches the board off first"
@@ -139,7 +121,7 @@ def test_a_job_that_is_cancelled_is_told_at_its_next_sign_of_life_and_ends_cance
 
 def test_a_job_that_is_done_before_it_is_told_is_completed(store: Store) -> None:
     book = queue(store, Wall())
-    job = started(book)
+    job = started(book, BOOTS)
     book.cancel(job.id, "ann")
     book.finish(job.id, "completed")
     assert book.job(job.id).state == "completed"
@@ -147,8 +129,8 @@ def test_a_job_that_is_done_before_it_is_told_is_completed(store: Store) -> None
 
 def test_a_job_whose_holder_died_is_cancelled_at_once(store: Store) -> None:
     wall = Wall()
-    job = started(queue(store, wall))
-    wall.later(LEASE_S / 60 + 1)
+    job = started(queue(store, wall), BOOTS)
+    wall.later(LEASE_S, minutes=1)
     assert queue(store, wall, "another").cancel(job.id, "ann").state == "cancelled"
 
 
@@ -157,10 +139,10 @@ def test_a_job_ends_about_when_the_same_order_would_have(store: Store) -> None:
     book = queue(store, wall)
     for order, minutes in ((BOOTS, 60), (BOOTS, 64), (BOOTS, 500), (Order(*_parts(BOOTS)[:5], 1), 3)):
         job = started(book, order)
-        wall.later(minutes)
+        wall.later(minutes=minutes)
         book.finish(job.id, "completed")
-    job = started(book)
-    wall.later(10)
+    job = started(book, BOOTS)
+    wall.later(minutes=10)
     assert joblist.view(store, job, wall()).expected_end == wall() + dt.timedelta(minutes=54)
     said = joblist.busy(book, job)
     assert said == "job j5 (boot) of lena on lab-2, since 2026-03-02 12:27 UTC, ends about 2026-03-02 13:31 UTC"
@@ -168,7 +150,7 @@ def test_a_job_ends_about_when_the_same_order_would_have(store: Store) -> None:
 
 def test_a_job_without_a_history_ends_when_its_run_will_at_its_pace(store: Store) -> None:
     book = JobQueue(store, "lab-2/boot/17/1", lambda _who: None)
-    job = started(book)
+    job = started(book, BOOTS)
     assert joblist.view(store, job, utc_now()).expected_end is None
     its = run(store, job, good=2)
     (seen,) = joblist.view(store, job, utc_now()).runs
@@ -190,7 +172,7 @@ def test_a_run_that_has_nothing_yet_takes_as_long_as_earlier_ones_say(store: Sto
 
 def test_those_that_have_not_ended_are_always_listed(store: Store) -> None:
     wall = Wall()
-    started(queue(store, wall))
+    started(queue(store, wall), BOOTS)
     for _ in range(3):
         book = queue(store, wall, "two")
         book.finish(book.enqueue(BOOTS).id, "refused")
@@ -205,7 +187,7 @@ def test_a_store_of_the_schema_before_is_upgraded_and_its_jobs_are_those_of_toda
         book = queue(store, wall)
         done, left = started(book, order), None
         own = run(store, None)
-        wall.later(60)
+        wall.later(minutes=60)
         book.finish(done.id, "completed")
         left = started(book, order)
         book.finish(left.id, "interrupted")
@@ -236,9 +218,9 @@ def test_a_job_that_a_person_cancelled_is_no_failed_night(store: Store, database
         families = {family.name: family.samples for family in schedules.read()}
         return len(families["boardlab_schedule_last_failure_timestamp_seconds"])
 
-    cancelled = started(book)
+    cancelled = started(book, BOOTS)
     book.cancel(cancelled.id, "lena")
     book.finish(cancelled.id, "interrupted")
     assert (book.job(cancelled.id).state, failures()) == ("cancelled", 0)
-    book.finish(started(book).id, "interrupted")
+    book.finish(started(book, BOOTS).id, "interrupted")
     assert failures() == 1

@@ -8,6 +8,7 @@ import io
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from jobbook import Wall
 from older_schema import raw
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -23,24 +24,12 @@ START = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
 BOOTS = Order("am62xx_sk", "b1", ("boot",), "am62x.yaml", "11.01", 20)
 
 
-class Wall:
-    """A wall clock that a test turns."""
-
-    at = START
-
-    def __call__(self) -> dt.datetime:
-        return self.at
-
-    def later(self, hours: float) -> None:
-        self.at += dt.timedelta(hours=hours)
-
-
 def queue(store: Store, wall: Wall, person: str, *, ignores: bool = False) -> JobQueue:
     return JobQueue(store, f"lab-2/boot/{person}/1", lambda _who: None, wall, person=person, ignores=ignores)
 
 
 def test_a_reserved_board_is_refused_to_others_with_who_why_and_until_when(store: Store) -> None:
-    wall = Wall()
+    wall = Wall(START)
     ReservationBook(store, wall).reserve("b1", "lena", "a new PMIC", 4)
     timer = queue(store, wall, "timer", ignores=True)
     job = timer.enqueue(BOOTS)
@@ -50,20 +39,20 @@ def test_a_reserved_board_is_refused_to_others_with_who_why_and_until_when(store
 
 
 def test_a_reservation_ends_by_itself_and_the_job_that_waited_has_the_board(store: Store) -> None:
-    wall = Wall()
+    wall = Wall(START)
     book = ReservationBook(store, wall)
     book.reserve("b1", "lena", "a new PMIC", 4)
     timer = queue(store, wall, "timer")
     job = timer.enqueue(BOOTS)
-    wall.later(3.99)
+    wall.later(hours=3.99)
     assert timer.start(job.id) is None
-    wall.later(0.01)
+    wall.later(hours=0.01)
     assert book.standing() == []
     assert timer.start(job.id) is not None
 
 
 def test_its_own_person_measures_on_it_when_asking_for_that(store: Store) -> None:
-    wall = Wall()
+    wall = Wall(START)
     ReservationBook(store, wall).reserve("b1", "lena", "a new PMIC", 4)
     forgetful, knowing = queue(store, wall, "lena"), queue(store, wall, "lena", ignores=True)
     job = forgetful.enqueue(BOOTS)
@@ -73,11 +62,11 @@ def test_its_own_person_measures_on_it_when_asking_for_that(store: Store) -> Non
 
 
 def test_maintenance_stands_until_somebody_ends_it(store: Store) -> None:
-    wall = Wall()
+    wall = Wall(START)
     book = ReservationBook(store, wall)
     book.maintain("b1", "ann", "fuse")
     book.reserve("b1", "lena", "when it is back", 1)
-    wall.later(1000)
+    wall.later(hours=1000)
     timer = queue(store, wall, "timer")
     job = timer.enqueue(BOOTS)
     assert timer.start(job.id) is None
@@ -89,15 +78,15 @@ def test_maintenance_stands_until_somebody_ends_it(store: Store) -> None:
 
 
 def test_a_board_is_reserved_once_and_longer_by_the_same_person_only(store: Store) -> None:
-    wall = Wall()
+    wall = Wall(START)
     book = ReservationBook(store, wall)
     book.reserve("b1", "lena", "a new PMIC", 4)
     with pytest.raises(ConfigurationError, match="b1 is reserved by lena until 2026-03-02 18:00 UTC"):
         book.reserve("b1", "ann", "mine", 1)
-    wall.later(1)
+    wall.later(hours=1)
     book.reserve("b1", "lena", "longer", 8)
     assert [(hold.reason, hold.until) for hold in book.standing("b1")] == [("longer", wall() + dt.timedelta(hours=8))]
-    wall.later(8)
+    wall.later(hours=8)
     assert book.reserve("b1", "ann", "mine", 1).person == "ann"
 
 
@@ -127,7 +116,7 @@ def test_of_many_who_reserve_a_board_at_once_one_has_it(store: Store) -> None:
 
 
 def test_the_audit_is_paged_filtered_and_the_database_refuses_to_change_it(store: Store, database: str) -> None:
-    audit = Audit(store, Wall())
+    audit = Audit(store, Wall(START))
     for number in range(3):
         audit.note("reserve", person="lena", address="192.0.2.7", board=f"b{number}", about="4 h", outcome="done")
     audit.note("login", person="ann", outcome="wrong password")
@@ -151,7 +140,7 @@ def test_the_audit_is_paged_filtered_and_the_database_refuses_to_change_it(store
 
 
 def test_the_audit_as_csv_and_json_is_what_was_noted_and_no_formula(store: Store) -> None:
-    audit = Audit(store, Wall())
+    audit = Audit(store, Wall(START))
     audit.note("comment", person="=cmd()", board='b"1,\n', about="x" * 5000, outcome="-1")
     (entry,) = audit.entries()
     (row,) = csv.DictReader(io.StringIO(as_csv([entry])))

@@ -3,56 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jobbook import ORDER, START, Wall, started
 
-from lab.results import Store, interruptions, open_store
-from lab.results.jobrecords import Job, Order
+from lab.results import Store, interruptions
+from lab.results.jobrecords import Job
 from lab.results.jobs import JobQueue
 from lab.results.reservations import ReservationBook
 from lab.results.turns import PERSONS, POINT_S, TIMERS, turn
 from lab.results.yielding import ask, give_way, wanted
 
-ORDER = Order("am62xx_sk", "b1", ("boot",), "envs/am62x.yaml", "11.01", 20)
-START = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)
-
-
-class Wall:
-    """A wall clock that a test turns."""
-
-    def __init__(self) -> None:
-        self.at = START
-
-    def __call__(self) -> dt.datetime:
-        return self.at
-
-    def later(self, seconds: float) -> None:
-        self.at += dt.timedelta(seconds=seconds)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(str(tmp_path / "results.db")) as store:
-        yield store
-
-
-@pytest.fixture
-def wall() -> Wall:
-    return Wall()
-
 
 def book(store: Store, wall: Wall, name: str, priority: int) -> JobQueue:
     return JobQueue(store, name, lambda _who: False, wall, person=name, priority=priority)
-
-
-def begun(jobs: JobQueue) -> Job:
-    job = jobs.start(jobs.enqueue(ORDER).id)
-    assert job is not None
-    return job
 
 
 def run_of(store: Store, job: Job) -> int:
@@ -61,7 +26,7 @@ def run_of(store: Store, job: Job) -> int:
 
 def test_a_timers_job_is_wanted_by_a_reservation_and_a_persons_is_not(store: Store, wall: Wall) -> None:
     timer = book(store, wall, "timer", TIMERS)
-    job = begun(timer)
+    job = started(timer)
     assert wanted(store, job.id, wall()) == ""
     reservations = ReservationBook(store, wall)
     reservations.reserve("b1", "lena", "a new PMIC", 1)
@@ -69,7 +34,7 @@ def test_a_timers_job_is_wanted_by_a_reservation_and_a_persons_is_not(store: Sto
     assert said.startswith("b1 is reserved by lena until 2026-03-02 03:00 UTC")
     timer.finish(job.id, "completed")
     reservations.end("b1", "reserved", "lena")
-    persons = begun(book(store, wall, "max", PERSONS))
+    persons = started(book(store, wall, "max", PERSONS))
     reservations.reserve("b1", "lena", "a new PMIC", 1)
     assert wanted(store, persons.id, wall()) == ""
 
@@ -78,7 +43,7 @@ def test_a_job_that_gave_way_waits_until_the_reservation_ends_and_goes_on_with_i
     store: Store, wall: Wall
 ) -> None:
     timer = book(store, wall, "timer", TIMERS)
-    job = begun(timer)
+    job = started(timer)
     run = run_of(store, job)
     ReservationBook(store, wall).reserve("b1", "lena", "a new PMIC", 1)
     waiting = give_way(timer, job.id)
@@ -93,21 +58,21 @@ def test_a_job_that_gave_way_waits_until_the_reservation_ends_and_goes_on_with_i
 
 def test_what_a_runner_found_out_is_kept_for_a_timers_job_and_taken_back(store: Store, wall: Wall) -> None:
     timer = book(store, wall, "timer", TIMERS)
-    job = begun(timer)
+    job = started(timer)
     ask(timer, job.id, "lena has reserved place b1")
     assert wanted(store, job.id, wall()) == "lena has reserved place b1"
     ask(timer, job.id, "")
     assert wanted(store, job.id, wall()) == ""
     timer.finish(job.id, "completed")
     max_ = book(store, wall, "max", PERSONS)
-    mine = begun(max_)
+    mine = started(max_)
     ask(max_, mine.id, "lena has reserved place b1")
     assert wanted(store, mine.id, wall()) == ""
 
 
 def test_a_job_killed_while_it_waits_again_is_what_continue_takes_up(store: Store, wall: Wall) -> None:
     timer = book(store, wall, "timer", TIMERS)
-    job = begun(timer)
+    job = started(timer)
     run_of(store, job)
     give_way(timer, job.id)
     assert timer.start(job.id) is not None
@@ -120,7 +85,7 @@ def test_a_job_killed_while_it_waits_again_is_what_continue_takes_up(store: Stor
 
 def test_a_person_comes_before_a_timer_for_as_long_as_a_priority_is_worth(store: Store, wall: Wall) -> None:
     running = book(store, wall, "first", PERSONS)
-    board = begun(running)
+    board = started(running)
     timer = book(store, wall, "timer", TIMERS)
     waiting = timer.enqueue(ORDER)
     wall.later(PERSONS * POINT_S - 1)
@@ -139,7 +104,7 @@ def test_a_person_comes_before_a_timer_for_as_long_as_a_priority_is_worth(store:
 
 
 def test_why_a_run_rested_and_until_when_is_in_its_provenance(store: Store, wall: Wall) -> None:
-    run = run_of(store, begun(book(store, wall, "timer", TIMERS)))
+    run = run_of(store, started(book(store, wall, "timer", TIMERS)))
     interruptions.pause(store, run, "gave way: lena")
     store.finish_run(run, "interrupted")
     interruptions.end_pause(store, run)

@@ -6,6 +6,7 @@ import json
 import os
 import statistics
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from attrs import evolve
@@ -123,4 +124,19 @@ def test_a_sensor_without_an_answer_has_no_power(runtime: Path, tmp_path: Path) 
     sent = json.loads(document(piece, bench.now_ns))
     assert sent["steps"][0][1 + place] is None
     assert sent["now_ms"] - sent["steps"][-1][0] < 1000
+    recorder.close()
+
+
+def test_a_trace_of_another_hosts_clock_is_shown_at_the_times_of_this_one(runtime: Path, tmp_path: Path) -> None:
+    bench, ahead_ns = RailBench(), 100_000 * 10**9
+    recorder = sampling(bench, runtime, tmp_path / "power.trace")
+    bench.play(recorder, ("idle", 1.0))
+    here = LiveRails(runtime, BenchClock(bench)).since("board-1", -1)
+    told = SamplerStatus("board-1", str(tmp_path / "power.trace"), process.identity(), ahead_ns)
+    statusfiles.write(runtime / statusfiles.SAMPLERS, "board-1", told)
+    clock = BenchClock(bench)
+    there = LiveRails(runtime, clock)
+    there.clock = SimpleNamespace(now_ns=lambda: clock.now_ns() - ahead_ns)
+    found = there.since("board-1", -1)
+    assert [step.t_ns for step in found.steps] == [step.t_ns - ahead_ns for step in here.steps]
     recorder.close()

@@ -99,4 +99,8 @@ def test_runs_and_failures_stand_where_they_were(tmp_path: Path) -> None:
         assert days is not None
         assert 8 <= len(days.marks) <= 13
         assert all(re.fullmatch(r"\d\d-\d\d", text) for _, text in days.marks)
+        for minutes in (3, 20, 100):
+            short = timeline(store, listing.listed(store), utc_now() + dt.timedelta(minutes=minutes))
+            assert short is not None
+            assert 2 <= len(short.marks) <= 13, "a line of some minutes has times, too"
         assert timeline(store, [], now) is None

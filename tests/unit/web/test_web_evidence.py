@@ -117,6 +117,8 @@ def test_the_numbers_of_a_run_are_there_as_files(url: str) -> None:
     assert "base64" not in text, "the page is not twice as large for it"
     rows = list(csv.DictReader(io.StringIO(get(f"{url}/runs/1/samples.csv").text)))
     assert {row["run"] for row in rows} == {"1"}
+    (said,) = re.findall(r'download="run-1-verdict.json" href="([^"]*)"', text)
+    assert get(url + said).json()["run"] == 1
     whole = get(f"{url}/runs/1/run.json").json()
     assert len(rows) == sum(len(attempt["samples"]) for attempt in whole["runs"][0]["attempts"])
     assert get(f"{url}/runs/99/samples.csv").status_code == 404

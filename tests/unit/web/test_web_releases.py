@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import html
+import http.client
 import io
 import re
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 from web_serving import serving
 
+from lab.errors import LabStableError
 from lab.host.clock import utc_now
 from lab.judge.baseline import judge_run, judged_averages
 from lab.judge.document import document
@@ -31,7 +35,7 @@ from lab.results.verdictrecords import NewVerdict
 from lab.results.verdicts import review, write_verdicts
 from lab.results.watch import RunHead
 from lab.shown.templates import MOST_BYTES
-from lab.web import releaseforms, releases
+from lab.web import judging, releaseforms, releases
 from lab.web.releaseforms import Compared
 from lab.web.releases import ReleaseRun
 from lab.web.site import Site
@@ -40,7 +44,8 @@ BOARDS, RELEASES = 3, 6
 LAST = f"{RELEASES:02}.00"
 NEWEST = [BOARDS * (RELEASES - 1) + board for board in (1, 2, 3)]  # the runs of the last release, board by board
 _SECTION = re.compile(r'<h2 id="run-(\d+)">(.*?)</section>', re.DOTALL)
-_EVIDENCE = re.compile(r"<td data-label=\"evidence\".*?</td>")
+_EVIDENCE = re.compile(r"<td data-label=\"(?:evidence|strip)\".*?</td>", re.DOTALL)
+_STRIP = re.compile(r'<svg class="row-strip".*?<title>(.*?)</title>(.*?)</svg>', re.DOTALL)
 _CELL = re.compile(r"<t[hd] (?:scope=\"row\"|data-label)[^>]*>(.*?)</t[hd]>", re.DOTALL)
 
 
@@ -128,6 +133,19 @@ def test_the_figures_are_the_judges(lab: Lab) -> None:
     assert "regression" in page[NEWEST[0]][1]  # or there would be nothing to compare
     assert lab.page("02.00") == lab.direct(NEWEST, "02.00")
     assert sorted(lab.judged) == sorted(2 * NEWEST)
+
+
+def test_each_row_has_its_number_among_those_of_the_runs_before(lab: Lab) -> None:
+    strips = _STRIP.findall(lab.get(f"/releases/{LAST}").text)
+    assert len(strips) == sum(len(cells) for _, cells in lab.page().values()) // 6
+    with snapshot(lab.store) as seen:
+        number = next(each for each in judge_run(seen, NEWEST[0]).numbers if each.average.metric.name == "boot.time")
+        assert number.baseline is not None
+        before = {each.run_id: each.value for run in number.baseline.runs for each in judged_averages(seen, run)[:1]}
+    assert number.baseline.values == tuple(before[run] for run in number.baseline.runs)
+    words, drawn = strips[0]
+    assert words.startswith(f"{RELEASES - 1} runs before: ")
+    assert drawn.count('class="was"') == RELEASES - 1
 
 
 def test_another_boards_attempts_leave_a_release_as_it_was(lab: Lab) -> None:
@@ -265,6 +283,23 @@ def test_a_comment_is_short_enough_and_no_name_is_markup_in_it() -> None:
     assert not re.search(r"(?<!\\)(?:<b|\[|`)|@lena|\u202e", text)
 
 
+@pytest.mark.parametrize(
+    ("counts", "bad", "left", "state"),
+    [
+        ({"unchanged": 3}, False, 0, "good"),
+        ({"unchanged": 3}, False, 1, "plain"),
+        ({"unchanged": 3, "not measured": 1}, False, 0, ""),
+        ({"better": 1}, False, 0, ""),
+        ({"with nothing to compare": 2}, False, 0, "plain"),
+        ({}, False, 0, "plain"),
+        ({"worse": 1, "unchanged": 3}, True, 1, "bad"),
+    ],
+)
+def test_a_verdict_looks_like_what_it_says(counts: dict[str, int], bad: bool, left: int, state: str) -> None:
+    head = RunHead(1, "boot", "am62xx_sk", "one", LAST, "completed", utc_now(), None)
+    assert Compared(None, [ReleaseRun(head, counts, bad, Markup(), {})], left).state == state
+
+
 def test_causes_come_first_with_the_boards_that_have_them(lab: Lab) -> None:
     def built(run: int, image: str) -> object:
         return update(RunRow).where(RunRow.id == run).values(provenance={"images_sha256": {"tiboot3.bin": image}})
@@ -289,6 +324,34 @@ def test_causes_come_first_with_the_boards_that_have_them(lab: Lab) -> None:
     assert sorted(each["runs"] for each in said["causes"]) == [[NEWEST[0]], [run for run in moved if run != NEWEST[0]]]
 
 
+def test_the_evidence_is_of_the_same_comparison_also_where_a_release_is_called_as_a_run(lab: Lab) -> None:
+    run = NEWEST[2] - BOARDS
+    called = str(run)  # and run 15, of the third board, is of another release
+    lab.with_sql(update(RunRow).where(RunRow.id.in_([run - 1, run - 2])).values(release=called))
+    page = lab.get(f"/releases/{LAST}", called).text
+    links = dict(re.findall(r'<p class="lead">am62xx_sk, <a href="([^"]*)">run (\d+)</a>', page))
+    assert set(re.findall(r'data-label="evidence"[^>]*><a href="([^"#]*)', page)) <= set(links)
+    said = {each: _compared_with(lab, link) for link, each in links.items()}
+    assert said == {str(each): (200, f"release {called}") for each in NEWEST[:2]} | {
+        str(NEWEST[2]): (200, "the last accepted runs")  # its board was never measured with that release
+    }
+    assert _compared_with(lab, f"/runs/{NEWEST[2]}?against={called}") == (200, f"run {run}, release 05.00")
+    assert _compared_with(lab, f"/runs/{NEWEST[2]}?against=99") == (404, "")
+
+
+def _compared_with(lab: Lab, address: str) -> tuple[int, str]:
+    """What the page of a run compares with: the page and the JSON that it leads to say the same."""
+    page = requests.get(lab.url + address, timeout=60)
+    if page.status_code != 200:
+        json = f"/api/v1{address.replace('?', '/verdicts?')}"
+        assert requests.get(lab.url + json, timeout=60).status_code == page.status_code
+        return page.status_code, ""
+    (json,) = re.findall(r'download="run-\d+-verdict.json" href="([^"]*)"', page.text)
+    against: str = lab.get(html.unescape(json)).json()["against"]
+    assert f"against {against}" in html.unescape(page.text)
+    return page.status_code, against
+
+
 def test_the_history_of_a_metric_marks_the_runs_since_which_it_changed(lab: Lab) -> None:
     since = NEWEST[0] - BOARDS
     moved = NewVerdict("boot.time", 1, {"medium": "sd"}, "regression", 1, since, 4, 0.5, 0.4, 0.6)
@@ -306,3 +369,145 @@ def test_the_history_of_a_metric_marks_the_runs_since_which_it_changed(lab: Lab)
 
     review(lab.store, NEWEST[0], "rejected", "lena", "another power supply")
     assert "Marked below" not in lab.get("/metrics/boot.time").text
+
+
+def test_a_release_that_takes_long_is_shown_as_far_as_it_is_judged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "AT_ONCE", 0)
+    goes_on = threading.Semaphore(0)
+
+    def slowly(seen: object, run: int, against: str | None) -> object:
+        assert goes_on.acquire(timeout=60)
+        return judge_run(seen, run, against)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(releases, "judge_run", slowly)
+    for done in range(BOARDS):
+        page = page_with(lab, f"{done} of {BOARDS} comparisons so far")
+        assert page.count('<h2 id="run-') == done
+        assert page.count('hx-trigger="load delay:1s, every 5s"') == page.count("/static/htmx-") == 1
+        assert (
+            f" so far</strong>\nagainst the last accepted runs of each board: {done} of {BOARDS} comparisons.</p>"
+            in page
+        )
+        goes_on.release(1 if done < BOARDS - 1 else 100)
+    page = page_with(lab, f'<h2 id="run-{NEWEST[-1]}">')
+    assert "so far" not in page
+    assert "/static/htmx-" not in page
+    assert lab.page() == lab.direct(NEWEST)
+
+
+def test_a_program_gets_all_of_a_release_however_long_it_takes(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    direct = lab.get(f"/api/v1/releases/{LAST}", "05.00").json()
+    monkeypatch.setattr(judging, "AT_ONCE", 0)
+    lab.measured(0, "05.00")
+    (said,) = lab.get(f"/api/v1/releases/{LAST}", "05.00", "04.00").json()["comparisons"][1:]
+    assert [run["run"] for run in said["runs"]] == NEWEST
+    again = lab.get(f"/api/v1/releases/{LAST}", "05.00").json()
+    assert [run["run"] for run in again["comparisons"][0]["runs"]] == NEWEST
+    assert again["comparisons"][0]["runs"][1:] == direct["comparisons"][0]["runs"][1:]
+
+
+def test_however_many_programs_wait_for_a_release_other_pages_come(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = threading.Event()
+
+    def waits(seen: object, run: int, against: str | None) -> object:
+        assert goes_on.wait(120)
+        return judge_run(seen, run, against)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(judging, "AT_ONCE", 0)
+    monkeypatch.setattr(releases, "judge_run", waits)
+    asking = [http.client.HTTPConnection(lab.url.removeprefix("http://"), timeout=120) for _ in range(60)]
+    try:
+        for place, each in enumerate(asking):
+            form = (f"/releases/{LAST}/comment.md", f"/releases/{LAST}/numbers.csv", f"/api/v1/releases/{LAST}")
+            each.request("GET", form[place % 3])
+        assert lab.get("/static/site.css").status_code == 200  # 60 are more than the server has threads
+        assert "so far" in lab.get(f"/releases/{LAST}").text
+        goes_on.set()
+        assert {each.getresponse().status for each in asking} == {200}
+    finally:
+        goes_on.set()
+        for each in asking:
+            each.close()
+
+
+def test_what_goes_wrong_in_the_background_is_said_once_and_tried_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "AT_ONCE", 1)
+
+    def fails(*_asked: object) -> object:
+        raise LabStableError("the disk is gone", failure="results")
+
+    monkeypatch.setattr(releases, "judge_run", fails)
+    answer = requests.get(f"{lab.url}/api/v1/releases/{LAST}", timeout=60)
+    assert (answer.status_code, "the disk is gone" in answer.text) == (503, True)
+    monkeypatch.setattr(releases, "judge_run", judge_run)
+    while (answer := requests.get(f"{lab.url}/api/v1/releases/{LAST}", timeout=60)).status_code != 200:
+        assert answer.status_code == 503
+    assert [run["run"] for run in answer.json()["comparisons"][0]["runs"]] == NEWEST
+
+
+def test_what_failed_a_while_ago_is_tried_again_and_told_to_nobody(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(judging, "AT_ONCE", 0)
+    monkeypatch.setattr(judging, "TOLD_S", 0.0)
+
+    def fails(*_asked: object) -> object:
+        raise LabStableError("the disk is gone", failure="results")
+
+    monkeypatch.setattr(releases, "judge_run", fails)
+    assert "so far" in lab.get(f"/releases/{LAST}").text
+    until_logged(caplog, "the disk is gone")
+    monkeypatch.setattr(releases, "judge_run", judge_run)
+    assert "so far" not in page_with(lab, f'<h2 id="run-{NEWEST[-1]}">')  # each answer of it was whole
+
+
+def test_what_goes_wrong_before_somebody_asks_is_logged_and_told_to_nobody(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_asked: object) -> object:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(judging, "AT_ONCE", 0)
+    monkeypatch.setattr(releases, "judge_run", fails)
+    with serving(Site(str(tmp_path / "results.db"), runtime=tmp_path, folder=tmp_path), ahead=True) as lab.url:
+        until_logged(caplog, "a mistake of ours")
+        monkeypatch.setattr(releases, "judge_run", judge_run)
+        page_with(lab, f'<h2 id="run-{NEWEST[-1]}">')
+
+
+def until_logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    """Wait until something was logged."""
+    deadline = time.monotonic() + 60
+    while text not in caplog.text:
+        assert time.monotonic() < deadline, caplog.text
+
+
+def test_the_release_that_was_measured_last_is_judged_before_somebody_asks(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = threading.Event()
+    lab.measured(0, "next", finished=False)  # of which nothing can be judged yet
+
+    def counted(seen: object, run: int, against: str | None) -> object:
+        found = judge_run(seen, run, against)  # type: ignore[arg-type]
+        lab.judged.append(run)
+        if len(lab.judged) == BOARDS:
+            done.set()
+        return found
+
+    monkeypatch.setattr(releases, "judge_run", counted)
+    with serving(Site(str(tmp_path / "results.db"), runtime=tmp_path / "runtime", folder=tmp_path), ahead=True):
+        assert done.wait(60)
+    assert sorted(lab.judged) == NEWEST
+    with serving(Site(str(tmp_path / "none.db"), runtime=tmp_path / "runtime", folder=tmp_path), ahead=True) as url:
+        assert requests.get(f"{url}/releases/{LAST}", timeout=60).status_code == 503
+
+
+def page_with(lab: Lab, text: str) -> str:
+    """The page of the release, once it has this text."""
+    deadline = time.monotonic() + 60
+    while text not in (page := lab.get(f"/releases/{LAST}").text):
+        assert time.monotonic() < deadline, page
+    return page

@@ -31,6 +31,7 @@ def _mmc(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Program[in
         case ["dev", device, *partition] if all(map(is_number, partition)):
             return (yield from _dev(uboot, device, partition[0] if partition else "0", streams))
         case ["rescan"]:
+            uboot.part_config = None
             yield from uboot.computer.pause(30 * NS_PER_MS)
             return 0 if (yield from present(uboot, uboot.mmc_device, streams)) else FAILED
         case ["info"]:

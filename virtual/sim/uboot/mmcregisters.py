@@ -24,9 +24,11 @@ def _set(uboot: UBoot, register: int, value: int) -> None:
 
 
 def _partconf(uboot: UBoot, numbers: Sequence[int], streams: Streams) -> Program[int]:
-    """`mmc partconf DEV [ACK BOOT ACCESS]`."""
+    """`mmc partconf DEV [ACK BOOT ACCESS]`: it shows U-Boot's own copy (`mmc->part_config`)."""
+    if uboot.part_config is None:
+        uboot.part_config = uboot.computer.storage.medium("emmc").ext_csd[BOOT_CONFIG]
     if not numbers:
-        value = uboot.computer.storage.medium("emmc").ext_csd[BOOT_CONFIG]
+        value = uboot.part_config
         yield from line(
             streams,
             "EXT_CSD[179], PARTITION_CONFIG:\n"
@@ -38,7 +40,8 @@ def _partconf(uboot: UBoot, numbers: Sequence[int], streams: Streams) -> Program
     acknowledge, enabled, access = numbers
     yield from uboot.computer.pause(_SWITCH_NS)
     yield from uboot.computer.at("uboot.write")
-    _set(uboot, BOOT_CONFIG, (acknowledge & 1) << 6 | (enabled & 7) << 3 | access & 7)
+    uboot.part_config = (acknowledge & 1) << 6 | (enabled & 7) << 3 | access & 7
+    _set(uboot, BOOT_CONFIG, uboot.part_config)
     return 0
 
 

@@ -28,6 +28,7 @@ class UBoot:
         shell: hush; its variables are the environment.
         memory: address -> what was last loaded there. ram: the bytes.
         mmc_device, mmc_partition: the MMC device that `mmc` works on, and its hardware partition.
+        part_config: the eMMC's PARTITION_CONFIG as U-Boot has read or sent it; None: it has not found the eMMC yet.
         kernel_release: the release that the last loaded kernel is of.
         flash_probed: `sf probe` was run.
     """
@@ -44,6 +45,7 @@ class UBoot:
         self.kernel_release = ""
         self.mmc_partition = USER
         self.mmc_device = int(defaults.get("mmcdev", "0"))
+        self.part_config: int | None = None
         self.flash_probed = False
         self.streams = Streams(self._write, self._write)
 

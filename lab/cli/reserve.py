@@ -1,0 +1,126 @@
+"""`lab reserve`: a board for a person for some hours, or in maintenance, as in `lab web`; and ending that."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lab.errors import ConfigurationError
+from lab.farm import holding, now, reserving, services
+from lab.host import process
+from lab.results import open_store
+from lab.results.audit import Act, Audit
+from lab.results.reservations import IGNORE, LONGEST_H, Hold, Kind, ReservationBook
+from lab.results.store import Store
+from lab.results.turns import PERSONS
+from lab.shown import echo, echo_json, table
+
+app = typer.Typer(help="Reserve a board, or put it in maintenance; show and end that.")
+DEFAULT_H = 4.0
+_HEADER = ("board", "", "by", "until (UTC)", "why")
+
+
+@app.command()
+def reserve(
+    board: Annotated[
+        str, typer.Argument(metavar="[BOARD]", help="As `lab status` has it (default: show what is reserved).")
+    ] = "",
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why: whoever wants the board reads it.")] = "",
+    hours: Annotated[
+        float | None,
+        typer.Option(metavar="H", help=f"For how long: {DEFAULT_H:g} unless given, at most {LONGEST_H:g}."),
+    ] = None,
+    maintenance: Annotated[
+        bool, typer.Option("--maintenance", help="Maintenance, which lasts until somebody ends it.")
+    ] = False,
+    end: Annotated[bool, typer.Option("--end", help="End the board's reservation or, with it, maintenance.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    db: Annotated[
+        str | None,
+        typer.Option(
+            "--db", metavar="URL", help="The results (default: $LAB_DB, farm.yaml's, else ~/.local/share/boardlab)."
+        ),
+    ] = None,
+    farm: Annotated[
+        Path | None,
+        typer.Option("--farm", metavar="FILE", help="The host's farm.yaml (default: here, or in /etc/boardlab)."),
+    ] = None,
+) -> None:
+    """Reserve a board for some hours, or put it in maintenance; with --end, end that; without BOARD, show what stands."""
+    given = services.host_file(farm).farm
+    database = services.database(db, given)
+    if not board:
+        if reason or hours is not None or maintenance or end:
+            raise ConfigurationError("which board? `lab reserve BOARD --reason TEXT`; `lab status` shows the boards")
+        with open_store(database, create=False) as store:
+            _show(ReservationBook(store).standing(), as_json=as_json)
+        return
+    if hours is not None and (maintenance or end):
+        raise ConfigurationError("--hours is of a reservation that begins: leave it out")
+    kind: Kind = "maintenance" if maintenance else "reserved"
+    person, host = process.person(), socket.gethostname()
+    with open_store(database) as store:
+        book = Audit(store)
+        if end:
+            action = reserving.MAINTAINED if maintenance else reserving.RELEASE
+            with book.acting(Act(), action, person=person, address=host, board=board) as act:
+                hold = reserving.end(store, act, board, kind, person)
+            lines = [f"{board} is free again; it was {hold.described}"]
+        else:
+            action = reserving.MAINTAIN if maintenance else reserving.RESERVE
+            with book.acting(Act(), action, person=person, address=host, board=board) as act:
+                known = reserving.board_of(now.look(db, farm).boards, board, "`lab status`")
+                if maintenance:
+                    hold = reserving.maintain(store, act, known, person, reason)
+                else:
+                    hold = reserving.reserve(store, act, known, person, reason, DEFAULT_H if hours is None else hours)
+            lines = [f"{board} is {hold.described}", *_next(store, hold, placed=bool(given and given.coordinator))]
+    if as_json:
+        echo_json(document(hold) | {"ended": end})
+    else:
+        echo(*lines)
+
+
+def document(hold: Hold) -> dict[str, Any]:
+    """What stands, for other programs; times as ISO 8601, in UTC."""
+    until = None if hold.until is None else hold.until.isoformat()
+    return {
+        "board": hold.board,
+        "kind": hold.kind,
+        "person": hold.person,
+        "reason": hold.reason,
+        "at": hold.at.isoformat(),
+        "until": until,
+    }
+
+
+def _next(store: Store, hold: Hold, *, placed: bool) -> Iterator[str]:
+    """Who has the board still, and what can be done with it now."""
+    job = holding.queue(store).holder_of(hold.board)
+    if job is not None:
+        ends = "goes on to its end" if job.priority >= PERSONS else "gives way after its present cycle"
+        yield f"job {job.called} of {job.who} measures on it, and {ends}: lab jobs show {job.called}"
+    if placed:
+        yield "its labgrid place is acquired for you as soon as it is free (lab farm janitor)"
+    if hold.kind == "reserved":
+        yield f"measure with: lab run {IGNORE} ...; give it back with: lab reserve {hold.board} --end"
+    else:
+        yield f"end it with: lab reserve {hold.board} --maintenance --end"
+
+
+def _show(holds: list[Hold], *, as_json: bool) -> None:
+    if as_json:
+        echo_json([document(hold) for hold in holds])
+    elif not holds:
+        echo("No board is reserved, in maintenance or in quarantine.")
+    else:
+        rows = [
+            [hold.board, hold.kind, hold.person, f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "-", hold.reason]
+            for hold in holds
+        ]
+        echo(*table(_HEADER, rows, "<<<<<"))

@@ -1,0 +1,162 @@
+"""How a client reaches a console server: over the socket in a folder of this host, or whatever else brings its frames."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from pathlib import Path
+from typing import Final, Protocol
+
+from attrs import frozen
+
+from lab.console.wire import CREDENTIALS
+from lab.errors import ConfigurationError, LabTransientError
+from lab.host.runtime import check_owner
+
+RECEIVE_BYTES: Final = 65536
+
+
+class Stream(Protocol):
+    """A connection to a server.
+
+    Attributes:
+        pid: of the server's process; 0: it is on another host.
+    """
+
+    pid: int
+
+    def send(self, data: bytes, timeout_s: float) -> None:
+        """Send all of it.
+
+        Raises:
+            OSError: it is not taken, or not in time.
+        """
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        """What has come; None: nothing, in time; b"": the other end has hung up.
+
+        Raises:
+            OSError: the connection has failed.
+        """
+
+    def fileno(self) -> int:
+        """For select(2): readable when something may have come."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+class Way(Protocol):
+    """Where a server is."""
+
+    @property
+    def shown(self) -> str:
+        """In messages."""
+
+    @property
+    def log(self) -> str:
+        """Where its last words are."""
+
+    def connect(self, timeout_s: float) -> Stream:
+        """A new connection.
+
+        Raises:
+            LabTransientError: nobody answers.
+            ConfigurationError: who answers is not who was meant.
+        """
+
+
+@frozen
+class UnixWay:
+    """A socket of this host.
+
+    Attributes:
+        path: in a folder of this user alone.
+    """
+
+    path: Path
+
+    @property
+    def shown(self) -> str:
+        """See `Way`."""
+        return str(self.path)
+
+    @property
+    def log(self) -> str:
+        """See `Way`."""
+        return str(self.path.with_name("console.log"))
+
+    def connect(self, timeout_s: float) -> UnixStream:
+        """See `Way`."""
+        if self.path.parent.exists():
+            check_owner(self.path.parent)
+        opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        opened.settimeout(timeout_s)
+        try:
+            opened.connect(str(self.path))
+        except OSError as error:
+            opened.close()
+            raise LabTransientError(
+                f"no console server answers at {self.path}: {error.strerror or error}; "
+                "start one with `lab console serve`",
+                failure="no_console_server",
+            ) from error
+        try:
+            return UnixStream(opened, self._peer(opened))
+        except ConfigurationError:
+            opened.close()
+            raise
+
+    def _peer(self, opened: socket.socket) -> int:
+        """The folder was checked by its name; this is who really listens."""
+        credentials = opened.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        pid, uid, _ = CREDENTIALS.unpack(credentials)
+        if uid != os.getuid():
+            raise ConfigurationError(
+                f"{self.path}: pid {pid} of user {uid} listens there, and you are {os.getuid()}; "
+                "set BOARDLAB_RUNTIME to a folder of your own"
+            )
+        return int(pid)
+
+
+class UnixStream:
+    """A connection over a socket of this host; see `Stream`.
+
+    Attributes:
+        socket: which it takes over.
+    """
+
+    def __init__(self, opened: socket.socket, pid: int) -> None:
+        self.socket = opened
+        self.pid = pid
+
+    def send(self, data: bytes, timeout_s: float) -> None:
+        """See `Stream`."""
+        self.socket.settimeout(timeout_s)
+        self.socket.sendall(data)
+
+    def receive(self, timeout_s: float) -> bytes | None:
+        """See `Stream`."""
+        return self.socket.recv(RECEIVE_BYTES) if ready(self.socket, select.POLLIN, timeout_s) else None
+
+    def fileno(self) -> int:
+        """See `Stream`."""
+        return self.socket.fileno()
+
+    def close(self) -> None:
+        """See `Stream`."""
+        self.socket.close()
+
+
+def ready(opened: socket.socket, events: int, timeout_s: float) -> bool:
+    """Wait until a socket can be read or written."""
+    poll = select.poll()
+    poll.register(opened, events)
+    return bool(poll.poll(max(0.0, timeout_s) * 1000))
+
+
+def left_s(deadline: float) -> float:
+    """Until a time of time.monotonic(); 0.0: it is over."""
+    return max(0.0, deadline - time.monotonic())

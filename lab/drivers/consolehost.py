@@ -1,0 +1,35 @@
+"""The host of a board's console, for drivers whose hardware is plugged in there (`at: console`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from labgrid.exceptions import NoStrategyFoundError
+
+from lab.drivers.stampedconsoledriver import StampedConsoleDriver
+from lab.errors import ConfigurationError
+from lab.host.runtime import prepare, runtime_dir
+from lab.host.sshlink import SshLink
+
+
+def link_of(target: Any, what: str) -> SshLink | None:
+    """The ssh connection to the host of the console of a target's strategy; None: that is this host.
+
+    Args:
+        what: asks, for messages.
+
+    Raises:
+        ConfigurationError: the console is none that says where it is.
+    """
+    try:
+        console = getattr(target.get_strategy(), "console", None)
+    except NoStrategyFoundError:
+        console = None
+    if not isinstance(console, StampedConsoleDriver):
+        raise ConfigurationError(
+            f"{what}: `at: console` needs a BoardStrategy with a StampedConsoleDriver as its console"
+        )
+    if not console.elsewhere:
+        return None
+    return SshLink.to(console.elsewhere, prepare(Path(console.runtime) if console.runtime else runtime_dir()))

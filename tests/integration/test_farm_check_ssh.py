@@ -1,0 +1,71 @@
+"""`lab farm check` through a real ssh: one host answers, one has no boardlab, one does not answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import realsshd
+
+ROOT = Path(__file__).resolve().parents[2]
+CLOSED = 1  # a port on which nothing listens
+SSH = """\
+Host lab-a lab-b
+  HostName 127.0.0.1
+  Port {port}
+  IdentityFile {key}
+Host lab-c
+  HostName 127.0.0.1
+  Port {closed}
+Host *
+  User root
+  IdentitiesOnly yes
+  StrictHostKeyChecking no
+  UserKnownHostsFile /dev/null
+  LogLevel ERROR
+"""
+PROGRAM = """\
+#!/bin/sh
+export PYTHONPATH={root} BOARDLAB_RUNTIME={folder}/run LAB_DB={folder}/results.db
+exec {python} -P -c 'import sys; from lab.cli import main; sys.exit(main())' "$@"
+"""
+
+
+def test_every_host_has_its_findings(tmp_path: Path) -> None:
+    if why := realsshd.missing():
+        pytest.skip(why)
+    program = tmp_path / "lab"
+    program.write_text(PROGRAM.format(root=ROOT, folder=tmp_path, python=sys.executable))
+    program.chmod(0o755)
+    farm = tmp_path / "farm.yaml"
+
+    def checked(*hosts: str, its_program: Path = program) -> tuple[int, dict[str, list[dict[str, str]]]]:
+        names = ", ".join(f"{{name: {host}}}" for host in hosts)
+        farm.write_text(f"directory: {tmp_path}\nprogram: {its_program}\nhosts: [{names}]\n")
+        done = subprocess.run(
+            [program, "farm", "check", farm, "--json"],
+            env={**os.environ, "BOARDLAB_SSH_CONFIG": str(tmp_path / "ssh")},
+            capture_output=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        found: dict[str, list[dict[str, str]]] = {host: [] for host in hosts}
+        for each in json.loads(done.stdout)["hosts"]:
+            found[each["host"]].append(each)
+        return done.returncode, found
+
+    with realsshd.running_sshd(tmp_path, 4096) as sshd:
+        (tmp_path / "ssh").write_text(SSH.format(port=sshd.port, key=sshd.key, closed=CLOSED))
+        status, found = checked("lab-a", "lab-c")
+        assert status == 2
+        assert {"clocks", "versions", "disks"} <= {each["area"] for each in found["lab-a"]}
+        ((area, level, said),) = [(each["area"], each["level"], each["said"]) for each in found["lab-c"]]
+        assert (area, level) == ("host", "bad")
+        assert "Connection refused" in said
+        status, found = checked("lab-b", its_program=tmp_path / "nothing")
+        assert status == 2
+        assert f"there is no {tmp_path / 'nothing'}" in found["lab-b"][0]["said"]

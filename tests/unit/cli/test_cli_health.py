@@ -1,0 +1,81 @@
+"""`lab health --check` where the check cannot be made: a coordinator that is away is waited for, and what stays wrong is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.cli.main import main
+from lab.errors import BoardlabError, LabStableError, LabTransientError
+from lab.farm import placing
+from lab.farm.runner import BUSY
+from lab.places.holding import stock_user
+from lab.results import open_store
+from lab.results.healthbook import HealthBook
+
+FAILED = 1
+AWAY = LabTransientError("labgrid's coordinator does not answer", failure="coordinator_unreachable")
+ENV = """imports: [lab.strategies]
+targets:
+  main:
+    resources: [{RemotePlace: {name: p1}}]
+    drivers: [{BoardStrategy: {board: b1, board_type: am62xx_sk}}]
+"""
+
+
+class Coordinator:
+    """One that fails so, one after the other; `held_by`: who has the place."""
+
+    def __init__(self, *faults: BoardlabError, held_by: str = "") -> None:
+        self.faults, self.held_by = list(faults), held_by
+
+    def unmatched(self, _name: str) -> tuple[str, ...]:
+        if self.faults:
+            raise self.faults.pop(0)
+        return ()
+
+    def holder(self, _name: str) -> str:
+        return self.held_by
+
+    def reserver(self, _name: str) -> str:
+        return ""
+
+
+@pytest.fixture
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    (tmp_path / "b1.yaml").write_text(ENV)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(placing, "POLL_S", 0.0)
+
+    def checked(coordinator: Coordinator, wait: str) -> int:
+        monkeypatch.setattr("lab.places.holding.Coordinator", lambda _address: coordinator)
+        words = ("health", "b1", "--check", "--env", str(tmp_path / "b1.yaml"), "--wait", wait)
+        return main([*words, "--db", str(tmp_path / "results.db")])
+
+    return checked
+
+
+def kept(tmp_path: Path) -> list[tuple[str, str]]:
+    with open_store(str(tmp_path / "results.db")) as store:
+        return [(part.failure, part.message) for each in HealthBook(store).checks("b1", 9) for part in each.failed]
+
+
+def test_a_coordinator_that_is_away_is_waited_for(
+    tmp_path: Path, check: Callable[..., int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    coordinator = Coordinator(AWAY, AWAY, LabStableError("another answer"))
+    assert check(coordinator, "60") == FAILED
+    assert "waits: labgrid's coordinator does not answer" in capfd.readouterr().err
+    assert kept(tmp_path) == [("lab", "another answer")]
+
+
+def test_a_check_that_cannot_be_made_is_one_that_failed(tmp_path: Path, check: Callable[..., int]) -> None:
+    assert check(Coordinator(AWAY), "0") == FAILED
+    assert kept(tmp_path) == [("coordinator_unreachable", "labgrid's coordinator does not answer")]
+
+
+def test_a_place_that_a_person_has_is_no_fault_of_the_lab(tmp_path: Path, check: Callable[..., int]) -> None:
+    assert check(Coordinator(held_by=str(stock_user("lena"))), "60") == BUSY
+    assert not kept(tmp_path)

@@ -1,0 +1,115 @@
+"""The TLS front alone: a handshake that stalls is ended, and a crowd of one address does not keep others out."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import certificates
+import pytest
+from prometheus_server import until
+from tlsfront import HOST, identities
+
+from lab.console import tlsfront, tlsguest
+from lab.console.stream import Stream
+from lab.console.tlsfront import TlsFront
+from lab.console.tlsway import TlsWay
+from lab.errors import ConfigurationError
+from lab.host.tls import Identity
+
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tls")
+    identities(folder)
+    return folder
+
+
+@pytest.fixture
+def start(made: Path, tmp_path: Path) -> Iterator[Callable[[], int]]:
+    """Starts a front, without a console server behind it."""
+    threads = []
+
+    def started() -> int:
+        front = TlsFront(tmp_path / "console.sock", HOST, 0, Identity(made / "server"))
+        thread = threading.Thread(target=front.run)
+        thread.start()
+        threads.append((front, thread))
+        return front.port
+
+    yield started
+    for front, thread in threads:
+        front.stop()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection((HOST, port), DEADLINE_S)
+
+
+def agreed(made: Path, port: int) -> ssl.SSLSocket:
+    return Identity(made / "client").client().wrap_socket(connected(port), server_hostname=HOST)
+
+
+def test_a_handshake_that_stalls_is_ended(
+    start: Callable[[], int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tlsguest, "HANDSHAKE_S", 0.2)
+    with connected(start()) as silent:
+        silent.sendall(b"\x16\x03\x01\x02\x00")  # the head of a record that does not come
+        assert silent.recv(1) == b""
+    until(lambda: "refused: no TLS within 0.2 s" in caplog.text, "the log says it")
+
+
+def test_a_crowd_without_certificates_is_bounded_and_those_who_are_in_stay(
+    made: Path, start: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tlsfront, "MOST_NEW", 3)
+    port = start()
+    with agreed(made, port) as inside:
+        assert b"no console server answers" in inside.recv(4096)  # it got in, and was heard
+        crowd = [connected(port) for _ in range(3)]
+        with connected(port) as one_more:
+            assert one_more.recv(1) == b""
+        for each in crowd:
+            each.close()
+
+
+def test_an_address_that_is_not_this_hosts_is_said(made: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is it an address of this host"):
+        TlsFront(tmp_path / "console.sock", "192.0.2.1", 0, Identity(made / "server"))
+
+
+def test_a_key_that_others_may_read_stops_the_front(made: Path, tmp_path: Path) -> None:
+    folder = certificates.identity(made / "made", "server", tmp_path / "open")
+    (folder / "host.key").chmod(0o644)
+    with pytest.raises(ConfigurationError, match="others may read it"):
+        TlsFront(tmp_path / "console.sock", HOST, 0, Identity(folder))
+
+
+def test_a_connection_that_is_cut_is_no_refusal(made: Path) -> None:
+    with socket.create_server((HOST, 0)) as listening:
+
+        def agree_and_vanish() -> None:
+            accepted, _ = listening.accept()
+            with Identity(made / "server").server().wrap_socket(accepted, server_side=True) as agreed:
+                socket.socket(fileno=agreed.detach()).close()  # without a word of TLS
+
+        thread = threading.Thread(target=agree_and_vanish)
+        thread.start()
+        stream = TlsWay(HOST, listening.getsockname()[1], Identity(made / "client")).connect(DEADLINE_S)
+        thread.join(DEADLINE_S)
+        with pytest.raises(OSError, match=r"EOF|reset|Broken pipe"):
+            send_until_cut(stream)
+        stream.close()
+
+
+def send_until_cut(stream: Stream) -> None:
+    while True:
+        stream.send(b"x", DEADLINE_S)

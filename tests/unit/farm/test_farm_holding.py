@@ -1,0 +1,74 @@
+"""A board that a command holds as a job: how the job ends tells who asks again whether it may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.cli.main import main
+from lab.errors import BoardlabError, LabStableError, LabTransientError
+from lab.farm import holding
+from lab.farm.placing import PLACE_BUSY
+from lab.farm.runner import BROKEN
+from lab.results import open_store
+from lab.results.jobrecords import BY_PROVISION, Order
+
+ORDER = Order("am62xx_sk", "sk-1", ("provision",), "", "11.01", None)
+
+
+@pytest.mark.parametrize(
+    ("failure", "raised", "state"),
+    [
+        pytest.param(PLACE_BUSY, holding.BusyBoardError, "refused", id="another host's job has the place"),
+        pytest.param("console_link", LabTransientError, "failed", id="a fault of the lab"),
+    ],
+)
+def test_a_place_that_is_anothers_is_a_busy_board(
+    tmp_path: Path, failure: str, raised: type[BoardlabError], state: str
+) -> None:
+    with open_store(str(tmp_path / "results.db")) as store:
+        book = holding.queue(store, BY_PROVISION)
+        with pytest.raises(raised, match="somebody"), holding.held(book, ORDER, 0, lambda _: None) as job:
+            raise LabTransientError("somebody has it", failure=failure)
+        assert book.job(job.id).state == state
+
+
+AWAY = LabTransientError("the server does not answer", failure="results")
+
+
+def test_results_that_do_not_answer_are_waited_for_as_long_as_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults, said, waited = [AWAY, AWAY], list[str](), list[float]()
+
+    def opened(url: str) -> object:
+        if faults:
+            raise faults.pop()
+        return url
+
+    monkeypatch.setattr(holding, "open_store", opened)
+    assert holding.opened("results", 60, said.append, waited.append) == "results"
+    assert (said, len(waited)) == (["waits: the server does not answer"], 2)
+    faults.append(AWAY)
+    with pytest.raises(LabTransientError):
+        holding.opened("results", 0, said.append, waited.append)
+    faults.append(LabStableError("damaged"))
+    with pytest.raises(LabStableError):
+        holding.opened("results", 60, said.append, waited.append)
+    assert len(waited) == 2
+
+
+@pytest.mark.parametrize("words", [("run", "--env", "none.yaml")])
+def test_a_command_with_wait_outlasts_a_restart_of_the_results(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[BoardlabError] = [LabStableError("damaged"), AWAY]
+
+    def opened(_url: str) -> object:
+        raise faults.pop()
+
+    monkeypatch.setattr(holding, "open_store", opened)
+    monkeypatch.setattr(holding, "QUEUE_POLL_S", 0.0)
+    assert main([*words, "--db", "postgresql://x@127.0.0.1:9/lab", "--wait", "60"]) == BROKEN
+    assert not faults

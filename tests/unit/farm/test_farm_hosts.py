@@ -1,0 +1,117 @@
+"""`lab farm check` over the hosts of a farm.yaml, with a played ssh: what is wrong, on which host, and how it is mended."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from attrs import asdict
+
+from lab.cli import main
+from lab.errors import LabTransientError
+from lab.farm.doctor import Finding
+from lab.host import sshcommand
+
+WELL = Finding("versions", "boardlab", "ok", "2.0, Python 3.11, in /srv")
+PORT = Finding("ports", "/dev/ttyUSB0", "bad", "another program reads it", "kill 12")
+NO_EXPORTER = Finding("services", "exporter", "bad", "127.0.0.1:9870: refused", "systemctl start it")
+
+
+class Hosts:
+    """What ssh finds."""
+
+    def __init__(self, **hosts: object) -> None:
+        self.hosts = {name.replace("_", "-"): found for name, found in hosts.items()}
+        self.asked: list[tuple[str, tuple[str, ...], str]] = []
+
+    def run(self, host: str, words: Sequence[str], folder: str, _limit_s: float) -> subprocess.CompletedProcess[str]:
+        self.asked.append((host, tuple(words), folder))
+        found = self.hosts[host]
+        if isinstance(found, Exception):
+            raise found
+        if isinstance(found, subprocess.CompletedProcess):
+            return found
+        return subprocess.CompletedProcess([], 0, json.dumps([asdict(each) for each in found]), "")  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Path:
+    path = tmp_path / "farm.yaml"
+    path.write_text(
+        "directory: /srv/lab\nprogram: /srv/lab/bin/lab\nhosts: [{name: lab-1}, {name: lab-2}, {name: lab-3}]\n"
+    )
+    return path
+
+
+def checked(path: Path, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sshcommand, "run", hosts.run)
+    return main(["farm", "check", str(path), *words])
+
+
+def test_each_host_is_asked_and_each_finding_names_host_and_mend(
+    farm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts = Hosts(
+        lab_1=[WELL], lab_2=[WELL, PORT, NO_EXPORTER], lab_3=LabTransientError("Connection refused", failure="x")
+    )
+    assert checked(farm, hosts, monkeypatch) == 2
+    said = capsys.readouterr().out
+    rows = [line.split() for line in said.splitlines()]
+    assert sorted(host for host, _, _ in hosts.asked) == ["lab-1", "lab-2", "lab-3"]
+    assert {(words, folder) for _, words, folder in hosts.asked} == {
+        (("/srv/lab/bin/lab", "doctor", "--json"), "/srv/lab")
+    }
+    assert ["lab-1", "ok", "1", "checks,", "nothing", "wrong"] in rows
+    assert ["lab-2", "bad", "ports", "/dev/ttyUSB0", "another", "program", "reads", "it"] in rows
+    assert any(row[:4] == ["lab-3", "bad", "host", "lab-3"] and "refused" in row for row in rows)
+    assert "  lab-2: /dev/ttyUSB0:\n    kill 12" in said
+    assert "`ssh lab-3 true` must work without a password" in said
+    assert "exporter" not in said, "only the first host runs it"
+    assert checked(farm, hosts, monkeypatch, "--json") == 2
+    found = json.loads(capsys.readouterr().out)["hosts"]
+    assert [(each["host"], each["level"]) for each in found] == [
+        ("lab-1", "ok"),
+        ("lab-2", "ok"),
+        ("lab-2", "bad"),
+        ("lab-3", "bad"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (
+            subprocess.CompletedProcess([], 127, "", "sh: lab: not found"),
+            "there is no /srv/lab/bin/lab: sh: lab: not found",
+        ),
+        (subprocess.CompletedProcess([], 2, "", "farm.yaml: boo"), "`lab doctor` ended with 2 there: farm.yaml: boo"),
+        (subprocess.CompletedProcess([], 0, "Welcome!\n[]", ""), "`lab doctor` ended with 0 there: Welcome!"),
+        (subprocess.CompletedProcess([], 0, '[{"area": 1}]', ""), '`lab doctor` ended with 0 there: [{"area": 1}]'),
+        ([Finding("versions", "boardlab", "ok", "1.9, Python 3.11")], "boardlab 1.9, and lab-1 has 2.0"),
+    ],
+)
+def test_what_keeps_a_host_from_an_answer_is_a_finding(
+    farm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: object, says: str
+) -> None:
+    checked(farm, Hosts(lab_1=[WELL], lab_2=answer, lab_3=[WELL]), monkeypatch, "--json")
+    (found,) = [each for each in json.loads(capsys.readouterr().out)["hosts"] if each["level"] != "ok"]
+    assert found["host"] == "lab-2"
+    assert says in found["said"]
+    assert found["mend"]
+
+
+def test_this_host_needs_no_ssh_and_a_file_alone_no_host(
+    farm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    farm.write_text(f"hosts: [{{name: {socket.gethostname()}}}]\n")
+    monkeypatch.setattr("lab.cli.farm.examine", lambda _patient: iter([WELL]))
+    hosts = Hosts()
+    assert checked(farm, hosts, monkeypatch) == 0
+    assert "1 checks, nothing wrong" in capsys.readouterr().out
+    farm.write_text("hosts: [{name: lab-7}]\n")
+    assert checked(farm, hosts, monkeypatch, "--here") == 0
+    assert hosts.asked == []

@@ -1,0 +1,248 @@
+"""A rails server's client that is cut off: it comes back and lacks no byte of the trace, or the measurement fails with its class."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from attrs import define, evolve, field
+from railsserved import DEADLINE_S, hwmon
+
+from lab.errors import LabStableError, LabTransientError
+from lab.host import statusfiles
+from lab.host.runtime import prepare
+from lab.host.statusfiles import SamplerStatus
+from lab.rails import RailsConfig, kept
+from lab.rails.elsewhere import RailsServer
+from lab.rails.process import Sampler
+from lab.rails.server import Client, Server
+from lab.rails.trace import END, RECORD
+
+META = b'{"format": "a trace"}\n'
+CUTS = 20
+
+
+@define(eq=False)
+class Played:
+    """A sampler whose samples the test takes."""
+
+    board: str
+    path: Path
+    samples: int = 0
+    died: str = ""
+    ended: threading.Event = field(factory=threading.Event)
+    pid: int = 0
+
+    def poll(self) -> int | None:
+        return 1 if self.died else None
+
+    def take(self, count: int) -> None:
+        with self.path.open("ab") as file:
+            for _ in range(count):
+                self.samples += 1
+                file.write(RECORD.pack(self.samples, -1, -1, 0, 0))
+
+    @property
+    def whole(self) -> bytes:
+        """The trace as it must be at its end."""
+        records = [RECORD.pack(number + 1, -1, -1, 0, 0) for number in range(self.samples)]
+        return b"".join([META, *records, RECORD.pack(self.samples + 1, 0, 0, END, 0)])
+
+
+@define(eq=False)
+class Wire:
+    """What leads to the server, and can be cut."""
+
+    listener: socket.socket
+    server: Path
+    is_up: bool = True
+    ends: list[socket.socket] = field(factory=list)
+    most: int = 1 << 20
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.listener.accept()
+                if not self.is_up:
+                    near.close()
+                    continue
+                far = socket.socket(socket.AF_UNIX)
+                far.connect(str(self.server))
+                self.ends += [near, far]
+                for source, target in ((near, far), (far, near)):
+                    threading.Thread(target=self.pump, args=(source, target), daemon=True).start()
+
+    def pump(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(self.most):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def cut(self) -> None:
+        while self.ends:
+            end = self.ends.pop()
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+@define(eq=False)
+class Far:
+    """A rails server with played samplers, behind a wire."""
+
+    wire: Wire
+    server: RailsServer
+    kept: kept.KeptSamplings
+    samplers: list[Played]
+    config: RailsConfig
+
+
+@pytest.fixture
+def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
+    samplers: list[Played] = []
+
+    @contextlib.contextmanager
+    def played(config: RailsConfig, path: Path, _wanted: object) -> Iterator[Sampler]:
+        path.write_bytes(META)
+        one = Played(config.board, path)
+        samplers.append(one)
+        try:
+            yield Sampler(path, one)
+        finally:
+            one.ended.set()
+        if one.died:
+            raise LabTransientError(one.died, failure="power_sampler")
+        with path.open("ab") as file:
+            file.write(RECORD.pack(one.samples + 1, 0, 0, END, 0))
+
+    monkeypatch.setattr(kept, "sampling", played)
+    address, behind = tmp_path / "rails.sock", tmp_path / "wire.sock"
+    with Server(str(address), Client) as server, socket.socket(socket.AF_UNIX) as listener:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        listener.bind(str(behind))
+        listener.listen()
+        wire = Wire(listener, address)
+        threading.Thread(target=wire.run, daemon=True).start()
+        yield Far(wire, RailsServer(lambda: behind, "lab-2"), server.kept, samplers, hwmon(tmp_path))
+        wire.cut()
+        server.shutdown()
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    ready, ends = threading.Event(), DEADLINE_S
+    while not what():
+        assert ends > 0
+        ready.wait(0.01)
+        ends -= 0.01
+
+
+def test_a_client_that_is_cut_off_goes_on_at_the_byte_that_it_lacks(far: Far, tmp_path: Path) -> None:
+    path, chance = tmp_path / "power.trace", random.Random(19)
+    far.wire.most = 7  # so that it is cut within samples, too
+    with far.server.sampling(far.config, path) as sampler:
+        (played,) = far.samplers
+        for _ in range(CUTS):
+            wanted = path.stat().st_size + chance.randrange(1, 1000)
+            played.take(100)
+            wait_for(lambda wanted=wanted: path.stat().st_size >= wanted)  # type: ignore[misc]
+            far.wire.is_up = False
+            far.wire.cut()
+            played.take(100)  # while nobody listens
+            assert not played.ended.is_set()
+            far.wire.is_up = True
+        assert sampler.alive
+        far.wire.cut()  # the end has to come through another connection, too
+    assert path.read_bytes() == played.whole
+    wait_for(lambda: not played.path.exists())
+
+
+def test_who_does_not_come_back_in_time_has_no_measurement_and_the_sampler_ends(far: Far, tmp_path: Path) -> None:
+    far.kept.keep_s, server = 0.3, evolve(far.server, patience_s=0.3)
+
+    def measure() -> None:
+        with server.sampling(far.config, tmp_path / "power.trace") as sampler:
+            far.wire.is_up = False
+            far.wire.cut()
+            wait_for(lambda: not sampler.alive)
+
+    with pytest.raises(LabTransientError, match=r"was cut, and did not come back within 0\.3 s") as caught:
+        measure()
+    assert caught.value.failure == "power_sampler"
+    assert far.samplers[0].ended.wait(DEADLINE_S)
+
+
+def test_who_comes_back_too_late_is_told(far: Far, tmp_path: Path) -> None:
+    far.kept.keep_s = 0.1
+
+    def measure() -> None:
+        with far.server.sampling(far.config, tmp_path / "power.trace") as sampler:
+            far.wire.is_up = False
+            far.wire.cut()
+            assert far.samplers[0].ended.wait(DEADLINE_S)
+            wait_for(lambda: not far.samplers[0].path.exists())
+            far.wire.is_up = True
+            wait_for(lambda: not sampler.alive)
+
+    with pytest.raises(LabTransientError, match=r"on lab-2: the sampling that the client comes back to has ended"):
+        measure()
+
+
+def test_what_a_sampler_failed_of_is_told_to_who_waits_for_it(far: Far, tmp_path: Path) -> None:
+    def measure() -> None:
+        with far.server.sampling(far.config, tmp_path / "power.trace") as sampler:
+            far.samplers[0].died = "0x40 does not answer"
+            wait_for(lambda: not sampler.alive)
+
+    with pytest.raises(LabTransientError, match="on lab-2: 0x40 does not answer"):
+        measure()
+
+
+def test_a_client_that_was_killed_makes_room_for_the_next_one_of_its_board(far: Far, tmp_path: Path) -> None:
+    question = {"config": json.loads(far.config.dumps()), "range": "active", "keeps": True}
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.connect(str(far.wire.server))
+        killed.sendall(json.dumps(question).encode() + b"\n")
+        assert b"trace" in killed.recv(1000)
+    wait_for(lambda: all(each.is_left for each in far.kept.samplings))
+    with far.server.sampling(far.config, tmp_path / "power.trace"):
+        first, second = far.samplers
+        assert first.ended.is_set()
+        assert not second.ended.is_set()
+
+
+def test_a_client_of_an_earlier_boardlab_ends_its_sampler_by_closing_its_side(far: Far) -> None:
+    question = {"config": json.loads(far.config.dumps()), "range": "active"}
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.connect(str(far.wire.server))
+        stream.sendall(json.dumps(question).encode() + b"\n")
+        wait_for(lambda: bool(far.samplers))
+        far.samplers[0].take(3)
+        stream.shutdown(socket.SHUT_WR)
+        with stream.makefile("rb") as answer:
+            answer.readline()
+            assert answer.read() == far.samplers[0].whole
+
+
+def test_who_looks_on_here_is_told_of_the_trace_while_it_grows(far: Far, tmp_path: Path) -> None:
+    folder = prepare(tmp_path / "run") / statusfiles.SAMPLERS
+    with evolve(far.server, runtime=folder.parent).sampling(far.config, tmp_path / "power.trace"):
+        (told,) = statusfiles.read_all(folder, SamplerStatus)
+        assert (told.board, told.trace) == ("b1", str(tmp_path / "power.trace"))
+        assert abs(told.ahead_ns) < DEADLINE_S * 10**9
+    assert statusfiles.read_all(folder, SamplerStatus) == []
+
+
+def test_a_full_disk_here_is_no_cut(far: Far) -> None:
+    def measure() -> None:
+        with far.server.sampling(far.config, Path("/dev/full")) as sampler:
+            wait_for(lambda: not sampler.alive)
+
+    with pytest.raises(LabStableError, match="/dev/full: cannot be written: No space left") as caught:
+        measure()
+    assert caught.value.failure == "disk"

@@ -1,0 +1,57 @@
+"""What a queue asked for is measured once, and told as often as it asks."""
+
+from __future__ import annotations
+
+import pytest
+from jobbook import Wall, started
+from recorded_run import record
+
+from lab import shipped
+from lab.cli import main
+from lab.farm.retold import told_again
+from lab.farm.runner import WORSE
+from lab.results import Store, joblist
+from lab.results.jobrecords import JobState
+from lab.results.jobs import JobQueue, Order
+from lab.results.verdictrecords import NewVerdict
+from lab.results.verdicts import write_verdicts
+
+
+@pytest.mark.parametrize(("state", "code"), [("completed", 0), ("failed", 1), ("cancelled", 130)])
+def test_what_a_queue_asked_for_is_measured_once_though_it_asks_again(
+    store: Store, wall: Wall, state: JobState, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = shipped.folder(shipped.ENVS) / "am62x.yaml"
+    first = JobQueue(store, "one", lambda _who: True, wall, request="7-1700000000")
+    job = started(first, Order("am62xx_sk", "b1", ("boot",), str(env), "11.01", 20))
+    first.finish(job.id, state)
+    words = ["run", "--continue", "--request", "7-1700000000", "--env", str(env), "--db", store.url]
+    assert main(words) == code
+    assert f"job {job.called}: {state} for this request before; nothing is measured again" in capsys.readouterr().out
+    assert [view.job.id for view in joblist.jobs(store, 9, wall())] == [job.id]
+
+
+def test_an_interrupted_job_is_of_the_request_that_goes_on_with_it(store: Store, wall: Wall) -> None:
+    first, second = (JobQueue(store, name, lambda _who: True, wall, request=name) for name in ("one", "two"))
+    job = started(first)
+    first.finish(job.id, "interrupted")
+    assert joblist.answered(store, "one") is None
+    assert second.take_up(job.id).request == "two"
+    assert second.start(job.id) is not None
+    second.finish(job.id, "completed")
+    assert joblist.answered(store, "one") is None
+    assert joblist.answered(store, "two") == second.job(job.id)
+
+
+@pytest.mark.parametrize(("judge", "code"), [(True, WORSE), (False, 0)])
+def test_the_verdicts_of_a_judged_job_are_told_again(store: Store, wall: Wall, *, judge: bool, code: int) -> None:
+    jobs = JobQueue(store, "one", lambda _who: True, wall)
+    job = started(jobs, Order("am62xx_sk", "b1", ("boot",), "e", "11.01", 20, {"judge": True} if judge else {}))
+    record(store, cycles=1)  # so that the store knows the metric
+    run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={}, job_id=job.id).id
+    worse = NewVerdict("boot.time", 1, {"medium": "sd"}, "regression", 1, run, 20, 0.03, 0.02, 0.04)
+    write_verdicts(store, run, [worse])
+    jobs.finish(job.id, "completed")
+    said: list[str] = []
+    assert told_again(store, jobs.job(job.id), said.append) == code
+    assert [line.startswith("verdict: boot.time (sd) on b1: ") for line in said] == [True] * judge

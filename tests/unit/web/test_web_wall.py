@@ -1,0 +1,81 @@
+"""The wall: tiles, and which boards a filter takes; what is said of each type of board of a release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from markupsafe import Markup
+
+from lab.farm.now import BoardNow, JobNow, LabNow
+from lab.host.clock import utc_now
+from lab.results import open_store
+from lab.results.listing import OK, ListedRun
+from lab.results.watch import RunHead
+from lab.web.releaseforms import Compared
+from lab.web.releases import ReleaseRun
+from lab.web.wall import Filter, Tile, tiles
+
+TILES = [
+    Tile("am62-1", "am62xx_sk", "free", release="11.01"),
+    Tile("am62-2", "am62xx_sk", "measures", who="lena, since 12:00", release="11.00", failed=1),
+    Tile("j7-1", "j721e_evm", "needs a person", release="11.01", trouble="no console"),
+    Tile("j7-2", "j721e_evm", "held", who="helena, since 12:00"),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken"),
+    [
+        (Filter(), ["am62-1", "am62-2", "j7-1", "j7-2"]),
+        (Filter(board="AM62"), ["am62-1", "am62-2"]),
+        (Filter(board_type="j721E"), ["j7-1", "j7-2"]),
+        (Filter(release="11.01"), ["am62-1", "j7-1"]),
+        (Filter(who="lena"), ["am62-2", "j7-2"]),
+        (Filter(mine="lena"), ["am62-2"]),
+        (Filter(failed=True), ["am62-2", "j7-1"]),
+        (Filter(board_type="am62", failed=True), ["am62-2"]),
+        (Filter(board="nosuch"), []),
+    ],
+)
+def test_a_filter_takes_the_boards_that_it_asks_for(wanted: Filter, taken: list[str]) -> None:
+    assert [tile.board for tile in TILES if wanted.takes(tile)] == taken
+
+
+def test_a_tile_says_cycle_and_expected_end_and_what_needs_a_person_stands_on_top(tmp_path: Path) -> None:
+    at = utc_now().replace(hour=13, minute=0)
+    with open_store(str(tmp_path / "results.db")) as store:
+        run = store.begin_run("boot", "am62xx_sk", "one", "11.01", plan={}, provenance={})
+    going = ListedRun(run, {OK: 7, "hang": 1}, [])
+    job = JobNow(
+        1, "running", "boot", "lena", at, died=False, planned={run.id: 20}, expected_end=at.replace(minute=25)
+    )
+    boards = (BoardNow("a"), BoardNow("one", job=job, current=going), BoardNow("z", port="its console port is lost"))
+    found = tiles(LabNow(at, "host", "", "", boards, ()))
+    assert [(each.board, each.state) for each in found] == [
+        ("z", "needs a person"),
+        ("a", "free"),
+        ("one", "measures"),
+    ]
+    shown = found[-1]
+    assert (shown.good, shown.planned, shown.share, shown.eta) == (7, 20, 35, "13:25")
+    assert found[0].trouble == "its console port is lost"
+
+
+def test_how_much_of_a_run_is_done_is_at_most_all_of_it() -> None:
+    assert [
+        Tile("b", "t", "measures", good=good, planned=planned).share for good, planned in ((7, 20), (3, 0), (9, 8))
+    ] == [35, 0, 100]
+
+
+def test_a_release_of_two_types_of_boards_has_a_verdict_for_each() -> None:
+    def run(board_type: str, counts: dict[str, int]) -> ReleaseRun:
+        head = RunHead(1, "boot", board_type, "one", "11.01", "completed", utc_now(), None)
+        return ReleaseRun(head, counts, False, Markup(), {})
+
+    first, second = run("am62xx_sk", {"worse": 2, "unchanged": 1}), run("j721e_evm", {"unchanged": 3})
+    assert Compared(None, [first, second, first]).by_type == [
+        ("am62xx_sk", "4 worse, 2 unchanged"),
+        ("j721e_evm", "3 unchanged"),
+    ]
+    assert Compared(None, [first, first]).by_type == []
