@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -15,13 +16,15 @@ from lab.errors import BoardlabError
 from lab.farm.config import HERE, Farm
 from lab.farm.doctor.finding import Finding
 from lab.farm.doctor.software import VERSIONS
-from lab.host import sshcommand
+from lab.host.runtime import prepare, runtime_dir
+from lab.host.sshlink import SshLink
 
 AREA: Final = "host"
 LIMIT_S: Final = 300.0
 _AT_ONCE: Final = 16
 _NOT_THERE: Final = 127  # the shell's, where there is no such program
 _LAST: Final = 300  # characters of what a program said
+_IN_FOLDER: Final = 'cd "$1" && shift && exec "$@"'
 # Only the first host runs these; with the same farm.yaml, `lab doctor` on another one misses them.
 _ELSEWHERE: Final = frozenset({("services", "exporter"), ("services", "alertmanager")})
 
@@ -59,11 +62,15 @@ def examine(farm: Farm, here: Callable[[], Sequence[Finding]]) -> list[Found]:
 
 def _asked(farm: Farm, host: str) -> list[Finding]:
     """What `lab doctor` says there."""
+    by_hand = f"ssh {host}, then: cd {farm.directory} && {farm.program} doctor"
+    words = ["sh", "-c", _IN_FOLDER, "sh", farm.directory, farm.program, "doctor", "--json"]
     try:
-        done = sshcommand.run(host, [farm.program, "doctor", "--json"], farm.directory, LIMIT_S)
+        done = SshLink.to(host, prepare(runtime_dir())).ran(words, LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return [Finding(AREA, host, "bad", f"`lab doctor` did not end within {LIMIT_S:g} s there", by_hand)]
     except BoardlabError as error:
-        mend = f"is it up? `ssh {host} true` must work without a password for this user (a key, and its name in ~/.ssh/config)"
-        return [Finding(AREA, host, "bad", f"cannot be reached through ssh: {error}", mend)]
+        mend = f"is it up? What `ssh {host}` needs, as a key or another name, belongs into ~/.ssh/config of this user"
+        return [Finding(AREA, host, "bad", f"cannot be reached: {error}", mend)]
     try:
         return cattrs.structure(json.loads(done.stdout), list[Finding])
     except (ValueError, TypeError, KeyError, cattrs.BaseValidationError):
@@ -71,8 +78,7 @@ def _asked(farm: Farm, host: str) -> list[Finding]:
     if done.returncode == _NOT_THERE:
         mend = f"install boardlab there as {farm.program}, or change `program` of farm.yaml, which is the same on all hosts"
         return [Finding(AREA, host, "bad", f"there is no {farm.program}: {said}", mend)]
-    mend = f"ssh {host}, then: cd {farm.directory} && {farm.program} doctor"
-    return [Finding(AREA, host, "bad", f"`lab doctor` ended with {done.returncode} there: {said}", mend)]
+    return [Finding(AREA, host, "bad", f"`lab doctor` ended with {done.returncode} there: {said}", by_hand)]
 
 
 def _apart(found: Mapping[str, Sequence[Finding]]) -> Iterator[tuple[str, Finding]]:
