@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import realsshd
+
+from lab.host.sshlink import SshLink
 
 ROOT = Path(__file__).resolve().parents[2]
 CLOSED = 1  # a port on which nothing listens
@@ -22,7 +24,7 @@ Host lab-c
   HostName 127.0.0.1
   Port {closed}
 Host *
-  User root
+  User {user}
   IdentitiesOnly yes
   StrictHostKeyChecking no
   UserKnownHostsFile /dev/null
@@ -36,19 +38,18 @@ exec {python} -P -c 'import sys; from lab.cli import main; sys.exit(main())' "$@
 
 
 def test_every_host_has_its_findings(tmp_path: Path) -> None:
-    if why := realsshd.missing():
-        pytest.skip(why)
     program = tmp_path / "lab"
     program.write_text(PROGRAM.format(root=ROOT, folder=tmp_path, python=sys.executable))
     program.chmod(0o755)
     farm = tmp_path / "farm.yaml"
+    environ = {**os.environ, "BOARDLAB_SSH_CONFIG": str(tmp_path / "ssh")}
 
     def checked(*hosts: str, its_program: Path = program) -> tuple[int, dict[str, list[dict[str, str]]]]:
         names = ", ".join(f"{{name: {host}}}" for host in hosts)
         farm.write_text(f"directory: {tmp_path}\nprogram: {its_program}\nhosts: [{names}]\n")
         done = subprocess.run(
             [program, "farm", "check", farm, "--json"],
-            env={**os.environ, "BOARDLAB_SSH_CONFIG": str(tmp_path / "ssh")},
+            env=environ,
             capture_output=True,
             check=False,
             cwd=tmp_path,
@@ -58,8 +59,9 @@ def test_every_host_has_its_findings(tmp_path: Path) -> None:
             found[each["host"]].append(each)
         return done.returncode, found
 
-    with realsshd.running_sshd(tmp_path, 4096) as sshd:
-        (tmp_path / "ssh").write_text(SSH.format(port=sshd.port, key=sshd.key, closed=CLOSED))
+    with realsshd.running_sshd(tmp_path) as sshd:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        (tmp_path / "ssh").write_text(SSH.format(port=sshd.port, key=sshd.key, closed=CLOSED, user=user))
         status, found = checked("lab-a", "lab-c")
         assert status == 2
         assert {"clocks", "versions", "disks"} <= {each["area"] for each in found["lab-a"]}
@@ -69,3 +71,5 @@ def test_every_host_has_its_findings(tmp_path: Path) -> None:
         status, found = checked("lab-b", its_program=tmp_path / "nothing")
         assert status == 2
         assert f"there is no {tmp_path / 'nothing'}" in found["lab-b"][0]["said"]
+        for host in ("lab-a", "lab-b"):
+            SshLink.to(host, tmp_path / "run", environ).reset()

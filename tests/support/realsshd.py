@@ -1,6 +1,6 @@
-"""A real sshd of Debian's on loopback, which is the board: in a mount namespace of its own it has its own /run, and a file as its medium.
+"""A real sshd of Debian's on loopback, which is a host or a board. Root's is in a mount namespace of its own, with its own /run.
 
-Nothing of the host is written: what the sshd's shells see as `DEVICE` is a file in the test's folder.
+Nothing of the host is written: what the shells of a board's sshd see as `DEVICE` is a file in the test's folder.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ UsePAM no
 StrictModes no
 Subsystem sftp internal-sftp
 """
-# sshd wants a user sshd and a folder below /run. The kernel's caches stay as they are.
-_NAMESPACE = """\
-set -e
+# Root's sshd wants a user sshd and a folder below /run. The kernel's caches stay as they are.
+_OWN_RUN = """\
 mount --bind {folder}/passwd /etc/passwd
 mount -t tmpfs none /run
 mkdir -m 755 /run/sshd
+"""
+_CARD = """\
 mount --bind {folder}/card {device}
 mount -t tmpfs none /sys/class/block
 mkdir /sys/class/block/{name}
 echo {sectors} > /sys/class/block/{name}/size
 mount --bind {folder}/caches /proc/sys/vm/drop_caches
-exec {sshd} -D -e -f {folder}/config
 """
+_RUN = "exec {sshd} -D -e -f {folder}/config\n"
 
 
 @frozen
 class Sshd:
-    """Where it listens, the private key for it, and the file that is its medium."""
+    """Where it listens, the private key for it, and the file that is its medium, where it has one."""
 
     port: int
     key: Path
@@ -55,7 +56,7 @@ class Sshd:
 
 
 def missing() -> str:
-    """Why there can be none on this host; empty: there can."""
+    """Why there can be none with a medium on this host; empty: there can."""
     if os.geteuid() != 0:
         return "takes root: sshd lets other users log in only as themselves, and mounts take the right"
     done = subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True)
@@ -63,8 +64,12 @@ def missing() -> str:
 
 
 @contextlib.contextmanager
-def running_sshd(folder: Path, card_bytes: int) -> Iterator[Sshd]:
-    """An sshd that ends with the context."""
+def running_sshd(folder: Path, card_bytes: int = 0) -> Iterator[Sshd]:
+    """An sshd that ends with the context.
+
+    Args:
+        card_bytes: 0: a host without a medium. Anybody may start that; only the same user can log in.
+    """
     packages = _packages()
     port = _free_port()
     for name in ("host", "key"):
@@ -76,7 +81,8 @@ def running_sshd(folder: Path, card_bytes: int) -> Iterator[Sshd]:
     (folder / "config").write_text(_CONFIG.format(port=port, folder=folder))
     (folder / "caches").touch()
     (folder / "card").write_bytes(b"\xa5" * card_bytes)
-    script = _NAMESPACE.format(
+    root = os.geteuid() == 0
+    script = "".join(["set -e\n", _OWN_RUN if root else "", _CARD if card_bytes else "", _RUN]).format(
         folder=folder,
         device=DEVICE,
         name=DEVICE.rpartition("/")[2],
@@ -84,7 +90,7 @@ def running_sshd(folder: Path, card_bytes: int) -> Iterator[Sshd]:
         sshd=packages / "sshd",
     )
     with (folder / "log").open("wb") as log:
-        command = ["unshare", "--mount", "sh", "-c", script]
+        command = [*(["unshare", "--mount"] if root else []), "sh", "-c", script]
         environ = {**os.environ, "LD_LIBRARY_PATH": str(packages)}
         with subprocess.Popen(command, env=environ, stdout=log, stderr=log, stdin=subprocess.DEVNULL) as process:
             try:
