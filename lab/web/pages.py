@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Annotated, Any, Final
 
-from attrs import evolve
+from attrs import evolve, field, frozen
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
@@ -17,6 +17,7 @@ from lab.report import view
 from lab.report.against import judged, last_of
 from lab.report.page import render
 from lab.results import listing, series
+from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
 from lab.results.figures import headline
 from lab.results.listing import ListedRun, RunFilter
@@ -27,13 +28,32 @@ from lab.results.store import Store
 from lab.web import history, joblogs, timeline, triage, wall
 from lab.web.power import power_of
 from lab.web.rendering import Renderer
-from lab.web.site import Site
+from lab.web.site import Passing, Site
 from lab.web.wiring import wires
 
 PAGE: Final = 50  # runs of a list
 Name = Annotated[str, Path(max_length=200)]
 Asked = Annotated[str, Query(max_length=200)]
 Type = Annotated[str, Query(max_length=200, alias="type")]
+
+
+@frozen
+class WatchedArtifacts(ArtifactStore):
+    """Artifacts of which some may not have been brought here yet.
+
+    Attributes:
+        missed: those that could not be read.
+    """
+
+    missed: list[str] = field(factory=list, init=False)
+
+    def read(self, sha256: str) -> bytes:
+        """As of every `ArtifactStore`."""
+        try:
+            return super().read(sha256)
+        except BoardlabError:
+            self.missed.append(sha256)
+            raise
 
 
 def wall_part(site: Site, renderer: Renderer, request: Request) -> str:
@@ -157,16 +177,18 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
         verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
     last = last_of(verdicts)
     before = None if last is None else overview(store, last)
-    return render(
+    artifacts = WatchedArtifacts(store.artifacts.root, store.artifacts.shared)
+    page = render(
         run,
-        store.artifacts,
+        artifacts,
         verdicts,
         before,
         notes,
         home="/runs",
-        power=power_of(run, store.artifacts),
+        power=power_of(run, artifacts),
         against=against or "",
     )
+    return Passing(page) if artifacts.missed else page
 
 
 def _only(found: LabNow, board: BoardNow) -> LabNow:

@@ -31,6 +31,12 @@ LOOK_S: Final = 1.0  # however many look at the wall, the lab is looked at once 
 LOOK_SHARE: Final = 5.0  # times as long as a look takes: no more than a fifth of a core goes into looking
 
 
+class Passing(str):
+    """A page that may soon be another one although nothing changes in the results: it is not kept."""
+
+    __slots__ = ()
+
+
 @frozen
 class Seen:
     """A look at the lab.
@@ -119,7 +125,7 @@ class Site:
         """A page that takes a while to make, as it was made last if nothing that it shows has changed since.
 
         Args:
-            key: what distinguishes it from other pages. state: of what it shows; by default of everything in the store.
+            key: what distinguishes it from other pages. render: makes it; a `Passing` one is made again each time. state: of what it shows; by default of everything in the store.
 
         Raises:
             BoardlabError: the results cannot be read, or what `render` raises.
@@ -131,6 +137,8 @@ class Site:
             if kept is not None and kept[0] == now:
                 return kept[1]
             made = render(store)
+            if isinstance(made, Passing):
+                return made
             with self._lock:
                 self._pages[key] = (now, made)
                 self._pages.move_to_end(key)
