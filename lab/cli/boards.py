@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 from attrs import asdict
 
 from lab.boards.registry import load, names
+from lab.cli.options import Json
 from lab.shown import echo, echo_json, table
 
 app = typer.Typer(help="The board types that boardlab knows.")
 
 
 @app.command()
-def boards(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False) -> None:
+def boards(*, as_json: Json = False) -> None:
     """List the board types that boardlab knows, with their boot media."""
     types = [load(name) for name in names()]
     if as_json:

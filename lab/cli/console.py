@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from attrs import asdict
 
+from lab.cli.options import Json, ServerRuntime
 from lab.console import display
 from lab.console.client import ConsoleClient
 from lab.console.server import serve as serve_here
@@ -17,19 +17,9 @@ from lab.shown import echo, echo_json
 
 app = typer.Typer(help="Serial consoles: server, live view, recordings and their replay.", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
-Runtime = Annotated[
-    Path | None,
-    typer.Option(
-        "--runtime",
-        metavar="DIR",
-        help="The server's folder (default: $BOARDLAB_RUNTIME, $XDG_RUNTIME_DIR/boardlab, /tmp/boardlab-UID).",
-    ),
-]
-
 
 @app.command()
-def status(*, as_json: Json = False, runtime: Runtime = None) -> None:
+def status(*, as_json: Json = False, runtime: ServerRuntime = None) -> None:
     """Show the server and its ports."""
     with _connect(runtime) as client:
         state = client.status()
@@ -40,14 +30,14 @@ def status(*, as_json: Json = False, runtime: Runtime = None) -> None:
 
 
 @app.command()
-def serve(*, runtime: Runtime = None) -> None:
+def serve(*, runtime: ServerRuntime = None) -> None:
     """Run the server here, until Ctrl-C. Measuring starts one by itself when it finds none."""
     folder = prepare(runtime or runtime_dir())
     serve_here(folder, ready=lambda: echo(f"serving {socket_path(folder)}"))
 
 
 @app.command()
-def stop(*, runtime: Runtime = None) -> None:
+def stop(*, runtime: ServerRuntime = None) -> None:
     """End the server; its recordings stay."""
     try:
         client = _connect(runtime)

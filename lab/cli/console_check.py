@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lab import boards
+from lab.cli.options import Json
 from lab.run.check import table
 from lab.run.check.barelog import read
 from lab.run.check.findings import examine
@@ -23,7 +24,7 @@ def check(
     board_type: Annotated[str, typer.Argument(metavar="TYPE", help="The board type, or its .toml file.")],
     logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Console logs, one boot each; no stamps.")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Read logs of boots with a board type: what it finds in them, what it does not, and whether it fits.
 

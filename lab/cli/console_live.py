@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from lab.cli.options import ServerRuntime
 from lab.console.livetext import LiveText
 from lab.console.lookup import attached, awaited_writer, last_lines
 from lab.console.terminal import LINGER_S, TIMEOUT_S, Ending, Terminal
@@ -27,14 +27,6 @@ Port = Annotated[
 Backlog = Annotated[
     int, typer.Option(min=0, max=1_000_000, metavar="N", help="Print the last N lines that came before, too.")
 ]
-Runtime = Annotated[
-    Path | None,
-    typer.Option(
-        "--runtime",
-        metavar="DIR",
-        help="The server's folder (default: $BOARDLAB_RUNTIME, $XDG_RUNTIME_DIR/boardlab, /tmp/boardlab-UID).",
-    ),
-]
 
 
 @app.command()
@@ -43,7 +35,7 @@ def tail(
     *,
     raw: Annotated[bool, typer.Option("--raw", help="The bytes as they come.")] = False,
     backlog: Backlog = 0,
-    runtime: Runtime = None,
+    runtime: ServerRuntime = None,
 ) -> None:
     """Print what comes from a port, until Ctrl-C. Other readers are not affected."""
     client, info = attached(port, runtime)
@@ -81,7 +73,7 @@ def attach(
         float,
         typer.Option(min=0.0, metavar="S", help="After the end of the input: stay until nothing came for this long."),
     ] = LINGER_S,
-    runtime: Runtime = None,
+    runtime: ServerRuntime = None,
 ) -> None:
     """Open a terminal on a port, through the server: it goes on recording, and tests can follow. Ctrl-] ends it.
 
@@ -109,7 +101,7 @@ def wait(
     port: Port,
     *,
     timeout: Annotated[float, typer.Option(min=0.0, metavar="S", help="Wait this long at most.")] = TIMEOUT_S,
-    runtime: Runtime = None,
+    runtime: ServerRuntime = None,
 ) -> None:
     """Wait until somebody can type at a port: `attach`, or a measurement. Then a board may be switched on.
 

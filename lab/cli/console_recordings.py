@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lab import boards
+from lab.cli.options import Json
 from lab.console import display
 from lab.console.recording import Recording
 from lab.console.replay import guess_board
@@ -17,7 +18,6 @@ from lab.shown import echo, echo_json
 
 app = typer.Typer()
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The .log or the .idx of a recording.")]
 
 

@@ -12,6 +12,7 @@ import typer
 
 from lab import boards
 from lab.boards import BoardType
+from lab.cli.options import Json
 from lab.console.recording import Recording, encode, paths
 from lab.console.replay import guess_board
 from lab.errors import ConfigurationError
@@ -49,7 +50,7 @@ def torture(
         Path | None, typer.Option(metavar="PATH", help="With --only: write its recording as PATH.log and PATH.idx.")
     ] = None,
     processes: Annotated[int, typer.Option(min=0, metavar="N", help="Processes (default: one per processor).")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Mutate a good boot's recording at random, and look for a number that is wrong and not flagged.
 

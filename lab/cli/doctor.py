@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 from attrs import asdict
 
-from lab.cli.status import Database, FarmFile, Runtime
+from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
 from lab.farm.doctor import Finding, examine, patient
 from lab.shown import bad, doubtful, echo, echo_json, table
 
@@ -21,8 +21,8 @@ app = typer.Typer(help="What is wrong with this lab host, and how to mend it.")
 @app.command()
 def doctor(
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
-    db: Database = None,
+    as_json: Json = False,
+    db: HostDatabase = None,
     farm: FarmFile = None,
     runtime: Runtime = None,
 ) -> None:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from lab.cli.options import Env, Json
 from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.shown import echo, echo_json, table
 
 app = typer.Typer(help="labgrid environments: list them, check them.", no_args_is_help=True)
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def check(
-    file: Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")],
-    as_json: AsJson = False,
+    file: Env,
+    as_json: Json = False,
 ) -> None:
     """Find what labgrid ignores or answers with a traceback: unknown keys, wrong types, ambiguous or missing wiring."""
     path = envfile.find(file, Path.cwd())
@@ -36,7 +35,7 @@ def check(
 
 @app.command()
 def port(
-    env: Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")],
+    env: Env,
 ) -> None:
     """Print the path of the board's console, for `lab console attach`."""
     from lab.env.target import console_device  # noqa: PLC0415 - it loads labgrid
@@ -45,7 +44,7 @@ def port(
 
 
 @app.command("list")
-def list_(as_json: AsJson = False) -> None:
+def list_(as_json: Json = False) -> None:
     """List the environments in envs/, with the board that each describes."""
     folder = Path.cwd() / envfile.FOLDER
     rows = [{"env": path.name, **_board(path)} for path in sorted(folder.glob("*.yaml"))]

@@ -14,6 +14,7 @@ from exporters.farm.usb import UsbDevice
 from exporters.server import Server
 from exporters.webconfig import check_address, load
 from exporters.wiring import Watched, sources
+from lab.cli.options import Runtime, WebConfigFile
 from lab.errors import ConfigurationError
 from lab.farm import config, suites
 from lab.farm.config import Farm, Schedule
@@ -65,13 +66,9 @@ def exporter(
     listen: Annotated[
         str | None, typer.Option(metavar="ADDRESS:PORT", help=f"Where to listen (default: {DEFAULT_LISTEN}).")
     ] = None,
-    web_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TLS and users, as Prometheus' exporter toolkit has it.")
-    ] = None,
+    web_config: WebConfigFile = None,
     farm: Annotated[Path | None, typer.Option(metavar="FILE", help="farm.yaml: what else to monitor.")] = None,
-    runtime: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The console server's folder (default: as `lab console`).")
-    ] = None,
+    runtime: Runtime = None,
     interval: Annotated[float, typer.Option(min=0.1, metavar="S", help="Poll interval.")] = 15.0,
 ) -> None:
     """Serve results and farm to Prometheus until SIGTERM or Ctrl-C."""

@@ -12,6 +12,7 @@ from attrs import asdict
 
 from lab import shipped
 from lab.cli.doctor import MARKS
+from lab.cli.options import Json, OutputFolder
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import buildbot, discover, hostfiles, notify, orders, released, services, suites
@@ -36,7 +37,7 @@ def check(
         bool,
         typer.Option("--here", help="Only the file; no host is asked. So it is where farm.yaml names no `hosts`."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Find what is wrong with a farm.yaml, with environments and suites that it names, and, through ssh, with its hosts."""
     farm = load(file)
@@ -98,7 +99,7 @@ def lines(names: Sequence[str], found: Sequence[hosts.Found]) -> list[str]:
 def units(
     file: File,
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write them.")] = Path(),
+    output: OutputFolder = Path(),
     installed: Annotated[
         Path, typer.Option("--farm", metavar="FILE", help="Where the host keeps its farm.yaml.")
     ] = Path("/etc/boardlab/farm.yaml"),

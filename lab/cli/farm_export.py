@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.options import Runtime
 from lab.host.runtime import runtime_dir
 from lab.places.exporter import LOOPBACK, ExporterOptions, run
 from lab.shown import log_to
@@ -37,9 +38,7 @@ def export(
         int,
         typer.Option(metavar="PORT", min=0, max=65535, help="Of `lab console tls` here; 0: readers come through ssh."),
     ] = 0,
-    runtime: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The console server's folder (default: as `lab console`).")
-    ] = None,
+    runtime: Runtime = None,
 ) -> None:
     """Export this host's boards to labgrid's coordinator, with the console server behind their serial ports."""
     log_to(sys.stderr)

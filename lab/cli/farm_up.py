@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from lab.cli.options import Json
 from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, desk, now, nowlines
 from lab.farm.config import Farm, VirtualBoards
@@ -77,7 +78,7 @@ def up(
 def status(
     file: File = desk.FILE,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the farm's programs, and the lab as `lab status` has it."""
     place = Desk(file.absolute())

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
 from lab.guide import export, reading, rulebook, show
 from lab.guide import sheet as sheets
@@ -18,15 +19,6 @@ from lab.shown import echo, echo_json, echo_text
 app = typer.Typer(help="Performance guides: read, check, compare, write.", no_args_is_help=True)
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Guides, as RST or as rendered text.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Database = Annotated[
-    str | None,
-    typer.Option(
-        "--db",
-        metavar="URL",
-        help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else ~/.local/share/boardlab).",
-    ),
-]
 Define = Annotated[
     list[str] | None,
     typer.Option(

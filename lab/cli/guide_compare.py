@@ -8,7 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
-from lab.cli.guide import All, Database, Json, finish
+from lab.cli.guide import All, finish
+from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
 from lab.guide import compare as comparing
 from lab.guide import earlier as earlier_guides

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.cli.guide import Database, Define, Files, Json, defines_of, finish, parameter_of, print_json, read_all
+from lab.cli.guide import Define, Files, defines_of, finish, parameter_of, print_json, read_all
+from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
 from lab.guide import export, show, trend
 from lab.host.clock import utc_now

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from attrs import evolve
 
+from lab.cli.options import FarmFile, HostDatabase, Json
 from lab.env import envfile
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.env.target import parts
@@ -66,17 +67,9 @@ def health(
     ignore: Annotated[
         bool, typer.Option(IGNORE, help="Check although the board is reserved; only for whom it is reserved.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
-    db: Annotated[
-        str | None,
-        typer.Option(
-            "--db", metavar="URL", help="The results (default: $LAB_DB, farm.yaml's, else ~/.local/share/boardlab)."
-        ),
-    ] = None,
-    farm: Annotated[
-        Path | None,
-        typer.Option("--farm", metavar="FILE", help="The host's farm.yaml (default: here, or in /etc/boardlab)."),
-    ] = None,
+    as_json: Json = False,
+    db: HostDatabase = None,
+    farm: FarmFile = None,
 ) -> None:
     """Show the health of all boards, or of one with its last checks; with --check, check it."""
     lab = services.host_file(farm).farm

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from lab.cli.options import Database, Json
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.results import joblist, open_store
@@ -23,11 +24,6 @@ _HEADER: Final = ("job", "state", "board", "what", "who", "begun (UTC)", "end")
 
 app = typer.Typer(help="Who measures, who waits for a board: list, show and cancel jobs.", no_args_is_help=True)
 
-Database = Annotated[
-    str | None,
-    typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else ~/.local/share/boardlab)."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 Name = Annotated[str, typer.Argument(metavar="JOB", help="As `lab jobs list` has it, e.g. j12.")]
 
 

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.judgearguments import Database, Everything, Json, number_of
+from lab.cli.judgearguments import Everything, number_of
+from lab.cli.options import Database, Json, RunName
 from lab.judge.baseline import JudgedNumber, JudgedRun, judge_run
 from lab.judge.builds import remarks
 from lab.judge.document import document
@@ -23,7 +24,7 @@ app = typer.Typer(help="Whether numbers moved, by how much, and what else moved 
 
 @app.command("compare")
 def compare_command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run, as `lab results list` numbers it, or latest.")],
+    run: RunName,
     *,
     against: Annotated[
         str | None, typer.Option(metavar="RELEASE", help="A release (default: the last accepted runs).")

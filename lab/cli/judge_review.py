@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from attrs import asdict
 
-from lab.cli.judgearguments import Database, Json, instant, number_of
+from lab.cli.judgearguments import OfBoard, instant, number_of
+from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
 from lab.judge.statistics import by_month
 from lab.judge.words import plain_document
@@ -52,7 +53,7 @@ def mute_command(
     *,
     until: Annotated[str, typer.Option(metavar="DATE", help="The day at whose beginning (UTC) it ends: 2026-12-24.")],
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why nobody needs to hear of it.")],
-    board: Annotated[str | None, typer.Option(metavar="NAME", help="Of this board only.")] = None,
+    board: OfBoard = None,
     params: Annotated[
         str | None,
         typer.Option(metavar="NAME=VALUE,...", help="Of these parameters only, e.g. medium=sd; * and ? are patterns."),

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.judgearguments import Database, Everything, Json, instant, number_of
+from lab.cli.judgearguments import Everything, OfBoard, instant, number_of
+from lab.cli.options import Database, Json, RunName
 from lab.errors import ConfigurationError
 from lab.judge import builds, words
 from lab.judge.telling import Evidence, size
@@ -26,7 +27,7 @@ app = typer.Typer(help="Whether numbers moved, by how much, and what else moved 
 
 @app.command("run")
 def run_command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run, as `lab results list` numbers it, or latest.")],
+    run: RunName,
     *,
     as_json: Json = False,
     everything: Everything = False,
@@ -75,7 +76,7 @@ def run_command(
 @app.command("list")
 def list_command(
     *,
-    board: Annotated[str | None, typer.Option(metavar="NAME", help="Of this board only.")] = None,
+    board: OfBoard = None,
     metric: Annotated[str | None, typer.Option(metavar="NAME", help="Of this metric only, e.g. boot.time.")] = None,
     since: Annotated[
         str | None, typer.Option(metavar="DATE", help="Of runs since then: 2026-11-22, or 7d for seven days.")

@@ -14,15 +14,7 @@ from lab.results.store import Store
 
 LATEST: Final = "latest"
 
-Database = Annotated[
-    str | None,
-    typer.Option(
-        "--db",
-        metavar="URL",
-        help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else ~/.local/share/boardlab).",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+OfBoard = Annotated[str | None, typer.Option("--board", metavar="NAME", help="Of this board only.")]
 Everything = Annotated[bool, typer.Option("--all", help="Also numbers of which there is nothing to say.")]
 
 

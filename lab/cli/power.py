@@ -9,18 +9,16 @@ from typing import Annotated
 import typer
 from attrs import asdict
 
+from lab.cli.options import Env, Json
 from lab.env.powered import Powered, supply_of
 from lab.errors import LabTransientError
 from lab.shown import echo, echo_json
 
 app = typer.Typer(help="Switch a board on or off, and ask whether it has power.", no_args_is_help=True)
 
-Env = Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 @app.command()
-def on(env: Env, *, as_json: AsJson = False) -> None:
+def on(env: Env, *, as_json: Json = False) -> None:
     """Switch a board on, and confirm that it has power."""
     supply = supply_of(env)
     supply.switch.on()
@@ -28,7 +26,7 @@ def on(env: Env, *, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def off(env: Env, *, as_json: AsJson = False) -> None:
+def off(env: Env, *, as_json: Json = False) -> None:
     """Switch a board off, and confirm that it has no power. A measurement under way fails (`power_lost`)."""
     supply = supply_of(env)
     supply.switch.off()
@@ -42,7 +40,7 @@ def cycle(
     seconds: Annotated[
         float | None, typer.Option(min=0.0, max=3600.0, help="Between off and on (default: as the board type says).")
     ] = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Switch a board off and on again, and confirm that it has power."""
     supply = supply_of(env)
@@ -53,7 +51,7 @@ def cycle(
 
 
 @app.command()
-def status(env: Env, *, as_json: AsJson = False) -> None:
+def status(env: Env, *, as_json: Json = False) -> None:
     """Ask whether a board has power. Nothing is switched."""
     found = supply_of(env).read()
     if as_json:

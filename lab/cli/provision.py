@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.cli.options import Database
 from lab.env import envfile
 from lab.env.target import parts
 from lab.errors import BoardlabError, ConfigurationError
@@ -67,10 +68,7 @@ def provision(
         bool, typer.Option(IGNORE, help="Write although the board is reserved; only for whom it is reserved.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what became of it as JSON.")] = False,
-    db: Annotated[
-        str | None,
-        typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else ~/.local/share/boardlab)."),
-    ] = None,
+    db: Database = None,
 ) -> None:
     """Put a release on a board, and lock the board meanwhile. Without --release: say what is on it."""
     log_to(sys.stderr)

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from lab import boards
+from lab.cli.options import Env, Json, Runtime
 from lab.console.model import Moment
 from lab.console.recording import Recording
 from lab.console.replay import guess_board, replay
@@ -30,8 +31,6 @@ from lab.shown import echo, echo_json, echo_text, log_to, plain_text
 
 app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)
 
-Env = Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BenchConfig = Annotated[
     Range,
     typer.Option("--range", help="active: a running board, 1 kHz; sleep: milliwatts, averaged over a second."),
@@ -53,7 +52,7 @@ def trace(
     wanted: BenchConfig = Range.ACTIVE,
     plot: Plot = None,
     console: Console = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Sample a board's rails into a file, and print their power."""
     config = config_of(env)
@@ -77,7 +76,7 @@ def show(
     guide: Annotated[bool, typer.Option("--guide", help="Print the performance guide's table.")] = False,
     plot: Plot = None,
     console: Console = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Print a trace's power and energy, or those between two instants of it."""
     seen = Trace.open(file)
@@ -102,9 +101,7 @@ def watch(env: Env, *, wanted: BenchConfig = Range.ACTIVE) -> None:
 @app.command("serve")
 def serve_(
     *,
-    runtime: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The console server's folder (default: as `lab console`).")
-    ] = None,
+    runtime: Runtime = None,
 ) -> None:
     """Sample this host's sensors for who measures from another host (`at: console`), until SIGTERM or Ctrl-C."""
     log_to(sys.stderr)
@@ -119,7 +116,7 @@ def selftest_(
     zero: Annotated[
         bool, typer.Option("--zero", help="With the board off: measure the sensors' offsets, for `offset_uv`.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Read every bus voltage: which sensor answers at which address, which rails are swapped or missing. The board must be on."""
     config = config_of(env)

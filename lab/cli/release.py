@@ -13,6 +13,7 @@ import typer
 import yaml
 
 from lab import boards
+from lab.cli.options import Database, Json
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import checking, drafting
@@ -30,7 +31,6 @@ from virtual.ramlinux import image
 app = typer.Typer(help="Releases as files: draft them, check them, list them.", no_args_is_help=True)
 
 FOLDER = Path("releases")
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
@@ -46,7 +46,7 @@ def check(
     env: Annotated[
         str | None, typer.Option("--env", metavar="NAME", help="With --json: also whether they are for its board.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Check release files, and every file that they name: digest, unpacking, block map, room. URLs are fetched."""
     board_type = _board_type(env) if env else ""
@@ -147,11 +147,8 @@ def ram_linux(
 def list_releases(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the release files.")] = FOLDER,
     *,
-    as_json: AsJson = False,
-    db: Annotated[
-        str | None,
-        typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else ~/.local/share/boardlab)."),
-    ] = None,
+    as_json: Json = False,
+    db: Database = None,
 ) -> None:
     """List release files, the latest first, and the boards that have them."""
     paths = files_in(folder)[::-1]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.results import Database
+from lab.cli.options import Database
 from lab.errors import LabStableError
 from lab.judge.builds import remarks
 from lab.report.against import judged, last_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from lab.cli.options import FarmFile, HostDatabase, Json
 from lab.errors import ConfigurationError
 from lab.farm import holding, now, reserving, services
 from lab.host import process
@@ -39,17 +39,9 @@ def reserve(
         bool, typer.Option("--maintenance", help="Maintenance, which lasts until somebody ends it.")
     ] = False,
     end: Annotated[bool, typer.Option("--end", help="End the board's reservation or, with it, maintenance.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
-    db: Annotated[
-        str | None,
-        typer.Option(
-            "--db", metavar="URL", help="The results (default: $LAB_DB, farm.yaml's, else ~/.local/share/boardlab)."
-        ),
-    ] = None,
-    farm: Annotated[
-        Path | None,
-        typer.Option("--farm", metavar="FILE", help="The host's farm.yaml (default: here, or in /etc/boardlab)."),
-    ] = None,
+    as_json: Json = False,
+    db: HostDatabase = None,
+    farm: FarmFile = None,
 ) -> None:
     """Reserve a board for some hours, or put it in maintenance; with --end, end that; without BOARD, show what stands."""
     given = services.host_file(farm).farm

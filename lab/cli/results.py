@@ -7,6 +7,7 @@ from typing import Annotated, Final, get_args
 
 import typer
 
+from lab.cli.options import Database, Json, OutputFolder
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.judge.builds import remarks
@@ -25,16 +26,6 @@ from lab.shown import doubtful, echo, echo_json, echo_text, json_text, table
 STATUSES: Final = get_args(RunStatus)
 
 app = typer.Typer(help="What was measured, and the evidence behind each number.", no_args_is_help=True)
-
-Database = Annotated[
-    str | None,
-    typer.Option(
-        "--db",
-        metavar="URL",
-        help="A path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else ~/.local/share/boardlab).",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
 
 @app.command("list")
@@ -157,7 +148,7 @@ def recordings(
     *,
     cycle: Annotated[int | None, typer.Option(min=1, max=LAST_ID, help="Of this cycle only.")] = None,
     medium: Annotated[str | None, typer.Option(help="Of this medium only.")] = None,
-    folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write them.")] = Path(),
+    folder: OutputFolder = Path(),
     db: Database = None,
 ) -> None:
     """Write the console recordings of a run's attempts as files, e.g. for `lab console replay`."""
@@ -178,7 +169,7 @@ def upload(
         bool,
         typer.Option("--all", help="Also what is not marked and does not lie there, e.g. of before it was shared."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    as_json: Json = False,
     db: Database = None,
 ) -> None:
     """Bring artifacts of this host to where they are shared ($LAB_SHARED_ARTIFACTS): what no job brought when it ended."""

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from lab import shipped
+from lab.cli.options import Database
 from lab.cli.runoptions import with_run_options
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
@@ -101,10 +102,7 @@ def run(
             metavar="DIR", help="The folder with the suites (default: tests_perf here, else boardlab's own)."
         ),
     ] = None,
-    db: Annotated[
-        str | None,
-        typer.Option("--db", metavar="URL", help="The results (default: $LAB_DB, else ~/.local/share/boardlab)."),
-    ] = None,
+    db: Database = None,
     options: Mapping[str, Value],
 ) -> None:
     """Measure a board, and lock it meanwhile."""

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from lab.cli import virtual_sim as sim_commands
+from lab.cli.options import BenchFolder, Json
 from lab.errors import ConfigurationError
 from lab.shown import echo, echo_json, table
 from virtual import control, kinds, pdudaemon
@@ -32,17 +33,13 @@ app = typer.Typer(
     help="Virtual boards, powered and wired like real ones: QEMU with real software, and simulated ones by the dozen.",
     no_args_is_help=True,
 )
-Folder = Annotated[
-    Path | None, typer.Option("--dir", help="The bench's folder (default: $BOARDLAB_VIRTUAL, .lab/virtual).")
-]
 LAST_PORT = 65_535
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def up(
     kind: Annotated[str, typer.Argument(help="qemu: real software; sim: simulated boards, any number.")] = "qemu",
-    folder: Folder = None,
+    folder: BenchFolder = None,
     board_type: Annotated[
         list[str] | None, typer.Option("--type", "--kind", help="Board type; sim: repeatable.")
     ] = None,
@@ -150,14 +147,14 @@ def up(
 
 
 @app.command()
-def down(folder: Folder = None) -> None:
+def down(folder: BenchFolder = None) -> None:
     """Take the virtual boards down; nothing is left running."""
     where = _folder(folder)
     echo("The virtual bench is down." if control.down(where) else f"No virtual bench runs in {where}.")
 
 
 @app.command()
-def status(folder: Folder = None, as_json: AsJson = False) -> None:
+def status(folder: BenchFolder = None, as_json: Json = False) -> None:
     """Show the virtual boards and their state."""
     where = _folder(folder)
     state = running(where)
@@ -177,7 +174,7 @@ def status(folder: Folder = None, as_json: AsJson = False) -> None:
 
 @app.command()
 def console(
-    name: Annotated[str, typer.Argument(help="The board's name.")] = DEFAULT_BOARD, folder: Folder = None
+    name: Annotated[str, typer.Argument(help="The board's name.")] = DEFAULT_BOARD, folder: BenchFolder = None
 ) -> None:
     """Open a terminal on a board's console, through the console server (`lab console attach`)."""
     state = expect(_folder(folder))
@@ -220,7 +217,7 @@ def as_tester(
     release: Annotated[str, typer.Option(help="sim: of its software (default: the newest).")] = "",
     seed: Annotated[int | None, typer.Option(help="sim: random seed (default: another one each time).")] = None,
     board: Annotated[str, typer.Option(help="qemu: the board at the other end of the cable.")] = "",
-    folder: Folder = None,
+    folder: BenchFolder = None,
 ) -> None:
     """Run a command as a board's tester: for real at the other end of a QEMU board's cable, simulated for a simulated one."""
     if bool(board_type) == bool(board):

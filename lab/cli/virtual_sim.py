@@ -9,6 +9,7 @@ from typing import Annotated
 import requests
 import typer
 
+from lab.cli.options import BenchFolder, Json
 from lab.errors import ConfigurationError, LabTransientError
 from lab.shown import echo, echo_json, table
 from virtual.panel import PREFIX
@@ -16,13 +17,8 @@ from virtual.sim.faults.base import parameters
 from virtual.sim.faults.catalogue import FAULTS
 from virtual.state import default_folder, expect
 
-Folder = Annotated[
-    Path | None, typer.Option("--dir", help="The bench's folder (default: $BOARDLAB_VIRTUAL, .lab/virtual).")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-
-def faults(as_json: AsJson = False) -> None:
+def faults(as_json: Json = False) -> None:
     """List the faults that simulated boards can have, with their parameters."""
     if as_json:
         listed = [
@@ -49,7 +45,7 @@ def fault(
     cycles: Annotated[str, typer.Option(help="Now, next, all, or power-ons such as 3, 2-4, 1,5-7.")] = "next",
     probability: Annotated[float, typer.Option(help="Probability in each of these cycles.")] = 1.0,
     seed: Annotated[int | None, typer.Option(help="The fault's random seed (default: the board's).")] = None,
-    folder: Folder = None,
+    folder: BenchFolder = None,
 ) -> None:
     """Add a fault to a simulated board."""
     order = {"fault": name, "cycles": cycles, "probability": f"{probability:g}"}
@@ -64,7 +60,7 @@ def fault(
     echo(f"{board}: power-ons so far {answer['cycle']}, at work: {_names(answer['now'])}, planned: {_planned(answer)}")
 
 
-def clear(board: Annotated[str, typer.Argument(help="The board's name.")], folder: Folder = None) -> None:
+def clear(board: Annotated[str, typer.Argument(help="The board's name.")], folder: BenchFolder = None) -> None:
     """Remove all faults of a simulated board, also those of its scenario."""
     _ask(folder, board, {})
     echo(f"{board}: no faults; what they have done to it stays until its next power-on")

@@ -17,7 +17,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from lab.cli.status import Database, FarmFile, Runtime
+from lab.cli.options import FarmFile, HostDatabase, Runtime
 from lab.farm import now, nowlines
 from lab.farm.now import LabNow
 from lab.shown import Marked, colours, echo, plain
@@ -35,7 +35,7 @@ _KEY_BYTES: Final = 16
 def watch(
     *,
     interval: Annotated[float, typer.Option(min=0.5, max=3600.0, metavar="S", help="Look again so often.")] = 2.0,
-    db: Database = None,
+    db: HostDatabase = None,
     farm: FarmFile = None,
     runtime: Runtime = None,
 ) -> None:

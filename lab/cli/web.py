@@ -6,7 +6,6 @@ import errno
 import gc
 import socket
 import sys
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -15,7 +14,7 @@ import uvicorn
 from exporters.webconfig import WebConfig, load
 from lab.cli import web_user
 from lab.cli.exporter import address
-from lab.cli.status import Database, FarmFile, Runtime
+from lab.cli.options import FarmFile, HostDatabase, Runtime, WebConfigFile
 from lab.errors import LabStableError
 from lab.shown import echo, log_to
 from lab.web.app import LOCAL_NAMES, create
@@ -39,9 +38,7 @@ def web(
         list[str] | None,
         typer.Option(metavar="NAME", help="A name by which browsers on other machines ask for it; may be repeated."),
     ] = None,
-    web_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TLS and users, as Prometheus' exporter toolkit has it.")
-    ] = None,
+    web_config: WebConfigFile = None,
     users: web_user.UsersFile = None,
     trust_proxy: Annotated[
         list[str] | None,
@@ -50,7 +47,7 @@ def web(
     user_header: Annotated[
         str | None, typer.Option(metavar="NAME", help="The header in which the proxy says it, e.g. X-Forwarded-User.")
     ] = None,
-    db: Database = None,
+    db: HostDatabase = None,
     farm: FarmFile = None,
     runtime: Runtime = None,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lab.cli.options import Json
 from lab.errors import ConfigurationError
 from lab.shown import echo, echo_json, table
 from lab.web.users import ROLES, Role, Users, default_file
@@ -43,7 +44,7 @@ def add(
 @app.command("list")
 def list_users(
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    as_json: Json = False,
     users: UsersFile = None,
 ) -> None:
     """List the users with their roles."""

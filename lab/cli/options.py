@@ -1,0 +1,50 @@
+"""Options that several commands have: each stands here once, so that it means and says the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+Env = Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")]
+RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run, as `lab results list` numbers it, or latest.")]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        metavar="URL",
+        help="The results: a path, sqlite:///PATH or postgresql://… (default: $LAB_DB, else ~/.local/share/boardlab).",
+    ),
+]
+HostDatabase = Annotated[
+    str | None,
+    typer.Option(
+        "--db", metavar="URL", help="The results (default: $LAB_DB, farm.yaml's, else ~/.local/share/boardlab)."
+    ),
+]
+FarmFile = Annotated[
+    Path | None,
+    typer.Option("--farm", metavar="FILE", help="The host's farm.yaml (default: here, or in /etc/boardlab)."),
+]
+ServerRuntime = Annotated[
+    Path | None,
+    typer.Option(
+        "--runtime",
+        metavar="DIR",
+        help="The server's folder (default: $BOARDLAB_RUNTIME, $XDG_RUNTIME_DIR/boardlab, /tmp/boardlab-UID).",
+    ),
+]
+Runtime = Annotated[
+    Path | None,
+    typer.Option("--runtime", metavar="DIR", help="The console server's folder (default: as `lab console`)."),
+]
+WebConfigFile = Annotated[
+    Path | None,
+    typer.Option("--web-config", metavar="FILE", help="TLS and users, as Prometheus' exporter toolkit has it."),
+]
+OutputFolder = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write them.")]
+BenchFolder = Annotated[
+    Path | None, typer.Option("--dir", help="The bench's folder (default: $BOARDLAB_VIRTUAL, .lab/virtual).")
+]
