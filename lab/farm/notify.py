@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import socket
+from collections.abc import Mapping
 from typing import Final
 
 from lab.errors import ConfigurationError
@@ -30,6 +32,11 @@ def alertmanager(farm: Farm) -> Alertmanager:
     return Alertmanager(farm.alertmanager)
 
 
+def ended_well(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether systemd asks after a service that ended as it should: it says so to what it starts by ExecStopPost= (systemd.exec(5))."""
+    return environ.get("SERVICE_RESULT") == "success"
+
+
 def unit_failed(farm: Farm, unit: str) -> None:
     """Send the alert that a unit of systemd failed; of a schedule's also its board.
 
@@ -42,7 +49,7 @@ def unit_failed(farm: Farm, unit: str) -> None:
             labels |= {"schedule": schedule.name, "board": schedule.board}
     annotations = {
         "summary": f"{unit} failed on {labels['host']}",
-        "description": f"systemd says so; `journalctl -u {unit}` on {labels['host']} has the reason.",
+        "description": f"systemd says so, and starts it again where it is to run always; `journalctl -u {unit}` on {labels['host']} has the reason.",
         "runbook": f"{_RUNBOOK}{FAILED.lower()}",
         "runbook_url": f"{farm.documents}{_RUNBOOK_URL}{FAILED.lower()}",
     }

@@ -21,6 +21,7 @@ from attrs import define, frozen
 from supervisor.xmlrpc import SupervisorTransport
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
+from lab.farm import supervisordmain
 from lab.farm.services import SUPERVISORD
 from lab.host import runtime
 
@@ -30,7 +31,7 @@ _POLL_S: Final = 0.1
 _NOT_IN_INI: Final = "%;#\"'\\\n"
 _FAILED: Final = ("FATAL", "EXITED", "UNKNOWN")
 _TRIES: Final = 3  # of a program that is brought up
-_RETRIES: Final = 1_000_000  # of one that ran: supervisord waits a second longer after each, and gives up at the last
+_RETRIES: Final = 1_000_000  # of one that ran: it is never given up, lab/farm/supervisordmain.py
 _RUNS_S: Final = 10  # so long one lives that has what it needs; who ends earlier waits before it is started again, and longer each time
 _BEGUN_S: Final = 2  # so long one lives that has read its files, of which supervisord keeps whole seconds
 _LOG_BYTES: Final = 10_000_000
@@ -98,7 +99,7 @@ class Supervised:
         _require_free(programs)
         self._logs.mkdir(exist_ok=True)
         self._config_path.write_text(config, encoding="utf-8")
-        command = [sys.executable, "-P", "-m", "supervisor.supervisord", "-c", str(self._config_path)]
+        command = [sys.executable, "-P", supervisordmain.__file__, "-c", str(self._config_path)]
         started = subprocess.run(
             command, env=dict(environ), check=False, capture_output=True, text=True, timeout=START_S
         )

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 from prometheus_server import until
+from supervisor.states import ProcessStates
 from typer.testing import CliRunner
 
 from lab.cli import farm_up
 from lab.errors import ConfigurationError
-from lab.farm import config, services
+from lab.farm import config, services, supervisordmain
 from lab.farm.desk import Desk, programs
 from lab.farm.supervised import Program, ProgramState, Supervised
+from lab.farm.supervisordmain import LONGEST_PAUSE_S, PatientProgram
 from lab.host.runtime import prepare, socket_path
 from virtual.ports import free_port
 
@@ -105,13 +107,36 @@ def test_what_ends_at_once_since_its_neighbour_is_away_is_started_again_until_th
         assert "it is started again until somebody does: nobody answers" in caplog.text
         read = configparser.RawConfigParser()
         read.read(tmp_path / services.SUPERVISORD.name)
-        assert read.getint("program:export", "startretries") > 10**5
+        assert read.getint("program:export", "startretries") > LONGEST_PAUSE_S, "it would be given up"
         until(
             lambda: begun.read_text().count("\n") > SUPERVISORD_GIVES_UP,
             "it is started more often than supervisord would",
         )
         there.touch()
         until(lives.exists, "it runs")
+    finally:
+        assert supervised.down()
+
+
+def test_the_pause_between_two_starts_grows_and_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("supervisor.process.time.time", lambda: 1000.0)
+    program, pauses = PatientProgram(None), []
+    for _ in range(3 * LONGEST_PAUSE_S):
+        program.change_state(ProcessStates.BACKOFF)
+        pauses.append(program.delay - 1000.0)
+        program.change_state(ProcessStates.STARTING)
+    assert pauses[:3] == [1, 2, 3]
+    assert set(pauses[LONGEST_PAUSE_S:]) == {LONGEST_PAUSE_S}
+
+
+def test_the_supervisord_that_runs_is_the_one_with_an_end_to_its_pauses(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    supervised = Supervised(tmp_path)
+    try:
+        assert supervised.up([Program("one", ("sleep", "600"))], {"PATH": os.environ["PATH"]})
+        pid = int((tmp_path / "supervisord.pid").read_text())
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        assert supervisordmain.__file__.encode() in words
     finally:
         assert supervised.down()
 

@@ -114,6 +114,26 @@ def test_systemd_finds_nothing_wrong_with_them(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_service_that_is_started_again_is_never_given_up_and_tells_each_failure(tmp_path: Path) -> None:
+    """OnFailure= tells nobody of it: systemd starts it when it has given a service up, and with Restart= it does not."""
+    farm = here(tmp_path)
+    boards = tuple({BoardEntry(each.board, each.env) for each in farm.schedules})
+    queued = attrs.evolve(farm, buildbot=Buildbot("/srv/buildbot"), boards=boards)
+    made = units(farm, INSTALLED) | units(queued, INSTALLED)
+    kept = {name: text.splitlines() for name, text in made.items() if "\nRestart=always\n" in text}
+    assert {
+        "boardlab-console.service",
+        "boardlab-export.service",
+        "boardlab-worker.service",
+        "boardlab-buildbot.service",
+    } < set(kept)
+    for name, lines in kept.items():
+        assert "StartLimitIntervalSec=0" in lines, name
+        (tells,) = [line for line in lines if line.startswith("ExecStopPost=")]
+        assert tells.endswith(f" {farm.program} farm notify {INSTALLED} %n"), name
+    assert not any("farm notify" in text for name, text in made.items() if name not in kept and "notify" not in name)
+
+
 def test_a_lab_whose_folder_has_a_blank_in_its_path_gets_units_that_start_its_own_programs(tmp_path: Path) -> None:
     folder = tmp_path / "my lab"
     folder.mkdir()
