@@ -35,6 +35,7 @@ class Watched:
     Attributes:
         due: what is to be measured, and how often. pdudaemon, coordinator: where they listen; empty: there is none.
         usb: the devices that must be plugged in. evidence: where runs' reports are. rule: of boards' health.
+        reference: the board that is checked first each night; empty: there is none.
     """
 
     due: Sequence[Due] = ()
@@ -43,6 +44,7 @@ class Watched:
     usb: Sequence[UsbDevice] = ()
     evidence: Evidence = field(factory=lambda: Evidence(""))
     rule: Rule = DEFAULT_RULE
+    reference: str = ""
 
 
 @frozen
@@ -80,7 +82,7 @@ def sources(watcher: Watcher, runtime: Path, watched: Watched, interval_s: float
         folders["results"] = watcher.location.path.parent
     live: dict[str, Callable[[], list[Metric]]] = {
         "jobs": Jobs(watcher).read,
-        "health": Healths(watcher, watched.rule).read,
+        "health": Healths(watcher, watched.rule, watched.reference).read,
         "verdicts": StandingVerdicts(watcher, watched.evidence).read,
         "console": Consoles(runtime).read,
         "outlets": Outlets(runtime).read,

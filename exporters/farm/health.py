@@ -21,10 +21,15 @@ LONGEST: Final = 160  # characters of a reason, which is a label
 
 @frozen
 class Healths:
-    """The health of a store's boards."""
+    """The health of a store's boards.
+
+    Attributes:
+        reference: the board by which the lab is told from a release; empty: there is none.
+    """
 
     watcher: Watcher
     rule: Rule = DEFAULT_RULE
+    reference: str = ""
     now: Callable[[], datetime] = field(default=utc_now)
 
     def read(self) -> list[Metric]:
@@ -66,4 +71,10 @@ class Healths:
                 "boardlab_board_quarantine_timestamp_seconds", "Since when a board is in quarantine.", ["board"], kept
             ),
             gauge("boardlab_board_checked_timestamp_seconds", "When a board was last checked.", ["board"], checked),
+            gauge(
+                "boardlab_reference_board",
+                "1: the board that is checked first each night.",
+                ["board"],
+                [((self.reference,), 1.0)] if self.reference else [],
+            ),
         ]

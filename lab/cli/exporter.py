@@ -36,7 +36,10 @@ def watched(farm: Farm | None) -> Watched:
         return Watched()
     due = [_due(schedule) for schedule in farm.timed]
     usb = [UsbDevice(device.name, device.kind, device.id_path) for device in farm.usb]
-    return Watched(due, farm.pdudaemon.address, farm.coordinator, usb, Evidence(farm.reports), farm.health.rule)
+    evidence = Evidence(farm.reports)
+    return Watched(
+        due, farm.pdudaemon.address, farm.coordinator, usb, evidence, farm.health.rule, farm.health.reference
+    )
 
 
 def _due(schedule: Schedule) -> Due:

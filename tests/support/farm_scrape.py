@@ -146,7 +146,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     devices = [UsbDevice("console", "adapter", "usb-0:2"), UsbDevice("card", "sdmux", "usb-0:3")]
     return {
         "jobs": Jobs(watch(url)).read,
-        "health": Healths(watch(url)).read,
+        "health": Healths(watch(url), reference="qemu-1").read,
         "verdicts": StandingVerdicts(watch(url), Evidence("")).read,
         "schedules": Schedules(watch(url), [NIGHTLY]).read,
         "console": lambda: consoles.families(SERVER),

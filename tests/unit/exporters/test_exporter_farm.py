@@ -211,6 +211,7 @@ def test_a_boards_health_is_one_of_its_states(tmp_path: Path) -> None:
     states = ("healthy", "suspect", "bad", "maintenance")
     assert [found.one("boardlab_board_health", board="qemu-1", state=state) for state in states] == [0, 0, 1, 0]
     assert found.one("boardlab_board_checked_timestamp_seconds", board="qemu-1") > 0
+    assert found.all("boardlab_reference_board") == {frozenset({("board", "qemu-1")}): 1.0}
     ((why, one),) = found.all("boardlab_board_health_info").items()
     assert (dict(why)["board"], dict(why)["state"], one) == ("qemu-1", "bad", 1)
     assert "3 faults of the lab in a row" in dict(why)["reason"]

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from lab.cli.exporter import watched
 from lab.farm import judging
+from lab.farm.config import load
 from lab.farm.health import HealthConfig
-from lab.farm.reference import config, unsound
+from lab.farm.reference import NIGHT, config, unsound
 from lab.farm.runner import Runner, RunnerPaths
 from lab.health import Check, Part
 from lab.health.model import PARTS
@@ -23,6 +25,8 @@ NOW = dt.datetime(2026, 3, 2, 3, 0, tzinfo=dt.UTC)
 CONFIG = HealthConfig(reference="ref")
 DEAD = Part("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
 PANIC = Part("boot", "failed", "kernel_panic", "board", "panic")
+
+RULES = Path(__file__).resolve().parents[3] / "farm" / "prometheus" / "rules" / "alerts.yml"
 
 
 def check(*failed: Part, hours: float = 1.0, board: str = "ref") -> Check:
@@ -102,3 +106,13 @@ def test_a_farm_yaml_that_is_wrong_leaves_the_default_rules(tmp_path: Path, monk
     assert config() == HealthConfig()
     (tmp_path / "farm.yaml").write_text("health: {faults: 4}\n")
     assert config().rule.faults == 4
+
+
+def test_its_alert_comes_when_the_nights_runs_are_not_judged(tmp_path: Path) -> None:
+    hours = int(NIGHT / dt.timedelta(hours=1))
+    rule = RULES.read_text().partition("alert: BoardlabReferenceUnchecked")[2].partition("for:")[0]
+    assert f"> {hours} * 3600)" in rule
+    assert f"offset {hours}h ==" in rule
+    path = tmp_path / "farm.yaml"
+    path.write_text("health: {reference: ref}\nschedules: [{name: n, env: e.yaml, board: ref}]\n")
+    assert watched(load(path)).reference == "ref"
