@@ -96,6 +96,13 @@ def test_where_artifacts_are_shared_a_timers_run_brings_them_before_its_unit_end
     assert int(words[1]) < int(limit[1]), "systemd would call a unit failed that takes longer"
 
 
+def test_every_service_may_start_setpriv_which_a_run_needs(tmp_path: Path) -> None:
+    """`lab run` starts pytest by setpriv(1), which sets the capabilities it has, none; systemd itself runs this in tests/systemd."""
+    for name, text in units(here(tmp_path), INSTALLED).items():
+        filters = [line for line in text.splitlines() if line.startswith("SystemCallFilter=")]
+        assert filters[-1:] == (["SystemCallFilter=capset"] if name.endswith(".service") else []), name
+
+
 def test_a_reference_board_that_nobody_measures_is_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "farm.yaml"
     path.write_text("health: {reference: nobody}\n")
