@@ -42,7 +42,7 @@ def test_every_service_is_active_and_answers(host: LabHost) -> None:
     host.machine.wait(lambda: active(host) and serves(host), "all services")
 
 
-def test_a_service_that_is_killed_is_there_again(host: LabHost) -> None:
+def test_a_service_that_is_killed_is_there_again_and_somebody_is_told(host: LabHost) -> None:
     host.machine.wait(lambda: active(host) and serves(host), "all services")
     before = {name: host.unit(name, "MainPID") for name in KILLED}
     host.machine.run("systemctl", "kill", "--signal", "KILL", "--kill-whom", "main", *KILLED)
@@ -50,6 +50,7 @@ def test_a_service_that_is_killed_is_there_again(host: LabHost) -> None:
         lambda: all(host.unit(name, "MainPID") not in {"0", before[name]} for name in KILLED), "new processes"
     )
     host.machine.wait(lambda: active(host) and serves(host), "all services")
+    host.machine.wait(lambda: set(KILLED) <= alerts(host), "an alert for each")
 
 
 def test_an_exporter_ends_with_its_coordinator_and_comes_again_with_it(host: LabHost) -> None:
