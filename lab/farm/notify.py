@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import socket
-from collections.abc import Mapping
 from typing import Final
 
 from lab.errors import ConfigurationError
@@ -30,11 +28,6 @@ def alertmanager(farm: Farm) -> Alertmanager:
             "nobody is told: farm.yaml names no Alertmanager; add the key, e.g. `alertmanager: 127.0.0.1:9093`"
         )
     return Alertmanager(farm.alertmanager)
-
-
-def ended_well(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether systemd asks after a service that ended as it should: it says so to what it starts by ExecStopPost= (systemd.exec(5))."""
-    return environ.get("SERVICE_RESULT") == "success"
 
 
 def unit_failed(farm: Farm, unit: str) -> None:

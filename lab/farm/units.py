@@ -38,19 +38,17 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
             found["boardlab-janitor.service"] = _text("boardlab-janitor.service", farm=farm, path=path)
     if farm.exports:
         tls_port = farm.console_tls.port(host or hosts[0])
-        found["boardlab-export.service"] = _text("boardlab-export.service", farm=farm, path=path, tls_port=tls_port)
-        found["boardlab-rails.service"] = _text("boardlab-rails.service", farm=farm, path=path)
+        found["boardlab-export.service"] = _text("boardlab-export.service", farm=farm, tls_port=tls_port)
+        found["boardlab-rails.service"] = _text("boardlab-rails.service", farm=farm)
         if tls_port:
             listen = farm.console_tls.listen[host or hosts[0]]
-            found["boardlab-console-tls.service"] = _text(
-                "boardlab-console-tls.service", farm=farm, path=path, listen=listen
-            )
-    found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm, path=path)
+            found["boardlab-console-tls.service"] = _text("boardlab-console-tls.service", farm=farm, listen=listen)
+    found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
     found["boardlab-notify@.service"] = _text("boardlab-notify@.service", farm=farm, path=path)
     if farm.pdudaemon.program:
-        found["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm, path=path)
+        found["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
     if farm.buildbot is not None:  # which has all that comes due by the clock
-        return found | _queue(farm, path, farm.buildbot, host or hosts[0])
+        return found | _queue(farm, farm.buildbot, host or hosts[0])
     if farm.health.reference and reference.host(farm) == (host or hosts[0]):
         found |= _reference(farm)
     for schedule in farm.schedules:
@@ -68,11 +66,11 @@ def _reference(farm: Farm) -> dict[str, str]:
     return {f"boardlab-reference.{kind}": _text(f"boardlab-reference.{kind}", farm=farm, env=env) for kind in kinds}
 
 
-def _queue(farm: Farm, path: str, queue: Buildbot, host: str) -> dict[str, str]:
+def _queue(farm: Farm, queue: Buildbot, host: str) -> dict[str, str]:
     """Buildbot's, which has the schedules then."""
     site = buildbot.Site(Path("/var/lib", farm.state, "buildbot"))
     kinds = ("buildbot", "worker") if host == buildbot.hosts(farm)[0] else ("worker",)
-    values = {"farm": farm, "path": path, "site": site, "commands": buildbot.commands(queue, site, host)}
+    values = {"farm": farm, "site": site, "commands": buildbot.commands(queue, site, host)}
     return {f"boardlab-{kind}.service": _text(f"boardlab-{kind}.service", **values) for kind in kinds}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from attrs import define
 
-LIMIT_S = 120
+LIMIT_S = 300  # of a machine that does other things, too
 NSPAWN = "systemd-nspawn"
 # Alone, and known to nobody on this host.
 QUIET = ("--private-network", "--link-journal=no", "--register=no", "--keep-unit", "--console=pipe")

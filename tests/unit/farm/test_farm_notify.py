@@ -181,17 +181,6 @@ def test_a_unit_that_failed_is_told_with_its_board(stand: Stand, tmp_path: Path)
     assert "board" not in exporter
 
 
-def test_a_service_that_is_started_again_is_told_only_where_it_failed(
-    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """systemd runs ExecStopPost= whenever a service has ended."""
-    path = farm(tmp_path, stand.address)
-    for result in ("success", "exit-code", "success", "oom-kill"):
-        monkeypatch.setenv("SERVICE_RESULT", result)
-        assert main(["farm", "notify", path, f"{result}.service"]) == 0
-    assert [alert["labels"]["unit"] for alert in stand.alerts] == ["exit-code.service", "oom-kill.service"]
-
-
 def test_every_alert_that_lab_farm_posts_has_a_runbook() -> None:
     page = (ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
     assert all(f"\n## {name}\n" in page for name in ("BoardlabUnitFailed", "BoardlabTest"))

@@ -137,8 +137,7 @@ def test_a_service_that_is_started_again_is_never_given_up_and_tells_each_failur
     for name, lines in kept.items():
         assert "StartLimitIntervalSec=0" in lines, name
         (tells,) = [line for line in lines if line.startswith("ExecStopPost=")]
-        assert tells.endswith(f" {farm.program} farm notify {INSTALLED} %n"), name
-    assert not any("farm notify" in text for name, text in made.items() if name not in kept and "notify" not in name)
+        assert tells.endswith("systemctl start --no-block boardlab-notify@%n.service'"), name
 
 
 def test_a_lab_whose_folder_has_a_blank_in_its_path_gets_units_that_start_its_own_programs(tmp_path: Path) -> None:
