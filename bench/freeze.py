@@ -122,6 +122,7 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--slack-ms", type=float, default=0.0, help="so far outside its ± a number is just beside it")
     parser.add_argument("--json", type=Path, help="write every sample to this file")
+    parser.add_argument("--keep", type=Path, help="copy the recordings and truth logs of a WRONG round to this folder")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whatever ends it, it leaves nothing behind
     samples: list[Sample] = []
@@ -132,6 +133,8 @@ def main() -> int:
             plan = draw(seed, options.kinds, options.boards)
             found = boot(lab, board_type, plan, options.slack_ms / 1e3)
             samples += found
+            if options.keep and any(sample.verdict is Verdict.WRONG for sample in found):
+                lab.keep(options.keep / f"seed-{seed}")
             seed += 1
             print(_progress(plan, found, len(samples)), file=sys.stderr, flush=True)
     samples = samples[: options.samples]

@@ -23,7 +23,7 @@ from shim.frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim
 from lab.console import Chunk, ConsoleClient
 from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw
-from lab.host.runtime import socket_path
+from lab.host.runtime import recordings_dir, socket_path
 from virtual.state import BenchState, BoardState, expect
 
 LAB = Path(sys.executable).with_name("lab")
@@ -212,6 +212,12 @@ class FreezeLab:
             for pid in stopped:
                 os.kill(pid, signal.SIGCONT)
         return Frozen(begin_ns, end_ns)
+
+    def keep(self, folder: Path) -> None:
+        """Copy what was recorded so far, and the truth beside it."""
+        shutil.copytree(recordings_dir(self.runtime), folder / "recordings")
+        for board in self.state.boards:
+            shutil.copy(board.truth, folder / f"{board.name}-truth.log")
 
     def renew(self) -> None:
         """A new console server. The timers of the old one do not know that its clocks have jumped; a real host's do."""

@@ -1,7 +1,8 @@
 """How late bytes came lately, all ports together: for whoever asks whether a host has too many boards.
 
-The probe's bytes (lab.console.ttylatency) go the way of the ports' bytes, a hundred a second while boards talk. They are counted in
-steps of a fifth at most, in two halves of a minute, so that neither the count nor the question costs the stamps anything.
+The probe's bytes (lab.console.ttylatency) go the way of the ports' bytes, some two hundred a second while boards talk or
+somebody measures. They are counted in steps of a fifth at most, in two halves of a minute, so that neither the count nor the
+question costs the stamps anything.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from attrs import define, field
 from lab.host.clock import NS_PER_S
 
 HALF_NS: Final = 30 * NS_PER_S
-LEAST: Final = 500  # bytes of which a 99th percentile says something: five seconds of a board that talks
+LEAST: Final = 500  # bytes of which a 99th percentile says something: some three seconds of a board that talks
 _STEPS: Final = 4  # between a power of two and the next one
 _SIZE: Final = 64 * _STEPS
 

@@ -224,8 +224,8 @@ class ConsoleServer:
             self._keep_house()
         elif fd == self._probe.fd:
             now_ns = self._clock.now_ns()
-            self._tally.add(now_ns, self._probe.late_ns(now_ns))
-            self._probe.arrived()
+            self._tally.add(now_ns, self._probe.transit_ns(now_ns))
+            self._probe.arrived(now_ns)
         elif (port := self.ports.by_fd.get(fd)) is not None:
             port.line.flush()
         else:
@@ -236,7 +236,8 @@ class ConsoleServer:
         self._beats += 1
         self._probe.send(self._clock.now_ns())
         self._clients.beat()
-        self._idle_states.forbid(any(port.writer is not None for port in self.ports))
+        self._probe.measuring = any(port.writer is not None for port in self.ports)
+        self._idle_states.forbid(self._probe.measuring)
         if self._beats % BEATS_PER_REOPEN == 0:
             self.ports.reopen_lost()
 

@@ -3,7 +3,11 @@
 Between a driver and read(2) the kernel passes bytes on in a worker thread of ordinary priority (flush_to_ldisc on the
 unbound workqueue, drivers/tty/tty_buffer.c). On a busy host that worker waits for a processor, and nothing that this
 process can see of itself tells. So it sends byte after byte through a pty of its own, and looks when each arrives. It
-does so as long as bytes came lately, and above all while none come: they may be waiting for that worker.
+does so as long as somebody measures or bytes came lately, and above all while none come: they may be waiting for that
+worker, and what comes after a long silence is as late as any.
+
+The worker takes what waits for it in its order: when our byte has arrived, nobody's from before it waits. So a byte that
+is late on its way says that others' may have been waiting since the one before it arrived.
 """
 
 from __future__ import annotations
@@ -13,8 +17,9 @@ import tty
 
 from lab.console.model import LATE_WINDOW_NS
 from lab.host.clock import NS_PER_S
+from lab.host.scheduling import EVIDENCE_NS
 
-INTERVAL_NS = 10_000_000  # a hundred looks in the second that counts for a stamp, for less than a hundredth of a core
+INTERVAL_NS = 4_000_000  # who is held up for longer is seen, for some hundredths of a core
 
 
 class TtyLatencyProbe:
@@ -22,6 +27,7 @@ class TtyLatencyProbe:
 
     Attributes:
         fd: readable when the byte has arrived.
+        measuring: somebody measures, and bytes that come are timed: go on sending while none come.
     """
 
     def __init__(self) -> None:
@@ -30,7 +36,9 @@ class TtyLatencyProbe:
         tty.setraw(self.fd)
         os.set_blocking(self._from, False)
         os.set_blocking(self.fd, False)
+        self.measuring = False
         self._sent_ns: int | None = None
+        self._clear_ns: int | None = None  # when the last byte had arrived; None: none has
         self._next_ns = 0
         self._until_ns = 0
 
@@ -40,7 +48,7 @@ class TtyLatencyProbe:
 
     def timeout_s(self, now_ns: int) -> float | None:
         """How long the loop may sleep before the next byte is due; None: none is."""
-        if self._sent_ns is not None or now_ns >= self._until_ns:
+        if self._sent_ns is not None or not (self.measuring or now_ns < self._until_ns):
             return None
         return max(self._next_ns - now_ns, 0) / NS_PER_S
 
@@ -51,17 +59,24 @@ class TtyLatencyProbe:
             self._sent_ns = now_ns
             self._next_ns = now_ns + INTERVAL_NS
 
-    def late_ns(self, now_ns: int) -> int:
+    def transit_ns(self, now_ns: int) -> int:
         """How long the byte that is on its way has been going; 0 when none is."""
         return 0 if self._sent_ns is None else now_ns - self._sent_ns
 
-    def arrived(self) -> None:
+    def late_ns(self, now_ns: int) -> int:
+        """How long others' bytes may have been waiting, as far as the byte on its way tells."""
+        transit_ns = self.transit_ns(now_ns)
+        if transit_ns <= EVIDENCE_NS or self._clear_ns is None:
+            return transit_ns
+        return now_ns - self._clear_ns
+
+    def arrived(self, now_ns: int) -> None:
         """Take the byte that has arrived; it may be announced and not be there yet, on a host that is very busy."""
         try:
             os.read(self.fd, 16)
         except BlockingIOError:
             return
-        self._sent_ns = None
+        self._sent_ns, self._clear_ns = None, now_ns
 
     def close(self) -> None:
         """Close the pty."""

@@ -11,8 +11,6 @@ import pytest
 from lab.console import Chunk
 from lab.console.connection import Connection
 from lab.console.readerqueue import INTERVAL_NS, ReaderQueue
-from lab.console.ttylatency import INTERVAL_NS as CANARY_INTERVAL_NS
-from lab.console.ttylatency import TtyLatencyProbe
 from lab.console.wire import Deframer, encode_event
 
 NOW_NS = 10**12
@@ -84,33 +82,3 @@ def test_a_reader_that_left_is_passed_over(readers: list[tuple[Connection, socke
     assert queue.deliver(NOW_NS)
     assert queue.deliver(NOW_NS + INTERVAL_NS)
     assert got(client) == [b"x"]
-
-
-def test_a_canary_tells_how_long_its_byte_has_been_going() -> None:
-    probe = TtyLatencyProbe()
-    assert probe.late_ns(NOW_NS) == 0
-    probe.send(NOW_NS)
-    probe.send(NOW_NS + 5)
-    assert probe.late_ns(NOW_NS + 1000) == 1000
-    assert select.select([probe.fd], [], [], 10)[0]
-    probe.arrived()
-    assert probe.late_ns(NOW_NS + 2000) == 0
-    probe.send(NOW_NS + CANARY_INTERVAL_NS - 1)
-    assert probe.late_ns(NOW_NS + CANARY_INTERVAL_NS) == 0
-    probe.send(NOW_NS + CANARY_INTERVAL_NS)
-    assert probe.late_ns(NOW_NS + CANARY_INTERVAL_NS + 7) == 7
-    probe.close()
-
-
-def test_a_canary_wants_to_go_on_for_a_second_after_the_last_bytes_and_then_lets_the_loop_sleep() -> None:
-    probe = TtyLatencyProbe()
-    assert probe.timeout_s(NOW_NS) is None
-    probe.bytes_came(NOW_NS)
-    assert probe.timeout_s(NOW_NS) == 0.0
-    probe.send(NOW_NS)
-    assert probe.timeout_s(NOW_NS + CANARY_INTERVAL_NS) is None, "its byte is on its way, and epoll tells of it"
-    assert select.select([probe.fd], [], [], 10)[0]
-    probe.arrived()
-    assert probe.timeout_s(NOW_NS + 1_000_000) == (CANARY_INTERVAL_NS - 1_000_000) / 1e9
-    assert probe.timeout_s(NOW_NS + 1_000_000_000) is None
-    probe.close()

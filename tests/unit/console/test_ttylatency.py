@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import select
+import socket
+import tempfile
+import tty
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from lab.console import loop
+from lab.console.connection import Connection
+from lab.console.line import PortRequest
+from lab.console.loop import ConsoleServer
+from lab.console.model import LATE_WINDOW_NS
+from lab.console.port import ServedPort
 from lab.console.ttylatency import INTERVAL_NS, TtyLatencyProbe
+from lab.host.clock import MonotonicRaw
+from lab.host.runtime import prepare
+from lab.host.scheduling import EVIDENCE_NS, Scheduling
+
+NOW_NS = 10**12
+LOOKS = 20  # of a server without bytes: one at each heartbeat, and one when a byte of its own arrives
 
 
 @pytest.fixture
@@ -17,16 +35,98 @@ def probe() -> Iterator[TtyLatencyProbe]:
     made.close()
 
 
-def test_a_byte_that_is_announced_too_early_is_still_on_its_way(probe: TtyLatencyProbe) -> None:
-    probe.arrived()  # nothing has come
-    probe.send(1_000)
+def pass_on(probe: TtyLatencyProbe, sent_ns: int, arrived_ns: int) -> None:
+    """A byte goes through."""
+    probe.send(sent_ns)
     assert select.select([probe.fd], [], [], 10)[0] == [probe.fd]
-    assert probe.late_ns(5_000) == 4_000
-    probe.arrived()
-    assert probe.late_ns(6_000) == 0
-    probe.send(1_000 + INTERVAL_NS)
-    select.select([probe.fd], [], [], 10)
-    probe.arrived()
-    probe.send(1_000 + 2 * INTERVAL_NS)
-    probe.arrived()  # perhaps before it has come
-    assert probe.late_ns(1_000 + 3 * INTERVAL_NS) in {0, INTERVAL_NS}
+    probe.arrived(arrived_ns)
+
+
+def test_a_byte_goes_alone_and_tells_how_long_it_has_been_going(probe: TtyLatencyProbe) -> None:
+    assert probe.transit_ns(NOW_NS) == probe.late_ns(NOW_NS) == 0
+    probe.send(NOW_NS)
+    probe.send(NOW_NS + 5)
+    assert probe.transit_ns(NOW_NS + 1_000) == probe.late_ns(NOW_NS + 1_000) == 1_000
+    assert select.select([probe.fd], [], [], 10)[0]
+    probe.arrived(NOW_NS + 1_500)
+    assert probe.transit_ns(NOW_NS + 2_000) == probe.late_ns(NOW_NS + 2_000) == 0
+    probe.send(NOW_NS + INTERVAL_NS - 1)
+    assert probe.late_ns(NOW_NS + INTERVAL_NS) == 0
+    probe.send(NOW_NS + INTERVAL_NS)
+    assert probe.late_ns(NOW_NS + INTERVAL_NS + 7) == 7
+
+
+def test_a_byte_that_is_announced_too_early_is_still_on_its_way(probe: TtyLatencyProbe) -> None:
+    probe.arrived(NOW_NS)  # nothing has come
+    pass_on(probe, NOW_NS, NOW_NS + 1_000)
+    probe.send(NOW_NS + INTERVAL_NS)
+    probe.arrived(NOW_NS + 2 * INTERVAL_NS)  # perhaps before it has come
+    assert probe.transit_ns(NOW_NS + 2 * INTERVAL_NS) in {0, INTERVAL_NS}
+
+
+def test_others_may_have_waited_since_the_byte_before_the_one_that_is_late(probe: TtyLatencyProbe) -> None:
+    pass_on(probe, NOW_NS, NOW_NS + 20_000)
+    sent_ns = NOW_NS + INTERVAL_NS
+    probe.send(sent_ns)
+    assert probe.late_ns(sent_ns + EVIDENCE_NS) == EVIDENCE_NS  # as usual, so far
+    assert probe.late_ns(sent_ns + EVIDENCE_NS + 1) == INTERVAL_NS + EVIDENCE_NS + 1 - 20_000
+
+
+def test_bytes_are_due_for_a_second_after_others_came_and_all_the_time_while_somebody_measures(
+    probe: TtyLatencyProbe,
+) -> None:
+    assert probe.timeout_s(NOW_NS) is None
+    probe.bytes_came(NOW_NS)
+    assert probe.timeout_s(NOW_NS) == 0.0
+    probe.send(NOW_NS)
+    assert probe.timeout_s(NOW_NS + INTERVAL_NS) is None, "its byte is on its way, and epoll tells of it"
+    assert select.select([probe.fd], [], [], 10)[0]
+    probe.arrived(NOW_NS + 1_000)
+    assert probe.timeout_s(NOW_NS + 1_000_000) == (INTERVAL_NS - 1_000_000) / 1e9
+    assert probe.timeout_s(NOW_NS + LATE_WINDOW_NS) is None
+    probe.measuring = True
+    assert probe.timeout_s(NOW_NS + 1_000 * LATE_WINDOW_NS) == 0.0
+
+
+class WatchedProbe(TtyLatencyProbe):
+    """Ends the server when a byte is due, or after some looks.
+
+    Attributes:
+        due: whether one was due, at each look.
+    """
+
+    server: ConsoleServer
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.due: list[bool] = []
+
+    def timeout_s(self, now_ns: int) -> float | None:
+        wait_s = super().timeout_s(now_ns)
+        self.due.append(wait_s is not None)
+        if self.due[-1] or len(self.due) >= LOOKS:
+            self.server.stop()
+        return wait_s
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_a_server_looks_how_late_bytes_come_as_long_as_somebody_may_write_to_a_port_that_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, write: bool
+) -> None:
+    watched = WatchedProbe()
+    monkeypatch.setattr(loop, "TtyLatencyProbe", lambda: watched)
+    monkeypatch.setattr(loop, "raise_priority", lambda: Scheduling("as it is", 0))  # this process runs other tests
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(gc, "disable", lambda: None)
+    board, device = os.openpty()
+    tty.setraw(device)
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with tempfile.TemporaryDirectory() as folder, select.epoll() as epoll, theirs:
+        server = watched.server = ConsoleServer(prepare(Path(folder) / "run"), MonotonicRaw())
+        port: ServedPort = server.open_port(PortRequest("uart", Path(os.ttyname(device))))
+        port.attach(Connection(ours, epoll), write)
+        server.run()
+        ours.close()
+    os.close(device)
+    os.close(board)
+    assert any(watched.due) == write
