@@ -265,13 +265,13 @@ class Labgrid(ConsoleServer):
         assert self._bridge.stdout is not None
         markers = json.dumps(dict(self.task.markers))
         for tcp in self._bridge.stdout.readline().split():
-            words = [sys.executable, BENCH / "stamps_labgrid.py", f"{netlab.HOST}:{tcp}", str(boots), markers]
+            words = [sys.executable, BENCH / "stamps_labgrid.py", markers, f"{netlab.HOST}:{tcp}", str(boots)]
             self._processes.append(
                 subprocess.Popen(["ip", "netns", "exec", self.hosts.runner, *words], stdout=subprocess.PIPE, text=True)
             )
         for process in self._processes:
             assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+            assert process.stdout.readline(), "a labgrid console did not start"
 
     def stamps(self) -> list[list[Stamp]]:
         """What each process printed; nothing of one that did not find all of its markers in time."""
@@ -281,12 +281,12 @@ class Labgrid(ConsoleServer):
             assert process.stdout is not None
             ready, _, _ = select.select([process.stdout], [], [], max(0.0, end - time.monotonic()))
             printed.append(process.stdout.readline() if ready else "")
-        return [[Stamp(name, t_ns) for name, t_ns in json.loads(text or "[]")] for text in printed]
+        return [[Stamp(name, t_ns) for name, t_ns in json.loads(text or "[[]]")[0]] for text in printed]
 
     def stop(self) -> None:
         """End everything."""
         for process in self._processes:
-            process.kill()
+            process.terminate()
             process.wait()
         if self._bridge is not None:
             self._bridge.kill()

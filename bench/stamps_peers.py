@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -64,6 +64,7 @@ class ConsoleServer:
     _clients: list[ConsoleClient] = field(factory=list)
     _ports: list[PortInfo] = field(factory=list)
     _events: list[list[Event]] = field(factory=list)
+    _selector: selectors.BaseSelector = field(factory=selectors.DefaultSelector)
 
     def start(self, ports: Sequence[Path], _boots: int, silent: Sequence[Path] = ()) -> None:
         """Start the server and attach to all ports; on the silent ones nothing will come."""
@@ -74,6 +75,7 @@ class ConsoleServer:
             self._ports.append(client.attach(info.name, write=True))
             self._clients.append(client)
             self._events.append([])
+            self._selector.register(client, selectors.EVENT_READ, (client, self._events[-1]))
 
     def pids(self) -> list[int]:
         """The server's process."""
@@ -81,9 +83,8 @@ class ConsoleServer:
 
     def take(self, timeout_s: float) -> None:
         """Read what the server sends."""
-        ready, _, _ = select.select(self._clients, [], [], timeout_s)
-        for client in ready:
-            events = self._events[self._clients.index(client)]
+        for key, _ in self._selector.select(timeout_s):
+            client, events = key.data
             while (event := client.read_event(0)) is not None:
                 events.append(event)
 
@@ -110,39 +111,37 @@ class Labgrid:
     task: Task
     name: str = "labgrid SerialDriver + expect"
     first_character: bool = False
-    _processes: list[subprocess.Popen[str]] = field(factory=list)
-    _silent: list[subprocess.Popen[str]] = field(factory=list)
+    _parent: subprocess.Popen[str] | None = None
+    _pids: list[int] = field(factory=list)
 
     def start(self, ports: Sequence[Path], boots: int, silent: Sequence[Path] = ()) -> None:
         """Start the processes and wait until they expect the first marker; on the silent ports nothing will come."""
-        self._silent = [self._expecting(port, 0) for port in silent]
-        self._processes = [self._expecting(port, boots) for port in ports]
-        for process in (*self._silent, *self._processes):
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-
-    def _expecting(self, port: Path, boots: int) -> subprocess.Popen[str]:
-        command = [sys.executable, str(BENCH / "stamps_labgrid.py"), str(port), str(boots)]
-        return subprocess.Popen([*command, json.dumps(dict(self.task.markers))], stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, str(BENCH / "stamps_labgrid.py"), json.dumps(dict(self.task.markers))]
+        for number, group in ((0, silent), (boots, ports)):
+            command += [word for port in group for word in (str(port), str(number))]
+        self._parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._parent.stdout is not None
+        self._pids = json.loads(self._parent.stdout.readline())
 
     def pids(self) -> list[int]:
         """The processes."""
-        return [process.pid for process in (*self._processes, *self._silent)]
+        return self._pids
 
     def take(self, timeout_s: float) -> None:
         """They look after themselves."""
         time.sleep(timeout_s)
 
     def stamps(self) -> list[list[Stamp]]:
-        """What each process printed at its end."""
-        printed = [process.communicate(timeout=LABGRID_PATIENCE_S)[0] for process in self._processes]
-        return [[Stamp(name, t_ns) for name, t_ns in json.loads(text or "[]")] for text in printed]
+        """What each process sent at its end."""
+        assert self._parent is not None
+        printed = self._parent.communicate(timeout=LABGRID_PATIENCE_S)[0]
+        return [[Stamp(name, t_ns) for name, t_ns in stamps] for stamps in json.loads(printed)]
 
     def stop(self) -> None:
         """End what has not ended."""
-        for process in (*self._processes, *self._silent):
-            process.kill()
-            process.wait()
+        if self._parent is not None:
+            self._parent.terminate()
+            self._parent.wait()
 
 
 @define

@@ -17,9 +17,10 @@ import tty
 
 from lab.console.model import LATE_WINDOW_NS
 from lab.host.clock import NS_PER_S
-from lab.host.scheduling import EVIDENCE_NS
+from lab.host.scheduling import EPOLL_STEP_NS, EVIDENCE_NS
 
 INTERVAL_NS = 4_000_000  # who is held up for longer is seen, for some hundredths of a core
+OVERDUE_NS = EPOLL_STEP_NS + EVIDENCE_NS  # a byte is sent no later, unless this process was held up itself
 
 
 class TtyLatencyProbe:
@@ -44,13 +45,13 @@ class TtyLatencyProbe:
 
     def bytes_came(self, now_ns: int) -> None:
         """Somebody's bytes were read: go on sending for as long as the evidence counts."""
+        if not self._is_due(now_ns):
+            self._next_ns = max(self._next_ns, now_ns)
         self._until_ns = now_ns + LATE_WINDOW_NS
 
     def timeout_s(self, now_ns: int) -> float | None:
         """How long the loop may sleep before the next byte is due; None: none is."""
-        if self._sent_ns is not None or not (self.measuring or now_ns < self._until_ns):
-            return None
-        return max(self._next_ns - now_ns, 0) / NS_PER_S
+        return max(self._next_ns - now_ns, 0) / NS_PER_S if self._is_due(now_ns) else None
 
     def send(self, now_ns: int) -> None:
         """Send a byte, unless one is on its way or it is too early for the next."""
@@ -64,11 +65,10 @@ class TtyLatencyProbe:
         return 0 if self._sent_ns is None else now_ns - self._sent_ns
 
     def late_ns(self, now_ns: int) -> int:
-        """How long others' bytes may have been waiting, as far as the byte on its way tells."""
+        """How long others' bytes may have been waiting, as far as the byte on its way tells, or that the next was not sent."""
         transit_ns = self.transit_ns(now_ns)
-        if transit_ns <= EVIDENCE_NS or self._clear_ns is None:
-            return transit_ns
-        return now_ns - self._clear_ns
+        held_up = transit_ns > EVIDENCE_NS or (self._is_due(now_ns) and now_ns - self._next_ns > OVERDUE_NS)
+        return now_ns - self._clear_ns if held_up and self._clear_ns is not None else transit_ns
 
     def arrived(self, now_ns: int) -> None:
         """Take the byte that has arrived; it may be announced and not be there yet, on a host that is very busy."""
@@ -82,3 +82,7 @@ class TtyLatencyProbe:
         """Close the pty."""
         os.close(self._from)
         os.close(self.fd)
+
+    def _is_due(self, now_ns: int) -> bool:
+        """Whether the next byte is to be sent as soon as it is time."""
+        return self._sent_ns is None and (self.measuring or now_ns < self._until_ns)

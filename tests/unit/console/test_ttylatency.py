@@ -19,7 +19,7 @@ from lab.console.line import PortRequest
 from lab.console.loop import ConsoleServer
 from lab.console.model import LATE_WINDOW_NS
 from lab.console.port import ServedPort
-from lab.console.ttylatency import INTERVAL_NS, TtyLatencyProbe
+from lab.console.ttylatency import INTERVAL_NS, OVERDUE_NS, TtyLatencyProbe
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import prepare
 from lab.host.scheduling import EVIDENCE_NS, Scheduling
@@ -70,6 +70,20 @@ def test_others_may_have_waited_since_the_byte_before_the_one_that_is_late(probe
     probe.send(sent_ns)
     assert probe.late_ns(sent_ns + EVIDENCE_NS) == EVIDENCE_NS  # as usual, so far
     assert probe.late_ns(sent_ns + EVIDENCE_NS + 1) == INTERVAL_NS + EVIDENCE_NS + 1 - 20_000
+
+
+def test_others_may_have_waited_as_long_as_no_byte_was_sent_although_it_was_time(probe: TtyLatencyProbe) -> None:
+    probe.bytes_came(NOW_NS)
+    pass_on(probe, NOW_NS, NOW_NS + 20_000)
+    assert probe.late_ns(NOW_NS + INTERVAL_NS + OVERDUE_NS) == 0
+    assert probe.late_ns(NOW_NS + INTERVAL_NS + OVERDUE_NS + 1) == INTERVAL_NS + OVERDUE_NS + 1 - 20_000
+
+
+def test_that_no_byte_was_sent_while_nothing_came_says_nothing(probe: TtyLatencyProbe) -> None:
+    pass_on(probe, NOW_NS, NOW_NS + 20_000)
+    assert probe.late_ns(NOW_NS + LATE_WINDOW_NS) == 0
+    probe.bytes_came(NOW_NS + LATE_WINDOW_NS)
+    assert probe.late_ns(NOW_NS + LATE_WINDOW_NS + OVERDUE_NS) == 0
 
 
 def test_bytes_are_due_for_a_second_after_others_came_and_all_the_time_while_somebody_measures(
