@@ -1,41 +1,110 @@
-"""What a farm's store says after runs that were killed: each done, or failed with a class, nothing counted twice."""
+"""Runs that are killed: who is the next victim, and what the farm's store says afterwards: each done, or failed with a class, nothing counted twice."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from attrs import define, field
+from sqlalchemy import func, select
 
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.results import Store, joblist
+from lab.results.failures import CATALOGUE
+from lab.results.models import AttemptRow, JobRow, RunRow
 
-SUCCESS, WORSE, FAILURE, EXCEPTION = 0, 1, 2, 4  # of Buildbot
+SUCCESS, WORSE, FAILURE = 0, 1, 2  # of Buildbot
+
+
+@define
+class Deck:
+    """What is done next: all of it in a random order, then all of it again in another. What found nobody to kill comes back later.
+
+    Attributes:
+        kinds: one that is named twice comes twice as often.
+    """
+
+    kinds: Sequence[str]
+    chance: random.Random
+    _left: list[str] = field(factory=list, init=False)
+
+    def draw(self) -> str:
+        """The next."""
+        if not self._left:
+            self._left = self.chance.sample(self.kinds, len(self.kinds))
+        return self._left.pop()
+
+    def put_back(self, kind: str) -> None:
+        """Nobody was there."""
+        self._left.insert(self.chance.randrange(len(self._left) + 1), kind)
+
+
+@define
+class Leases:
+    """How long boards are kept from a job that waits by one whose process is gone.
+
+    Attributes:
+        since: job -> since when, by time.monotonic(). longest: seconds, so far, and whose.
+    """
+
+    store: Store
+    since: dict[str, float] = field(factory=dict)
+    longest: tuple[float, str] = (0.0, "")
+
+    def look(self) -> None:
+        """Look once."""
+        with self.store._read() as session:
+            rows = session.execute(
+                select(JobRow.id, JobRow.board, JobRow.state, JobRow.holder).where(
+                    JobRow.state.in_(("queued", "running"))
+                )
+            ).all()
+        waiting = {row.board for row in rows if row.state == "queued" and process.has_died(row.holder) is False}
+        dead = [row for row in rows if row.state == "running" and process.has_died(row.holder) is not False]
+        now = time.monotonic()
+        kept = [f"{row.board} by job j{row.id}" for row in dead if row.board in waiting]
+        self.since = {each: self.since.get(each, now) for each in kept}
+        for each, began in self.since.items():
+            self.longest = max(self.longest, (now - began, each))
 
 
 def progress(store: Store) -> int:
     """Jobs and runs that began, and attempts that were made."""
-    runs = store.runs()
-    return (
-        len(runs) + len(joblist.jobs(store, 1_000_000, utc_now())) + sum(len(store.attempts(run.id)) for run in runs)
-    )
+    with store._read() as session:
+        return sum(session.scalar(select(func.count()).select_from(row)) or 0 for row in (JobRow, RunRow, AttemptRow))
 
 
-def look(store: Store, ended: Mapping[str, int], cycles: int) -> None:
-    """The counts, classes and leases.
+def look(store: Store, ended: Mapping[str, int], cycles: int) -> Counter[str]:
+    """The counts, classes and leases; how often runs were measured, or failed with each class.
 
     Args:
         ended: label of each run -> its result at Buildbot. cycles: that each has planned.
     """
     planned, every = list(range(1, cycles + 1)), store.runs()
+    found = Counter[str]()
+    assert {run.release for run in every} <= ended.keys()
     for name, result in ended.items():
         runs = [run for run in every if run.release == name]
         assert len(runs) <= 1, f"{name}: begun anew in place of resumed"
-        measured = [sample.cycle for run in runs for sample in store.samples(run.id, "boot.time")]
-        assert len(measured) == len(set(measured)), f"{name}: a cycle twice: {measured}"
+        samples = [sample for run in runs for sample in store.samples(run.id)]
+        counts = Counter((sample.metric, str(sorted(sample.params.items())), sample.cycle) for sample in samples)
+        assert set(counts.values()) <= {1}, f"{name}: twice: {[each for each, count in counts.items() if count > 1]}"
+        measured = sorted(sample.cycle for sample in samples if sample.metric == "boot.time")
         if result in {SUCCESS, WORSE}:
             assert measured == planned, name
+            assert {sample.cycle for sample in samples} == set(planned), name
+            assert [run.status for run in runs] == ["completed"], name
+            found["measured"] += 1
         else:
-            assert result in {FAILURE, EXCEPTION}, name
-            failed = [each.outcome for run in runs for each in store.attempts(run.id) if not each.ok]
-            assert result == EXCEPTION or failed or measured == planned, f"{name}: it failed without a class"
-    active = [view.job for view in joblist.jobs(store, 0, utc_now()) if view.job.state in {"queued", "running"}]
-    assert [job.called for job in active if process.has_died(job.holder) is not True] == []
+            assert result == FAILURE, f"{name}: {result} of Buildbot"
+            assert set(measured) < set(planned), f"{name}: all is measured, and it failed"
+            (run,) = runs
+            last = store.attempts(run.id)[-1].outcome
+            assert last in CATALOGUE, f"{name}: it failed without a class: {last}"
+            found[last] += 1
+    active = [view.job for view in joblist.jobs(store, 0, utc_now()) if not view.job.ended]
+    assert [(job.called, job.board, job.state) for job in active] == [], "a lease is left"
+    return found
