@@ -41,7 +41,7 @@ TICK_S = 0.5
 BOUND_S = 900.0 + 30.0 * RUNS
 STUCK_S = 60.0  # the longest that a place or a lease may be a dead job's
 ON_HOSTS = {
-    "bench": "virtual up sim --foreground",
+    "bench": "-m virtual.bench",
     "pdudaemon": "bin/pdudaemon --conf",
     "console server": "console serve",
     "exporter": "farm export",

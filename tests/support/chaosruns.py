@@ -21,7 +21,7 @@ SUCCESS, WORSE, FAILURE = 0, 1, 2  # of Buildbot
 
 @define
 class Deck:
-    """What is done next: all of it in a random order, then all of it again in another. What found nobody to kill comes back later.
+    """What is done next: all of it in a random order, then all of it again in another. What found nobody to kill comes once more in the next order.
 
     Attributes:
         kinds: one that is named twice comes twice as often.
@@ -30,16 +30,18 @@ class Deck:
     kinds: Sequence[str]
     chance: random.Random
     _left: list[str] = field(factory=list, init=False)
+    _again: list[str] = field(factory=list, init=False)
 
     def draw(self) -> str:
         """The next."""
         if not self._left:
-            self._left = self.chance.sample(self.kinds, len(self.kinds))
+            self._left, self._again = [*self.kinds, *self._again], []
+            self.chance.shuffle(self._left)
         return self._left.pop()
 
     def put_back(self, kind: str) -> None:
         """Nobody was there."""
-        self._left.insert(self.chance.randrange(len(self._left) + 1), kind)
+        self._again.append(kind)
 
 
 @define
