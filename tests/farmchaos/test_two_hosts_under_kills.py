@@ -11,6 +11,7 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 import hostfarm
 import requests
@@ -172,12 +173,7 @@ def test_every_run_ends_with_exact_counts_and_no_place_is_left() -> None:
         chance = random.Random(SEED)
         havoc = Havoc(hosts, chance, Deck(KINDS, chance))
         farm.log_in()
-        wanted = {}
-        for number in range(RUNS):
-            board = hosts.names[number % len(hosts.names)]
-            order = {"cycles": CYCLES, "medium": "sd", "release": f"chaos-{number}"}
-            _, made = farm.force("measure", f"boot on {board}", **order)["result"]
-            wanted.update((int(request), f"chaos-{number}") for request in made.values())
+        wanted = _ordered(farm, hosts.names)
         assert len(wanted) == RUNS
         with open_store(config.load(farm.desk.file).database) as store:
             watch, leases, began = Watch(Coordinator(hosts.coordinator), store), Leases(store), time.monotonic()
@@ -195,6 +191,18 @@ def test_every_run_ends_with_exact_counts_and_no_place_is_left() -> None:
         assert leases.longest[0] <= STUCK_S, leases.longest
         assert havoc.done.keys() == set(KINDS) or havoc.done.total() < 2 * len(KINDS), "each of them is killed"
         assert havoc.done.total() > 0
+
+
+def _ordered(farm: BuildbotFarm, boards: Sequence[str]) -> dict[int, str]:
+    """Request -> label, of all runs; none begins before all of them are there, so that none ends before the first kill."""
+    found, worker = {}, farm.pid("worker")
+    os.kill(worker, signal.SIGSTOP)
+    for number in range(RUNS):
+        order = {"cycles": CYCLES, "medium": "sd", "release": f"chaos-{number}"}
+        _, made = farm.force("measure", f"boot on {boards[number % len(boards)]}", **order)["result"]
+        found |= {int(request): f"chaos-{number}" for request in made.values()}
+    os.kill(worker, signal.SIGCONT)
+    return found
 
 
 def _measuring(hosts: HostFarm) -> dict[int, str]:
