@@ -39,6 +39,7 @@ KILLS = 2 * RUNS  # then the havoc ends, so that the test does
 GAP_S = (2.0, 8.0)  # between two of them; a slow machine is killed more slowly: something has to have gone on
 UNPLUGGED_S = (1.0, 30.0)
 TICK_S = 0.5
+ASK_S = 5.0  # between two questions to the master, which has other things to do
 BOUND_S = 900.0 + 30.0 * RUNS
 STUCK_S = 60.0  # the longest that a place or a lease may be a dead job's
 ON_HOSTS = {
@@ -65,7 +66,7 @@ class Havoc:
 
     Attributes:
         done: victim -> how often. unplugged: host -> when its cable is put back, by time.monotonic().
-        next_at: not before. pause: nor before so much has gone on, see `progress`.
+        next_at: not before.
     """
 
     farm: HostFarm
@@ -74,7 +75,6 @@ class Havoc:
     done: Counter[str] = field(factory=Counter)
     unplugged: dict[str, float] = field(factory=dict)
     next_at: float = 0.0
-    pause: int = 1
 
     def strike(self) -> None:
         """Do something to somebody."""
@@ -88,7 +88,6 @@ class Havoc:
         else:
             self._kill(what, COORDINATOR, "labgrid-coordinator")
         self.next_at = time.monotonic() + self.chance.uniform(*GAP_S)
-        self.pause = BOARDS if what == POWER else 1
 
     def mend(self, *, all_of_them: bool = False) -> None:
         """Put back cables whose time has come."""
@@ -98,13 +97,13 @@ class Havoc:
                 del self.unplugged[name]
 
     def _cut(self, what: str, name: str) -> None:
+        self._note(what, name)
         if what == CABLE:
             self.farm.hosts[name].plug(connected=False)
             self.unplugged[name] = time.monotonic() + self.chance.uniform(*UNPLUGGED_S)
         else:
             self.farm.switch_off(name)
             self.farm.boot(name)
-        self._note(what, name)
 
     def _kill(self, what: str, name: str, words: str) -> None:
         pids = [pid for pid, command in left([self.farm.hosts[name]]).items() if words in command]
@@ -159,11 +158,11 @@ class Watch:
 def ends(farm: BuildbotFarm, wanted: dict[int, str]) -> dict[str, int]:
     """Label -> result, of the requests that have ended; none while the master is away."""
     try:
-        found = farm.get("buildrequests")["buildrequests"]
+        fields = "&".join(f"field={name}" for name in ("buildrequestid", "complete", "results"))
+        found = farm.get(f"buildrequests?complete=true&{fields}")["buildrequests"]
     except (requests.RequestException, ValueError, KeyError):
         return {}
-    known = {each["buildrequestid"]: each for each in found if each["complete"]}
-    return {name: int(known[request]["results"]) for request, name in wanted.items() if request in known}
+    return {wanted[each["buildrequestid"]]: int(each["results"]) for each in found}
 
 
 def test_every_run_ends_with_exact_counts_and_no_place_is_left() -> None:
@@ -213,15 +212,18 @@ def _measuring(hosts: HostFarm) -> dict[int, str]:
 
 def _havoc(farm: BuildbotFarm, wanted: dict[int, str], havoc: Havoc, watch: Watch, leases: Leases) -> dict[str, int]:
     """Until all have ended; the results."""
-    deadline, seen = time.monotonic() + BOUND_S, 0
-    while len(ended := ends(farm, wanted)) < len(wanted):
+    deadline, seen, asked_at, ended = time.monotonic() + BOUND_S, 0, 0.0, dict[str, int]()
+    while len(ended) < len(wanted):
         assert time.monotonic() < deadline, f"not ended: {sorted(set(wanted.values()) - ended.keys())}; {havoc.done}"
         havoc.mend()
         watch.look()
         leases.look()
         now = progress(watch.store)
-        if now >= seen + havoc.pause and time.monotonic() >= havoc.next_at and havoc.done.total() < KILLS:
+        if now != seen and time.monotonic() >= havoc.next_at and havoc.done.total() < KILLS:
             seen = now
             havoc.strike()
+        if time.monotonic() >= asked_at + ASK_S:
+            ended = ends(farm, wanted) or ended
+            asked_at = time.monotonic()
         time.sleep(TICK_S)
     return ended
