@@ -47,7 +47,7 @@ class HostFarm:
     """All of it.
 
     Attributes:
-        boards: how many each host has. relays: host -> the process of its relay card.
+        boards: how many each host has. parallel: runs at once. relays: host -> the process of its relay card.
     """
 
     folder: Path
@@ -55,6 +55,7 @@ class HostFarm:
     boards: int
     time_scale: float
     attempts: int
+    parallel: int
     relays: dict[str, subprocess.Popen[bytes]] = field(factory=dict)
 
     @property
@@ -127,7 +128,7 @@ class HostFarm:
                 "virtual": virtual,
             }
             self._farm(host, document)
-        program = {"program": str(buildbot.find()), "attempts": self.attempts}
+        program = {"program": str(buildbot.find()), "attempts": self.attempts, "parallel": self.parallel}
         entries = [{"name": name, "env": f"envs/{name}.yaml"} for name in self.names]
         self._farm(self.hosts[RUNNER], {"buildbot": program, "boards": entries})
 
@@ -201,17 +202,17 @@ class HostFarm:
 
 @contextmanager
 def running(
-    boards: int, time_scale: float, attempts: int, hosts: Sequence[str] = ("hosta", "hostb")
+    boards: int, time_scale: float, attempts: int, hosts: Sequence[str] = ("hosta", "hostb"), parallel: int = 16
 ) -> Iterator[tuple[HostFarm, BuildbotFarm]]:
     """Bring all up, and down again; meanwhile the test is in the runner's network. Nothing of it may be left running.
 
     Args:
-        boards: of each host.
+        boards: of each host. parallel: runs at once.
     """
     folder = Path(tempfile.mkdtemp(prefix="farm-"))  # paths of sockets are short
     with ExitStack() as stack:
         found = stack.enter_context(network(folder, [COORDINATOR, *hosts, RUNNER], ahead=hosts))
-        farm = HostFarm(folder, found, boards, time_scale, attempts)
+        farm = HostFarm(folder, found, boards, time_scale, attempts, parallel)
         farm.write()
         patch = stack.enter_context(_environment(folder))
         assert patch
