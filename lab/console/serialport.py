@@ -130,6 +130,15 @@ def require_own_pty(device: Path) -> None:
             )
 
 
+def is_there(device: Path) -> bool:
+    """Whether there is something to open now, that is not another program's pty."""
+    try:
+        require_own_pty(device)
+        return device.exists()
+    except (OSError, LabStableError):
+        return False
+
+
 def is_tty(device: Path) -> bool:
     """Whether this is a terminal of any kind, e.g. a serial port."""
     return is_pty(device) or (SYSFS_TTY / device.resolve().name).exists()

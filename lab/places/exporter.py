@@ -28,7 +28,7 @@ from labgrid.resource.udev import USBSerialPort
 from lab.console.bridge import Bridge
 from lab.console.client import ConsoleClient
 from lab.console.published import PublishedHost, PublishedPort, machine_id
-from lab.console.serialport import is_pty
+from lab.console.serialport import is_pty, is_there
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.addresses import is_loopback
 from lab.host.clock import time_line
@@ -124,7 +124,7 @@ class ConsoleHost:
 
 @define
 class _ServedPort:
-    """A serial port of labgrid's, as long as the console server answers."""
+    """A serial port of labgrid's, as long as it is plugged in and the console server answers."""
 
     port: Any
     host: ConsoleHost
@@ -133,7 +133,8 @@ class _ServedPort:
     def poll(self) -> None:
         """See labgrid's ManagedResource."""
         self.port.poll()
-        self.avail = bool(self.port.avail) and self.host.answers()
+        # labgrid says of a port with a path that it is there, whatever is.
+        self.avail = bool(self.port.avail) and is_there(Path(self.port.port)) and self.host.answers()
 
 
 @attr.s(eq=False)

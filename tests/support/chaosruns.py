@@ -14,7 +14,7 @@ from lab.host import process
 from lab.host.clock import utc_now
 from lab.results import Store, joblist
 from lab.results.failures import CATALOGUE
-from lab.results.models import AttemptRow, JobRow, RunRow
+from lab.results.models import AttemptRow, JobRow
 
 SUCCESS, WORSE, FAILURE = 0, 1, 2  # of Buildbot
 
