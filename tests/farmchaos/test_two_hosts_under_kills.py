@@ -1,7 +1,7 @@
 """Runs that Buildbot has queued over boards of two other hosts, while programs are killed, cables pulled and whole hosts switched off.
 
 Each host is a network namespace. It needs root, iproute2 and openssh-server. The short form is 8 runs on 4 boards;
-BOARDLAB_CHAOS_RUNS, BOARDLAB_CHAOS_BOARDS and BOARDLAB_CHAOS_SEED say otherwise: 200 runs and 16 boards are the whole one.
+BOARDLAB_CHAOS_RUNS, BOARDLAB_CHAOS_BOARDS, BOARDLAB_CHAOS_CYCLES and BOARDLAB_CHAOS_SEED say otherwise: 200 runs and 16 boards are the whole one.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ RUNS = int(os.environ.get("BOARDLAB_CHAOS_RUNS", "8"))
 BOARDS = int(os.environ.get("BOARDLAB_CHAOS_BOARDS", "4"))
 SEED = int(os.environ.get("BOARDLAB_CHAOS_SEED", "0")) or random.randrange(1, 2**31)
 HOSTS = ("hosta", "hostb")
-CYCLES = 2
+CYCLES = int(os.environ.get("BOARDLAB_CHAOS_CYCLES", "2"))
 TIME_SCALE = 0.05
 KILLS = 2 * RUNS  # then the havoc ends, so that the test does
 PARALLEL = min(BOARDS, 3 * (os.cpu_count() or 1))  # runs at once; the others wait for their turn at Buildbot
-GAP_S = (2.0, 8.0)  # between two of them; a slow machine is killed more slowly: something has to have gone on
+GAP_S = (3.0, 12.0)  # between two of them; a slow machine is killed more slowly: something has to have gone on
 UNPLUGGED_S = (1.0, 30.0)
 TICK_S = 0.5
 ASK_S = 5.0  # between two questions to the master, which has other things to do
@@ -59,7 +59,7 @@ ON_RUNNER = {
 CABLE, POWER = "cable", "power"
 EVERY_RUN = ("worker", "master", COORDINATOR, CABLE, POWER)  # what most of these end or hold up
 ONE = ("lab run", "pytest")
-KINDS = (*ON_HOSTS, *ON_HOSTS, "janitor", *ONE, *ONE, *ONE, *EVERY_RUN)
+KINDS = (*(3 * (*ON_HOSTS, *ONE)), "janitor", *EVERY_RUN)
 MEASURES = (ON_RUNNER["lab run"], ON_RUNNER["pytest"])
 
 
