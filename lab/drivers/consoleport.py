@@ -17,7 +17,7 @@ from lab.console.model import Event
 from lab.console.resuming import PortOrder
 from lab.console.spawn import ensure_server
 from lab.console.status import PortInfo, ServerStatus
-from lab.errors import BoardlabError, ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import runtime_dir, server_pid
 
@@ -123,7 +123,7 @@ def check_plugged(port: Any) -> None:
     """See that a serial port of labgrid's has a device now, or an exporter that serves it.
 
     Raises:
-        ConfigurationError: it has none.
+        ConfigurationError: it has none. LabTransientError: of one that an exporter has: nobody serves it now.
     """
     if port.port:
         return
@@ -132,9 +132,10 @@ def check_plugged(port: Any) -> None:
             f"{port.display_name}: no such serial port now; is the adapter plugged in, and does `match` fit it? "
             "(udevadm info /dev/ttyUSB0)"
         )
-    raise ConfigurationError(
+    raise LabTransientError(
         f"{port.display_name}: nobody serves this port on {port.host} now. Is the place acquired, does the exporter run there, and does "
-        "its log say why it does not serve the port? (labgrid-client -p PLACE show)"
+        "its log say why it does not serve the port? (labgrid-client -p PLACE show)",
+        failure="exporter_gone",
     )
 
 

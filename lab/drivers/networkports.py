@@ -19,7 +19,7 @@ from lab.console.resuming import PortOrder, ResumingClient
 from lab.console.status import PortInfo
 from lab.console.tlsway import TlsWay
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
-from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
 from lab.host.addresses import is_own
 from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import prepare, runtime_dir
@@ -89,7 +89,13 @@ class ServedPort:
         else:
             way = _SshWay(self._link(), published.socket)
             connect, reset = way.connect, way.reset
-        client = ResumingClient(connect, reset, theirs, published.host, write=True)
+        try:
+            client = ResumingClient(connect, reset, theirs, published.host, write=True)
+        except LabStableError as error:
+            if error.failure != "port_missing":
+                raise
+            # Its exporter offered it a moment ago, and offers it again when it is back: a place is waited for until then.
+            raise LabTransientError(f"{published.host}: {error}", failure=error.failure) from error
         self._relation = client.relation
         return client, client.info
 

@@ -216,7 +216,7 @@ class Place:
         if missing := at.unmatched(self.name):
             raise LabTransientError(
                 f"labgrid's place {self.name}: no exporter offers {', '.join(missing)}: start `lab farm export` on the board's host, and look "
-                "at its log (systemctl status boardlab-export)",
+                "at its log (systemctl status boardlab-export), or plug the adapter in",
                 failure="exporter_gone",
             )
 
