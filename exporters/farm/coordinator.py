@@ -100,7 +100,7 @@ class Coordinator:
         return "" if its is None else f"{its.owner} (reservation {its.token})"
 
     def unmatched(self, name: str) -> tuple[str, ...]:
-        """What a place should have and no exporter offers now, or only as not available, as "exporter/group/class".
+        """What a place should have and no exporter offers now, as "exporter/group/class".
 
         Raises:
             LabTransientError: it does not answer.
@@ -113,7 +113,7 @@ class Coordinator:
         return tuple(
             f"{match.exporter}/{match.group}/{match.cls}"
             for match in matches
-            if not any(resource.avail and _fits(match, resource) for resource in offered)
+            if not any(_fits(match, resource) for resource in offered)
         )
 
     @contextmanager

@@ -94,7 +94,7 @@ class ServedPort:
         except LabStableError as error:
             if error.failure != "port_missing":
                 raise
-            # Its exporter offered it a moment ago, and offers it again when it is back: a place is waited for until then.
+            # Its exporter offered it a moment ago: the adapter, or what is behind it, may be starting again.
             raise LabTransientError(f"{published.host}: {error}", failure=error.failure) from error
         self._relation = client.relation
         return client, client.info

@@ -216,7 +216,7 @@ class Place:
         if missing := at.unmatched(self.name):
             raise LabTransientError(
                 f"labgrid's place {self.name}: no exporter offers {', '.join(missing)}: start `lab farm export` on the board's host, and look "
-                "at its log (systemctl status boardlab-export), or plug the adapter in",
+                "at its log (systemctl status boardlab-export)",
                 failure="exporter_gone",
             )
 

@@ -98,8 +98,18 @@ def test_tls_that_the_exporter_does_not_name_is_said(bench: ConsoleBench) -> Non
 
 def test_a_published_port_that_nobody_serves_says_what_to_look_at() -> None:
     console = driver(None, {})
-    with pytest.raises(ConfigurationError, match=r"nobody serves this port on 127\.0\.0\.1 now"):
+    with pytest.raises(LabTransientError, match=r"nobody serves this port on 127\.0\.0\.1 now") as caught:
         console.target.activate(console)
+    assert caught.value.failure == "exporter_gone"
+
+
+def test_a_published_port_whose_adapter_is_away_may_come_back(bench: ConsoleBench) -> None:
+    extra = published(bench)
+    bench.adapters[0].link.unlink()
+    console = driver(4000, extra)
+    with pytest.raises(LabTransientError, match=r"127\.0\.0\.1: .*no such port") as caught:
+        console.target.activate(console)
+    assert caught.value.failure == "port_missing"
 
 
 def test_an_exporter_of_another_version_is_said() -> None:

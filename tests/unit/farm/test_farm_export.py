@@ -40,6 +40,21 @@ def test_who_listens_on_loopback_is_reached_through_ssh(
     assert port._get_params()["host"] == host
 
 
+def test_a_port_is_offered_while_something_is_plugged_in_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporter.ConsoleHost, "answers", lambda _host: True)
+    device = tmp_path / "ttyUSB0"
+    kind = exports(options(tmp_path))["RawSerialPort"]
+    config = {"cls": "RawSerialPort", "params": {"port": str(device), "speed": 115200}, "avail": False}
+    port = kind(config, host="lab-1", proxy="lab-1", proxy_required=False)
+    assert isinstance(port, stock.ResourceExport)
+    for there in (False, True, False):
+        device.symlink_to("/dev/null") if there else device.unlink(missing_ok=True)
+        port.poll()
+        assert port.avail is there
+
+
 def test_an_address_that_is_not_this_hosts_is_said_before_anything_is_exported(tmp_path: Path) -> None:
     (tmp_path / "exporter.yaml").write_text("{}")
     with pytest.raises(ConfigurationError, match=r"--listen 192\.0\.2\.7: .*is it an address of this host"):
