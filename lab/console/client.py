@@ -98,7 +98,8 @@ class ConsoleClient:
 
         Raises:
             LabStableError: the port is missing, in use, or not permitted; or the server is another boardlab's.
-            LabTransientError: somebody else reads it, past the server; or writes to it, with other settings of his own.
+            LabTransientError: somebody else reads it, past the server; or writes to it, with other settings of his own; or the port of another
+                host is missing, which was offered a moment ago: its adapter or that host may be starting again.
             ConfigurationError: not a serial port, or the name is another port's.
         """
         path = Path(device) if elsewhere else looked_at(Path(device), self.server_pid)
@@ -115,6 +116,8 @@ class ConsoleClient:
         except LabStableError as error:
             if speed_bd is None and "missing or wrong field: 'speed_bd'" in str(error):
                 raise of_another_boardlab("how to open a port without a speed") from error
+            if elsewhere and error.failure == "port_missing":
+                raise LabTransientError(str(error), failure=error.failure) from error
             if error.failure != "port_in_use" or elsewhere:
                 raise
             raise held(error, path, self.server_pid) from error

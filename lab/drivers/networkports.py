@@ -19,7 +19,7 @@ from lab.console.resuming import PortOrder, ResumingClient
 from lab.console.status import PortInfo
 from lab.console.tlsway import TlsWay
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
-from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.addresses import is_own
 from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import prepare, runtime_dir
@@ -89,13 +89,7 @@ class ServedPort:
         else:
             way = _SshWay(self._link(), published.socket)
             connect, reset = way.connect, way.reset
-        try:
-            client = ResumingClient(connect, reset, theirs, published.host, write=True)
-        except LabStableError as error:
-            if error.failure != "port_missing":
-                raise
-            # Its exporter offered it a moment ago: the adapter, or what is behind it, may be starting again.
-            raise LabTransientError(f"{published.host}: {error}", failure=error.failure) from error
+        client = ResumingClient(connect, reset, theirs, published.host, write=True)
         self._relation = client.relation
         return client, client.info
 

@@ -209,6 +209,18 @@ def test_a_server_that_was_killed_is_found_again_with_all_its_bytes(bench: Conso
         assert client.relation.same
 
 
+def test_a_host_that_is_back_before_its_adapter_is_tried_again(bench: ConsoleBench) -> None:
+    adapter = bench.adapter()
+    bench.client().close()
+    with ResumingClient(bench.client, lambda: None, PortOrder(str(adapter.link), 115200), "here") as client:
+        bench.end_server()
+        adapter.unplug()
+        adapter.link.unlink(missing_ok=True)
+        with pytest.raises(LabTransientError, match="no such port") as caught:
+            wait_for(lambda: client.read_event(0.1) is not None, "the server answers again")
+        assert caught.value.failure == "port_missing"
+
+
 def test_a_host_that_is_out_of_reach_for_too_long_is_said(bench: ConsoleBench, tmp_path: Path) -> None:
     adapter = bench.adapter()
     ways = [bench.client]
