@@ -4,19 +4,20 @@ import re
 
 from buildbot.plugins import steps, util
 from buildbot.process.logobserver import LogLineObserver
-from buildbot.process.results import EXCEPTION, WARNINGS
+from buildbot.process.results import EXCEPTION, RETRY, WARNINGS
 from twisted.internet import defer
 
+BUSY = " Wait for it with --wait SECONDS"  # after who has the board
 JOB = re.compile(r"job (j\d+): ")
 VERDICT = "verdict: "
 
 
 class Said(LogLineObserver):
-    """Which job it is, and its verdicts."""
+    """Which job it is, its verdicts, and who has the board."""
 
     def __init__(self):
         super().__init__()
-        self.job, self.verdicts = "", []
+        self.job, self.verdicts, self.busy = "", [], ""
 
     def outLineReceived(self, line):
         found = JOB.match(line)
@@ -25,13 +26,20 @@ class Said(LogLineObserver):
         elif line.startswith(VERDICT):
             self.verdicts.append(line.removeprefix(VERDICT).strip())
 
+    def errLineReceived(self, line):
+        if line.endswith(BUSY):
+            self.busy = line.removesuffix(BUSY)
+
 
 class Measure(steps.ShellCommand):
-    """`lab run`, begun a bounded number of times for one request."""
+    """`lab run` or `lab health`, begun a bounded number of times for one request.
 
-    def __init__(self, attempts, **kwargs):
+    patient: a build that found its board another's, and has said whose, is not counted; who waits so long has waited enough.
+    """
+
+    def __init__(self, attempts, patient=False, **kwargs):
         super().__init__(**kwargs)
-        self.attempts = attempts
+        self.attempts, self.patient = attempts, patient
         self.said = Said()
         self.addLogObserver("stdio", self.said)
 
@@ -39,24 +47,37 @@ class Measure(steps.ShellCommand):
     def run(self):
         request = self.build.requests[0].id
         begun = yield self.master.data.get(("buildrequests", request, "builds"))
-        if len(begun) > self.attempts:
-            self.descriptionDone = [f"lost {len(begun) - 1} times: given up"]
+        number = len(begun) - ((yield self._only_waited(begun)) if self.patient else 0)
+        if number > self.attempts:
+            self.descriptionDone = [f"lost {number - 1} times: given up"]
             yield self.addCompleteLog(
                 "given up",
-                f"This was begun {len(begun) - 1} times, and each time its worker or its master was lost, a person had the "
+                f"This was begun {number - 1} times, and each time its worker or its master was lost, a person had the "
                 "board for all of the wait, or what surrounds it (labgrid's coordinator, the results) did not answer. `lab jobs list` shows how far it came; find out why, then start it again: what was "
                 "measured is kept.\n",
             )
             return EXCEPTION
-        self.setProperty("attempt", len(begun), "boardlab")
+        self.setProperty("attempt", number, "boardlab")
         result = yield super().run()
         self.setProperty("job", self.said.job, "boardlab")
         self.setProperty("verdicts", self.said.verdicts, "boardlab")
+        self.setProperty("busy", self.said.busy, "boardlab")
         return result
+
+    @defer.inlineCallbacks
+    def _only_waited(self, builds):
+        """How many of them."""
+        count = 0
+        for build in builds:
+            its = yield self.master.data.get(("builds", build["buildid"], "properties"))
+            count += bool(its.get("busy", ("",))[0])
+        return count
 
     def getResultSummary(self):
         if self.results == WARNINGS and self.said.verdicts:
             return {"step": "worse for sure", "build": "; ".join(self.said.verdicts)}
+        if self.results == RETRY and self.said.busy:
+            return {"step": "busy", "build": self.said.busy}
         return super().getResultSummary()
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from lab.errors import BoardlabError
 from lab.farm import reference
-from lab.farm.placing import AWAY_S, PLACE_BUSY
+from lab.farm.placing import AWAY_S, PLACE_BUSY, kept_from
 from lab.health import Rule
 from lab.host import process
 from lab.results import joblist, open_store
@@ -83,7 +83,8 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
     """The board is ours.
 
     Raises:
-        BusyBoardError: it is another's, also after `wait_s`; or its place is, as `lab.farm.placing.placed` says in the body.
+        BusyBoardError: it is another's, or a person has its place, also after `wait_s`; or its place is taken since, as
+            `lab.farm.placing.placed` says in the body.
     """
     job = queue.enqueue(order)
     try:
@@ -92,7 +93,7 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
         queue.finish(job.id, "interrupted")
         raise
     if taken is None:
-        why = joblist.obstacle(queue, job.board)
+        why = _obstacle(queue, job)
         queue.finish(job.id, "refused")
         raise BusyBoardError(f"{why}. Wait for it with --wait SECONDS")
     holder = Holder(queue, job.id)
@@ -116,16 +117,20 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
 
 
 def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None]) -> Job | None:
-    """The job with its board; None: another has it still."""
-    deadline, told = time.monotonic() + wait_s, False
-    while (taken := queue.start(job.id)) is None and time.monotonic() < deadline:
+    """The job with its board; None: another has it still, or a person at labgrid-client its place, who may need the board there."""
+    deadline, told = time.monotonic() + wait_s, ""
+    while (taken := None if kept_from(queue, job) else queue.start(job.id)) is None and time.monotonic() < deadline:
         if queue.job(job.id).cancelled_by:
             return None
-        if not told:
-            say(f"job {job.called} waits: {joblist.obstacle(queue, job.board)}")
-            told = True
+        if (why := _obstacle(queue, job)) != told:
+            say(f"job {job.called} waits: {why}")
+            told = why
         time.sleep(QUEUE_POLL_S)
     return taken
+
+
+def _obstacle(queue: JobQueue, job: Job) -> str:
+    return kept_from(queue, job) or joblist.obstacle(queue, job.board)
 
 
 @contextmanager

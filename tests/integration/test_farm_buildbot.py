@@ -109,6 +109,21 @@ def test_the_night_waits_for_the_check_of_the_reference_board_and_persons_do_not
     assert call.split()[:5] == ["health", BOARDS[0], "--check", "--env", f"virtual/{BOARDS[0]}/env.yaml"]
 
 
+def test_who_has_the_reference_board_uses_up_none_of_its_checks_attempts(farm: BuildbotFarm) -> None:
+    farm.log_in()
+    busy, checked = (Path(f"{farm.desk.folder / 'calls'}.{what}") for what in ("busy", "checked"))
+    busy.touch()
+    checked.touch()
+    check = request_of(farm.force("now-reference", f"check of {BOARDS[0]}"))
+    wait_for(lambda: len(farm.builds(check)) > ATTEMPTS + 1)
+    busy.unlink()
+    assert farm.ended(check) == SUCCESS
+    *waited, last = sorted(farm.builds(check), key=lambda build: build["number"])
+    assert {build["results"] for build in waited} == {RETRY}
+    assert all("is held by desk/lena" in build["state_string"] for build in waited)
+    assert last["results"] == SUCCESS
+
+
 def test_what_is_worse_for_sure_is_told_to_its_commit_and_to_the_webhook(farm: BuildbotFarm) -> None:
     farm.log_in()
     farm.ended(request_of(farm.force("measure", "boot on am62xx_sk-1", cycles=99, revision=COMMIT)))

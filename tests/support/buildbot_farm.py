@@ -31,7 +31,9 @@ PROGRAM = """\
 case "$*" in
 *"--cycles 99 "*) echo "job j99: boot on {board}, results in it"; echo "verdict: boot.time (sd) on {board}: regression, +5.0 %"; exit 3;;
 *"--cycles 75 "*) exit 75;;
-"health "*) while [ ! -e {calls}.checked ]; do sleep 0.1; done; echo "$@" >> {calls}; exit 0;;
+"health "*) if [ -e {calls}.busy ]; then
+    echo "labgrid's place p1 is held by desk/lena: wait until it is released. Wait for it with --wait SECONDS" >&2; exit 75; fi
+    while [ ! -e {calls}.checked ]; do sleep 0.1; done; echo "$@" >> {calls}; exit 0;;
 "run "*--provision*) echo "$@" >> {calls}; exit 0;;
 esac
 exec {lab} "$@"

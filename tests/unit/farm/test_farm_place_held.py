@@ -9,7 +9,8 @@ import pytest
 from attrs import define, field
 
 from lab.errors import ConfigurationError, LabTransientError
-from lab.farm import placing, queued
+from lab.farm import holding, placing, queued
+from lab.farm.holding import BusyBoardError, held
 from lab.farm.queued import Queued
 from lab.farm.runner import BUSY, INTERRUPTED, Runner, RunnerPaths
 from lab.host import process
@@ -64,6 +65,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     monkeypatch.setattr("lab.places.holding.Coordinator", lambda _address: played)
     monkeypatch.setattr(queued, "POLL_S", 0.0)
     monkeypatch.setattr(placing, "POLL_S", 0.0)
+    monkeypatch.setattr(holding, "QUEUE_POLL_S", 0.0)
     return played
 
 
@@ -199,3 +201,32 @@ def test_an_exporter_that_does_not_obey_is_away_and_no_wrong_order(
     job, said = enqueued(book, tmp_path), list[str]()
     assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append).run(job, 600) == 0
     assert "its exporter does not obey" in said[0]
+
+
+def order(tmp_path: Path) -> Order:
+    (tmp_path / "b1.yaml").write_text(ENV)
+    return Order("am62xx_sk", "b1", ("health",), str(tmp_path / "b1.yaml"), "", None)
+
+
+def test_a_check_waits_for_a_persons_place_without_the_board(tmp_path: Path, store: Store, played: Played) -> None:
+    played.acquired, said = LENA, list[str]()
+    book = queue(store, "ann")
+
+    def say(line: str) -> None:
+        said.append(line)
+        assert book.holder_of("b1") is None
+        played.acquired = ""
+
+    with held(book, order(tmp_path), 600, say) as job, placing.placed(book, job):
+        assert book.holder_of("b1") is not None
+    assert f"waits: labgrid's place p1 is held by {LENA}" in said[0]
+
+
+def test_a_check_that_waited_long_enough_says_whose_place_it_is(tmp_path: Path, store: Store, played: Played) -> None:
+    played.acquired = LENA
+    book = queue(store, "ann")
+    with (
+        pytest.raises(BusyBoardError, match=f"held by {LENA}.*Wait for it with --wait SECONDS"),
+        held(book, order(tmp_path), 0, lambda _: None),
+    ):
+        pytest.fail("it has the board")
