@@ -21,27 +21,41 @@ from lab.host.clock import NS_PER_S
 GAP_VARIABLE: Final = "BOARDLAB_POWER_ON_GAP"  # seconds; of farm.yaml's limits
 LONGEST_GAP_S: Final = 60.0
 _FOLDER: Final = "turns"
+_LOOK_S: Final = 1.0
 
 
 @contextmanager
-def turn(what: str, who: str, say: Callable[[str], None]) -> Iterator[None]:
+def turn(what: str, who: str, say: Callable[[str], None], waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Be the only one of this user's programs on this host at something, for this block.
 
     Args:
         what: a name of it, e.g. "hub pci-0000:00:14.0-usb-0:3". who: what others are told that wait for us.
-        say: is told for whom we wait.
+        say: is told for whom we wait. waiting: is called each second meanwhile, and ends the wait by an error; None: nobody looks.
     """
     with _opened(what) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say(file.read().strip() or "another program")
-            fcntl.flock(file, fcntl.LOCK_EX)
+            _wait(file, waiting)
         _rewrite(file, who)
         try:
             yield
         finally:
             _rewrite(file, "")
+
+
+def _wait(file: IO[str], waiting: Callable[[], None] | None) -> None:
+    """Until the file is ours."""
+    while waiting is not None:
+        waiting()
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOOK_S)
+        else:
+            return
+    fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def keep_gap(

@@ -34,6 +34,7 @@ class Target:
         security: the device's state, "none" where the environment does not say.
         untried: what was written to boot partitions and has not booted since, as the record has it, the newest first.
         booted: the boot partitions whose latest release booted, as the record has it.
+        host: the other host that has the medium while it is written; empty: this one, or the board.
     """
 
     board: str
@@ -45,6 +46,7 @@ class Target:
     security: str = "none"
     untried: tuple[Spare, ...] = ()
     booted: frozenset[str] = frozenset()
+    host: str = ""
 
 
 @frozen

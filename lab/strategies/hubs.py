@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
 
 import pyudev
 
 from lab.host import process, turns
+from lab.provision.hubs import hub_of, hub_of_disk, turn_at
 from lab.provision.way import Plan
-
-# udev's path_id: the controller, "usb", the number of its root hub, the ports from there to the device, its interface.
-_ID_PATH: Final = re.compile(r"(?P<root>\S+-usb-\d+):(?P<ports>\d+(?:\.\d+)*)(?:[:-]\S*)?")
-
-
-def hub_of(id_path: str) -> str:
-    """The hub that a USB device is plugged into, as the ID_PATH of its own socket; empty: it is no USB device's ID_PATH."""
-    found = _ID_PATH.fullmatch(id_path)
-    if found is None:
-        return ""
-    above = found["ports"].rpartition(".")[0]
-    return f"{found['root']}:{above}" if above else found["root"]
 
 
 def hub_of_write(plan: Plan, device: str | None, id_path: Callable[[str], str]) -> str:
@@ -32,8 +19,9 @@ def hub_of_write(plan: Plan, device: str | None, id_path: Callable[[str], str]) 
     Args:
         device: of the console. id_path: asks udev for a device's.
     """
-    of_disk = (hub_of(word) for word in plan.target.identity.split())
-    return next(filter(None, of_disk), "") or (hub_of(id_path(device)) if device else "")
+    if plan.target.host:  # which takes its turns itself, `lab.provision.ways.cardhost`
+        return ""
+    return hub_of_disk(plan.target.identity) or (hub_of(id_path(device)) if device else "")
 
 
 def id_path_of(device: str) -> str:
@@ -57,5 +45,5 @@ def writing(board: str, device: str | None, say: Callable[[str], None], plan: Pl
     def waits(holder: str) -> None:
         say(f"{medium}: waits for the write of {holder}: it is at the same USB hub ({hub})")
 
-    with turns.turn(f"hub {hub}", who, waits):
+    with turns.turn(turn_at(hub), who, waits):
         yield

@@ -27,6 +27,7 @@ from lab.provision.ways.blockwriter import ORDER, READ, SYNC, WRITE
 from lab.provision.ways.planning import Compared, Piece
 
 STALL_S: Final = 60.0  # a card erases its blocks for seconds; one that is dying, for ever
+WAITS: Final = "waits"  # of a block writer that cannot begin yet, before who is waited for
 _LOOK_S: Final = 0.5
 _PIPE_BYTES: Final = 1024 * 1024
 
@@ -59,8 +60,9 @@ class BlockDevice:
         self.pid = process.pid
         self._said, self._unwritten_bytes = b"", 0
         self._answers: list[list[str]] = []
-        while self._answer()[0] != "open":
-            pass
+        while (said := self._answer())[0] != "open":
+            if said[0] == WAITS:
+                self._meter.begin(" ".join(["waits for the write of", *said[1:]]))
 
     def write(self, offset: int, data: bytes) -> None:
         """Send an order; it is done later."""

@@ -1,27 +1,31 @@
 """The card of a multiplexer on another host: that host looks at the disk and writes it, and this one says through ssh what.
 
 There `lab farm card` runs, as the user that ssh logs in as; it refuses what `lab.provision.ways.hostdisk` refuses, looks again before it
-writes, and is `lab.provision.ways.blockwriter` then. When the connection is cut, or nothing comes for IDLE_S, it ends, and drops what it
+writes, waits until no other program of that host writes at the same USB hub, and is `lab.provision.ways.blockwriter` then. When the connection is cut, or nothing comes for IDLE_S, it ends, and drops what it
 has not written.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import select
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
 import pyudev
 from attrs import asdict, frozen
 
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.host import process, turns
 from lab.host.sshlink import SshLink
 from lab.provision.failures import MediaMissingError, TargetRefusedError
+from lab.provision.hubs import hub_of_disk, turn_at
 from lab.provision.way import Meter
 from lab.provision.ways import blockdevice, blockwriter
-from lab.provision.ways.blockdevice import BlockDevice, Opener
+from lab.provision.ways.blockdevice import WAITS, BlockDevice, Opener
 from lab.provision.ways.hostdisk import Disk, Host
 
 IDLE_S: Final = 120.0
@@ -71,10 +75,30 @@ def serve(path: str, identity: str, size_bytes: int, *, writable: bool) -> str:
                 f"{path}: it is another disk than when it was looked at ({disk.identity or 'nothing that udev knows'}, {disk.size_bytes} "
                 "bytes); nothing was written"
             )
+        with _turn(path, hub_of_disk(identity)):
+            blockwriter.main([path, "--idle", str(IDLE_S), *([] if writable else ["--read-only"])])
     except BoardlabError as error:
         return json.dumps({"error": str(error), "failure": error.failure})
-    blockwriter.main([path, "--idle", str(IDLE_S), *([] if writable else ["--read-only"])])
     return ""
+
+
+def _turn(path: str, hub: str) -> AbstractContextManager[None]:
+    """Be the only one who writes or reads at a hub of this host; who waits says for whom on standard output, until nobody listens any more.
+
+    Raises (in the context):
+        LabTransientError: whoever wanted to write is gone.
+    """
+    if not hub:
+        return nullcontext()
+    asked_from = os.environ.get("SSH_CONNECTION", "here").split()[0]  # sshd's: client, its port, server, its port
+    who, others = f"{path} by {process.person()} from {asked_from}", list[str]()
+
+    def waiting() -> None:
+        if select.select([0], [], [], 0)[0]:  # no order comes before we say that the device is open
+            raise LabTransientError("whoever wanted to write has gone", failure="console_link")
+        os.write(1, f"{WAITS} {others[0]} at the same USB hub ({hub})\n".encode())
+
+    return turns.turn(turn_at(hub), who, others.append, waiting)
 
 
 @frozen

@@ -46,7 +46,9 @@ class CardWay:
         with self.at_host() as disk:
             found = disk
         planning.check_fits(content, planned, found.size_bytes, self.hosts)
-        target = evolve(target, device=found.shown, identity=found.identity, size_bytes=found.size_bytes)
+        target = evolve(
+            target, device=found.shown, identity=found.identity, size_bytes=found.size_bytes, host=found.host
+        )
         return Plan(self.name, target, content, planned, estimate_s=sum(step.bytes for step in planned) / _USUAL_RATE)
 
     def write(self, plan: Plan, report: Report) -> None:

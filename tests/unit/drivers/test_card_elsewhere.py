@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,19 @@ from playedssh import played_ssh
 
 from lab.drivers import MultiplexedCardDriver, VirtualSDMux, VirtualSDMuxDriver
 from lab.errors import ConfigurationError, LabTransientError
+from lab.host import turns
 from lab.host.sshlink import SshLink
 from lab.provision.failures import MediaMissingError, MediaVerifyFailedError, TargetRefusedError
+from lab.provision.hubs import hub_of_disk, turn_at
 from lab.provision.release import Content, Image
 from lab.provision.way import Progress
 from lab.provision.way import Target as WayTarget
 from lab.provision.ways.blockwriter import ORDER, WRITE
 from lab.provision.ways.cardhost import CardHost
+from lab.strategies.hubs import hub_of_write
 
 DEADLINE_S = 60.0
+READER = "pci-0000:00:14.0-usb-0:3.2:1.0-scsi-0:0:0:0"
 SIZE = 8 << 20
 DATA = os.urandom(5 << 20)
 # `lab` of the other host, where a file is the card, and a file beside it says what udev knows of it.
@@ -168,3 +173,47 @@ def test_a_connection_that_is_cut_ends_the_writer_there(other: OtherHost) -> Non
         writer.stdin.close()
         assert writer.wait(DEADLINE_S) == 1
     assert other.card.read_bytes() == b"\xa5" * SIZE
+
+
+def test_two_hosts_do_not_write_through_one_hub_at_once(other: OtherHost, tmp_path: Path) -> None:
+    """The hub is the other host's: programs of two hosts meet there and nowhere else."""
+    other.card.with_name("sdz.udev").write_text(f"{READER} Reader")
+    way = other.driver().ways(Strategy())["sd"]
+    plan = way.plan(content(tmp_path), KIND)
+    assert (plan.target.host, hub_of_write(plan, None, str)) == ("lab-2", ""), "its name means another hub here"
+    told: list[Progress] = []
+    began = threading.Event()
+
+    def report(progress: Progress) -> None:
+        told.append(progress)
+        began.set()
+
+    writer = threading.Thread(target=way.write, args=(plan, report))
+    with turns.turn(turn_at(hub_of_disk(READER)), "/dev/sdy by ann from 10.0.0.9", print):
+        writer.start()
+        assert began.wait(DEADLINE_S)
+        assert told[0].step == (
+            "waits for the write of /dev/sdy by ann from 10.0.0.9 at the same USB hub (pci-0000:00:14.0-usb-0:3)"
+        )
+        assert other.card.read_bytes() == b"\xa5" * SIZE
+    writer.join(DEADLINE_S)
+    assert other.card.read_bytes()[: len(DATA)] == DATA
+    assert way.verify(plan).bytes == len(DATA)
+
+
+def test_who_waits_for_a_hub_and_is_cut_off_waits_no_more(other: OtherHost) -> None:
+    other.card.with_name("sdz.udev").write_text(READER)
+    disk = other.there.disk(str(other.card))
+    words = [str(other.program), "farm", "card", disk.path, "--identity", READER, "--bytes", str(SIZE), "--write"]
+    with (
+        turns.turn(turn_at(hub_of_disk(READER)), "/dev/sdy by ann from 10.0.0.9", print),
+        subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "AT": "lab-2"}
+        ) as writer,
+    ):
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        assert writer.stdout.readline().startswith(b"waits /dev/sdy by ann")
+        writer.stdin.close()
+        assert writer.wait(DEADLINE_S) == 0
+        assert b"has gone" in writer.stdout.read()

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.provision.hubs import hub_of
 from lab.provision.release import Content, Image
 from lab.provision.way import Plan, Target
 from lab.strategies import hubs
-from lab.strategies.hubs import hub_of, hub_of_write, writing
+from lab.strategies.hubs import hub_of_write, writing
 
 READER = "pci-0000:00:14.0-usb-0:3.2:1.0-scsi-0:0:0:0"
 
