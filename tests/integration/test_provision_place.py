@@ -97,3 +97,17 @@ def test_lab_provision_takes_a_place_and_gives_it_back_and_writes_over_its_conso
     assert f"ospi: booted, and it is {OLD}" in said
     assert "over the console at 115200 Bd" in said
     assert Coordinator(coordinator).holder(BOARD) == ""
+
+
+def test_lab_run_takes_a_place_puts_a_release_on_it_measures_that_and_gives_the_place_back(
+    made: ProvisionedLab, coordinator: str
+) -> None:
+    words = ("--suite", "boot", "--medium", "emmc", "--cycles", "1", "--provision", str(made.releases[OLD]))
+    ran(made, made.env, BOARD, "run", *words)
+    assert Coordinator(coordinator).holder(BOARD) == ""
+    with open_store(made.lab.environ["LAB_DB"]) as store:
+        run = store.runs()[0]
+        assert (run.release, run.status) == (OLD, "completed")
+        assert run.provenance["provisioned"]["emmc"]["release"] == OLD
+        (attempt,) = [each for each in store.attempts(run.id) if each.ok]
+        assert attempt.params["medium"] == "emmc"
