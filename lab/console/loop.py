@@ -93,7 +93,8 @@ class ConsoleServer:
             if events:
                 self._handle(events, looked_ns, busy_ns, slept_ns, patience_s)
             else:  # who is stopped while it sleeps wakes up from that alone
-                self._keep_evidence(looked_ns, stood_still_ns(slept_ns, patience_s, 0))
+                still_ns = stood_still_ns(slept_ns, patience_s, 0)
+                self._keep_evidence(looked_ns, max(still_ns, probe.late_ns(looked_ns)))
             if probe_s is not None:
                 probe.send(looked_ns)
             if not queue.deliver(looked_ns):

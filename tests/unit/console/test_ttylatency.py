@@ -17,14 +17,15 @@ from lab.console import loop
 from lab.console.connection import Connection
 from lab.console.line import PortRequest
 from lab.console.loop import ConsoleServer
-from lab.console.model import LATE_WINDOW_NS
+from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.port import ServedPort
 from lab.console.ttylatency import INTERVAL_NS, OVERDUE_NS, TtyLatencyProbe
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import prepare
-from lab.host.scheduling import EVIDENCE_NS, Scheduling
+from lab.host.scheduling import EVIDENCE_NS, Heartbeat, Scheduling
 
 NOW_NS = 10**12
+HELD_UP_NS = 9_000_000
 LOOKS = 20  # of a server without bytes: one at each heartbeat, and one when a byte of its own arrives
 
 
@@ -123,24 +124,90 @@ class WatchedProbe(TtyLatencyProbe):
         return wait_s
 
 
+class HeldUpProbe(TtyLatencyProbe):
+    """Says at the first question that others' bytes may have waited; only then comes one, and with it the server ends.
+
+    Attributes:
+        looks: of the server before that question.
+    """
+
+    server: ConsoleServer
+    board: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+        self.said = False
+
+    def timeout_s(self, now_ns: int) -> float | None:  # noqa: ARG002
+        if not self.said:
+            self.looks += 1
+        return 0.0
+
+    def late_ns(self, now_ns: int) -> int:  # noqa: ARG002
+        if self.said:
+            return 0
+        self.said = True
+        os.write(self.board, b"x")
+        return HELD_UP_NS
+
+
+@pytest.fixture
+def quiet_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server in this process leaves alone what the other tests need."""
+    monkeypatch.setattr(loop, "raise_priority", lambda: Scheduling("as it is", 0))
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(gc, "disable", lambda: None)
+
+
+@pytest.fixture
+def uart() -> Iterator[tuple[int, Path]]:
+    """The board's end of a port, and the port."""
+    board, device = os.openpty()
+    tty.setraw(device)
+    yield board, Path(os.ttyname(device))
+    os.close(device)
+    os.close(board)
+
+
+@pytest.mark.usefixtures("quiet_host")
 @pytest.mark.parametrize("write", [True, False])
 def test_a_server_looks_how_late_bytes_come_as_long_as_somebody_may_write_to_a_port_that_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, write: bool
+    monkeypatch: pytest.MonkeyPatch, uart: tuple[int, Path], write: bool
 ) -> None:
     watched = WatchedProbe()
     monkeypatch.setattr(loop, "TtyLatencyProbe", lambda: watched)
-    monkeypatch.setattr(loop, "raise_priority", lambda: Scheduling("as it is", 0))  # this process runs other tests
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    monkeypatch.setattr(gc, "disable", lambda: None)
-    board, device = os.openpty()
-    tty.setraw(device)
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with tempfile.TemporaryDirectory() as folder, select.epoll() as epoll, theirs:
         server = watched.server = ConsoleServer(prepare(Path(folder) / "run"), MonotonicRaw())
-        port: ServedPort = server.open_port(PortRequest("uart", Path(os.ttyname(device))))
+        port: ServedPort = server.open_port(PortRequest("uart", uart[1]))
         port.attach(Connection(ours, epoll), write)
         server.run()
         ours.close()
-    os.close(device)
-    os.close(board)
     assert any(watched.due) == write
+
+
+@pytest.mark.usefixtures("quiet_host")
+def test_a_look_at_which_nothing_had_come_is_evidence_for_what_comes_at_the_next(
+    monkeypatch: pytest.MonkeyPatch, uart: tuple[int, Path]
+) -> None:
+    probe = HeldUpProbe()
+    probe.board = uart[0]
+    monkeypatch.setattr(loop, "TtyLatencyProbe", lambda: probe)
+    monkeypatch.setattr(loop, "Heartbeat", lambda: Heartbeat(1000 * LATE_WINDOW_NS))  # no other reason to look
+    publish = ServedPort.publish
+    told: list[Lateness | None] = []
+
+    def published(port: ServedPort, t_ns: int, data: bytes, late: Lateness | None) -> None:
+        publish(port, t_ns, data, late)
+        told.append(late)
+        probe.server.stop()
+
+    monkeypatch.setattr(ServedPort, "publish", published)
+    with tempfile.TemporaryDirectory() as folder:
+        probe.server = ConsoleServer(prepare(Path(folder) / "run"), MonotonicRaw())
+        probe.server.open_port(PortRequest("uart", uart[1]))
+        probe.server.run()
+    assert probe.looks == 1
+    assert told[0] is not None
+    assert told[0].lateness_ns >= HELD_UP_NS
