@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -79,8 +79,13 @@ class Hosts:
 
 
 @contextmanager
-def hosts(folder: Path) -> Iterator[Hosts]:
+def hosts(folder: Path, congestion: str = "reno", ssh_options: Sequence[str] = ()) -> Iterator[Hosts]:
     """Make them; nothing of them is left behind.
+
+    Args:
+        congestion: how their TCP takes losses, whatever this machine's does. Reno is to be had everywhere; Linux's default, cubic, does the
+            same at such losses (RFC 9438, section 4.3).
+        ssh_options: of ssh_config(5), for the runner.
 
     Raises:
         RuntimeError: this machine cannot do it.
@@ -92,6 +97,8 @@ def hosts(folder: Path) -> Iterator[Hosts]:
         for name in names:
             subprocess.run(["ip", "netns", "add", name], check=True)
             stack.callback(subprocess.run, ["ip", "netns", "del", name], check=True)
+            with inside(name):
+                Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text(congestion)
         wire = stack.enter_context(
             subprocess.Popen(
                 [sys.executable, WIRE, names[0], HOST, names[1], RUNNER],
@@ -104,7 +111,7 @@ def hosts(folder: Path) -> Iterator[Hosts]:
         assert wire.stdout is not None
         stack.callback(wire.stdin.close)
         assert wire.stdout.readline() == "ready\n", "the wire did not start"
-        config = _keys(folder)
+        config = _keys(folder, ssh_options)
         sshd = stack.enter_context(
             subprocess.Popen(["ip", "netns", "exec", names[0], SSHD, "-D", "-e", "-f", folder / "sshd_config"])
         )
@@ -131,7 +138,7 @@ def _back(fd: int) -> None:
     ctypes.CDLL(None).setns(fd, 0)
 
 
-def _keys(folder: Path) -> Path:
+def _keys(folder: Path, ssh_options: Sequence[str]) -> Path:
     """Keys, sshd's configuration, and ssh's, which is returned."""
     for name in ("host_key", "user_key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
@@ -158,6 +165,7 @@ def _keys(folder: Path) -> Path:
         f"IdentityFile {folder / 'user_key'}",
         "IdentitiesOnly yes",
         f"UserKnownHostsFile {folder / 'known_hosts'}",
+        *ssh_options,
     ]
     config = folder / "ssh_config"
     config.write_text("\n  ".join(ssh) + "\n")

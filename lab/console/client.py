@@ -12,6 +12,7 @@ from typing import Self
 
 from attrs import evolve
 
+from lab.console.clockquestion import ClockQuestion
 from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.opening import held, looked_at
 from lab.console.status import PortInfo, ServerStatus, of_another_boardlab, port_info, server_status
@@ -26,7 +27,6 @@ from lab.console.wire import (
     raise_refusal,
 )
 from lab.errors import BoardlabError, LabStableError, LabTransientError
-from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockReading
 
 ANSWER_TIMEOUT_S = 5.0  # opening a USB adapter takes some ten milliseconds; the rest is for a host under load
@@ -59,6 +59,7 @@ class ConsoleClient:
         self._deframer = Deframer()
         self._events: deque[Event] = deque()
         self._answers: deque[Message] = deque()
+        self._questions: deque[ClockQuestion] = deque()  # without an answer yet
         self._stream = self._way.connect(timeout_s)
         self.server_pid = self._stream.pid
         try:
@@ -139,19 +140,18 @@ class ConsoleClient:
         return port_info(self._ask("attach", {"name": name, "write": write, "session": session or None, **more}))
 
     def clock(self) -> ClockReading:
-        """What the clock of the stamps showed, on which time line, between two readings of this process's.
+        """What the clock of the stamps shows; raises as `ClockQuestion.reading`."""
+        question = self.ask_clock()
+        while (reading := question.reading()) is None:
+            self._hear()
+        return reading
 
-        Raises:
-            LabStableError: the server is another boardlab's, and does not know the question.
-        """
-        asked_ns = MonotonicRaw().now_ns()
-        try:
-            answer = self._ask("clock", {})
-        except LabStableError as error:
-            if "unknown request" not in str(error):
-                raise
-            raise of_another_boardlab("what its clock shows") from error
-        return ClockReading(asked_ns, int(answer["t_ns"]), MonotonicRaw().now_ns(), str(answer["line"]))
+    def ask_clock(self) -> ClockQuestion:
+        """Ask it without waiting: the question is answered while something is received."""
+        question = ClockQuestion(self._timeout_s)
+        self._send(encode_message(FrameType.REQUEST, {"op": "clock"}))
+        self._questions.append(question)
+        return question
 
     def read(self, timeout_s: float) -> Chunk | None:
         """The next bytes of the port; None when none came in time.
@@ -227,6 +227,13 @@ class ConsoleClient:
         """End the connection. The server goes on reading its ports."""
         self._stream.close()
 
+    def silent(self) -> LabTransientError:
+        """The error of an answer that does not come."""
+        said = f"the console server at {self._way.shown} gave no answer in {self._timeout_s:g} s"
+        return LabTransientError(
+            f"{said}; is the host overloaded? See {self._way.log}", failure="console_server_silent"
+        )
+
     def fileno(self) -> int:
         """For select(2). It tells of bytes from the server; read until None, for one receipt may bring many events."""
         return self._stream.fileno()
@@ -244,22 +251,23 @@ class ConsoleClient:
         return self._exchange(encode_message(FrameType.REQUEST, {"op": operation, **fields}))
 
     def _exchange(self, frame: bytes) -> Message:
+        self._send(frame)
+        while not self._answers:
+            self._hear()
+        answer = self._answers.popleft()
+        raise_refusal(answer)
+        return answer
+
+    def _send(self, frame: bytes) -> None:
         try:
             with contextlib.suppress(ConnectionError):  # sent away; the reason may be waiting for us
                 self._stream.send(frame, self._timeout_s)
         except OSError as error:
             raise self._gone() from error
-        deadline = time.monotonic() + self._timeout_s
-        while not self._answers:
-            if not self._receive(deadline):
-                raise LabTransientError(
-                    f"the console server at {self._way.shown} gave no answer in {self._timeout_s:g} s; "
-                    f"is the host overloaded? See {self._way.log}",
-                    failure="console_server_silent",
-                )
-        answer = self._answers.popleft()
-        raise_refusal(answer)
-        return answer
+
+    def _hear(self) -> None:  # as long as something comes, the server is not silent
+        if not self._receive(time.monotonic() + self._timeout_s):
+            raise self.silent()
 
     def _receive(self, deadline: float) -> bool:
         """Take what the server sent. Returns: False when nothing came until the deadline."""
@@ -269,9 +277,13 @@ class ConsoleClient:
                 return False
             if not data:
                 raise self._gone()
+            for question in self._questions:
+                question.put_off(self._timeout_s)
             for frame in self._deframer.feed(data):
                 if frame.type == FrameType.RECORD:
                     self._events.append(frame.event())
+                elif self._questions:  # nothing else is asked before its own answer is here, so these come first
+                    self._questions.popleft().answered(frame.message())
                 else:
                     self._answers.append(frame.message())
         except OSError as error:

@@ -12,21 +12,22 @@ from typing import Final, Self
 from attrs import frozen
 
 from lab.console.client import ConsoleClient
-from lab.console.model import Chunk, Event, Gap, Lateness, RecordKind
+from lab.console.clockwatch import ClockWatch
+from lab.console.model import Event
+from lab.console.place import Place
 from lab.console.status import PortInfo, ServerStatus
+from lab.console.stream import left_s
 from lab.errors import LabTransientError
-from lab.host.clock import time_line
-from lab.host.clockrelation import ClockReading, ClockRelation
+from lab.host.clockrelation import ClockRelation
 
 PATIENCE_S: Final = 60.0  # how long a host that does not answer is tried again
 CUTS: Final = frozenset(
     {"console_server_gone", "console_server_silent", "no_console_server", "console_link", "console_full"}
 )
 _AGAIN_S: Final = 0.2  # between two tries
-_READINGS: Final = 8  # of the other clock, after connecting
+_READINGS: Final = 8  # of the other clock, before the first byte
 _QUESTIONS: Final = 3  # of one question, each over a new connection
 _NEXT_S: Final = 15.0  # for the next of many bytes that wait at the server
-_READ_AGAIN_S: Final = 5.0  # one more; it shows as well that the server still answers
 
 
 @frozen
@@ -73,18 +74,15 @@ class ResumingClient:
         self._connect, self._reset, self._order, self._host = connect, reset, order, host
         self._write_wanted, self._patience_s = write, patience_s
         self._session = secrets.token_hex(8)
-        self._position: int | None = None
-        self._began_ns = 0  # the server's clock at the first attach
-        self._at_position: list[Event] = []  # what came since the last byte
+        self._place: Place | None = None  # None until the first attach
         self._queued: deque[Event] = deque()  # read already, for the next that ask
-        self._repeated: list[Event] = []  # what comes again after a cut
         self._cut_at: float | None = None
         self._tried_at = 0.0
-        self._asked_at = 0.0
         self._why: LabTransientError | None = None
         self._client: ConsoleClient | None = None
         self.cuts = 0
-        self.relation = ClockRelation(host)
+        self._watch = ClockWatch(ClockRelation(host))
+        self.relation = self._watch.relation
         self.info = self._attach()
 
     def __enter__(self) -> Self:
@@ -109,17 +107,14 @@ class ResumingClient:
         while not self._queued:
             client = self._answering()
             try:
-                self._read_up_to(client, self.info.position)
-                if self._queued:
-                    break
-                self._read_clock(client)
-                event = client.read_event(max(0.0, deadline - time.monotonic()))
+                event = self._next(client, deadline)
             except LabTransientError as error:
                 self._cut(error)
                 continue
             if event is None:
-                return None
-            if self._is_new(event):
+                if not left_s(deadline):
+                    return None
+            elif self._is_new(event):
                 return event
         return self._queued.popleft()
 
@@ -160,7 +155,7 @@ class ResumingClient:
         """
         for _ in range(_QUESTIONS):
             try:
-                self._take_reading(self._answering())
+                self._watch.ask(self._answering())
             except LabTransientError as error:
                 self._cut(error)
             else:
@@ -172,26 +167,51 @@ class ResumingClient:
         if self._client is not None:
             self._client.close()
         self._client = None
+        self._watch.forget()
 
     def _no_answer(self) -> LabTransientError:
         said = f"the console server on {self._host} gives no answer"
         return self._why or LabTransientError(said, failure="console_link")
 
+    def _next(self, client: ConsoleClient, deadline: float) -> Event | None:
+        """What comes next. What was missed is waited for; while there is nothing, the server's clock is asked.
+
+        Raises:
+            LabTransientError: the server is gone, or silent.
+        """
+        if self._is_behind(self.info.position):
+            return self._next_missed(client, self.info.position)
+        event = client.read_event(min(left_s(deadline), self._watch.look(client)))
+        if event is None:
+            self._watch.check(client)
+        return event
+
     def _read_up_to(self, client: ConsoleClient, position: int) -> None:
-        """Queue what comes until this position of the stream: a catch-up brings it behind the answers.
+        """Queue what comes until this position of the stream: a catch-up brings it behind the answers."""
+        while self._is_behind(position):
+            event = self._next_missed(client, position)
+            if self._is_new(event):
+                self._queued.append(event)
+
+    def _is_behind(self, position: int) -> bool:
+        return self._place is not None and self._place.position < position
+
+    def _is_new(self, event: Event) -> bool:
+        return self._place is not None and self._place.is_new(event)
+
+    def _next_missed(self, client: ConsoleClient, position: int) -> Event:
+        """What comes next on the way to this position of the stream.
 
         Raises:
             LabTransientError: nothing comes any more, though there is more.
         """
-        while self._position is not None and self._position < position:
-            event = client.read_event(_NEXT_S)
-            if event is None:
-                raise LabTransientError(
-                    f"the console server on {self._host} has {position - self._position} bytes more than came within {_NEXT_S:g} s",
-                    failure="console_link",
-                )
-            if self._is_new(event):
-                self._queued.append(event)
+        event = client.read_event(_NEXT_S)
+        if event is None:
+            raise LabTransientError(
+                f"the console server on {self._host} has more bytes, up to {position}, than came within {_NEXT_S:g} s",
+                failure="console_link",
+            )
+        return event
 
     def _answering(self) -> ConsoleClient:
         """The connection, waited for.
@@ -222,20 +242,19 @@ class ResumingClient:
     def _attach(self) -> PortInfo:
         client = self._connect()
         try:
-            began_ns = min(self._take_reading(client).there_ns for _ in range(_READINGS))
+            questions = _READINGS if self._place is None else 1  # what was missed waits behind them
+            began_ns = min(self._watch.ask(client).there_ns for _ in range(questions))
             order = self._order
             info = client.open(
                 order.device, order.speed_bd, order.adapter_latency_ns, board=order.board, elsewhere=True
             )
-            since = info.position if self._position is None else self._position
-            client.attach(info.name, write=self._write_wanted, since=since, session=self._session)
+            place = self._place or Place(f"{info.name} on {self._host}", began_ns, info.position)
+            client.attach(info.name, write=self._write_wanted, since=place.position, session=self._session)
         except BaseException:
             client.close()
             raise
-        if self._position is None:
-            self._began_ns = began_ns
-        self._position = since
-        self._repeated = list(self._at_position)
+        place.begin_again()
+        self._place = place
         self._client = client
         self._cut_at = None
         return info
@@ -253,46 +272,3 @@ class ResumingClient:
         self._why = error
         if self._cut_at is None:
             self._cut_at = time.monotonic()
-
-    def _is_new(self, event: Event) -> bool:
-        """Whether it did not come before the cut already.
-
-        Raises:
-            LabTransientError: bytes before it are missing, and no gap says so.
-        """
-        known = self._position
-        if known is not None and event.position > known:
-            if not (isinstance(event, Gap) and event.kind is RecordKind.UNRECORDED):
-                raise LabTransientError(
-                    f"{self.info.name} on {self._host}: bytes {known} to {event.position} of its stream did not come. Attach again; look "
-                    "at the recording there for what was said",
-                    failure="console_overrun",
-                )
-            self._position = event.position
-        if isinstance(event, Chunk):
-            if self._position is not None and event.end <= self._position:
-                return False
-            self._position = event.end
-            self._at_position, self._repeated = [], []
-            return True
-        if 0 < event.t_ns < self._began_ns and not isinstance(
-            event, Lateness
-        ):  # it lies at our first byte: told, but old
-            return False
-        if event in self._repeated:
-            self._repeated.remove(event)
-            return False
-        self._at_position.append(event)
-        return True
-
-    def _read_clock(self, client: ConsoleClient) -> None:
-        if time.monotonic() - self._asked_at >= _READ_AGAIN_S:
-            self._take_reading(client)
-
-    def _take_reading(self, client: ConsoleClient) -> ClockReading:
-        reading = client.clock()
-        self._asked_at = time.monotonic()
-        self.relation.same = reading.line == time_line()
-        if not self.relation.same:
-            self.relation.add(reading)
-        return reading
