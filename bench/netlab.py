@@ -27,14 +27,31 @@ SSHD: Final = "/usr/sbin/sshd"
 HOST, RUNNER = "10.77.0.1", "10.77.0.2"
 
 
-def problem() -> str:
-    """Why this machine cannot do it; empty: it can."""
+def missing() -> str:
+    """What hosts in namespaces need and this machine has not; empty: nothing."""
     if os.geteuid() != 0:
         return "making network namespaces needs root; run it as root"
     for program, package in (("ip", "iproute2"), ("ssh", "openssh-client"), (SSHD, "openssh-server")):
         if shutil.which(program) is None:
             return f"{program} is missing: apt-get install {package}"
-    return "" if Path("/dev/net/tun").exists() else "/dev/net/tun is missing: this kernel has no TUN devices"
+    return ""
+
+
+def problem() -> str:
+    """Why this machine cannot do it; empty: it can."""
+    no_tun = "" if Path("/dev/net/tun").exists() else "/dev/net/tun is missing: this kernel has no TUN devices"
+    return missing() or no_tun
+
+
+def serve_by(folder: Path, address: str, authorized_keys: Path, *more: str) -> str:
+    """Make a host key and sshd's configuration in a folder; what ssh knows that host by."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host_key"], check=True)
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where sshd's unprivileged half lives
+    lines = [f"ListenAddress {address}", f"HostKey {folder / 'host_key'}", f"AuthorizedKeysFile {authorized_keys}"]
+    lines += ["UsePAM no", "StrictModes no", "PasswordAuthentication no", "PidFile none", "UseDNS no"]
+    lines += ["PermitRootLogin prohibit-password", *more]
+    (folder / "sshd_config").write_text("\n".join(lines) + "\n")
+    return f"{address} {(folder / 'host_key.pub').read_text()}"
 
 
 @define
@@ -140,25 +157,8 @@ def _back(fd: int) -> None:
 
 def _keys(folder: Path, ssh_options: Sequence[str]) -> Path:
     """Keys, sshd's configuration, and ssh's, which is returned."""
-    for name in ("host_key", "user_key"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-    shutil.copy(folder / "user_key.pub", folder / "authorized_keys")
-    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where sshd's unprivileged half lives
-    sshd = [
-        f"ListenAddress {HOST}",
-        f"HostKey {folder / 'host_key'}",
-        f"AuthorizedKeysFile {folder / 'authorized_keys'}",
-    ]
-    sshd += [
-        "UsePAM no",
-        "StrictModes no",
-        "PasswordAuthentication no",
-        "PidFile none",
-        "UseDNS no",
-        "PermitRootLogin prohibit-password",
-    ]
-    (folder / "sshd_config").write_text("\n".join(sshd) + "\n")
-    (folder / "known_hosts").write_text(f"{HOST} {(folder / 'host_key.pub').read_text()}")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "user_key"], check=True)
+    (folder / "known_hosts").write_text(serve_by(folder, HOST, folder / "user_key.pub"))
     ssh = [
         "Host *",
         "User root",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -17,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from attrs import define, field
-from netlab import SSHD, inside
+from netlab import SSHD, inside, missing, serve_by
 
 DEADLINE_S = 120.0
 AHEAD_S = 100_000  # of the next host's clock
@@ -26,11 +25,8 @@ POLL_S = 0.05
 
 def problem() -> str:
     """Why this machine cannot do it; empty: it can."""
-    if os.geteuid() != 0:
-        return "making network namespaces needs root; run it as root"
-    for program, package in (("ip", "iproute2"), ("ssh", "openssh-client"), (SSHD, "openssh-server")):
-        if shutil.which(program) is None:
-            return f"{program} is missing: apt-get install {package}"
+    if why := missing():
+        return why
     tried = subprocess.run(
         ["unshare", "--net", "ip", "link", "add", "v0", "type", "veth"], check=False, capture_output=True
     )
@@ -186,16 +182,10 @@ def _ip(*words: str) -> None:
 def _keys(folder: Path, served: Sequence[Host]) -> None:
     """Keys, each sshd's configuration, and ssh's."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "user_key"], check=True)
-    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where sshd's unprivileged half lives
     known, config = [], []
     for host in served:
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", host.folder / "host_key"], check=True)
-        known.append(f"{host.address} {(host.folder / 'host_key.pub').read_text()}")
-        lines = [f"ListenAddress {host.address}", f"HostKey {host.folder / 'host_key'}"]
-        lines += [f"AuthorizedKeysFile {folder / 'user_key.pub'}", "UsePAM no", "StrictModes no", "UseDNS no"]
-        lines += ["PasswordAuthentication no", "PidFile none", "PermitRootLogin prohibit-password"]
-        lines += ["ClientAliveInterval 5", "ClientAliveCountMax 3"]  # a runner that lost its power is forgotten
-        (host.folder / "sshd_config").write_text("\n".join(lines) + "\n")
+        alive = "ClientAliveInterval 5", "ClientAliveCountMax 3"  # a runner that lost its power is forgotten
+        known.append(serve_by(host.folder, host.address, folder / "user_key.pub", *alive))
         config += [f"Host {host.name}", f"  HostName {host.address}"]
     (folder / "known_hosts").write_text("".join(known))
     config += ["Host *", "  User root", f"  IdentityFile {folder / 'user_key'}", "  IdentitiesOnly yes"]
