@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from lab.boards import MomentPattern
 from lab.console import Chunk, ConsoleClient, find_moments
-from lab.console.resuming import PortOrder, ResumingClient
+from lab.console.resuming import ELSEWHERE_S, PortOrder, ResumingClient
 from lab.console.tlsway import TlsWay
 from lab.host.clock import MonotonicRaw
 from lab.host.sshlink import SshLink
@@ -64,9 +64,11 @@ def reader(order: dict[str, Any], device: str) -> ResumingClient:
     host = order["host"]
     if "port" in order:
         way = TlsWay(host, order["port"], Identity(Path(order["identity"])))
-        return ResumingClient(lambda: ConsoleClient(way), lambda: None, PortOrder(device), host)
+        return ResumingClient(lambda: ConsoleClient(way, ELSEWHERE_S), lambda: None, PortOrder(device), host)
     link = SshLink(host, Path(order["sockets"]), order["config"])
-    return ResumingClient(lambda: ConsoleClient(link.forwarded(order["server"])), link.reset, PortOrder(device), host)
+    return ResumingClient(
+        lambda: ConsoleClient(link.forwarded(order["server"]), ELSEWHERE_S), link.reset, PortOrder(device), host
+    )
 
 
 if __name__ == "__main__":

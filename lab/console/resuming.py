@@ -21,6 +21,9 @@ from lab.errors import LabTransientError
 from lab.host.clockrelation import ClockRelation
 
 PATIENCE_S: Final = 60.0  # how long a host that does not answer is tried again
+# For an answer of another host, as long as ssh waits for one. A link that has to carry more than it can says nothing for some seconds, and would
+# be cut off each time.
+ELSEWHERE_S: Final = 15.0
 CUTS: Final = frozenset(
     {"console_server_gone", "console_server_silent", "no_console_server", "console_link", "console_full"}
 )

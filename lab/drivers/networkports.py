@@ -15,7 +15,7 @@ from labgrid.util.proxy import proxymanager
 from lab.console.bareport import BareClient, BarePort
 from lab.console.client import ConsoleClient
 from lab.console.published import PublishedPort
-from lab.console.resuming import PortOrder, ResumingClient
+from lab.console.resuming import ELSEWHERE_S, PortOrder, ResumingClient
 from lab.console.status import PortInfo
 from lab.console.tlsway import TlsWay
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
@@ -85,7 +85,7 @@ class ServedPort:
         if self.transport == AUTO and self._is_here:
             connect, reset = partial(ConsoleClient, Path(published.socket)), _nothing
         elif self.transport == TLS or (self.transport == AUTO and published.tls_port):
-            connect, reset = partial(ConsoleClient, self._tls_way()), _nothing
+            connect, reset = partial(ConsoleClient, self._tls_way(), ELSEWHERE_S), _nothing
         else:
             way = _SshWay(self._link(), published.socket)
             connect, reset = way.connect, way.reset
@@ -197,7 +197,7 @@ class _SshWay:
     def connect(self) -> ConsoleClient:
         local = self.link.forwarded(self.remote)
         self.generation = self.link.generation()
-        return ConsoleClient(local)
+        return ConsoleClient(local, ELSEWHERE_S)
 
     def reset(self) -> None:
         self.link.reset(self.generation)
