@@ -5,17 +5,15 @@ The moments of a boot are found as a measurement finds them, with their ±.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from lab import boards
 from lab.console.backlog import last_events
@@ -27,45 +25,14 @@ from lab.console.status import PortInfo
 from lab.errors import BoardlabError
 from lab.web.said import Hearing, Said, stamped
 from lab.web.sse import event
+from lab.web.viewers import Handing, Piece, Viewer
 
 BACKLOG_LINES: Final = 200
 SEARCHED_BYTES: Final = 1 << 18  # of what came before, for the moments of the last boots
 MOMENTS: Final = 200  # that are kept for whoever looks later
 _READ_S: Final = 0.5  # then a reader looks whether anybody still wants it
-_QUEUED: Final = 1000  # pieces that wait for a slow viewer; more are left out, and it is said
 _TOGETHER_S: Final = 0.06  # at most; a line is on the screen 100 ms after its stamp
 _EACH_S: Final = 0.0002
-
-
-@frozen
-class Piece:
-    """Text of a console, for all who look at it.
-
-    Attributes:
-        events: as server-sent events. error: why no more comes; empty: it goes on.
-    """
-
-    events: bytes
-    error: str = ""
-
-
-@define
-class Viewer:
-    """One who looks at a console; lives on the event loop. Each piece is queued with how many were left out before it."""
-
-    loop: asyncio.AbstractEventLoop
-    queue: asyncio.Queue[tuple[Piece, int]] = field(factory=lambda: asyncio.Queue(_QUEUED))
-    lost: int = 0
-
-    def put(self, piece: Piece) -> None:
-        """Queue a piece, on the loop; one who is too slow loses some, and holds nobody up."""
-        if self.queue.full():
-            self.lost += 1
-            if not piece.error:
-                return
-            self.queue.get_nowait()  # that it has ended is said in any case
-        self.queue.put_nowait((piece, self.lost))
-        self.lost = 0
 
 
 @define
@@ -75,6 +42,7 @@ class _Feed:
     client: ConsoleClient
     info: PortInfo  # its position is that of the byte after the last one that was given
     hearing: Hearing
+    handing: Handing
     viewers: list[Viewer] = field(factory=list)
     moments: deque[tuple[Moment, int]] = field(factory=lambda: deque(maxlen=MOMENTS))  # that were given
     over: bool = False
@@ -131,31 +99,17 @@ class _Feed:
             self.moments += waiting.moments
             self.info = evolve(self.info, position=waiting.end) if waiting.end else self.info
             if piece.events:
-                self._spread(piece)
+                self.handing.give(self.viewers, piece)
 
     def _end(self, error: str) -> None:
         with self.lock:
-            self._spread(Piece(event("gone", json.dumps({"error": error})).encode(), error))
+            self.handing.give(self.viewers, Piece(event("gone", json.dumps({"error": error})).encode(), error))
             self.over = True
-
-    def _spread(self, piece: Piece) -> None:
-        """To all viewers, each loop woken once."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[Viewer]] = {}
-        for viewer in self.viewers:
-            by_loop.setdefault(viewer.loop, []).append(viewer)
-        for loop, viewers in by_loop.items():
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(_put, viewers, piece)
 
     def _wanted(self) -> bool:
         with self.lock:
             self.over = not self.viewers
             return not self.over
-
-
-def _put(viewers: Sequence[Viewer], piece: Piece) -> None:
-    for viewer in viewers:
-        viewer.put(piece)
 
 
 @define
@@ -168,6 +122,7 @@ class Consoles:
 
     runtime: Path | None = None
     _feeds: dict[str, _Feed] = field(factory=dict, init=False)
+    _handing: Handing = field(factory=Handing, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def look(self, board: str, viewer: Viewer, board_type: str = "") -> Said:
@@ -184,7 +139,7 @@ class Consoles:
             joined = feed.join(viewer) if feed is not None else None
             if feed is None or joined is None:
                 client, info = attached(board, self.runtime, opens=False)
-                feed = self._feeds[board] = _Feed(client, info, hearing(info, board_type), [viewer])
+                feed = self._feeds[board] = _Feed(client, info, hearing(info, board_type), self._handing, [viewer])
                 joined = info, []
                 threading.Thread(target=feed.run, name=f"console of {board}", daemon=True).start()
         try:

@@ -12,9 +12,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from lab.web.consoles import Consoles, Viewer
+from lab.web.consoles import Consoles
 from lab.web.said import Said
 from lab.web.sse import ALIVE, ALIVE_S, STILL_S, Still, event, events
+from lab.web.viewers import Viewer
 
 WALL_S: Final = 2.0
 
@@ -41,27 +42,26 @@ async def console(
     """What a console says, `before` first, as long as its reader may look."""
     try:
         yield before.text_event() + evolve(before, text="").events()
-        now, asked_s, quiet_s = asyncio.get_running_loop().time, 0.0, 0.0
-        while True:
-            if now() - asked_s >= STILL_S:
-                if not still():
+        quiet_s = 0.0
+        with viewer.beating(STILL_S):
+            while True:
+                piece, lost = await viewer.queue.get()
+                if viewer.due:
+                    viewer.due = False
+                    if not still():
+                        return
+                if not piece.events:
+                    quiet_s += STILL_S
+                    if quiet_s > ALIVE_S:
+                        quiet_s = 0.0
+                        yield ALIVE
+                    continue
+                quiet_s = 0.0
+                if lost:
+                    yield event("text", json.dumps({"text": "", "lost": lost, "t_us": None}))
+                yield piece.events
+                if piece.error:
                     return
-                asked_s = now()
-            try:
-                async with asyncio.timeout(STILL_S):
-                    piece, lost = await viewer.queue.get()
-            except TimeoutError:
-                quiet_s += STILL_S
-                if quiet_s >= ALIVE_S:
-                    quiet_s = 0.0
-                    yield ALIVE
-                continue
-            quiet_s = 0.0
-            if lost:
-                yield event("text", json.dumps({"text": "", "lost": lost, "t_us": None}))
-            yield piece.events
-            if piece.error:
-                return
     finally:
         consoles.leave(board, viewer)
 

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 
 import page_looks
 import pytest
+from attrs import frozen
 from measuring_lab import ROOT, Lab, measuring_pytest, running_lab
-from page_looks import Look
+from page_looks import Look, Seen
 from web_process import DEADLINE_S, LAB, running_web
 
 BOARD = "am62xx_sk-1"
@@ -92,6 +93,19 @@ LIVE_RAILS = (
 )
 
 
+@frozen
+class Followed:
+    """A lab whose board was measured twice: interrupted, and to the end.
+
+    Attributes:
+        wall, console: while it was measured. ended: the wall after the interruption.
+    """
+
+    wall: Seen
+    console: Seen
+    ended: Seen
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with running_lab(tmp_path_factory.mktemp("web"), "sim", "--type", "am62xx_sk", "--time-scale", "0.05") as lab:
@@ -113,7 +127,7 @@ def boots(lab: Lab, cycles: str) -> list[str]:
     return [*measuring_pytest(lab.folder / "bench" / BOARD), *words]
 
 
-def shifted(seen: page_looks.Seen) -> list[tuple[float, str]]:
+def shifted(seen: Seen) -> list[tuple[float, str]]:
     """What moved on its own; nothing where that is less than anybody sees."""
     return [] if sum(score for score, _ in seen.shifts) < LEAST_SHIFT else seen.shifts
 
@@ -132,17 +146,22 @@ def measuring(lab: Lab) -> Iterator[None]:
         child.wait(DEADLINE_S)
 
 
-def test_the_wall_and_the_console_follow_a_board_that_is_measured(lab: Lab, url: str) -> None:
+@pytest.fixture(scope="module")
+def followed(lab: Lab, url: str) -> Followed:
     with measuring(lab):
         looks = [Look(url, "/", ask=MEASURES % BOARD), Look(url, f"/boards/{BOARD}", ask=ANOTHER_BOOT)]
         wall, console = page_looks.look(looks)
-    assert wall.answer == "boot"
-    assert console.answer is True, "what a console says is text, never elements"
-    assert (wall.complaints, console.complaints) == ([], [])
-    assert (shifted(wall), shifted(console)) == ([], []), "what follows the lab moves nothing else"
     (ended,) = page_looks.look([Look(url, "/", ask=ENDED % BOARD)])
-    assert "run 1, boot: interrupted" in ended.answer
     subprocess.run(boots(lab, "2"), env=lab.environ, cwd=ROOT, check=True, timeout=DEADLINE_S)
+    return Followed(wall, console, ended)
+
+
+def test_the_wall_and_the_console_follow_a_board_that_is_measured(followed: Followed) -> None:
+    assert followed.wall.answer == "boot"
+    assert followed.console.answer is True, "what a console says is text, never elements"
+    assert (followed.wall.complaints, followed.console.complaints) == ([], [])
+    assert (shifted(followed.wall), shifted(followed.console)) == ([], []), "what follows the lab moves nothing else"
+    assert "run 1, boot: interrupted" in followed.ended.answer
 
 
 def test_the_rails_are_shown_while_a_sampler_runs(lab: Lab, url: str) -> None:
@@ -158,9 +177,10 @@ def test_the_rails_are_shown_while_a_sampler_runs(lab: Lab, url: str) -> None:
     assert not list((lab.folder / "runtime" / "samplers").iterdir()), "a sampler that ended takes its word back"
 
 
+@pytest.mark.usefixtures("followed")
 @pytest.mark.parametrize(("mode", "widths"), [("light", (1400, 2560, 400)), ("dark", (400, 2560, 1400))])
 def test_every_page_fits_stays_where_it_is_and_has_no_serious_fault(
-    lab: Lab, url: str, mode: str, widths: tuple[int, ...]
+    url: str, mode: str, widths: tuple[int, ...]
 ) -> None:
     looks = [Look(url, page, width=width, mode=mode, axe=width == 400, ask=USED) for page in PAGES for width in widths]
     wrong = []
@@ -176,7 +196,8 @@ def test_every_page_fits_stays_where_it_is_and_has_no_serious_fault(
     assert wrong == []
 
 
-def test_every_page_can_be_read_without_javascript(lab: Lab, url: str) -> None:
+@pytest.mark.usefixtures("followed")
+def test_every_page_can_be_read_without_javascript(url: str) -> None:
     ask = "({ text: document.body.innerText, scripts: document.scripts.length })"
     plain = page_looks.look([Look(url, page, scripts=False, ask=ask) for page in PAGES])
     for page, seen in zip(PAGES, plain, strict=True):

@@ -17,10 +17,11 @@ from lab.console.backlog import last_events
 from lab.console.model import Chunk, LineTiming, Moment
 from lab.console.moments import MomentFinder
 from lab.errors import LabStableError
-from lab.web.consoles import Consoles, Viewer
+from lab.web.consoles import Consoles
 from lab.web.consoletail import heard, stamps
 from lab.web.said import Hearing, Said, boots, stamped
 from lab.web.site import Site
+from lab.web.viewers import Viewer
 
 LIMIT_S = 60
 

@@ -10,9 +10,10 @@ import pytest
 from console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, running_bench
 
 from lab.web import consoles
-from lab.web.consoles import Consoles, Piece, Viewer
+from lab.web.consoles import Consoles
 from lab.web.said import Said
 from lab.web.streams import console
+from lab.web.viewers import Piece, Viewer
 
 LIMIT_S = 60
 
