@@ -47,7 +47,6 @@ LAB = Path(sys.executable).with_name("lab")
 PERIOD_S, BOARD = 0.02, "bench-1"
 LINE = re.compile(rb"(\d+) ns +\r\n")
 FIRST = re.compile(rb'"lines": \[(?:null, )*([\d.]+)')  # when the first line of a piece was stamped, in microseconds
-BACKLOG_BYTES = 40_000  # of what came before a viewer, at most; 200 lines with their stamps
 # In the page: relate the clocks, then note of each piece when it is about to be painted.
 BEHIND = """
 (async () => {
@@ -98,7 +97,7 @@ async def view(address: str, count: int, seconds: float) -> tuple[int, list[floa
     """So many viewers for so long; how many bytes came, and how old the first line of a piece was when it came, in milliseconds."""
     host, port = address.removeprefix("http://").split(":")
     clock = MonotonicRaw()
-    ages: list[float] = []
+    begun_ms, ages = clock.now_ns() / 1e6, list[float]()
 
     async def one(number: int) -> int:
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -110,8 +109,11 @@ async def view(address: str, count: int, seconds: float) -> tuple[int, list[floa
             except TimeoutError:
                 break
             assert data, "lab web ended the stream"
-            if total > BACKLOG_BYTES and number % 10 == 0:
-                ages.extend(clock.now_ns() / 1e6 - float(match[1]) / 1e3 for match in FIRST.finditer(data))
+            if number % 10 == 0:
+                stamps = [float(match[1]) / 1e3 for match in FIRST.finditer(data)]
+                ages.extend(
+                    clock.now_ns() / 1e6 - stamp for stamp in stamps if stamp > begun_ms
+                )  # earlier ones are what came before
             total += len(data)
         writer.close()
         return total
