@@ -89,7 +89,12 @@ class ServedPort:
         else:
             way = _SshWay(self._link(), published.socket)
             connect, reset = way.connect, way.reset
-        client = ResumingClient(connect, reset, theirs, published.host, write=True)
+        try:
+            client = ResumingClient(connect, reset, theirs, published.host, write=True)
+        except LabTransientError as error:
+            if error.failure != "port_missing":
+                raise
+            raise LabTransientError(f"on {published.host}: {error}", failure=error.failure) from error
         self._relation = client.relation
         return client, client.info
 

@@ -107,7 +107,7 @@ def test_a_published_port_whose_adapter_is_away_may_come_back(bench: ConsoleBenc
     extra = published(bench)
     bench.adapters[0].link.unlink()
     console = driver(4000, extra)
-    with pytest.raises(LabTransientError, match="no such port") as caught:
+    with pytest.raises(LabTransientError, match=r"on 127\.0\.0\.1: .*no such port") as caught:
         console.target.activate(console)
     assert caught.value.failure == "port_missing"
 
