@@ -34,6 +34,7 @@ User={USER}
 WorkingDirectory={LAB}
 Environment=BOARDLAB_RUNTIME=/run/desk BOARDLAB_PDUDAEMON={LAB}/.cache/pdudaemon/bin/pdudaemon
 RuntimeDirectory=desk
+Restart=on-failure
 ExecStart={LAB}/.venv/bin/lab virtual up sim --foreground --type am62xx_sk --count {len(BOARDS)} --time-scale 0.05 \\
     --dir {LAB}/desk --pdu-port {BENCHS_OWN.partition(":")[2]} --switch-port {SWITCH.partition(":")[2]}
 [Install]
