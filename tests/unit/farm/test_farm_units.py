@@ -100,7 +100,17 @@ def test_every_service_may_start_setpriv_which_a_run_needs(tmp_path: Path) -> No
     """`lab run` starts pytest by setpriv(1), which sets the capabilities it has, none; systemd itself runs this in tests/systemd."""
     for name, text in units(here(tmp_path), INSTALLED).items():
         filters = [line for line in text.splitlines() if line.startswith("SystemCallFilter=")]
-        assert filters[-1:] == (["SystemCallFilter=capset"] if name.endswith(".service") else []), name
+        assert [line.split()[0] for line in filters[-1:]] == (
+            ["SystemCallFilter=capset"] if name.endswith(".service") else []
+        ), name
+
+
+def test_the_site_may_choose_its_time_slice(tmp_path: Path) -> None:
+    """By which its viewers delay no stamp (`lab.host.timeslice`)."""
+    assert (
+        "SystemCallFilter=capset sched_setattr"
+        in units(here(tmp_path), INSTALLED)["boardlab-web.service"].splitlines()
+    )
 
 
 def test_a_reference_board_that_nobody_measures_is_a_mistake(tmp_path: Path) -> None:
