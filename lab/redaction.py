@@ -7,7 +7,12 @@ from typing import Final
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 HIDDEN: Final = "***"
-_SECRETS: Final = {"password", "sslpassword", "pass", "passwd", "pwd", "secret", "token"}
+# Of a query: `private_token` of GitLab and `X-Amz-Signature` of a link that was signed let in whoever has them, too.
+_SECRET: Final = re.compile(
+    r"(?:.*[-_.])?(?:(?:ssl)?password|pass|passwd|pwd|secret|token|signature|sig|api[-_]?key|access[-_]?key)",
+    re.IGNORECASE,
+)
+_WEB: Final = ("http://", "https://")  # a name alone in front of such a host is a token, e.g. GitHub's
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(\S+)")
 _FIELD: Final = re.compile(r"(^|[?&;\s])([^=&;?#\s]+)=([^&;#\s]*)")  # of a query, or of libpq's KEY=VALUE form
 _SPACE: Final = re.compile(r"\s")
@@ -20,8 +25,8 @@ def redacted(text: str) -> str:
     hidden as far as the last `@`, and one with spaces to its end where the text is nothing but the URL.
     """
     if match := _URL.match(text):
-        return match[1] + _hidden(_SPACE.sub("%20", text[len(match[1]) :]))
-    return _fields_hidden(_URL.sub(lambda found: found[1] + _hidden(found[2]), text))
+        return match[1] + _hidden(match[1], _SPACE.sub("%20", text[len(match[1]) :]))
+    return _fields_hidden(_URL.sub(lambda found: found[1] + _hidden(found[1], found[2]), text))
 
 
 def scrubbed(text: str, url: str) -> str:
@@ -31,10 +36,12 @@ def scrubbed(text: str, url: str) -> str:
     return redacted(text)
 
 
-def _hidden(rest: str) -> str:
-    """What follows a URL's scheme."""
+def _hidden(scheme: str, rest: str) -> str:
+    """What follows a URL's scheme (with its `://`)."""
     login, at, place = rest.rpartition("@")
     user, colon, _ = login.partition(":")
+    if at and not colon and _is_web(scheme) and "/" not in login:
+        return f"{HIDDEN}@{_fields_hidden(place)}"
     if not at or not colon:
         return _fields_hidden(rest)
     return f"{_fields_hidden(user)}:{HIDDEN}@{_fields_hidden(place)}"
@@ -45,13 +52,18 @@ def _fields_hidden(text: str) -> str:
 
 
 def _is_secret(field: str) -> bool:
-    return unquote_plus(field).lower() in _SECRETS
+    return _SECRET.fullmatch(unquote_plus(field)) is not None
+
+
+def _is_web(scheme: str) -> bool:
+    return scheme.lower() in _WEB
 
 
 def _secrets(url: str) -> set[str]:
     """The passwords of a URL, in every form in which they may be repeated."""
-    rest = url.partition("://")[2]
-    found = {rest.rpartition("@")[0].partition(":")[2]}
+    scheme, _, rest = url.partition("://")
+    user, colon, password = rest.rpartition("@")[0].partition(":")
+    found = {password if colon or not _is_web(f"{scheme}://") or "/" in user else user}
     found |= {value for _, field, value in _FIELD.findall(rest) if _is_secret(field)}
     found |= {decoded(secret) for secret in found for decoded in (unquote, unquote_plus)}
     found |= {encoded(secret, safe="") for secret in found for encoded in (quote, quote_plus)}

@@ -19,9 +19,10 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import checking, drafting
 from lab.provision.fetching import Hosts
 from lab.provision.finding import files_in
-from lab.provision.release import SECURITY_STATES, SUFFIX, Release, check_name
+from lab.provision.release import SECURITY_STATES, SUFFIX, Release
 from lab.provision.releasefile import load
 from lab.provision.settling import settle
+from lab.provision.values import check_name
 from lab.results.provisions import ProvisionBook
 from lab.results.store import open_store
 from lab.shown import bad, echo, echo_json, table

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import attr
@@ -23,7 +24,7 @@ from lab.host.sshlink import SshLink
 from lab.provision.failures import MediaMissingError, MultiplexerFailedError, TargetRefusedError
 from lab.provision.way import Way
 from lab.provision.ways.blockdevice import STALL_S, Opener
-from lab.provision.ways.cardhost import CardHost, disk_here
+from lab.provision.ways.cardhost import CardHost, disk_here, opener_here
 from lab.provision.ways.cardway import CardWay
 from lab.provision.ways.hostdisk import Disk, check_identity
 
@@ -151,4 +152,6 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
 
     def _opener(self, disk: Disk) -> Opener | None:
         there = self._there(disk.host)
-        return None if there is None else there.opened(disk)
+        if there is not None:
+            return there.opened(disk)
+        return opener_here(disk) if Path(disk.path).is_block_device() else None

@@ -67,7 +67,8 @@ def parse(data: bytes, name: str) -> Bmap:
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         raise ImageDamagedError(f"{name}: has a DOCTYPE, as no block map has. Make it again: bmaptool create IMAGE")
     try:
-        root = ET.fromstring(data)  # noqa: S314 - no entities, see above
+        # As text, whatever encoding the file claims: in another one the lines above would not have seen a DOCTYPE.
+        root = ET.fromstring(data.decode("utf-8"))  # noqa: S314 - no entities, see above
         found = _read(root)
     except (ET.ParseError, ValueError, AttributeError, TypeError) as error:
         raise ImageDamagedError(f"{name}: no block map ({error}). Make it again: bmaptool create IMAGE") from error

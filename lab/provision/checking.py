@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from attrs import evolve
+
 from lab import boards
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import image
@@ -73,12 +75,12 @@ def _size(file: File, hosts: Hosts) -> int:
         counted = sum(len(data) for _, data in image.open_ranges(file, hosts))
         mapped = image.block_map(file, hosts)
         counted = mapped.image_bytes if mapped is not None else counted
-    else:
-        counted = sum(map(len, image.open_image(file, hosts)))
-    if file.size is not None and file.size != counted:
-        raise ConfigurationError(
-            f"{file.shown}: it has {counted} bytes unpacked, the release file says {file.size}: correct `size`"
-        )
+        image.check_content(file, mapped.mapped_bytes if mapped is not None else counted)
+        return counted
+    counted = sum(map(len, image.open_image(evolve(file, size=None), hosts)))
+    if file.size not in {None, counted}:
+        raise image.wrong_size(file, str(counted))
+    image.check_content(file, counted)
     return counted
 
 

@@ -17,7 +17,7 @@ from typing import IO, Any, Final
 
 import zstandard
 
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabTransientError
 from lab.provision import bmap
 from lab.provision.failures import ImageDamagedError
 from lab.provision.fetching import Hosts, fetched
@@ -52,8 +52,34 @@ def open_image(file: File, hosts: Hosts | None = None) -> Iterator[bytes]:
         ImageUnreachableError: it could not be fetched.
         ImageDamagedError: it has another digest, or cannot be unpacked.
     """
+    count = 0
     with checked(file, hosts) as stream:
-        yield from _unpacked(stream, file)
+        for chunk in _unpacked(stream, file):
+            count += len(chunk)
+            if file.size is not None and count > file.size:
+                raise wrong_size(file, "more")  # before it runs over what lies behind
+            yield chunk
+    if file.size is not None and count != file.size:
+        raise wrong_size(file, str(count))
+
+
+def check_content(file: File, count: int) -> None:
+    """Whether a file has something to write, of which `count` bytes are written: of nothing, nothing could be compared.
+
+    Raises:
+        ImageDamagedError: it has not.
+    """
+    if not count:
+        raise ImageDamagedError(
+            f"{file.shown}: nothing in it is to be written: it is empty, or its block map is. Build it again"
+        )
+
+
+def wrong_size(file: File, found: str) -> ConfigurationError:
+    """The message about a file whose `size` is not that of the release file."""
+    return ConfigurationError(
+        f"{file.shown}: it has {found} bytes unpacked, the release file says {file.size}: correct `size`"
+    )
 
 
 def open_ranges(image: Image, hosts: Hosts | None = None) -> Iterator[tuple[int, bytes]]:
@@ -90,16 +116,22 @@ def block_map_text(image: Image, hosts: Hosts | None = None) -> bytes:
 
 
 def unpacked_bytes(file: File, hosts: Hosts | None = None) -> int:
-    """The size of a file when unpacked: as the release says, else counted by unpacking it.
+    """The size of a file when unpacked: of one that is not packed its own, else as its block map or the release says, else counted.
 
     Raises:
-        ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`.
+        ConfigurationError: the release file says another size. ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`.
     """
-    if file.size is not None:
-        return file.size
-    if isinstance(file, Image) and (mapped := block_map(file, hosts)) is not None:
-        return mapped.image_bytes
-    return sum(map(len, open_image(file, hosts)))
+    found = None
+    if not packing(file):
+        with checked(file, hosts) as stream:
+            found = os.fstat(stream.fileno()).st_size
+    elif isinstance(file, Image) and (mapped := block_map(file, hosts)) is not None:
+        found = mapped.image_bytes
+    if found is None:
+        return file.size if file.size is not None else sum(map(len, open_image(file, hosts)))
+    if file.size not in {None, found}:
+        raise wrong_size(file, str(found))
+    return found
 
 
 @contextmanager
@@ -113,13 +145,20 @@ def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
     """
     path = fetched(file, hosts or Hosts.of_user()) if file.is_url else Path(file.source)
     try:
+        if path.exists() and not path.is_file():  # one that is opened, e.g. a pipe, may never end
+            raise ConfigurationError(
+                f"{path}: expected a file; it is something else, e.g. a folder or a device. Mend the release file"
+            )
         stream = path.open("rb")
     except OSError as error:
         raise ConfigurationError(
             f"{path}: cannot be read: {error.strerror}; put it there, or mend the release file (`lab release check`)"
         ) from error
     with stream:
-        digest = _sha256(path, stream)
+        try:
+            digest = _sha256(path, stream)
+        except OSError as error:
+            raise _unread(path, error) from error
         if digest != file.sha256:
             if file.is_url:
                 path.unlink(missing_ok=True)  # what is kept was damaged here: the next try fetches it anew
@@ -129,6 +168,13 @@ def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
             )
         stream.seek(0)
         yield stream
+
+
+def _unread(path: Path | str, error: OSError) -> LabTransientError:
+    return LabTransientError(
+        f"{path}: cannot be read to its end: {error.strerror or error}. Look at the disk of the lab host, or at the network that it is on; try again",
+        failure="disk",
+    )
 
 
 def _sha256(path: Path, stream: BufferedReader) -> str:
@@ -172,10 +218,12 @@ def _unpacked(stream: IO[bytes], file: File) -> Iterator[bytes]:
         source = _READERS[kind](stream)
         while chunk := source.read(CHUNK_BYTES):
             yield chunk
-    except _BROKEN as error:
+    except _BROKEN as error:  # before OSError: gzip's is one
         raise ImageDamagedError(
             f"{file.shown}: cannot be unpacked as {kind} ({error}); the digest is right, so the build wrote it so: build it again"
         ) from error
+    except OSError as error:
+        raise _unread(file.shown, error) from error
 
 
 _READERS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {

@@ -5,13 +5,14 @@ docs/releases.md explains every key.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import Factory, field, frozen, validators
 
 from lab.boards.markers import check_regex
+from lab.provision import values
+from lab.provision.values import URLS
 from lab.redaction import redacted
 
 Security: TypeAlias = Literal["none", "gp", "hs-fs", "hs-se"]
@@ -20,49 +21,7 @@ SUFFIX: Final = ".yaml"
 # What a board starts from, the later stage first: the first stage is written last.
 BOOT_STAGES: Final = ("u-boot", "tispl", "sysfw", "tiboot3")
 FLASHES: Final = frozenset({"ospi", "qspi", "nand", "spi_nor"})  # media that are flash memories on all board types
-_NAME: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_PART: Final = re.compile(r"[\w][\w.+-]*")
-_WORD: Final = re.compile(r"[\w./:+-]*")
-
-
-def check_name(name: str) -> None:
-    """Whether a release can be called so.
-
-    Raises:
-        ValueError: it cannot.
-    """
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"name: {name!r:.80}: letters, digits and . + - _ only, as it is the label of runs")
-
-
-def _digest(_instance: object, attribute: Any, value: str) -> None:
-    if value and not _SHA256.fullmatch(value):
-        raise ValueError(
-            f"{attribute.name}: {value!r:.80}: expected the 64 small hexadecimal digits that sha256sum prints"
-        )
-
-
-def _given(instance: object, attribute: Any, value: str) -> None:
-    if not value:
-        raise ValueError(f"{attribute.name} is missing; `sha256sum FILE` prints it")
-    _digest(instance, attribute, value)
-
-
-def _part_name(_instance: object, attribute: Any, value: str) -> None:
-    if not _PART.fullmatch(value):
-        raise ValueError(f"{attribute.name}: {value!r:.80}: expected the name of a file, e.g. tispl.bin")
-
-
-def _word(_instance: object, attribute: Any, value: str) -> None:
-    """It becomes part of a command on the board."""
-    if not _WORD.fullmatch(value):
-        raise ValueError(f"{attribute.name}: {value!r:.80}: letters, digits and . / : + - _ only")
-
-
-def _source(_instance: object, attribute: Any, value: str) -> None:
-    if not value or not value.isprintable():
-        raise ValueError(f"{attribute.name}: expected a path or a URL")
+_MOST_BYTES: Final = 1 << 48  # no medium is larger, and a wrong number becomes no command
 
 
 @frozen(kw_only=True)
@@ -75,14 +34,14 @@ class File:
         size: bytes when unpacked; None: nobody has said, `lab.provision.image.unpacked_bytes` counts.
     """
 
-    source: str = field(validator=_source, repr=redacted)
-    sha256: str = field(default="", validator=_given)
+    source: str = field(validator=values.source, repr=redacted)
+    sha256: str = field(default="", validator=values.given_digest)
     size: int | None = field(default=None, validator=validators.optional(validators.gt(0)))
 
     @property
     def is_url(self) -> bool:
         """Whether it has to be fetched."""
-        return self.source.startswith(("http://", "https://"))
+        return self.source.startswith(URLS)
 
     @property
     def shown(self) -> str:
@@ -103,8 +62,14 @@ class Image(File):
         bmap: path or URL of its block map (bmaptool's); empty: every byte is written. bmap_sha256: its digest.
     """
 
-    bmap: str = ""
-    bmap_sha256: str = field(default="", validator=_digest)
+    bmap: str = field(default="", validator=values.optional_source, repr=redacted)
+    bmap_sha256: str = field(default="", validator=values.digest)
+
+    def __attrs_post_init__(self) -> None:
+        if self.bmap.startswith(URLS) and not self.bmap_sha256:
+            raise ValueError(
+                "bmap_sha256 is missing; a block map that is fetched is compared with it: `sha256sum FILE` prints it"
+            )
 
 
 @frozen(kw_only=True)
@@ -120,10 +85,10 @@ class Place:
     """
 
     partition: int | None = field(default=None, validator=validators.optional(validators.in_(range(1, 129))))
-    offset: int | None = field(default=None, validator=validators.optional(validators.ge(0)))
+    offset: int | None = field(default=None, validator=validators.optional(validators.in_(range(_MOST_BYTES))))
     hardware: str = field(default="user", validator=validators.in_(("user", "boot0", "boot1")))
-    mtd: str = field(default="", validator=_word)
-    volume: str = field(default="", validator=_word)
+    mtd: str = field(default="", validator=values.word)
+    volume: str = field(default="", validator=values.word)
     room: int | None = field(default=None, validator=validators.optional(validators.gt(0)))
 
     def __attrs_post_init__(self) -> None:
@@ -153,7 +118,7 @@ class Part(File):
         name: as boot chains call it, e.g. "tiboot3.bin". packed: it is written as it lies there, e.g. an Image.gz that U-Boot unpacks.
     """
 
-    name: str = field(validator=_part_name)
+    name: str = field(validator=values.part_name)
     to: Place
     packed: bool = False
 
@@ -167,7 +132,7 @@ class Part(File):
 class Stage(File):
     """A file that is sent to a board without software, or kept in its memory."""
 
-    name: str = field(validator=_part_name)
+    name: str = field(validator=values.part_name)
 
 
 @frozen
@@ -216,6 +181,11 @@ class Content:
                 raise ValueError(f"two parts are called {part.name}")
             if any(part.to == other.to for other in self.parts[:number]):
                 raise ValueError(f"{part.name}: another part goes to the same place ({part.to.shown})")
+            mtd = [each.to for each in self.parts if part.to.mtd and each.to.mtd == part.to.mtd]
+            if any(each.volume for each in mtd) and not all(each.volume for each in mtd):
+                raise ValueError(
+                    f"{part.name}: MTD {part.to.mtd} is written as a whole by one part, and has UBI volumes by another"
+                )
 
     @property
     def files(self) -> list[File]:
@@ -232,7 +202,7 @@ class Recovery:
         ram: a Linux that runs in memory: kernel, device tree, initramfs.
     """
 
-    soc: str = field(default="", validator=_word)
+    soc: str = field(default="", validator=values.word)
     usb: list[Stage] = Factory(list)
     uart: list[Stage] = Factory(list)
     ram: list[Stage] = Factory(list)
@@ -280,7 +250,7 @@ class Release:
     path: Path | None = None
 
     def __attrs_post_init__(self) -> None:
-        check_name(self.name)
+        values.check_name(self.name)
         if not self.boards:
             raise ValueError("boards: expected at least one board type; `lab boards list` names them")
         if not self.media:

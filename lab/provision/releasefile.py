@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import cattrs
 import yaml
 from attrs import evolve
+from cattrs.cols import is_sequence, list_structure_factory
 from cattrs.v import format_exception
 
 from lab import yamlfile
 from lab.errors import ConfigurationError
 from lab.provision.release import SUFFIX, Content, Image, Release
+from lab.provision.values import URLS
+from lab.redaction import redacted
 from lab.shown import plain
 
 _DOCUMENTED: Final = "docs/releases.md explains every key"
+_TEXT_TAG: Final = "tag:yaml.org,2002:str"
 _STEP: Final = re.compile(r"\.(\w+)|\['([^']*)'\]|\[(\d+)\]")
 _NAMED: Final = re.compile(r"'?(\w+)(?:: |' must be )")  # how a validator begins
 _EXTRA: Final = re.compile(r"extra fields found \(([^,)]+)")
@@ -37,6 +42,7 @@ def load(path: Path) -> Release:
     converter.register_structure_hook(str, _text)
     converter.register_structure_hook(int, _number)
     converter.register_structure_hook(bool, _yes_or_no)
+    converter.register_structure_hook_factory(is_sequence, _lists)
     try:
         found = converter.structure({"name": path.name.removesuffix(SUFFIX), **data, "path": None}, Release)
     except cattrs.BaseValidationError as error:
@@ -45,7 +51,7 @@ def load(path: Path) -> Release:
         said, _, where = reason.rpartition(" @ $")
         line, key = _located(text, where, said)
         raise ConfigurationError(
-            f"{path}:{line}: {key}{plain(said.removeprefix(key.rpartition('.')[2]))}; mend it: {_DOCUMENTED}"
+            f"{path}:{line}: {key}{redacted(plain(said.removeprefix(key.rpartition('.')[2])))}; mend it: {_DOCUMENTED}"
         ) from None
     if f"{found.name}{SUFFIX}" != path.name:
         raise ConfigurationError(
@@ -59,7 +65,7 @@ def _absolute(release: Release, path: Path) -> Release:
     folder = path.parent
 
     def of(source: str) -> str:
-        return source if not source or source.startswith(("http://", "https://")) else str(folder / source)
+        return source if not source or source.startswith(URLS) else str(folder / source)
 
     def moved(file: Any) -> Any:
         more = {"bmap": of(file.bmap)} if isinstance(file, Image) else {}
@@ -84,6 +90,11 @@ def _refuse_twice(path: Path, node: Any) -> None:
     elif isinstance(node, yaml.MappingNode):
         seen = set()
         for key, value in node.value:
+            if key.tag != _TEXT_TAG:
+                raise ConfigurationError(
+                    f"{path}:{key.start_mark.line + 1}: {plain(str(key.value))[:60]}: this key is no text to YAML; is it a key of a release? "
+                    f"{_DOCUMENTED}"
+                )
             if key.value in seen:
                 raise ConfigurationError(
                     f"{path}:{key.start_mark.line + 1}: {plain(str(key.value))[:60]}: stands here twice; delete one"
@@ -125,7 +136,7 @@ def _text(value: object, _type: object) -> str:
 def _number(value: object, _type: object) -> int:
     if type(value) is int:
         return value
-    raise ValueError(f"expected a whole number of bytes, got {str(value)[:60]!r}")
+    raise ValueError(f"expected a whole number, got {str(value)[:60]!r}")
 
 
 def _yes_or_no(value: object, _type: object) -> bool:
@@ -134,9 +145,35 @@ def _yes_or_no(value: object, _type: object) -> bool:
     raise ValueError(f"expected true or false, got {str(value)[:60]!r}")
 
 
+def _lists(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
+    """Of text, cattrs would take the characters; of a mapping, the keys."""
+    usual = list_structure_factory(kind, converter)
+
+    def structured(value: Any, of: Any) -> Any:
+        if not isinstance(value, list):
+            raise ValueError(f"expected a list{_instead(value)}")  # noqa: TRY004 - as all wrong values
+        return usual(value, of)
+
+    return structured
+
+
+def _instead(value: object) -> str:
+    if isinstance(value, str):
+        return f", e.g. [{value}]"
+    return (
+        ", got nothing"
+        if value is None
+        else ", got keys and values"
+        if isinstance(value, dict)
+        else f", got {value!r:.60}"
+    )
+
+
 def _reason(error: BaseException, kind: type | None) -> str:
     if isinstance(error, KeyError):
         return f"the key {error.args[0]} is missing"
     if isinstance(error, ValueError) and str(error):
         return str(error.args[0])  # attrs gives its own three more
+    if isinstance(error, AttributeError | TypeError):  # of what has no keys
+        return "expected keys and values"
     return format_exception(error, kind)

@@ -56,13 +56,11 @@ class PlayedUBoot:
             case ["mw.l", address, value, count]:
                 self._store(int(address, 16), bytes.fromhex(value.removeprefix("0x")) * int(count, 16))
             case ["crc32", address, count]:
-                return [
-                    f"crc32 for x ... y ==> {zlib.crc32(self._bytes(address, count)):08x}".replace(
-                        "x ... y", "0 ... 1"
-                    )
-                ]
+                return [f"crc32 for {_span(address, count)} ==> {zlib.crc32(self._bytes(address, count)):08x}"]
             case ["hash", "sha256", address, count, "&&", "echo"]:
-                return [f"sha256 for 0 ... 1 ==> {hashlib.sha256(self._bytes(address, count)).hexdigest()}"]
+                return [
+                    f"sha256 for {_span(address, count)} ==> {hashlib.sha256(self._bytes(address, count)).hexdigest()}"
+                ]
             case _ if " ".join(words) in self.lists:
                 return self.lists[" ".join(words)].splitlines()
             case ["mmc", "dev", _, area]:
@@ -188,3 +186,9 @@ def _volume(name: str, size: int) -> list[str]:
         *(f"ubi0: {key:15} {value}" for key, value in fields.items()),
         f"ubi0: name            {name}",
     ]
+
+
+def _span(address: str, count: str) -> str:
+    """common/hash.c: as it says what a digest is of."""
+    begin = int(address, 16)
+    return f"{begin:08x} ... {begin + int(count, 16) - 1:08x}"

@@ -44,6 +44,14 @@ URLS = [
     f"sqlite://lab:{PASSWORD}@db/results",
     f"host=127.0.0.1 port=1 user=lab password={PASSWORD}",
 ]
+LINKS = [
+    f"https://{PASSWORD}@builds.lan/image.wic",
+    f"HTTPS://{PASSWORD}@builds.lan/image.wic",
+    f"https://builds.lan/image.wic?X-Amz-Date=1&X-Amz-Signature={PASSWORD}",
+    f"https://builds.lan/image.wic?private_token={PASSWORD}&a=b",
+    f"https://builds.lan/image.wic?api_key={PASSWORD}",
+    f"https://builds.lan/image.wic?sv=1&sig={PASSWORD}",
+]
 
 
 @pytest.mark.parametrize("url", URLS)
@@ -53,9 +61,23 @@ def test_no_form_of_a_url_shows_its_password(url: str) -> None:
     assert "***" in redacted(url)
 
 
+@pytest.mark.parametrize("url", LINKS)
+def test_what_lets_into_a_web_server_is_hidden_too(url: str) -> None:
+    assert PASSWORD not in redacted(url)
+    assert "builds.lan/image.wic" in redacted(url)
+    assert PASSWORD not in redacted(f"see {url} there")
+    assert PASSWORD not in scrubbed(f"no answer from builds.lan for {PASSWORD}", url)
+
+
 @pytest.mark.parametrize(
     "url",
-    ["/var/lib/results.db", "sqlite:///a.db", "postgresql://lab@db:5432/results?sslmode=require", "http://[::1]:80/"],
+    [
+        "/var/lib/results.db",
+        "sqlite:///a.db",
+        "postgresql://lab@db:5432/results?sslmode=require",
+        "http://[::1]:80/",
+        "http://h/@x?design=a&keys=b",
+    ],
 )
 def test_a_url_without_a_password_is_shown_as_it_is(url: str) -> None:
     assert redacted(url) == url

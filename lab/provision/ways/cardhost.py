@@ -58,6 +58,31 @@ def disk_here(path: str) -> Disk:
     return Host().disk(path, identity_of(path))
 
 
+def opener_here(disk: Disk) -> Opener:
+    """What opens a block writer of a disk of this host, and looks again when it has it: what is open gives its name to no other disk."""
+
+    @contextmanager
+    def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
+        with blockdevice.opened(device, meter, writable=writable) as block:
+            expect_same(disk_here(device), disk.identity, disk.size_bytes)
+            yield block
+
+    return opened
+
+
+def expect_same(disk: Disk, identity: str, size_bytes: int) -> None:
+    """Whether a disk is the one that was looked at before.
+
+    Raises:
+        TargetRefusedError: it is another one.
+    """
+    if (disk.identity, disk.size_bytes) != (identity, size_bytes):
+        raise TargetRefusedError(
+            f"{disk.path}: it is another disk than when it was looked at ({disk.identity or 'nothing that udev knows'}, {disk.size_bytes} "
+            "bytes); nothing was written"
+        )
+
+
 def looked(path: str) -> str:
     """What `lab farm card PATH` prints."""
     try:
@@ -70,13 +95,9 @@ def serve(path: str, identity: str, size_bytes: int, *, writable: bool) -> str:
     """Be the block writer of a disk that is still the one that was looked at; returns why not, as `looked` does; empty: it was."""
     try:
         disk = disk_here(path)
-        if (disk.identity, disk.size_bytes) != (identity, size_bytes):
-            raise TargetRefusedError(
-                f"{path}: it is another disk than when it was looked at ({disk.identity or 'nothing that udev knows'}, {disk.size_bytes} "
-                "bytes); nothing was written"
-            )
+        expect_same(disk, identity, size_bytes)
         with _turn(path, hub_of_disk(identity)):
-            blockwriter.main([path, "--idle", str(IDLE_S), *([] if writable else ["--read-only"])])
+            blockwriter.main([disk.path, "--idle", str(IDLE_S), *([] if writable else ["--read-only"])])
     except BoardlabError as error:
         return json.dumps({"error": str(error), "failure": error.failure})
     return ""

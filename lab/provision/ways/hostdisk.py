@@ -44,7 +44,7 @@ class Host:
     proc: Path = Path("/proc")
 
     def disk(self, path: str, identity: str = "") -> Disk:
-        """A disk that nobody uses.
+        """A disk that nobody uses, by the name that the kernel gives it: a link to it may lead elsewhere a moment later.
 
         Raises:
             MediaMissingError: there is no such device, or no medium in it.
@@ -81,24 +81,29 @@ class Host:
         size = int((folder / "size").read_text()) * _SECTOR_BYTES
         if size == 0:
             raise MediaMissingError(f"{path}: no card in it. Is the card in the multiplexer?")
-        return Disk(path, size, identity)
+        return Disk(str(device.resolve()), size, identity)
 
     def _uses(self, folder: Path) -> Iterator[str]:
         mounted = dict(self._mounted())
         swaps = self._swaps()
         for each in [folder, *(part.parent for part in folder.glob("*/partition"))]:
             number = (each / "dev").read_text().strip()
-            if number in mounted:
-                yield f"{each.name} is mounted on {mounted[number]}"
+            if where := mounted.get(number) or mounted.get(each.name):
+                yield f"{each.name} is mounted on {where}"
             if each.name in swaps:
                 yield f"{each.name} is swap"
             for holder in (each / "holders").glob("*"):
                 yield f"{each.name} is part of {holder.name}"
 
     def _mounted(self) -> Iterator[tuple[str, str]]:
+        """Number or name of a device, and where it is mounted: btrfs gives numbers that no device has."""
         for line in (self.proc / "self" / "mountinfo").read_text().splitlines():
-            words = line.split()
-            yield words[2], words[4]
+            words, _, mount = line.partition(" - ")
+            number, where = words.split()[2], words.split()[4]
+            source = mount.split()[1]
+            yield number, where
+            if source.startswith("/dev/"):
+                yield Path(source).resolve().name, where
 
     def _swaps(self) -> set[str]:
         try:

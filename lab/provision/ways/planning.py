@@ -58,7 +58,9 @@ def steps(content: Content, hosts: Hosts | None = None, *, without: frozenset[st
         with images.checked(file, hosts):
             pass  # one that is damaged is refused before the board is touched
         mapped = images.block_map(file, hosts) if isinstance(file, Image) else None
-        count = mapped.mapped_bytes if mapped else images.unpacked_bytes(file, hosts)
+        whole = images.unpacked_bytes(file, hosts)
+        count = mapped.mapped_bytes if mapped else whole
+        images.check_content(file, count)
         found.append(Step(file, place, count))
     return tuple(found)
 

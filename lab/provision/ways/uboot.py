@@ -69,7 +69,7 @@ class Network:
             if self.board
             else [
                 Command("setenv autoload no", _quiet),
-                Command("dhcp", answers.says("DHCP client bound", "dhcp"), 60.0),
+                Command("dhcp", answers.addressed, 60.0, loads=True),
             ]
         )
         port = [] if self.port == 69 else [Command(f"setenv tftpdstp {self.port}", _quiet)]

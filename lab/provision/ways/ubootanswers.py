@@ -40,8 +40,11 @@ _FAILED: Final = re.compile(
     r"\bERROR\b|Failure while|failed with error|failed in (?:erase|write|read) step|timeout at address|Timeout writing"
     r"|not aligned|Failed\b|Not Erased|General Flash|mmc (?:write|read) failed|Card did not respond|Transfer data timeout",
 )
-_DIGEST: Final = re.compile(r"\b(?:crc32|sha256) for [0-9a-f]+ \.\.\. [0-9a-f]+ ==> ([0-9a-f]{8,64})\b")
+_DIGEST: Final = re.compile(r"\b(?:crc32|sha256) for ([0-9a-f]+) \.\.\. ([0-9a-f]+) ==> ([0-9a-f]{8,64})\b")
 _TRANSFERRED: Final = re.compile(r"Bytes transferred = (\d+) \(")
+_MOVED: Final = re.compile(
+    r"\bblock # (\d+), count (\d+)\b"
+)  # cmd/mmc.c and cmd/blk_common.c, before they move anything
 _BLOCKS: Final = re.compile(r"(-?\d+) blocks (?:written|read): (OK|ERROR)")
 
 
@@ -87,16 +90,37 @@ def says(pattern: str, what: str) -> Judge:
     return judge
 
 
-def blocks(count: int, what: str) -> Judge:
-    """The judge of `mmc|nvme|virtio write|read`: all blocks, and OK."""
+def blocks(count: int, what: str, first: int | None = None) -> Judge:
+    """The judge of `mmc|nvme|virtio write|read`: all blocks, and OK; from block `first` on, as far as U-Boot says where."""
 
     def judge(lines: Sequence[str], status: int) -> None:
+        text = "\n".join(lines)
+        if first is not None and (moved := _MOVED.search(text)) and (int(moved[1]), int(moved[2])) != (first, count):
+            raise misread(lines, what)
         refuse(lines, status, what)
-        found = _BLOCKS.search("\n".join(lines))
+        found = _BLOCKS.search(text)
         if found is None or (int(found[1]), found[2]) != (count, "OK"):
             _failed(lines, what)
 
     return judge
+
+
+def addressed(lines: Sequence[str], _status: int) -> None:
+    """The judge of `dhcp`: the board has an address.
+
+    Raises:
+        ConfigurationError: this U-Boot has no `dhcp`. TftpTimeoutError: nobody gave it one.
+    """
+    text = "\n".join(lines)
+    if _UNKNOWN.search(text):
+        raise ConfigurationError(
+            "dhcp: this U-Boot has no such command: give the board an address (`board_address` in the env)"
+        )
+    if "DHCP client bound" not in text:
+        raise TftpTimeoutError(
+            f"dhcp: the board got no address in U-Boot: {said(lines)}. Is its cable plugged in, and a DHCP server on that network? Else give it "
+            "one (`board_address` in the env)"
+        )
 
 
 def loaded(count: int, name: str) -> Judge:
@@ -127,17 +151,31 @@ def loaded(count: int, name: str) -> Judge:
     return judge
 
 
-def digest_is(expected: str, what: str) -> Judge:
-    """The judge of `crc32` and `hash sha256`: this digest (hexadecimal)."""
+def misread(lines: Sequence[str], what: str) -> MediaWriteFailedError:
+    """What is raised where U-Boot says another place or count than it was told: a command lost characters on the console."""
+    return MediaWriteFailedError(
+        f"`{what}`: U-Boot took it for another place or count: {said(lines)}. The console lost or changed characters of the command; where it "
+        "was a write, what lay there is lost. Look at the console's cable, then try again"
+    )
+
+
+def digest_is(expected: str, what: str, of: tuple[int, int] | None = None) -> Judge:
+    """The judge of `crc32` and `hash sha256`: this digest (hexadecimal).
+
+    Args:
+        of: address and count of the bytes that it must be of.
+    """
 
     def judge(lines: Sequence[str], status: int) -> None:
         found = _DIGEST.search("\n".join(lines))
         if found is None:
             refuse(lines, status, what)
             _failed(lines, what)
-        if found[1] != expected:
+        if of and (int(found[1], 16), int(found[2], 16)) != (of[0], of[0] + of[1] - 1):
+            raise misread(lines, what)
+        if found[3] != expected:
             raise MediaVerifyFailedError(
-                f"{what}: the board computes {found[1]}, and {expected} was sent. Try again; then look at the medium"
+                f"{what}: the board computes {found[3]}, and {expected} was sent. Try again; then look at the medium"
             )
 
     return judge

@@ -50,7 +50,9 @@ def holds(prompt: Prompt, device: int, partition: str, area: Area) -> bool:
     session.run([*blocks.select(), *blocks.read(session.back, area.offset, area.count), *blocks.finish()])
     text = f"crc32 {session.back:#x} {area.count:#x}"
     try:
-        carry_out(prompt, Command(text, answers.digest_is(area.crc32, text), limit_s(area.count)))
+        carry_out(
+            prompt, Command(text, answers.digest_is(area.crc32, text, (session.back, area.count)), limit_s(area.count))
+        )
     except MediaVerifyFailedError:
         return False
     return True

@@ -51,12 +51,12 @@ class SpiFlash:
     def write(self, address: int, offset: int, count: int) -> list[Command]:
         """See `Medium`."""
         text = f"sf update {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
-        return [Command(text, _updated(count, text), limit_s(2 * count))]
+        return [Command(text, _updated(offset, count, text), limit_s(2 * count))]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
         """See `Medium`."""
         text = f"sf read {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
-        return [Command(text, answers.says(r"Read: OK", text), limit_s(count))]
+        return [Command(text, answers.says(rf"SF: {count} bytes @ (?:0x)?{offset:x} Read: OK", text), limit_s(count))]
 
     def finish(self) -> list[Command]:
         """See `Medium`."""
@@ -112,7 +112,7 @@ class Mtd:
 
     def _move(self, verb: str, says: str, address: int, offset: int, count: int) -> Command:
         text = f"mtd {verb} {self.name} {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
-        return Command(text, answers.says(rf"^{says} {count} byte\(s\) at offset", text), limit_s(count))
+        return Command(text, _moved(says, offset, count, text), limit_s(count))
 
 
 @frozen
@@ -208,11 +208,33 @@ class UbiVolume:
         return []
 
 
-def _updated(count: int, what: str) -> Judge:
+def _updated(offset: int, count: int, what: str) -> Judge:
+    """Of `sf update`, which says where first (drivers/mtd/mtd_uboot.c), and what it did in the end."""
+
     def judge(lines: Sequence[str], status: int) -> None:
+        text = "\n".join(lines)
+        place = re.search(r"\boffset 0x([0-9a-f]+), size 0x([0-9a-f]+)", text)
+        if place and (int(place[1], 16), int(place[2], 16)) != (offset, count):
+            raise answers.misread(lines, what)
         answers.refuse(lines, status, what)
-        found = re.search(r"(\d+) bytes written, (\d+) bytes skipped", "\n".join(lines))
+        found = re.search(r"(\d+) bytes written, (\d+) bytes skipped", text)
         if found is None or int(found[1]) + int(found[2]) != count:
             answers.says("bytes written", what)([], 1)
+
+    return judge
+
+
+def _moved(says: str, offset: int, count: int, what: str) -> Judge:
+    """Of `mtd read|write`, which says where and how much before it does it, of a NAND with its pages, to whose size it rounds (cmd/mtd.c)."""
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        text = "\n".join(lines)
+        rounded = re.search(r"Size not on a page boundary \(0x[0-9a-f]+\), rounding to 0x([0-9a-f]+)", text)
+        found = re.search(
+            rf"^{says} (\d+) byte\(s\)(?: \(\d+ page\(s\)\))? at offset 0x([0-9a-f]+)", text, re.MULTILINE
+        )
+        if found and (int(found[1]), int(found[2], 16)) != (int(rounded[1], 16) if rounded else count, offset):
+            raise answers.misread(lines, what)
+        answers.says(f"^{says} ", what)(lines, status)
 
     return judge

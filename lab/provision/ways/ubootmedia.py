@@ -119,7 +119,7 @@ class Blocks:
     def _move(self, verb: str, address: int, offset: int, count: int) -> Command:
         wanted = -(-count // BLOCK_BYTES)
         text = f"{self.interface} {verb} {fits(address, MOST):#x} {fits(offset // BLOCK_BYTES, MOST):#x} {wanted:#x}"
-        return Command(text, answers.blocks(wanted, text), limit_s(count))
+        return Command(text, answers.blocks(wanted, text, offset // BLOCK_BYTES), limit_s(count))
 
 
 def parse(text: str, *, erase_bytes: int = 128 * 1024) -> Medium:

@@ -69,15 +69,18 @@ class Session:
         Raises:
             MediaVerifyFailedError: it is another one.
         """
-        at = f"{address or self.address:#x} {len(data):#x}"
+        of = address or self.address, len(data)
+        at = f"{of[0]:#x} {of[1]:#x}"
         if self.has_hash and not quick:  # `hash` ends its answer without a line's end
             command = Command(
                 f"hash sha256 {at} && echo",
-                answers.digest_is(hashlib.sha256(data).hexdigest(), what),
+                answers.digest_is(hashlib.sha256(data).hexdigest(), what, of),
                 limit_s(len(data)),
             )
         else:
-            command = Command(f"crc32 {at}", answers.digest_is(f"{zlib.crc32(data):08x}", what), limit_s(len(data)))
+            command = Command(
+                f"crc32 {at}", answers.digest_is(f"{zlib.crc32(data):08x}", what, of), limit_s(len(data))
+            )
         carry_out(self.prompt, command)
 
     def spoil(self, data: bytes, address: int) -> None:

@@ -47,7 +47,8 @@ class PlayedUBoot:
             data = self.memory[int(found[1], 16)]
             assert len(data) == int(found[2], 16)
             digest = hashlib.sha256(data + (b"x" if data == self.flips else b"")).hexdigest()
-            return [f"sha256 for {found[1][2:]} ... {found[1][2:]} ==> {digest}"], [], 0
+            last = int(found[1], 16) + int(found[2], 16) - 1
+            return [f"sha256 for {found[1][2:]} ... {last:08x} ==> {digest}"], [], 0
         return [], [], 0
 
 

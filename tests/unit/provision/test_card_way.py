@@ -18,6 +18,7 @@ import pytest
 from attrs import evolve
 
 from lab.errors import ConfigurationError
+from lab.host.clock import MonotonicRaw
 from lab.provision.failures import (
     ImageDamagedError,
     ImageTooLargeError,
@@ -30,7 +31,7 @@ from lab.provision.failures import (
 )
 from lab.provision.release import Content, ExtCsd, Image, Part, Place
 from lab.provision.way import Meter, Progress, Step, Target
-from lab.provision.ways import blockdevice, blockwriter, planning
+from lab.provision.ways import blockdevice, blockwriter, cardhost, planning
 from lab.provision.ways.cardway import CardWay
 from lab.provision.ways.hostdisk import Disk, Host, check_identity
 
@@ -318,8 +319,10 @@ def host(tmp_path: Path) -> tuple[Host, Callable[..., None]]:
     (disk / "size").write_text(f"{8 << 21}\n")
     (proc / "self").mkdir(parents=True)
 
-    def change(mounted: str = "0:1", swap: str = "", held: bool = False, sectors: int = 8 << 21) -> None:
-        (proc / "self" / "mountinfo").write_text(f"21 1 {mounted} / /media/x rw - ext4 /dev/x rw\n")
+    def change(
+        mounted: str = "0:1", swap: str = "", held: bool = False, sectors: int = 8 << 21, source: str = "/dev/x"
+    ) -> None:
+        (proc / "self" / "mountinfo").write_text(f"21 1 {mounted} / /media/x rw shared:1 - ext4 {source} rw\n")
         (proc / "swaps").write_text(f"Filename Type Size Used Priority\n{swap}\n")
         (disk / "size").write_text(f"{sectors}\n")
         if held:
@@ -341,6 +344,11 @@ def test_a_free_disk_is_taken(host: tuple[Host, Callable[..., None]], monkeypatc
     [
         ({"mounted": "8:16"}, TargetRefusedError, "sdz is mounted on /media/x"),
         ({"mounted": "8:17"}, TargetRefusedError, "sdz1 is mounted on /media/x"),
+        (
+            {"source": "/dev/sdz1"},
+            TargetRefusedError,
+            "sdz1 is mounted on /media/x",
+        ),  # btrfs, whose numbers no device has
         ({"swap": "/dev/sdz1 partition 1 0 -2"}, TargetRefusedError, "sdz1 is swap"),
         ({"held": True}, TargetRefusedError, "sdz1 is part of dm-0"),
         ({"sectors": 0}, MediaMissingError, "no card"),
@@ -369,6 +377,34 @@ def test_a_disk_that_vanishes_meanwhile_is_missing(
     (host[0].sys / "class" / "block" / gone).unlink()
     with pytest.raises(MediaMissingError, match="vanished"):
         host[0].disk("/dev/sdz")
+
+
+def test_a_link_is_followed_once(
+    host: tuple[Host, Callable[..., None]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "by-id").symlink_to("/dev/sdz")
+    real = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: path.name == "by-id" or real(path))
+    monkeypatch.setattr(Path, "is_block_device", lambda _path: True)
+    assert host[0].disk(str(tmp_path / "by-id")).path == "/dev/sdz"
+
+
+def test_a_disk_that_is_another_one_when_it_is_open_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = card(tmp_path, 4096)
+    looked = Disk(str(path), 4096, "usb-1")
+    monkeypatch.setattr(cardhost, "disk_here", lambda _path: looked)
+    meter = Meter(4096, lambda _progress: None, MonotonicRaw().now_ns)
+    with cardhost.opener_here(looked)(looked.path, meter, writable=True) as block:
+        block.write(0, b"x" * 4096)
+        block.finish()
+    monkeypatch.setattr(cardhost, "disk_here", lambda _path: evolve(looked, identity="usb-2"))
+    with (
+        pytest.raises(TargetRefusedError, match="another disk than when it was looked at"),
+        cardhost.opener_here(looked)(looked.path, meter, writable=True),
+    ):
+        pytest.fail("it was given out")
 
 
 def _exists(real: Callable[[Path], bool]) -> Callable[[Path], bool]:

@@ -136,9 +136,9 @@ def test_an_image_and_parts_inside_it_for_a_flash_are_wrong_in_the_file_already(
 @pytest.mark.parametrize(
     ("command", "answer", "error", "says"),
     [
-        ("dhcp", ["BOOTP broadcast 1", "Retry time exceeded; starting again"], MediaWriteFailedError, "dhcp"),
+        ("dhcp", ["BOOTP broadcast 1", "Retry time exceeded; starting again"], TftpTimeoutError, "board_address"),
         ("tftpboot", ["Loading: *T T T", "Retry count exceeded; starting again"], TftpTimeoutError, "probe"),
-        ("crc32", ["crc32 for 0 ... 1 ==> 00000000"], MediaVerifyFailedError, "a probe: what was loaded"),
+        ("crc32", ["crc32 for 0 ... 1 ==> 00000000"], MediaWriteFailedError, "another place or count"),
     ],
 )
 def test_a_board_that_nothing_reaches_is_refused(

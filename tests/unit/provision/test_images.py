@@ -128,6 +128,14 @@ def test_ranges_hold_however_the_image_is_cut_into_chunks() -> None:
         (b"<bmap version='9.9'/>", "version '9.9'"),
         (b"not xml", "no block map"),
         (b"<!DOCTYPE a><bmap/>", "DOCTYPE"),
+        (
+            '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE a [<!ENTITY b "c">]><bmap/>'.encode("utf-16"),
+            "no block map",
+        ),
+        (
+            b'<?xml version="1.0" encoding="cp037"?>' + '<!DOCTYPE a [<!ENTITY b "c">]><bmap/>'.encode("cp037"),
+            "no block map",
+        ),
     ],
 )
 def test_a_map_of_another_image_or_none_is_refused(tmp_path: Path, data: bytes, says: str) -> None:
@@ -190,7 +198,12 @@ def test_a_url_is_fetched_once_and_kept_by_its_digest(tmp_path: Path, served: st
 
 
 @pytest.mark.parametrize(
-    "url", ["http://elsewhere.lan/image", "http://{served}/to/http://elsewhere.lan/image", "ftp:///a"]
+    "url",
+    [
+        "http://elsewhere.lan/image",
+        "http://{served}/to/http://elsewhere.lan/image",
+        "http://{served}/to/ftp://{served}/a",
+    ],
 )
 def test_a_host_that_nobody_allowed_is_not_asked_not_even_after_a_redirect(
     tmp_path: Path, served: str, url: str

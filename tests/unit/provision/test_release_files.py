@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import re
 from pathlib import Path
 
 import pytest
 from attrs import evolve
 
-from lab.errors import ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError
 from lab.provision.checking import problems
 from lab.provision.fetching import Hosts
 from lab.provision.image import open_image, unpacked_bytes
 from lab.provision.putting import content_digest
-from lab.provision.release import Part, Place
+from lab.provision.release import Content, Expected, Image, Part, Place, Release
 from lab.provision.releasefile import load
 from lab.provision.way import order, rooms
+from lab.provision.ways import planning
 
 DIGEST = "ab" * 32
 GOOD = f"""\
@@ -158,3 +160,81 @@ def test_the_example_has_the_form_of_a_release_and_no_file_is_made_up() -> None:
     for release in found:
         assert list(problems(release, Hosts(frozenset(), folder), files=False)) == []
         assert {file.sha256 for file in release.files} == {"0" * 64}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("boards: [some_board]", "boards: some_board", ":1: boards: expected a list, e.g. [some_board]"),
+        ("boards: [some_board]", "boards:", ":1: boards: expected a list, got nothing"),
+        ("boards: [some_board]", "boards: [some_board]\n1: x", ":2: 1: this key is no text to YAML"),
+        ("boards: [some_board]", "boards: [some_board]\nyes: x", ":2: yes: this key is no text to YAML"),
+        ("identity:\n  kernel: Linux version 6\\.12\n", "identity: [x]\n", "identity: expected keys and values"),
+        ("offset: 0x80000", "offset: 0x1000000000000", "to.offset: 'offset' must be in range"),
+        ("{partition: 2}", "{mtd: tispl; reset}", "letters, digits"),
+        ("{partition: 2}", "{mtd: ospi.ü}", "letters, digits"),
+        ("source: tispl.bin", "source: ftp://joe:hunter2@builds.lan/a", "'ftp' is fetched by nothing"),
+        ("source: tispl.bin", "source: HTTPS://joe:hunter2@builds.lan/a", "'HTTPS' is fetched by nothing"),
+        ("source: tispl.bin", "source: ['https://joe:hunter2@builds.lan/a']", "expected text"),
+        ("bmap: images/all.wic.bmap", "bmap: 'https://joe:hunter2@builds.lan/a'", "bmap_sha256 is missing"),
+        ("bmap: images/all.wic.bmap", "bmap: 'ftp://joe:hunter2@builds.lan/a'", "'ftp' is fetched by nothing"),
+    ],
+)
+def test_a_wrong_shape_or_source_is_one_error_without_a_password(
+    tmp_path: Path, old: str, new: str, says: str
+) -> None:
+    assert old in GOOD
+    with pytest.raises(ConfigurationError, match=re.escape(says)) as caught:
+        load(written(tmp_path, GOOD.replace(old, new, 1)))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_partition_is_written_whole_or_has_volumes(tmp_path: Path) -> None:
+    volumes = GOOD.replace("{partition: 2}", "{mtd: rootfs, volume: a}").replace(
+        "{hardware: boot0, offset: 0x80000}", "{mtd: rootfs, volume: b}"
+    )
+    load(written(tmp_path, volumes))
+    with pytest.raises(ConfigurationError, match="MTD rootfs is written as a whole by one part"):
+        load(written(tmp_path, volumes.replace("rootfs, volume: a", "rootfs")))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "says"),
+    [
+        ("a.wic", 50, "it has 100 bytes unpacked, the release file says 50"),
+        ("a.wic", 200, "it has 100 bytes unpacked, the release file says 200"),
+        ("empty.wic", None, "nothing in it is to be written"),
+        (".", None, "expected a file"),
+        ("pipe", None, "expected a file"),
+        ("/proc/self/mem", None, "cannot be read to its end: Input/output error"),
+    ],
+)
+def test_a_file_that_cannot_be_what_the_release_says_is_refused_before_the_board_is_touched(
+    tmp_path: Path, name: str, size: int | None, says: str
+) -> None:
+    (tmp_path / "a.wic").write_bytes(b"x" * 100)
+    (tmp_path / "empty.wic").write_bytes(b"")
+    os.mkfifo(tmp_path / "pipe")
+    data = {"a.wic": b"x" * 100}.get(name, b"")
+    image = Image(source=str(tmp_path / name), sha256=hashlib.sha256(data).hexdigest(), size=size)
+    release = Release("r", ["am62xx_sk"], {"sd": Content(image)}, Expected(kernel="x"))
+    (problem,) = problems(release, Hosts.of_user())
+    assert says in problem
+    with pytest.raises(BoardlabError, match=re.escape(says)):
+        planning.steps(Content(image))
+
+
+@pytest.mark.parametrize(("size", "found"), [(50, "more"), (200, "100")])
+def test_a_packed_file_of_another_size_never_runs_over_what_lies_behind(tmp_path: Path, size: int, found: str) -> None:
+    path = tmp_path / "a.wic.gz"
+    path.write_bytes(gzip.compress(b"x" * 100))
+    image = Image(source=str(path), sha256=hashlib.sha256(path.read_bytes()).hexdigest(), size=size)
+    came = bytearray()
+
+    def take() -> None:
+        for chunk in open_image(image):
+            came.extend(chunk)
+
+    with pytest.raises(ConfigurationError, match=f"it has {found} bytes unpacked"):
+        take()
+    assert len(came) <= size

@@ -45,6 +45,8 @@ GOOD = [
     (EMMC.write(0x82000000, 0, 0x80000)[0], "MMC write: dev # 0, block # 0, count 1024 ... 1024 blocks written: OK"),
     (FLASH.before(0x80000, 0x100000)[0], "Erasing 0x00080000 ... 0x0017ffff (4 eraseblock(s))"),
     (FLASH.write(0x42000000, 0x80000, 0x10000)[0], "Writing 65536 byte(s) at offset 0x00080000"),
+    (FLASH.write(0x42000000, 0x80000, 0x10000)[0], "Writing 65536 byte(s) (32 page(s)) at offset 0x00080000"),
+    (FLASH.write(0x42000000, 0, 1000)[0], "Size not on a page boundary (0x800), rounding to 0x800\nWriting 2048 byte(s) (1 page(s)) at offset 0x00000000"),
     (FLASH.select()[0], '* nor0\n  - 0x000000000000-0x000004000000 : "nor0"\n* nor1'),
     (SpiFlash().select()[0], "SF: Detected s28hs512t with page size 256 Bytes, erase size 256 KiB, total 64 MiB"),
     (SpiFlash().write(0x82000000, 0x80000, 262144)[0], "device 0 offset 0x80000, size 0x40000\n196608 bytes written, 65536 bytes skipped in 0.4s, speed 1 B/s"),
@@ -55,10 +57,16 @@ GOOD = [
     (UbiVolume("rootfs", "root", 4096).write(0x82000000, 0, 4096)[0], "4096 bytes written to volume root"),
 ]  # fmt: skip
 BAD: list[tuple[Command, str, int, type[BoardlabError]]] = [
-    (NVME.write(0, 0, 512 * 256)[0], "nvme write: device 0 block # 98288, count 256 ... ERROR: status = 4080, phase = 1, head = 1\n0 blocks written: ERROR", 1, MediaWriteFailedError),
-    (NVME.write(0, 0, 512 * 256)[0], "nvme write: device 0 block # 98288, count 256 ... -19 blocks written: ERROR", 1, MediaMissingError),
+    (NVME.write(0, 98288 * 512, 512 * 256)[0], "nvme write: device 0 block # 98288, count 256 ... ERROR: status = 4080, phase = 1, head = 1\n0 blocks written: ERROR", 1, MediaWriteFailedError),
+    (NVME.write(0, 98288 * 512, 512 * 256)[0], "nvme write: device 0 block # 98288, count 256 ... -19 blocks written: ERROR", 1, MediaMissingError),
     (NVME.write(0, 0, 512 * 256)[0], "nvme write: device 0 block # 0, count 256 ... 255 blocks written: OK", 0, MediaWriteFailedError),
     (NVME.write(0, 0, 512)[0], "", 0, MediaWriteFailedError),
+    (NVME.write(0, 0, 512 * 256)[0], "nvme write: device 0 block # 16, count 256 ... 256 blocks written: OK", 0, MediaWriteFailedError),
+    (EMMC.write(0, 512, 512)[0], "MMC write: dev # 0, block # 0, count 1 ... 1 blocks written: OK", 0, MediaWriteFailedError),
+    (SpiFlash().write(0, 0x80000, 4096)[0], "device 0 offset 0x8000, size 0x1000\n4096 bytes written, 0 bytes skipped in 0.1s, speed 1 B/s", 0, MediaWriteFailedError),
+    (SpiFlash().read(0, 0x80000, 4096)[0], "device 0 offset 0x8000, size 0x1000\nSF: 4096 bytes @ 0x8000 Read: OK", 0, MediaWriteFailedError),
+    (FLASH.write(0, 0x80000, 65536)[0], "Writing 65536 byte(s) at offset 0x00008000", 0, MediaWriteFailedError),
+    (FLASH.write(0, 0, 1000)[0], "Size not on a page boundary (0x800), rounding to 0x1000\nWriting 2048 byte(s) (1 page(s)) at offset 0x00000000", 0, MediaWriteFailedError),
     (NVME.select()[2], "Device 3: unknown device", 1, MediaMissingError),
     (EMMC.select()[0], "MMC: no card present\nmmc_init: -123, time 2", 1, MediaMissingError),
     (EMMC.select()[0], "** Bad device mmc 0 **", 0, MediaMissingError),
@@ -75,7 +83,7 @@ BAD: list[tuple[Command, str, int, type[BoardlabError]]] = [
     (SpiFlash().write(0, 0, 4096)[0], "1024 bytes written, 0 bytes skipped in 0.1s, speed 1 B/s", 0, MediaWriteFailedError),
     (Cfi(0x4000000).write(0, 0, 64)[0], "Copy to Flash... Can't write to protected Flash sectors", 0, MediaWriteProtectedError),
     (Cfi(0x4000000).write(0, 0, 64)[0], "Copy to Flash... Flash buffer write timeout at address 4080000 data 0\nTimeout writing to Flash", 0, MediaWriteFailedError),
-    (EMMC.read(0, 0, 512)[0], "MMC read: dev # 0, block # 8192, count 1 ... MMC: block number 0x2001 exceeds max(0x2000)\n0 blocks read: ERROR", 1, ImageTooLargeError),
+    (EMMC.read(0, 8192 * 512, 512)[0], "MMC read: dev # 0, block # 8192, count 1 ... MMC: block number 0x2001 exceeds max(0x2000)\n0 blocks read: ERROR", 1, ImageTooLargeError),
     (UbiVolume("rootfs", "root", 64).before(0, 64)[0], "Volume root not found!", 1, MediaMissingError),
 ]  # fmt: skip
 
@@ -122,6 +130,14 @@ def test_a_digest_is_compared() -> None:
         answers.digest_is("00000000", "x")(["crc32 for 42000000 ... 43ffffff ==> 59450445"], 0)
     with pytest.raises(MediaWriteFailedError):
         answers.digest_is("59450445", "x")(["nothing"], 0)
+
+
+def test_a_digest_of_other_bytes_than_were_asked_for_is_none() -> None:
+    judge = answers.digest_is("59450445", "u-boot.img: read back", (0x44000000, 0x2000000))
+    judge(["crc32 for 44000000 ... 45ffffff ==> 59450445"], 0)
+    for said in ("42000000 ... 43ffffff", "44000000 ... 441fffff"):
+        with pytest.raises(MediaWriteFailedError, match="another place or count"):
+            judge([f"crc32 for {said} ==> 59450445"], 0)
 
 
 MTD = """List of MTD devices:
