@@ -169,8 +169,8 @@ class CutLinux:
         if status == _STALLED:
             raise silent("wget | dd")
         whole, rest = divmod(len(came), int(size))
-        lost = ["wget: server returned error", "boardlab-not-fetched"] if status else []
-        return [*lost, f"{whole}+{int(rest > 0)} records out"], 0
+        lost = ["wget: server returned error"] if status else []
+        return [*lost, f"boardlab-first {status}", f"{whole}+{int(rest > 0)} records out"], 0
 
     def _digest(self, data: bytes) -> tuple[list[str], int]:
         self.did(len(data))
@@ -329,11 +329,11 @@ _COMMANDS: tuple[tuple[str, Callable[..., tuple[list[str], int]]], ...] = (
     (r"cat /sys/class/block/mmcblk0/size", CutLinux._size),
     (r"rm -f /run/boardlab-piece; df", CutLinux._memory),
     (r"wget -q -O \S+ (\S+)$", CutLinux._wget),
-    (r"\{ wget -q -O - (\S+) \|\| .* \| dd of=(\S+) ibs=64k obs=(\d+) seek=(\d+) ", CutLinux._stream),
+    (r"\{ wget -q -O - (\S+); .* \| dd of=(\S+) ibs=64k obs=(\d+) seek=(\d+) ", CutLinux._stream),
     (r"sha256sum /run/boardlab-piece$", CutLinux._spooled),
     (r"dd if=/dev/null ", CutLinux._nothing),
     (r"dd if=/run/boardlab-piece of=(\S+) bs=(\d+) seek=(\d+) ", CutLinux._dd),
-    (r"dd if=(\S+) bs=(\d+) skip=(\d+) count=\d+ 2>/dev/null \| head -c (\d+)", CutLinux._read),
+    (r"\{ dd if=(\S+) bs=(\d+) skip=(\d+) count=\d+; .* \| head -c (\d+)", CutLinux._read),
     (r"sync; echo 3", CutLinux._nothing),
     (r"for p in ", CutLinux._nothing),
     (r"flash_erase -q (\S+) (\S+) (\d+)$", CutLinux._erase),
@@ -344,7 +344,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., tuple[list[str], int]]], ...] = (
     (r"ubimkvol /dev/ubi0 -N (\S+) -m", CutLinux._ubimkvol),
     (r"ubiupdatevol ", CutLinux._ubiupdatevol),
     (r"grep -H \. /sys/class/ubi", CutLinux._ubis),
-    (r"head -c (\d+) /dev/ubi0_0", CutLinux._head),
+    (r"\{ head -c (\d+) /dev/ubi0_0; ", CutLinux._head),
     (r"(i=0; while \[ \$i -lt .*mtd0.*)", CutLinux._scan),
     (r"command -v bmaptool", CutLinux._ask_bmaptool),
     (r"rm -f \S+; \( bmaptool copy --bmap \S+ (\S+) ", CutLinux._bmaptool),

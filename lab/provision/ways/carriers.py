@@ -14,6 +14,7 @@ from lab.provision import image as images
 from lab.provision.fetching import Hosts
 from lab.provision.release import Image
 from lab.provision.ways import linuxanswers as answers
+from lab.provision.ways import linuxpipes as pipes
 from lab.provision.ways.command import Prompt, carry_out
 
 
@@ -83,7 +84,7 @@ class OverHttp:
     def stream(self, prompt: Prompt, path: Path, count: int, device: str, offset: int) -> None:
         """Have the bytes of a file fetched and written at once; they are on the device after `answers.flush`."""
         with self.server.offered_file(f"run-{offset:x}", path) as url:
-            carry_out(prompt, answers.stream(url, device, offset, count))
+            carry_out(prompt, pipes.stream(url, device, offset, count))
 
     @contextmanager
     def image(self, image: Image, hosts: Hosts | None) -> Iterator[tuple[str, str]]:

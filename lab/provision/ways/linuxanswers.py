@@ -23,12 +23,10 @@ SPOOL: Final = "/run/boardlab-piece"  # in the memory of the board, where nobody
 _SYSFS: Final = "/sys/class/block/"
 _ROOT: Final = "/dev/root"
 DEVICE: Final = re.compile(r"/dev/[\w-]+")
-_SLOWEST_STREAM: Final = 512 * 1024  # bytes a second; an eMMC, a card or a network below that is taken for stalled
-_RUNNING_LIMIT_S: Final = 60.0
+RUNNING_LIMIT_S: Final = 60.0
 _CACHED_BYTES: Final = (
     64 << 20
 )  # at the rate of the slowest medium it is 17 minutes, in which an SD card takes all that Linux holds back
-_LOST: Final = "boardlab-not-fetched"
 SECTOR_BYTES: Final = 512  # of sysfs, and what every block device takes
 _SIZES: Final = (1 << 20, 4096, SECTOR_BYTES)
 _COMPLAINTS: Final = (
@@ -65,12 +63,12 @@ def done(what: str) -> Judge:
 
 def fetch(url: str, count: int) -> Command:
     """Load a piece into the board's memory."""
-    return Command(f"wget -q -O {SPOOL} {url}", _fetched(url), _RUNNING_LIMIT_S + limit_s(count), loads=True)
+    return Command(f"wget -q -O {SPOOL} {url}", fetched(url), RUNNING_LIMIT_S + limit_s(count), loads=True)
 
 
 def digest(count: int, sha256: str, what: str) -> Command:
     """Compute the digest of the piece in memory."""
-    return Command(f"sha256sum {SPOOL}", digest_is(sha256, what), _RUNNING_LIMIT_S + limit_s(count))
+    return Command(f"sha256sum {SPOOL}", digest_is(sha256, what), RUNNING_LIMIT_S + limit_s(count))
 
 
 def write(device: str, offset: int, count: int, conversion: str = "notrunc,fsync") -> Command:
@@ -79,24 +77,14 @@ def write(device: str, offset: int, count: int, conversion: str = "notrunc,fsync
     Args:
         conversion: of `dd`; the character device of a flash knows no fsync, and needs none.
     """
-    size = _unit(offset)
-    text = f"dd if={SPOOL} of={_device(device)} bs={size} seek={offset // size} conv={conversion}"
+    size = unit(offset)
+    text = f"dd if={SPOOL} of={checked_device(device)} bs={size} seek={offset // size} conv={conversion}"
     return Command(text, _written(count, size, text), limit_s(count))
-
-
-def stream(url: str, device: str, offset: int, count: int) -> Command:
-    """Write what is fetched while it comes, and do not wait until the device has it: `flush` does."""
-    size = _unit(offset)
-    text = (
-        f"{{ wget -q -O - {url} || echo {_LOST} >&2; }} | "
-        f"dd of={_device(device)} ibs=64k obs={size} seek={offset // size} conv=notrunc"
-    )
-    return Command(text, _streamed(url, count, size, text), _RUNNING_LIMIT_S + count / _SLOWEST_STREAM)
 
 
 def flush(device: str) -> Command:
     """Wait until the device has all that was written to it (fsync(2)); an error of a write that was not waited for is told here."""
-    text = f"dd if=/dev/null of={_device(device)} conv=notrunc,fsync"
+    text = f"dd if=/dev/null of={checked_device(device)} conv=notrunc,fsync"
     return Command(text, done(text), limit_s(_CACHED_BYTES))
 
 
@@ -104,14 +92,6 @@ def forget_cache() -> Command:
     """What is read afterwards comes from the medium (proc_sys_vm(5))."""
     text = "sync; echo 3 > /proc/sys/vm/drop_caches"
     return Command(text, done(text), limit_s(0))
-
-
-def compare(device: str, offset: int, count: int, sha256: str, what: str) -> Command:
-    """Read back and compute the digest."""
-    size = _unit(offset)
-    blocks = -(-count // size)
-    text = f"dd if={_device(device)} bs={size} skip={offset // size} count={blocks} 2>/dev/null | head -c {count} | sha256sum"
-    return Command(text, digest_is(sha256, what), limit_s(count))
 
 
 def memory() -> Command:
@@ -137,7 +117,7 @@ def memory_bytes(lines: Sequence[str]) -> int:
 
 def size_of(device: str) -> Command:
     """What asks for the sectors of a block device."""
-    name = _device(device).rpartition("/")[2]
+    name = checked_device(device).rpartition("/")[2]
     return Command(f"cat /sys/class/block/{name}/size", done(device))
 
 
@@ -155,7 +135,7 @@ def sectors(lines: Sequence[str], device: str) -> int:
 
 def used_by(device: str) -> Command:
     """What asks for all that is mounted or swapped to, for the numbers of a device and of its partitions, and for their holders."""
-    folder = f"{_SYSFS}{_device(device).rpartition('/')[2]}"
+    folder = f"{_SYSFS}{checked_device(device).rpartition('/')[2]}"
     text = (
         f"cat /proc/mounts /proc/swaps /proc/self/mountinfo; grep -H : {folder}/dev {folder}/*/dev 2>/dev/null; "
         f"ls -d {folder}/holders/* {folder}/*/holders/* 2>/dev/null; true"
@@ -207,7 +187,12 @@ def digest_is(sha256: str, what: str) -> Judge:
     return judge
 
 
-def _device(device: str) -> str:
+def checked_device(device: str) -> str:
+    """A device for a command.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
     if not DEVICE.fullmatch(device):
         raise ConfigurationError(f"{device!r:.60}: expected a device such as /dev/mmcblk0")
     return device
@@ -219,17 +204,24 @@ def check_offset(offset: int) -> None:
     Raises:
         ConfigurationError: it is no multiple of a sector.
     """
-    _unit(offset)
+    unit(offset)
 
 
-def _unit(offset: int) -> int:
+def unit(offset: int) -> int:
+    """The largest block in which something can be written there, bytes.
+
+    Raises:
+        ConfigurationError: it is no multiple of a sector.
+    """
     for size in _SIZES:
         if offset % size == 0:
             return size
     raise ConfigurationError(f"offset {offset:#x}: a part must begin at a multiple of {SECTOR_BYTES} bytes there")
 
 
-def _fetched(url: str) -> Judge:
+def fetched(url: str) -> Judge:
+    """The judge of `wget`."""
+
     def judge(lines: Sequence[str], status: int) -> None:
         if status == 127:
             refuse(lines, status, "wget")
@@ -253,24 +245,6 @@ def _written(count: int, size: int, what: str) -> Judge:
         if out is None or (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
             raise MediaWriteFailedError(
                 f"{what}: not all of {count} bytes were written: {said(lines)}. Try again; then look at the medium"
-            )
-
-    return judge
-
-
-def _streamed(url: str, count: int, size: int, what: str) -> Judge:
-    """The judge of a pipe, whose exit status is that of `dd`."""
-
-    def judge(lines: Sequence[str], status: int) -> None:
-        refuse(lines, status, what)
-        if any(line.strip() == _LOST for line in lines):
-            _fetched(url)(lines, 1)
-        out = re.search(r"(\d+)\+(\d+) records out", "\n".join(lines))
-        if out is None:
-            raise MediaWriteFailedError(f"{what}: {said(lines)}. Try again; then look at the medium")
-        if (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
-            raise TftpTimeoutError(
-                f"{url}: not all of {count} bytes came to the board: {said(lines)}. Try again; then look at its network"
             )
 
     return judge

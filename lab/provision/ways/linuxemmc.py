@@ -16,6 +16,7 @@ from lab.provision.release import Content, ExtCsd
 from lab.provision.spare import Area
 from lab.provision.way import Step
 from lab.provision.ways import linuxanswers as answers
+from lab.provision.ways import linuxpipes as pipes
 from lab.provision.ways.command import Command, Judge, Prompt, carry_out, said
 
 DEVICE: Final = re.compile(r"/dev/mmcblk\d+")
@@ -77,7 +78,7 @@ def holds(prompt: Prompt, device: str, hardware: str, area: Area) -> bool:
     """
     name = partition(_checked(device), hardware)
     try:
-        carry_out(prompt, answers.compare(name, area.offset, area.count, area.sha256, name))
+        carry_out(prompt, pipes.compare(name, area.offset, area.count, area.sha256, name))
     except MediaVerifyFailedError:
         return False
     return True

@@ -15,6 +15,7 @@ from lab.provision.way import Step
 from lab.provision.ways import linuxanswers as answers
 from lab.provision.ways import linuxemmc as emmc
 from lab.provision.ways import linuxflash as flash
+from lab.provision.ways import linuxpipes as pipes
 from lab.provision.ways import linuxubi as ubi
 from lab.provision.ways import planning
 from lab.provision.ways.command import Prompt, carry_out
@@ -115,7 +116,7 @@ class _BlockSurface:
         carry_out(prompt, command if device == self.device else emmc.writable(device, command))
 
     def compare(self, prompt: Prompt, place: Place | None, offset: int, count: int, sha256: str, what: str, /) -> None:
-        carry_out(prompt, answers.compare(self._of(place), offset, count, sha256, what))
+        carry_out(prompt, pipes.compare(self._of(place), offset, count, sha256, what))
 
     def _of(self, place: Place | None) -> str:
         return emmc.partition(self.device, place.hardware if place else "user")
@@ -207,9 +208,9 @@ class _FlashSurface:
         on = self._on(place)
         if place and place.volume:
             device = ubi.volume(prompt, on, place.volume, only_there=True)
-            carry_out(prompt, ubi.compare(device, count, sha256, what))
+            carry_out(prompt, pipes.compare_start(device, count, sha256, what))
         else:
-            carry_out(prompt, answers.compare(on.device, offset, count, sha256, what))
+            carry_out(prompt, pipes.compare(on.device, offset, count, sha256, what))
 
     def _on(self, place: Place | None) -> flash.Partition:
         name = place.mtd if place else ""

@@ -19,7 +19,7 @@ from lab.provision.failures import (
     TargetRefusedError,
 )
 from lab.provision.ways.command import Command, Prompt, carry_out, limit_s, said
-from lab.provision.ways.linuxanswers import SPOOL, digest_is, done, refuse
+from lab.provision.ways.linuxanswers import SPOOL, done, refuse
 from lab.provision.ways.linuxflash import Partition
 
 _ATTACHED: Final = re.compile(r"UBI device number \d+|error 17 \(File exists\)")
@@ -180,12 +180,6 @@ def update(device: str, count: int) -> Command:
     """Replace the content of a volume by the piece in memory; UBI counts it as whole only when all of it came."""
     text = f"ubiupdatevol {device} {SPOOL}"
     return Command(text, done(text), limit_s(2 * count))
-
-
-def compare(device: str, count: int, sha256: str, what: str) -> Command:
-    """Read a volume back and compute the digest."""
-    text = f"head -c {count} {device} | sha256sum"
-    return Command(text, digest_is(sha256, what), limit_s(count))
 
 
 def volume(prompt: Prompt, on: Partition, name: str, *, only_there: bool = False) -> str:

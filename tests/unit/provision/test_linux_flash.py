@@ -83,7 +83,9 @@ class PlayedFlash:
 
     def _answer(self, cmd: str) -> tuple[list[str], int]:
         numbers = [int(each, 0) for each in re.findall(r"(?<==)\d+|(?<= )0x[0-9a-f]+|(?<= )\d+(?!>)", cmd)]
-        answered: tuple[list[str], int] = getattr(self, "_" + re.split(r"\W", cmd, maxsplit=1)[0])(cmd, numbers)
+        answered: tuple[list[str], int] = getattr(self, "_" + re.split(r"\W", cmd.removeprefix("{ "), maxsplit=1)[0])(
+            cmd, numbers
+        )
         return answered
 
     def _attachments(self) -> list[str]:

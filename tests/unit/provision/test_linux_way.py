@@ -22,6 +22,7 @@ from lab.provision.failures import (
 from lab.provision.release import Content, Image, Part, Place
 from lab.provision.way import Target
 from lab.provision.ways import linuxanswers as answers
+from lab.provision.ways import linuxpipes as pipes
 from lab.provision.ways.carriers import FolderServer, OverHttp
 from lab.provision.ways.command import carry_out
 from lab.provision.ways.linux import LinuxWay
@@ -204,16 +205,33 @@ def test_what_linux_says_has_its_class(
     [
         (
             "{ wget",
-            ["wget: can't connect to remote host", "boardlab-not-fetched", "0+0 records out"],
+            ["wget: can't connect to remote host", "boardlab-first 1", "0+0 records out"],
             0,
             TftpTimeoutError,
         ),
         ("{ wget", ["0+8 records in", "0+1 records out"], 0, TftpTimeoutError),
         (
             "{ wget",
-            ["dd: error writing '/dev/mmcblk0': No space left on device", "boardlab-not-fetched"],
+            ["dd: error writing '/dev/mmcblk0': No space left on device", "boardlab-first 141"],
             1,
             ImageTooLargeError,
+        ),
+        (
+            "{ wget",
+            ["wget: can't connect to remote host: Operation not permitted", "boardlab-first 1", "0+0 records out"],
+            0,
+            TftpTimeoutError,
+        ),
+        ("{ wget", ["sh: wget: not found", "boardlab-first 127", "0+0 records out"], 0, ConfigurationError),
+        (
+            "{ wget",
+            [
+                "wget: error getting response: Connection reset by peer",
+                "boardlab-first 1",
+                "dd: /dev/mmcblk0: I/O error",
+            ],
+            1,
+            MediaWriteFailedError,
         ),
         ("{ wget", ["dd: can't open '/dev/mmcblk0': Read-only file system"], 1, MediaWriteProtectedError),
         ("{ wget", ["dd: error writing '/dev/mmcblk0': Input/output error"], 1, MediaWriteFailedError),
@@ -236,11 +254,60 @@ def test_a_server_that_is_gone_is_told_from_a_medium_that_fails(tmp_path: Path) 
     """The pipe as the board's shell runs it."""
     board = PlayedLinux(tmp_path)
     with pytest.raises(TftpTimeoutError, match="could not load it"):
-        carry_out(board, answers.stream(str(tmp_path / "gone"), DEVICE, 0, 4096))
+        carry_out(board, pipes.stream(str(tmp_path / "gone"), DEVICE, 0, 4096))
     (tmp_path / "short").write_bytes(bytes(1000))
     with pytest.raises(TftpTimeoutError, match="not all of 4096 bytes came"):
-        carry_out(board, answers.stream(str(tmp_path / "short"), DEVICE, 512, 4096))
+        carry_out(board, pipes.stream(str(tmp_path / "short"), DEVICE, 512, 4096))
     assert board.card.read_bytes()[512:2000] == bytes(1000) + b"\xa5" * 488
+
+
+def _bad_medium(folder: Path) -> dict[str, str]:
+    """A `dd` that ends as on a medium that cannot be read: the shell's own pipe, with an answer recorded of coreutils on a bad disk."""
+    folder.mkdir()
+    program = folder / "dd"
+    program.write_text(
+        "#!/bin/sh\necho \"dd: error reading '/dev/mmcblk0': Input/output error\" >&2\necho '0+0 records in' >&2\nexit 1\n"
+    )
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "LC_ALL": "C"}
+
+
+def test_a_medium_that_cannot_be_read_is_told_from_one_that_has_something_else(tmp_path: Path) -> None:
+    """Both ends of the pipe, as a shell without `pipefail` runs it."""
+    card, data = tmp_path / "card", os.urandom(3 << 20)
+    card.write_bytes(data)
+    command = pipes.compare(
+        DEVICE, 1 << 20, (1 << 20) + 5, hashlib.sha256(data[1 << 20 : (2 << 20) + 5]).hexdigest(), "it"
+    )
+
+    def carried_out(env: dict[str, str]) -> None:
+        words = ["sh", "-c", command.text.replace(DEVICE, str(card))]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+        command.judge([*done.stdout.splitlines(), *done.stderr.splitlines()], done.returncode)
+
+    carried_out({**os.environ, "LC_ALL": "C"})
+    with pytest.raises(MediaWriteFailedError, match=r"cannot be read.*Input/output error"):
+        carried_out(_bad_medium(tmp_path / "bin"))
+    card.write_bytes(os.urandom(3 << 20))
+    with pytest.raises(MediaVerifyFailedError, match="the board computes"):
+        carried_out({**os.environ, "LC_ALL": "C"})
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        (["dd: error reading '/dev/mmcblk0': Input/output error", "boardlab-first 1"], MediaWriteFailedError),
+        (["dd: can't open '/dev/mmcblk0': No such file or directory", "boardlab-first 1"], MediaMissingError),
+        (["dd: error writing 'standard output': Broken pipe", "boardlab-first 1"], MediaVerifyFailedError),
+        (["boardlab-first 141"], MediaVerifyFailedError),
+        (["4+0 records in", "boardlab-first 0"], MediaVerifyFailedError),
+        ([], MediaVerifyFailedError),
+    ],
+)
+def test_what_a_read_says_beside_another_digest_is_its_class(lines: list[str], kind: type[BoardlabError]) -> None:
+    with pytest.raises(kind):
+        pipes.compare(DEVICE, 0, 4096, "a" * 64, "it").judge([*lines, f"{'b' * 64}  -"], 0)
+    pipes.compare(DEVICE, 0, 4096, "b" * 64, "it").judge([*lines, f"{'b' * 64}  -"], 0)
 
 
 @pytest.mark.parametrize(
