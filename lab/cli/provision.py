@@ -21,8 +21,8 @@ from lab.farm.placing import Patience, place_of, placed
 from lab.farm.runner import BUSY
 from lab.host import process
 from lab.provision.finding import find
-from lab.provision.putting import Put, Putting, described
-from lab.provision.telling import Teller
+from lab.provision.putting import Put, Putting
+from lab.provision.telling import Teller, described
 from lab.results import Store, open_store
 from lab.results.jobrecords import BY_PROVISION, Job, Order
 from lab.results.provisions import Provision, ProvisionBook
@@ -74,12 +74,19 @@ def provision(
     log_to(sys.stderr)
     if dry_run + verify_only + forget > 1:
         raise ConfigurationError("--dry-run, --verify-only and --forget are different things: give one of them")
-    if (dry_run or verify_only) and not release:
+    if (dry_run or verify_only or from_nothing) and not release:
         raise ConfigurationError("which release? Give --release FILE")
+    if forget and (release or from_nothing):
+        raise ConfigurationError("--forget writes nothing, so it takes no --release and no --from-nothing")
+    asked = [name.strip() for given in medium or [] for name in given.split(",")]
+    if not all(asked):
+        raise ConfigurationError(
+            f"--medium {','.join(medium or [])!r}: a name is empty; all media are written only without --medium"
+        )
+    asked = list(dict.fromkeys(asked))
     path = envfile.find(env, Path.cwd())
     made = None if place_of(path) else _strategy(env)  # labgrid gives a place's parts to nobody but its holder
     board_type, board = (made.type.name, made.board) if made else envfile.board_of(path)
-    asked = list(dict.fromkeys(name for given in medium or [] for name in given.split(",") if name))
     with open_store(db) as store:
         book = ProvisionBook(store)
         if forget or not release:

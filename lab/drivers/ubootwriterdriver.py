@@ -88,7 +88,7 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
             served.close()
             strategy.status = type(strategy.status).unknown
 
-        way = UbootWay(f"uboot-{self.over}", medium, loader, begin, end)
+        way = UbootWay(f"uboot-{self.over}", medium, loader, begin, end, device=as_uboot)
         if isinstance(medium, ubootmedia.Blocks) and medium.interface == "mmc":
             return spareboot.from_uboot(way, medium.number)
         return way

@@ -88,9 +88,16 @@ def draft(
     if not found:
         raise ConfigurationError(
             f"{folder}: it has no *.wic image and no tiboot3.bin, so there is nothing to put on {', '.join(media)}"
+            + "".join(f"; {dead}" for dead in _dead_links(folder))
         )
     identity = _identity(folder, boot.get("u-boot.img"), _said(kernel, build_id))
     remarks = ["offsets of parts are those of TI's K3 boards: compare them with your SDK's guide"] if boot else []
+    remarks += _dead_links(folder)
+    if security == "none" and (states := firststages.states(boot["tiboot3.bin"]) if "tiboot3.bin" in boot else []):
+        remarks.append(
+            f"{boot['tiboot3.bin'].name} is for {' or '.join(states)} devices, and no other starts it: make it anew with --security {states[0]}, or "
+            "with that of your devices"
+        )
     if "tiboot3.bin" not in boot:
         remarks.append(f"no tiboot3*.bin for {security} devices is there: only what an image holds is written")
     document: dict[str, Any] = {"boards": [board], "security": security, "media": found}
@@ -156,12 +163,18 @@ class _Maker:
         """Source and digest."""
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            if not stream.tell():
+                raise ConfigurationError(
+                    f"{path}: it is empty, so the build or its copy is not whole; no draft was written"
+                )
         return {"source": os.path.relpath(path.resolve(), self.base.resolve()), "sha256": digest}
 
 
 def _image(maker: _Maker, wanted: str) -> dict[str, Any]:
     """The image of a whole medium; Yocto has each under its own name and under one without the date, a link to it."""
-    there = {path.resolve(): path for pattern in _IMAGES for path in sorted(maker.folder.glob(pattern))}
+    there = {
+        path.resolve(): path for pattern in _IMAGES for path in sorted(maker.folder.glob(pattern)) if path.is_file()
+    }
     names = {path.name: path for path in there.values()}
     if wanted:
         if not (maker.folder / wanted).is_file():
@@ -182,6 +195,14 @@ def _image(maker: _Maker, wanted: str) -> dict[str, Any]:
         entry = maker.entry(blocks)
         found |= {"bmap": entry["source"], "bmap_sha256": entry["sha256"]}
     return found
+
+
+def _dead_links(folder: Path) -> list[str]:
+    """Links of a folder to files that were not copied with it, one phrase each."""
+    dead = [
+        path for path in sorted(folder.iterdir()) if path.is_symlink() and not path.is_file() and not path.is_dir()
+    ]
+    return [f"{path.name} is a link to {path.readlink()}, which is not there" for path in dead]
 
 
 def _boot_parts(maker: _Maker, security: str) -> dict[str, Path]:

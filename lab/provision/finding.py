@@ -9,6 +9,7 @@ from typing import Final
 from lab.errors import ConfigurationError
 from lab.provision.release import SUFFIX, Release
 from lab.provision.releasefile import load
+from lab.redaction import redacted
 
 NEWEST: Final = "newest in "
 
@@ -41,6 +42,10 @@ def find(text: str, board_type: str, base: Path) -> Release:
     Raises:
         ConfigurationError: there is no such file or folder, or the file is wrong.
     """
+    if "://" in text:
+        raise ConfigurationError(
+            f"{redacted(text)}: a release file lies on the lab host; fetch it, and give its path. The files that it names may be URLs"
+        )
     folder = folder_of(text)
     if not folder:
         return load(base / text)

@@ -29,8 +29,8 @@ def first_stage(folder: Path, security: str) -> Path | None:
         ConfigurationError: several are.
     """
     there = _there(folder, "tiboot3*.bin")
-    stated = [path for path in there if _states(path)]
-    fits = [path for path in stated if security == "none" or security in _states(path)]
+    stated = [path for path in there if states(path)]
+    fits = [path for path in stated if security == "none" or security in states(path)]
     return _only(folder, FIRST_STAGE, fits if stated else there)
 
 
@@ -41,8 +41,8 @@ def firmware(folder: Path, security: str) -> Path | None:
         ConfigurationError: several do.
     """
     there = _there(folder, "sysfw*.itb")
-    stated = [path for path in there if security in _states(path)]
-    plain = [path for path in there if not _states(path)]
+    stated = [path for path in there if security in states(path)]
+    plain = [path for path in there if not states(path)]
     return _only(folder, FIRMWARE, stated if stated and security != "gp" else [*stated, *plain])
 
 
@@ -51,18 +51,19 @@ def _there(folder: Path, pattern: str) -> list[Path]:
     return sorted({path.resolve() for path in folder.glob(pattern) if path.is_file()})
 
 
-def _states(path: Path) -> list[str]:
+def states(path: Path) -> list[str]:
+    """The states of devices that a first stage is for, by its name; empty: it does not say."""
     return [state for state, pattern in _STATES.items() if re.search(pattern, path.name)]
 
 
 def _only(folder: Path, name: str, fits: list[Path]) -> Path | None:
     """The one that fits: of several that of the plain name, or which it is a link to."""
-    plain = (folder / name).resolve()
+    plain = (folder / name).resolve() if (folder / name).is_file() else None
     if plain in fits:
         return plain
     if len(fits) > 1:
         raise ConfigurationError(
-            f"{folder}: several files may be {name} ({', '.join(path.name for path in fits)}), e.g. for other revisions of the silicon. "
+            f"{folder}: several files may be {name} ({', '.join(path.name for path in fits)}), e.g. for other machines or revisions of the silicon. "
             f"Make {name} a link to the one that is meant, or take the others away"
         )
     return fits[0] if fits else None

@@ -14,9 +14,15 @@ from attrs import asdict, define, evolve, field, frozen
 from lab.boards import BoardType
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import identity, switchback
-from lab.provision.failures import ReleaseMismatchError, TargetRefusedError, WrongImageForBoardError
+from lab.provision.failures import (
+    MediaVerifyFailedError,
+    ReleaseMismatchError,
+    TargetRefusedError,
+    WrongImageForBoardError,
+)
 from lab.provision.release import Content, Recovery, Release
 from lab.provision.spare import Spare, newest
+from lab.provision.telling import described
 from lab.provision.way import Plan, Report, Target, Verified, Way
 from lab.redaction import redacted
 from lab.results.provisions import NewProvision, Provision, ProvisionBook
@@ -161,8 +167,17 @@ class Putting:
             BoardlabError: of `plans`; `media_verify_failed` where something else is there.
         """
         plans, ways = [plan.to_read for plan in self.plans(board)], board.ways()
-        self.done = [Put(plan, ways[plan.target.medium].verify(plan)) for plan in plans]
+        self.done = [Put(plan, self._read(plan, ways[plan.target.medium])) for plan in plans]
         return self.done
+
+    def _read(self, plan: Plan, way: Way) -> Verified:
+        try:
+            return way.verify(plan)
+        except MediaVerifyFailedError as error:
+            raise MediaVerifyFailedError(
+                f"{plan.target.medium} of {plan.target.board} is not as {self.release.name} was written: {error}. It has another release, or a "
+                "system that booted from it has changed it since; nothing was written"
+            ) from error
 
     def compared(self, board: WritableBoard, medium: str) -> dict[str, str]:
         """Boot from a medium and compare; returns what the board said.
@@ -283,14 +298,3 @@ def content_digest(content: Content) -> str:
         return [kept(each) for each in document] if isinstance(document, list) else document
 
     return hashlib.sha256(json.dumps(kept(asdict(content)), sort_keys=True).encode()).hexdigest()
-
-
-def described(plan: Plan) -> str:
-    """A plan in one line, e.g. "by sd-mux to /dev/sdb (usb-0:1.2), 5.2 GB in 3 steps, about 4 min"."""
-    target = plan.target
-    identity_ = f" ({target.identity})" if target.identity else ""
-    about = f", about {plan.estimate_s / 60:.0f} min" if plan.estimate_s and plan.estimate_s >= 60 else ""
-    steps = "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
-    where = f" to {target.device}{identity_}" if target.device else ""
-    notes = "".join(f"; {note}" for note in plan.notes)
-    return f"by {plan.way}{where}, {plan.total_bytes / 1e6:.1f} MB in {steps}{about}{notes}"

@@ -96,7 +96,7 @@ def test_from_a_release_file_to_runs_that_are_called_like_it(lab: Lab, env: Path
     planned = lab_command(lab, *provision, "--release", str(first), "--dry-run")
     assert (planned.returncode, planned.stdout.splitlines()[0]) == (
         0,
-        f"sd: would write 11.00 by file to {lab.folder}/sd, 0.0 MB in 1 step",
+        f"sd: would write 11.00 by file to {lab.folder}/sd, 0.0 kB in 1 step",
     ), planned.stderr
     assert not (lab.folder / "sd").exists()
     assert states(lab) == {}

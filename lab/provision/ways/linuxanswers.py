@@ -181,7 +181,7 @@ def digest_is(sha256: str, what: str) -> Judge:
             refuse(lines, status or 1, what)
         if found != sha256:
             raise MediaVerifyFailedError(
-                f"{what}: the board computes {found}, and {sha256} was sent. Try again; then look at the medium"
+                f"{what}: the board computes {found}, expected {sha256}. Try again; then look at the medium"
             )
 
     return judge

@@ -114,7 +114,7 @@ class UbootWay:
 
     Attributes:
         medium: as U-Boot sees it. begin: brings the board to U-Boot's prompt; it stays there until `end`.
-        device: number of the eMMC whose EXT_CSD the release sets.
+        device: the same in the words of the environment, e.g. "mmc 0".
     """
 
     name: str
@@ -124,13 +124,14 @@ class UbootWay:
     end: Callable[[], None]
     hosts: Hosts | None = None
     now_ns: Callable[[], int] = field(default=MonotonicRaw().now_ns)
+    device: str = ""
 
     def plan(self, content: Content, target: Target) -> Plan:
         """See `lab.provision.way.Way`; a board that a piece does not reach is refused, and a lab host that lacks what sends it."""
         planned = planning.steps(content, self.hosts)
         if content.extcsd.given and self._places.mmc is None:
             raise ConfigurationError(
-                f"{target.medium}: extcsd is an eMMC's, and {target.device} is none; mend the release file or the env"
+                f"{target.medium}: extcsd is an eMMC's, and {self.device or target.device} is none; mend the release file or the env"
             )
         self._places.check(content, planned, self.hosts)
         try:
@@ -150,7 +151,7 @@ class UbootWay:
             self.loader.rest()
         total = sum(step.bytes for step in planned)
         notes = (self.loader.note,) if self.loader.note else ()
-        target = evolve(target, size_bytes=size)
+        target = evolve(target, device=self.device or target.device, size_bytes=size)
         return Plan(self.name, target, content, planned, estimate_s=total / self.loader.rate, notes=notes)
 
     def write(self, plan: Plan, report: Report) -> None:

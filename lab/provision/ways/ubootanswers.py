@@ -175,7 +175,7 @@ def digest_is(expected: str, what: str, of: tuple[int, int] | None = None) -> Ju
             raise misread(lines, what)
         if found[3] != expected:
             raise MediaVerifyFailedError(
-                f"{what}: the board computes {found[3]}, and {expected} was sent. Try again; then look at the medium"
+                f"{what}: the board computes {found[3]}, expected {expected}. Try again; then look at the medium"
             )
 
     return judge

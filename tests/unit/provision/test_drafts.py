@@ -153,6 +153,43 @@ def test_what_cannot_be_known_is_asked_for(deploy: Path, capsys: pytest.CaptureF
     assert again.media["sd"].image.filename == "other.wic"
 
 
+def test_links_to_nothing_and_folders_are_no_images(deploy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (deploy / "tiboot3.bin").unlink()
+    (deploy / "tiboot3.bin").symlink_to("tiboot3.bin")
+    (deploy / "core.wic").symlink_to("core-20261120.wic")
+    (deploy / "a.wic").mkdir()
+    code, _ = drafted(deploy, "--security", "hs-fs")
+    assert code == 0
+    said = capsys.readouterr().out
+    assert "look at: core.wic is a link to core-20261120.wic, which is not there" in said
+    assert "look at: tiboot3.bin is a link to tiboot3.bin, which is not there" in said
+    for path in deploy.glob("tisdk*"):
+        path.unlink()
+    for path in deploy.glob("tiboot3-*"):
+        path.unlink()
+    assert drafted(deploy, "--security", "hs-fs", name="other")[0] == 2
+    said = capsys.readouterr().err
+    assert "no *.wic image and no tiboot3.bin" in said
+    assert "core.wic is a link to core-20261120.wic" in said
+
+
+@pytest.mark.parametrize("name", ["tispl.bin", "tiboot3-am62x-hs-fs-evm.bin"])
+def test_a_file_that_is_empty_makes_no_draft(deploy: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    (deploy / name).write_bytes(b"")
+    code, path = drafted(deploy, "--security", "hs-fs")
+    assert (code, path.exists()) == (2, False)
+    assert f"{name}: it is empty" in capsys.readouterr().err
+
+
+def test_a_first_stage_for_devices_of_a_state_that_nobody_gave_is_said(
+    deploy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert drafted(deploy)[0] == 0
+    assert "tiboot3-am62x-hs-fs-evm.bin is for hs-fs devices" in capsys.readouterr().out
+    assert drafted(deploy, "--security", "hs-fs", name="said")[0] == 0
+    assert "is for hs-fs devices" not in capsys.readouterr().out
+
+
 def test_a_release_does_not_change(deploy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drafted(deploy)
     assert drafted(deploy)[0] == 2

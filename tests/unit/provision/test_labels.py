@@ -13,7 +13,7 @@ from lab.provision import labels
 from lab.provision.finding import find
 from lab.provision.identity import answer, differences, questions
 from lab.provision.release import Expected
-from lab.provision.telling import Teller
+from lab.provision.telling import Teller, line
 from lab.provision.way import Meter, Progress
 from lab.results.provisions import Provision, ProvisionState
 
@@ -100,6 +100,9 @@ def test_the_newest_release_of_a_folder_is_the_last_written_for_the_board_type(t
     assert find(f"newest in {tmp_path}", "mine", Path("/")).name == "a-new"
     assert find("newest in .", "mine", tmp_path).name == "a-new"
     assert find("z-old.yaml", "mine", tmp_path).name == "z-old"
+    for url in ("https://joe:hunter2@builds.lan/z.yaml", "newest in https://joe:hunter2@builds.lan/"):
+        with pytest.raises(ConfigurationError, match=r"joe:\*\*\*@builds.lan.*: a release file lies on the lab host"):
+            find(url, "mine", tmp_path)
     with pytest.raises(ConfigurationError, match="no release file there is for nobodys"):
         find(f"newest in {tmp_path}", "nobodys", tmp_path)
     (tmp_path / "wrong.yaml").write_text("boards: 7\n")
@@ -116,6 +119,9 @@ def test_progress_is_told_each_tenth_and_each_half_minute() -> None:
     for percent in range(101):
         teller(Progress("rootfs", percent * mib, 100 * mib, percent * 10**8))
     assert len(said) == 11
+    assert (
+        line(Progress("tispl.bin", 512, 2048, 1_000_000_000)) == "tispl.bin: 25 %, 0.5 of 2.0 KiB, 0.5 KiB/s, 3 s left"
+    )
     assert said[5] == "rootfs: 50 %, 50.0 of 100.0 MiB, 10.0 MiB/s, 5 s left"
     teller(Progress("rootfs", 100 * mib, 100 * mib, 50 * 10**9))
     assert len(said) == 12

@@ -175,7 +175,7 @@ def test_verifying_alone_writes_nothing_and_sees_what_was_changed(release: Relea
     board.boots.clear()
     assert [each.plan.target.medium for each in putting(release, book).verify(board)] == ["sd", "emmc"]
     board.played["sd"].medium["all.wic"] = b"else"
-    with pytest.raises(MediaVerifyFailedError):
+    with pytest.raises(MediaVerifyFailedError, match=r"sd of b-1 is not as .* was written.*; nothing was written"):
         putting(release, book).verify(board)
     assert (book.current("b-1"), board.boots) == (before, [])
     assert [way.switched for way in board.played.values()] == [["sd"], ["emmc"]], "of the write before"
