@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from attrs import define, evolve, frozen
@@ -86,6 +87,18 @@ def check_fits(
             where = step.place.shown if step.place else ""
             raise ImageTooLargeError(
                 f"{step.name}: {step.bytes} bytes, and {where} has room for {room}. Mend the release file, or the build"
+            )
+
+    _check_apart(planned)
+
+
+def _check_apart(planned: tuple[Step, ...]) -> None:
+    """Parts by partition and by offset may meet, which only the table on the medium tells."""
+    spans = sorted((begin, step.bytes, step.name) for step in planned if step.place and (begin := _begin(step.place)))
+    for ((area, first), count, name), ((other, second), _, later) in pairwise(spans):
+        if area == other and first + count > second:
+            raise ImageTooLargeError(
+                f"{name}: {count} bytes at {first:#x}, and {later} goes to {second:#x}: one would overwrite the other. Mend the release file"
             )
 
 

@@ -203,6 +203,17 @@ def test_an_emmc_that_says_its_size_rounded_takes_what_fits_to_the_block(
         refused(board, way(board, "mmc 0"), whole, ImageTooLargeError, "exceeds max")
 
 
+@pytest.mark.parametrize(("offset", "fits"), [(0x100000 - 4096, True), (0x100000 - 512, False), (0x100000, False)])
+def test_parts_by_partition_and_by_offset_that_meet_are_refused(tmp_path: Path, offset: int, fits: bool) -> None:
+    board = PlayedUBoot(tmp_path)  # whose partition 2 begins at 0x100000
+    root = part(tmp_path, "rootfs", content(4096)[:4096], Place(partition=2))
+    both = Content(None, [part(tmp_path, "u-boot.img", b"u" * 4096, Place(offset=offset)), root])
+    if fits:
+        assert way(board).plan(both, TARGET).total_bytes == 8192
+    else:
+        refused(board, way(board), both, ImageTooLargeError, "one would overwrite the other")
+
+
 def test_a_boot_partition_is_as_large_as_it_is(tmp_path: Path) -> None:
     board = PlayedUBoot(tmp_path)
     boot = part(tmp_path, "u-boot.img", content(1 << 20)[: 1 << 20], Place(offset=0x380000, hardware="boot0"))
