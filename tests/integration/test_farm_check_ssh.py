@@ -7,8 +7,11 @@ import os
 import pwd
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pytest
 import realsshd
 
 from lab.host.sshlink import SshLink
@@ -32,14 +35,21 @@ Host *
 """
 PROGRAM = """\
 #!/bin/sh
-export PYTHONPATH={root} BOARDLAB_RUNTIME={folder}/run LAB_DB={folder}/results.db
+export PYTHONPATH={root} BOARDLAB_RUNTIME={runtime} LAB_DB={folder}/results.db
 exec {python} -P -c 'import sys; from lab.cli import main; sys.exit(main())' "$@"
 """
 
 
-def test_every_host_has_its_findings(tmp_path: Path) -> None:
+@pytest.fixture
+def runtime() -> Iterator[Path]:
+    """A runtime folder with a short path, as a user's is: ssh's sockets lie in it."""
+    with TemporaryDirectory(prefix="run-") as folder:
+        yield Path(folder)
+
+
+def test_every_host_has_its_findings(tmp_path: Path, runtime: Path) -> None:
     program = tmp_path / "lab"
-    program.write_text(PROGRAM.format(root=ROOT, folder=tmp_path, python=sys.executable))
+    program.write_text(PROGRAM.format(root=ROOT, folder=tmp_path, runtime=runtime, python=sys.executable))
     program.chmod(0o755)
     farm = tmp_path / "farm.yaml"
     environ = {**os.environ, "BOARDLAB_SSH_CONFIG": str(tmp_path / "ssh")}
@@ -64,7 +74,7 @@ def test_every_host_has_its_findings(tmp_path: Path) -> None:
         (tmp_path / "ssh").write_text(SSH.format(port=sshd.port, key=sshd.key, closed=CLOSED, user=user))
         status, found = checked("lab-a", "lab-c")
         assert status == 2
-        assert {"clocks", "versions", "disks"} <= {each["area"] for each in found["lab-a"]}
+        assert {"clocks", "versions", "disks"} <= {each["area"] for each in found["lab-a"]}, found["lab-a"]
         ((area, level, said),) = [(each["area"], each["level"], each["said"]) for each in found["lab-c"]]
         assert (area, level) == ("host", "bad")
         assert "Connection refused" in said
@@ -72,4 +82,4 @@ def test_every_host_has_its_findings(tmp_path: Path) -> None:
         assert status == 2
         assert f"there is no {tmp_path / 'nothing'}" in found["lab-b"][0]["said"]
         for host in ("lab-a", "lab-b"):
-            SshLink.to(host, tmp_path / "run", environ).reset()
+            SshLink.to(host, runtime, environ).reset()
