@@ -31,8 +31,8 @@ BACKLOG_LINES: Final = 200
 SEARCHED_BYTES: Final = 1 << 18  # of what came before, for the moments of the last boots
 MOMENTS: Final = 200  # that are kept for whoever looks later
 _READ_S: Final = 0.5  # then a reader looks whether anybody still wants it
-_TOGETHER_S: Final = 0.06  # at most; a line is on the screen 100 ms after its stamp
-_EACH_S: Final = 0.0002
+_TOGETHER_S: Final = 0.08  # at most, with many viewers; for a few a line is on the screen 100 ms after its stamp
+_EACH_S: Final = 0.0004
 
 
 @define

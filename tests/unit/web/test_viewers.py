@@ -51,10 +51,10 @@ def test_more_are_given_at_once_where_more_wait_so_that_those_of_a_slow_host_gro
     async def look() -> list[int]:
         handing, loop = Handing(), asyncio.get_running_loop()
         viewer, many = Viewer(loop, asyncio.Queue()), [Viewer(loop, asyncio.Queue()) for _ in range(MANY)]
-        for piece in pieces(100):
+        for piece in pieces(300):
             handing.give([viewer, *many], piece)
         turns = []
-        for _ in range(100):
+        for _ in range(300):
             await given(viewer, 1)
             turns.append(viewer.queue.qsize())
         return turns
