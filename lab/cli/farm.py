@@ -192,7 +192,7 @@ def test_alert(file: File) -> None:
 def notify_unit(
     file: File, unit: Annotated[str, typer.Argument(metavar="UNIT", help="The unit of systemd that failed.")]
 ) -> None:
-    """Send an alert that a unit failed; systemd starts this (OnFailure=)."""
+    """Send an alert that a unit failed; systemd starts this (boardlab-notify@)."""
     notify.unit_failed(load(file), unit)
     echo(f"sent to Alertmanager: {unit} failed")
 

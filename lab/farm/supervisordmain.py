@@ -20,9 +20,8 @@ class PatientProgram(process.Subprocess):  # type: ignore[misc]
 
     def change_state(self, new_state: int, expected: bool = True) -> object:
         if new_state == ProcessStates.BACKOFF:
-            self.backoff = min(
-                self.backoff, LONGEST_PAUSE_S - 1
-            )  # supervisord adds one, and waits for so many seconds
+            # supervisord adds one, and waits for so many seconds.
+            self.backoff = min(self.backoff, LONGEST_PAUSE_S - 1)
         return super().change_state(new_state, expected)
 
 

@@ -15,9 +15,8 @@ from typing import Final
 
 from attrs import define, field, frozen
 
-_AT_A_TIME: Final = (
-    4  # viewers, which take some 0.2 ms; of many that wait a larger part, so that those of a slow host grow no further
-)
+# So many viewers take some 0.2 ms. Of many that wait it is a larger part, so that those of a slow host grow no further.
+_AT_A_TIME: Final = 4
 _PART: Final = 100
 _PAUSE_S: Final = 0.001
 _QUEUED: Final = 1000  # pieces that wait for a slow viewer; more are left out, and it is said

@@ -42,9 +42,8 @@ _FAILED: Final = re.compile(
 )
 _DIGEST: Final = re.compile(r"\b(?:crc32|sha256) for ([0-9a-f]+) \.\.\. ([0-9a-f]+) ==> ([0-9a-f]{8,64})\b")
 _TRANSFERRED: Final = re.compile(r"Bytes transferred = (\d+) \(")
-_MOVED: Final = re.compile(
-    r"\bblock # (\d+), count (\d+)\b"
-)  # cmd/mmc.c and cmd/blk_common.c, before they move anything
+# cmd/mmc.c and cmd/blk_common.c, before they move anything
+_MOVED: Final = re.compile(r"\bblock # (\d+), count (\d+)\b")
 _BLOCKS: Final = re.compile(r"(-?\d+) blocks (?:written|read): (OK|ERROR)")
 
 
