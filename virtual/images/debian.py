@@ -22,6 +22,9 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 DEFAULT_MIRROR = "http://deb.debian.org/debian/"
 
 
+HELPER = Path("/usr/lib/apt/apt-helper")  # of the package apt
+
+
 @frozen
 class Package:
     """A downloaded package."""
@@ -29,6 +32,18 @@ class Package:
     name: str
     version: str
     deb: Path
+
+
+@frozen
+class Known:
+    """A package of a known version.
+
+    Attributes:
+        path: under a mirror, "pool/main/...". sha256: of its file.
+    """
+
+    path: str
+    sha256: str
 
 
 class AptRoot:
@@ -80,6 +95,21 @@ class AptRoot:
         packages = [_described(path) for path in sorted(found)]
         return {package.name: package for package in packages}
 
+    def download_known(self, known: Sequence[Known]) -> dict[str, Package]:
+        """Download packages of known versions, without any index; by name."""
+        packages = []
+        for each in known:
+            deb = self._folder / "debs" / Path(each.path).name
+            self._apt(
+                str(HELPER),
+                "download-file",
+                f"{self.mirror.rstrip('/')}/{each.path}",
+                str(deb),
+                f"SHA256:{each.sha256}",
+            )
+            packages.append(_described(deb))
+        return {package.name: package for package in packages}
+
     def source(self, name: str) -> Package:
         """Download the upstream archive of a source package, and the distribution's own beside it; after
         `update(sources=True)`.
@@ -124,8 +154,15 @@ class AptRoot:
         try:
             return tools.run([program, "-qq", *flags, *arguments], cwd=cwd).decode()
         except LabError as error:
+            # apt says it of an index that is not the one that was signed.
+            syncing = "Release file created at" in str(error)
+            mend = (
+                "the mirror is between two versions of the archive; try again in an hour"
+                if syncing
+                else "check the network (and apt's proxy settings)"
+            )
             raise LabTransientError(
-                f"cannot get Debian packages from {self.mirror}: {error}; check the network (and apt's proxy settings)",
+                f"cannot get Debian packages from {self.mirror}: {error}; {mend}",
                 failure="no_network",
             ) from error
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from attrs import frozen
 
+from lab.errors import LabTransientError
 from virtual.images import cache, debian, initramfs, tools
 from virtual.qemu import benchtools, rootfs
 from virtual.qemu.busybox import quiet
@@ -42,6 +43,7 @@ class Software:
         modules: drivers of the media and what they need, in the order in which they are loaded.
         network: those of its Ethernet, likewise.
         triplet, loader: of its programs' libraries, as in `virtual.qemu.rootfs.with_usr`.
+        known: the three packages in versions that work, for a day on which a mirror's index is not the one that was signed.
     """
 
     board_type: str
@@ -57,6 +59,7 @@ class Software:
     network: tuple[str, ...]
     triplet: str
     loader: str
+    known: tuple[debian.Known, ...] = ()
 
     def obtain(self, root: Path, report: cache.Report) -> Path:
         """The folder with the loaders, KERNEL, DEVICE_TREE, busybox and modules out of the packages, downloaded when missing.
@@ -145,9 +148,8 @@ class Software:
         report(
             f"Downloading U-Boot, a kernel and busybox of Debian {self.suite} ({self.architecture}, about 60 MB) from {apt.mirror}"
         )
-        apt.update()
-        kernel = apt.resolve(self.kernel)
-        packages = apt.download(self.uboot, kernel, "busybox-static")
+        packages = self._packages(apt, report)
+        (kernel,) = (name for name in packages if name.startswith("linux-image-"))
         debian.extract(packages[self.uboot], {path: folder / name for path, name in self.loaders.items()})
         modules = {name: folder / f"{name}.ko" for name in (*self.modules, *self.network, *FILE_SYSTEMS)}
         drivers = {rf"(usr/)?lib/modules/.*/{name}\.ko(\.xz)?": path for name, path in modules.items()}
@@ -160,6 +162,17 @@ class Software:
         debian.extract(packages["busybox-static"], {"(usr/)?bin/busybox": folder / _BUSYBOX})
         apt.clean()
         return {"mirror": apt.mirror, "packages": {name: package.version for name, package in packages.items()}}
+
+    def _packages(self, apt: debian.AptRoot, report: cache.Report) -> dict[str, debian.Package]:
+        """U-Boot, the kernel and busybox; by name."""
+        try:
+            apt.update()
+            return apt.download(self.uboot, apt.resolve(self.kernel), "busybox-static")
+        except LabTransientError as error:
+            if not self.known:
+                raise
+            report(f"{error}. Taking known versions instead: {', '.join(Path(each.path).stem for each in self.known)}")
+            return apt.download_known(self.known)
 
 
 def grow(image: Path) -> None:

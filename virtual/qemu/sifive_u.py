@@ -8,7 +8,7 @@ from typing import Final
 
 from virtual import sdmux
 from virtual.board import BoardFolder
-from virtual.images import cache, disk, flash
+from virtual.images import cache, debian, disk, flash
 from virtual.images.tree import File
 from virtual.qemu import benchtools, packaged, recipe
 from virtual.qemu.machine import drive, network
@@ -35,6 +35,20 @@ SOFTWARE: Final = Software(
     network=("libphy", "phylink", "fwnode_mdio", "fixed_phy", "of_mdio", "macb"),
     triplet="riscv64-linux-gnu",
     loader="ld-linux-riscv64-lp64d.so.1",
+    known=(
+        debian.Known(
+            "pool/main/u/u-boot/u-boot-sifive_2025.01-3+deb13u1_riscv64.deb",
+            "c0e94934131fbc9b9322d6cd3a2b4e45e8c04eb64be1c73726c1081c95c5a7d0",
+        ),
+        debian.Known(
+            "pool/main/l/linux/linux-image-6.12.107+deb13-riscv64_6.12.107-1_riscv64.deb",
+            "abe9f65d74b434692149482b031db7a2aaf832921e09f69f775293c0e0c5799c",
+        ),
+        debian.Known(
+            "pool/main/b/busybox/busybox-static_1.37.0-6+b9_riscv64.deb",
+            "4add476d2b185c5b487c285b38d790f0881a7e4a8e2ddde835f917e770eb8633",
+        ),
+    ),
 )
 SPL: Final = "u-boot-spl.bin"
 PARTITION: Final = "/dev/mmcblk0p"  # of the SD card, as Linux names it, but for the number
