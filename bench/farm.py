@@ -64,7 +64,9 @@ class Farm:
     @environ.default
     def _environ(self) -> dict[str, str]:
         own = {"BOARDLAB_RUNTIME": str(self.folder / "run"), "LAB_DB": f"sqlite:///{self.folder / 'results.db'}"}
-        return {**os.environ, **own}
+        # As on a lab host, where pytest keeps the modules that it compiles.
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**kept, **own}
 
     @property
     def bench(self) -> Path:

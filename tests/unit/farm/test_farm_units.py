@@ -232,12 +232,25 @@ def test_a_number_that_is_worse_is_no_failure_of_the_unit_that_has_it_judged() -
     found = units(attrs.evolve(example, schedules=(plain, judged)), INSTALLED)
     assert f"SuccessExitStatus={WORSE}" in found["boardlab-judged.service"].splitlines()
     assert " --judge" in found["boardlab-judged.service"]
-    assert "XDG_CACHE_HOME=/var/cache/boardlab" in found["boardlab-judged.service"], (
-        "or it walks through a year each night"
-    )
-    assert not {"SuccessExitStatus", "--judge", "XDG_CACHE_HOME"} & set(
-        re.findall(r"[\w-]+", found["boardlab-plain.service"])
-    )
+    assert not {"SuccessExitStatus", "--judge"} & set(re.findall(r"[\w-]+", found["boardlab-plain.service"]))
+
+
+def test_what_starts_runs_keeps_what_saves_time() -> None:
+    example = load(EXAMPLE)
+    schedule = attrs.evolve(example.schedules[0], name="nightly", options={})
+    boards = (BoardEntry(schedule.board, schedule.env),)
+    timers = attrs.evolve(example, schedules=(schedule,), health=HealthConfig(reference=schedule.board), boards=boards)
+    queued = attrs.evolve(timers, buildbot=Buildbot("/srv/buildbot"))
+    found = units(queued, INSTALLED) | units(timers, INSTALLED)
+    for name in ("nightly", "reference", "worker", "web"):
+        lines = found[f"boardlab-{name}.service"].splitlines()
+        assert {"CacheDirectory=boardlab", "CacheDirectoryMode=0700"} <= set(lines), name
+        assert "Environment=XDG_CACHE_HOME=/var/cache/boardlab" in lines, (
+            "or the judge walks through a year each night"
+        )
+        assert "Environment=PYTHONPYCACHEPREFIX=/var/cache/boardlab/python" in lines, (
+            "or pytest compiles all each night"
+        )
 
 
 def test_a_schedule_has_its_runs_judged_unless_it_says_otherwise(tmp_path: Path) -> None:
