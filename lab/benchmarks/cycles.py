@@ -13,7 +13,10 @@ from attrs import frozen
 
 from lab.errors import BoardlabError
 
-BACKOFF_S = (0.0, 2.0, 5.0)  # before the first, second and any later retry: a killed service needs a moment to return
+# Before the first, second and any later retry: a killed service needs a moment to return, another host the time of its boot.
+BACKOFF_S = (0.0, 2.0, 5.0)
+AWAY_BACKOFF_S = (5.0, 20.0, 40.0)
+AWAY = frozenset({"exporter_gone", "console_link"})  # failures of what another host has
 
 Result = TypeVar("Result")
 
@@ -33,9 +36,10 @@ class Attempt(Generic[Result]):
     error: BoardlabError | None
 
 
-def backoff_s(failed: int) -> float:
-    """How long to wait after so many failed attempts before the next one."""
-    return BACKOFF_S[min(failed, len(BACKOFF_S)) - 1]
+def backoff_s(failed: int, error: BoardlabError) -> float:
+    """How long to wait after so many failed attempts, the last one with this error, before the next one."""
+    pauses_s = AWAY_BACKOFF_S if error.failure in AWAY else BACKOFF_S
+    return pauses_s[min(failed, len(pauses_s)) - 1]
 
 
 def unheeding() -> None:
@@ -72,7 +76,7 @@ def run_cycles(
                 record(Attempt(cycle, number, None, error))
                 if not error.transient or number > retries:
                     raise
-                sleep(backoff_s(number))
+                sleep(backoff_s(number, error))
             else:
                 record(Attempt(cycle, number, result, None))
                 break

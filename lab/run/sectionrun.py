@@ -112,7 +112,7 @@ class SectionRun:
                 self.write(_failed_line(f"{section.name:22}", {}, number, error, again=again, goes_on=again))
                 if not again:
                     raise
-                self.sleep(backoff_s(number))
+                self.sleep(backoff_s(number, error))
         raise AssertionError("unreachable: the loop above has no end of its own")
 
     def measure(self, section: Section) -> None:
@@ -146,7 +146,7 @@ class SectionRun:
                 self.write(_failed_line(head, self._row, number, error, again=again, goes_on=goes_on))
                 if not goes_on:
                     raise
-                self.sleep(backoff_s(number))
+                self.sleep(backoff_s(number, error))
             else:
                 break
         if ledger.lost(cycle):

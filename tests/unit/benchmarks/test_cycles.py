@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.benchmarks.cycles import Attempt, run_cycles
-from lab.errors import BoardlabError, BoardTransientError, LabStableError
+from lab.errors import BoardlabError, BoardTransientError, LabStableError, LabTransientError
 
 
 class Script:
@@ -43,6 +43,14 @@ def test_a_transient_failure_is_recorded_and_retried() -> None:
         (2, 1, 20, None),
     ]
     assert script.slept == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("failure", ["exporter_gone", "console_link"])
+def test_another_host_gets_the_time_of_its_boot(failure: str) -> None:
+    away = LabTransientError("its host is down", failure=failure)
+    script = Script(away, away, 10)
+    script.run(range(1, 2), retries=2)
+    assert script.slept == [5.0, 20.0]
 
 
 def test_retries_end() -> None:
