@@ -367,7 +367,7 @@ _LAB = (
     "| The clock of the host with the console cannot be related to that of the host with the power switch. | `clock_unrelated` | lab | tried again |",
     "| A person, or another job, has acquired the labgrid place of the board. | `place_busy` | lab | no attempt: `lab run` ends with 75 and says who |",
     "| The labgrid place of the board is released, or taken by somebody else. | `place_lost` | lab | the run stops, and leaves the power alone; `lab run` ends with 75 |",
-    "| No exporter offers what the labgrid place of the board should have: its host, or `lab farm export` there, is down. | `exporter_gone` | lab | before an attempt `lab run --wait` waits for five minutes, then ends with 75; in one: tried again |",
+    "| No exporter offers what the labgrid place of the board should have: its host, or `lab farm export` there, is down. | `exporter_gone` | lab | before an attempt `lab run --wait` waits for five minutes, then ends with 75; in one: tried again after 5 s, 20 s and then each 40 s |",
     "| pdudaemon is killed, or the power switch refuses connections. | `pdu_unreachable`, `pdu_refused` | lab | tried again |",
     "| The power switch hangs. | `pdu_timeout` | lab | tried again |",
     "| A strap relay refuses connections, hangs or answers with an error. | `strap_unreachable`, `strap_timeout`, `strap_refused`, `strap_failed`, `strap_mismatch` | lab | tried again |",
