@@ -21,13 +21,14 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabTransientError
-from lab.host.runtime import check_owner, socket_path
+from lab.host.runtime import MAX_SOCKET_PATH_BYTES, check_owner, socket_path
 
 CONNECT_S: Final = 15
 _LIMIT_S: Final = 3 * CONNECT_S
 _SSH_FAILED: Final = 255  # ssh(1): its exit status where it is none of the program's
 _TIMED_OUT: Final = (124, 137)  # timeout(1): it was told to end; it had to be killed
 _KILL_S: Final = 1
+_DRAFT_BYTES: Final = 17  # ".XXXXXXXXXXXXXXXX", which ssh appends to a control socket's name until it listens (mux.c)
 _IDLE_S: Final = 60  # how long the master stays when nothing goes through it any more
 _OPTIONS: Final = (
     *("-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}", "-o", f"ControlPersist={_IDLE_S}"),
@@ -174,14 +175,19 @@ class SshLink:
         return self._control.exists() and self._ssh("-O", "check").returncode == 0
 
     def _forward(self, local: Path, remote: str) -> None:
-        self._run("forward", f"forward {remote}", "-O", "forward", "-L", f"{local}:{remote}")
+        self._run(local, 0, f"forward {remote}", "-O", "forward", "-L", f"{local}:{remote}")
 
     def _connect(self) -> None:
         self._forget()
-        self._run("connect", "connect", "-f", "-N", "-M")
+        self._run(self._control, _DRAFT_BYTES, "connect", "-f", "-N", "-M")
 
-    def _run(self, _what: str, doing: str, *words: str) -> None:
+    def _run(self, makes: Path, draft_bytes: int, doing: str, *words: str) -> None:
+        """Have ssh make a socket; `draft_bytes`: by how much its name is longer at first."""
         done = self._ssh(*words)
+        if done.returncode and len(os.fsencode(makes)) + draft_bytes > MAX_SOCKET_PATH_BYTES:  # whatever else is wrong
+            raise ConfigurationError(
+                f"{makes}: longer than the path of a socket that ssh makes may be; set BOARDLAB_RUNTIME to a folder with a shorter path"
+            )
         if done.returncode:
             said = done.stderr.strip().replace("\n", "; ") or f"exit status {done.returncode}"
             raise LabTransientError(

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabTransientError
+from lab.errors import ConfigurationError, LabTransientError
 from lab.host.sshlink import SshLink
 
-# What ssh does with its control socket and forwards; `kept`: the master says that it has the forward, and makes no socket.
+# What ssh does with its control socket and forwards; `kept`: the master says that it has the forward, and makes no socket. `refuses`: it
+# makes none, as ssh does where the socket's path is too long.
 SSH = """#!/bin/sh
 state=$(dirname "$0")
 while [ $# -gt 1 ]; do
@@ -30,7 +31,7 @@ case $what in
     connect) : > "$control" ;;
     check) test -e "$control" ;;
     exit) rm -f "$control" ;;
-    forward) test -e "$state/kept" || : > "$local" ;;
+    forward) test -e "$state/refuses" && exit 255; test -e "$state/kept" || : > "$local" ;;
     cancel) test -e "$state/stuck" || rm -f "$state/kept" ;;
 esac
 """
@@ -101,3 +102,13 @@ def test_a_program_that_takes_too_long_is_ended_where_it_runs(tmp_path: Path) ->
 def test_what_a_program_says_need_not_be_text(tmp_path: Path) -> None:
     done = SshLink("lab-1", tmp_path / "ssh").ran(["printf", r"\377one"], 60)
     assert (done.returncode, done.stdout) == (0, "\ufffdone")
+
+
+def test_a_runtime_folder_with_too_long_a_path_for_ssh_is_said_and_not_a_wrong_key(
+    tmp_path: Path, state: Path
+) -> None:
+    (state / "refuses").touch()
+    folder = tmp_path / ("r" * 60)
+    folder.mkdir(mode=0o700)
+    with pytest.raises(ConfigurationError, match="set BOARDLAB_RUNTIME to a folder with a shorter path"):
+        SshLink("lab-1", folder).forwarded("/run/console.sock")
