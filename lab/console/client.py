@@ -294,7 +294,6 @@ class ConsoleClient:
 
     def _gone(self) -> LabTransientError:
         return LabTransientError(
-            f"the console server at {self._way.shown} is gone; its last words are in {self._way.log}. "
-            "The next run starts a new one",
+            f"the console server at {self._way.shown} is gone; its last words are in {self._way.log}. {self._way.mend}",
             failure="console_server_gone",
         )

@@ -127,8 +127,9 @@ class ResumingClient:
         Raises:
             LabTransientError: the connection was cut off; whether the bytes arrived is not known, and nobody sends them twice.
         """
+        client = self._answering()
         try:
-            self._answering().write(data)
+            client.write(data)
         except LabTransientError as error:
             self._cut(error)
             raise
@@ -140,8 +141,8 @@ class ResumingClient:
             LabTransientError: it is out of reach.
         """
         for _ in range(_QUESTIONS):
+            client = self._answering()
             try:
-                client = self._answering()
                 status = client.status(self.info.name)
                 self._read_up_to(client, max((port.info.position for port in status.ports), default=0))
             except LabTransientError as error:
@@ -157,8 +158,9 @@ class ResumingClient:
             LabTransientError: it is out of reach, or its host was booted again.
         """
         for _ in range(_QUESTIONS):
+            client = self._answering()
             try:
-                self._watch.ask(self._answering())
+                self._watch.ask(client)
             except LabTransientError as error:
                 self._cut(error)
             else:

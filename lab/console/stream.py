@@ -59,6 +59,10 @@ class Way(Protocol):
     def log(self) -> str:
         """Where its last words are."""
 
+    @property
+    def mend(self) -> str:
+        """What brings it back when it is gone: a sentence without its point."""
+
     def connect(self, timeout_s: float) -> Stream:
         """A new connection.
 
@@ -87,6 +91,11 @@ class UnixWay:
     def log(self) -> str:
         """See `Way`."""
         return str(self.path.with_name("console.log"))
+
+    @property
+    def mend(self) -> str:
+        """See `Way`."""
+        return "The next run starts a new one"
 
     def connect(self, timeout_s: float) -> UnixStream:
         """See `Way`."""
@@ -119,6 +128,43 @@ class UnixWay:
                 "set BOARDLAB_RUNTIME to a folder of your own"
             )
         return int(pid)
+
+
+@frozen
+class ServedWay:
+    """A socket of a server that no run starts: it runs on its own beside an exporter.
+
+    Attributes:
+        path: where it is reached on this host. host: where the server is. remote: the socket there.
+    """
+
+    path: Path
+    host: str
+    remote: str
+
+    @property
+    def shown(self) -> str:
+        """See `Way`."""
+        return f"{self.remote} on {self.host}"
+
+    @property
+    def log(self) -> str:
+        """See `Way`."""
+        return f"{Path(self.remote).with_name('console.log')} there"
+
+    @property
+    def mend(self) -> str:
+        """See `Way`."""
+        return start_there(self.host)
+
+    def connect(self, timeout_s: float) -> UnixStream:
+        """See `Way`."""
+        return UnixWay(self.path).connect(timeout_s)
+
+
+def start_there(host: str) -> str:
+    """What brings a console server of another host back: no run here starts one there."""
+    return f"Start one on {host}: systemctl start boardlab-console, or `lab console serve`"
 
 
 class UnixStream:

@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import frozen
 
-from lab.console.stream import RECEIVE_BYTES, left_s, ready
+from lab.console.stream import RECEIVE_BYTES, left_s, ready, start_there
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.tcp import keep_alive
 from lab.host.tls import Identity, is_refusal, said
@@ -40,6 +40,11 @@ class TlsWay:
     def log(self) -> str:
         """See `lab.console.stream.Way`."""
         return f"the log of `lab console tls` on {self.host}"
+
+    @property
+    def mend(self) -> str:
+        """See `lab.console.stream.Way`."""
+        return start_there(self.host)
 
     def connect(self, timeout_s: float) -> TlsStream:
         """See `lab.console.stream.Way`."""

@@ -17,6 +17,7 @@ from lab.console.client import ConsoleClient
 from lab.console.published import PublishedPort
 from lab.console.resuming import ELSEWHERE_S, PortOrder, ResumingClient
 from lab.console.status import PortInfo
+from lab.console.stream import ServedWay
 from lab.console.tlsway import TlsWay
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
@@ -83,12 +84,13 @@ class ServedPort:
         theirs = PortOrder(published.device, order.speed_bd, order.adapter_latency_ns, order.board)
         connect: Callable[[], ConsoleClient]
         if self.transport == AUTO and self._is_here:
-            connect, reset = partial(ConsoleClient, Path(published.socket)), _nothing
+            way = ServedWay(Path(published.socket), published.host, published.socket)
+            connect, reset = partial(ConsoleClient, way), _nothing
         elif self.transport == TLS or (self.transport == AUTO and published.tls_port):
             connect, reset = partial(ConsoleClient, self._tls_way(), ELSEWHERE_S), _nothing
         else:
-            way = _SshWay(self._link(), published.socket)
-            connect, reset = way.connect, way.reset
+            ssh = _SshWay(self._link(), published.socket)
+            connect, reset = ssh.connect, ssh.reset
         try:
             client = ResumingClient(connect, reset, theirs, published.host, write=True)
         except LabTransientError as error:
@@ -202,7 +204,7 @@ class _SshWay:
     def connect(self) -> ConsoleClient:
         local = self.link.forwarded(self.remote)
         self.generation = self.link.generation()
-        return ConsoleClient(local, ELSEWHERE_S)
+        return ConsoleClient(ServedWay(local, self.link.host, self.remote), ELSEWHERE_S)
 
     def reset(self) -> None:
         self.link.reset(self.generation)

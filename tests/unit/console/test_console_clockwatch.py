@@ -27,7 +27,7 @@ class Server:
     """
 
     pid = 0
-    shown, log = "the other host", "its log"
+    shown, log, mend = "the other host", "its log", "Start it there"
 
     def __init__(self) -> None:
         self.holds = False
@@ -130,3 +130,21 @@ def test_a_server_that_says_nothing_more_is_left(server: Server, reader: Callabl
         server.holds = False  # a new connection is answered
         client.read_event(0)
         assert (client.cuts, server.connections) == (1, 2)
+
+
+def test_a_server_that_stays_out_of_reach_is_said_once(
+    server: Server, reader: Callable[..., ResumingClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reader(timeout_s=0.0) as client:
+        server.holds = True
+
+        def gone(_timeout_s: float) -> Server:
+            raise LabTransientError("no way there", failure="console_link")
+
+        monkeypatch.setattr(server, "connect", gone)
+        monkeypatch.setattr(client, "_patience_s", 0.1)
+        for question in (client.status, client.read_clock):
+            with pytest.raises(LabTransientError) as caught:
+                question()
+            assert str(caught.value).count("out of reach") == 1
+        assert client.cuts == 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from console_bench import DEADLINE_S, ConsoleBench, running_bench, wait_for
@@ -16,7 +18,9 @@ from lab.benchmarks.boot import PowerEdge
 from lab.console.bareport import HOLD_NS
 from lab.console.client import ConsoleClient
 from lab.console.published import PublishedPort, machine_id
+from lab.console.resuming import PortOrder
 from lab.drivers import StampedConsoleDriver
+from lab.drivers.networkports import port_of
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
@@ -207,3 +211,21 @@ def test_of_a_terminal_server_nobody_knows_where_the_boards_other_cables_are(mon
     assert console.board_host == "moxa1"  # a place of labgrid's brings all that its board has
     console.port.host = "lab-1"
     assert (console.elsewhere, console.board_host) == ("", "")
+
+
+def test_a_console_server_that_hangs_up_is_to_be_started_where_it_is() -> None:
+    """No run starts one beside an exporter."""
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(socket_path(Path(folder))))
+        server.listen()
+
+        def hang_up() -> None:
+            server.accept()[0].close()
+
+        hangs_up = threading.Thread(target=hang_up)
+        hangs_up.start()
+        port = PublishedPort(str(socket_path(Path(folder))), "lab-2", machine_id(), time_line(), "/dev/ttyUSB0")
+        with pytest.raises(LabTransientError, match="Start one on lab-2: systemctl start boardlab-console") as caught:
+            port_of(driver(4000, port.extra()).port, "").connect(PortOrder("/dev/ttyUSB0"))
+        assert caught.value.failure == "console_server_gone"
+        hangs_up.join()
