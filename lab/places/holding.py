@@ -163,11 +163,8 @@ class Place:
         self._acquire(at, user)
         try:
             yield user.environ
-        finally:
-            try:
-                at.release(self.name, str(user))
-            except (ConfigurationError, LabTransientError) as error:  # what was measured is measured
-                _log.warning("place %s could not be given back: %s", self.name, error)
+        finally:  # what was measured is measured
+            self._give_back(at, user)
 
     def kept(self, ours: Collection[str]) -> str:
         """Why nobody but a person at labgrid-client can have it: they have acquired it, or reserved it; empty: it can be had.
@@ -187,11 +184,11 @@ class Place:
 
     @staticmethod
     def _is_left(holder: str, user: PlaceUser, is_over: Callable[[int], bool]) -> bool:
-        """Whether a job of this host and of the store of `user`'s had it, and has ended."""
+        """Whether a job of this host and of the store of `user`'s had it, and has ended; or this one did, for the person who began it."""
         theirs, ours = JobHolder.of(holder), JobHolder.of(str(user))
         if theirs is None or ours is None or (theirs.host, theirs.tag) != (ours.host, ours.tag):
             return False
-        return is_over(theirs.job)
+        return theirs.job == ours.job or is_over(theirs.job)
 
     def _acquire(self, at: Coordinator, user: PlaceUser) -> None:
         try:
@@ -210,6 +207,15 @@ class Place:
             raise ConfigurationError(
                 f"place {self.name} cannot be acquired: {error}; mend the place, or RemotePlace in the env"
             ) from error
+        except BaseException:  # no answer in time, or Ctrl-C: the coordinator may have done it all the same
+            self._give_back(at, user)
+            raise
+
+    def _give_back(self, at: Coordinator, user: PlaceUser) -> None:
+        try:
+            at.release(self.name, str(user))
+        except (ConfigurationError, LabTransientError) as error:
+            _log.warning("place %s could not be given back: %s", self.name, error)
 
     def _check_exporters(self, at: Coordinator) -> None:
         """See that somebody offers what the place has: labgrid acquires, and reserves, one without its exporter, too."""

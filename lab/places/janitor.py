@@ -119,12 +119,10 @@ class Janitor:
             over = self.book.is_over(job.job)
         except ConfigurationError:  # of another store at the same path, before this one
             return ""
-        host = known.holder.partition("/")[0]
-        if known.person.replace("/", "-") != job.person:
-            return ""
-        if host != job.host:  # another host's file has the same path; one database has no two such jobs
+        if known.person.replace("/", "-") != job.person or known.host != job.host:
+            # Another host's file has the same path, and so had an earlier one of this host; one database has no two such jobs.
             moved = self.store.location.path is None
-            return f"job {call(job.job)} went on on {host}" if moved else ""
+            return f"job {call(job.job)} went on as that of {known.who}" if moved else ""
         return f"job {call(job.job)} is {_state(known.state)}" if over else ""
 
 

@@ -6,10 +6,11 @@ import datetime as dt
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from lab.farm.placing import is_at, placed
 from lab.host import process
@@ -183,3 +184,15 @@ def test_a_job_that_was_resumed_while_another_place_is_released_keeps_its_own(
     played.released = lambda name: book.take_up(jobs[1].id) if name == "p1" else None
     assert [deed.place for deed in janitor(played, store).tidy()] == ["p1"]
     assert played.places["p2"]
+
+
+@pytest.mark.parametrize("path", [None, Path("/a/results.db")])
+def test_the_place_of_a_job_that_somebody_else_resumed_is_released_where_no_other_store_has_such_a_job(
+    tmp_path: Path, store: Store, played: Played, path: Path | None
+) -> None:
+    job = running(queue(store, "bob"), tmp_path)
+    played.places["p1"] = str(job_user("ann", job.called, store_name(store)))  # whose process was killed
+    where = SimpleNamespace(path=path, tag=store.location.tag, identity=store.location.identity)
+    looker = evolve(janitor(played, store), store=SimpleNamespace(location=where))
+    said = [f"job {job.called} went on as that of bob on {job.host}"]
+    assert [deed.why for deed in looker.due()] == said * (path is None)
