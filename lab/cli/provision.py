@@ -97,7 +97,7 @@ def provision(
         putting = Putting(found, media, Teller(_say), _say, book, person=process.person())
         options = {"medium": media, PROVISION: str(found.path)}
         order = Order(board_type, board, ("provision",), str(path), found.name, None, options)
-        with _held(store, order, wait, ignore) as job, ended_by_signals():
+        with _held(store, order, wait, ignore) as job:
             strategy = made or _strategy(env)
             putting.job_id = job.id
             if from_nothing:
@@ -133,7 +133,7 @@ def _held(store: Store, order: Order, wait_s: float, ignore: bool) -> Iterator[J
     book = queue(store, BY_PROVISION, ignores=ignore)
     patience = Patience(time.monotonic() + wait_s, _say, lambda: False)  # `held` gives signs of life
     try:
-        with held(book, order, wait_s, _say) as job, placed(book, job, patience) as as_user:
+        with held(book, order, wait_s, _say) as job, ended_by_signals(), placed(book, job, patience) as as_user:
             os.environ.update(as_user)
             yield job
     except BusyBoardError as error:

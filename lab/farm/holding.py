@@ -19,6 +19,7 @@ from lab.results.jobrecords import BY_LAB_RUN, Job, JobState, Order
 from lab.results.jobs import JobQueue
 from lab.results.store import Store
 from lab.results.turns import PERSONS
+from lab.results.yielding import wait_on
 
 QUEUE_POLL_S: Final = 2.0
 
@@ -85,6 +86,7 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
     Raises:
         BusyBoardError: it is another's, or a person has its place, also after `wait_s`; or its place is taken since, as
             `lab.farm.placing.placed` says in the body.
+        KeyboardInterrupt: somebody cancelled the job while it waited, which was said.
     """
     job = queue.enqueue(order)
     try:
@@ -93,6 +95,10 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
         queue.finish(job.id, "interrupted")
         raise
     if taken is None:
+        if by := queue.job(job.id).cancelled_by:
+            queue.finish(job.id, "interrupted")
+            say(f"job {job.called} was cancelled by {by}")
+            raise KeyboardInterrupt
         why = _obstacle(queue, job)
         queue.finish(job.id, "refused")
         raise BusyBoardError(f"{why}. Wait for it with --wait SECONDS")
@@ -118,15 +124,19 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
 
 def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None]) -> Job | None:
     """The job with its board; None: another has it still, or a person at labgrid-client its place, who may need the board there."""
-    deadline, told = time.monotonic() + wait_s, ""
-    while (taken := None if kept_from(queue, job) else queue.start(job.id)) is None and time.monotonic() < deadline:
-        if queue.job(job.id).cancelled_by:
-            return None
-        if (why := _obstacle(queue, job)) != told:
+    deadline, told, had = time.monotonic() + wait_s, "", ""
+    while True:
+        keeps = kept_from(queue, job)
+        if keeps or had:
+            wait_on(queue, job.id, keeps)  # who has the place gets the board before us
+        had = keeps
+        taken = None if keeps else queue.start(job.id)
+        if taken is not None or time.monotonic() >= deadline or queue.job(job.id).cancelled_by:
+            return taken
+        if (why := keeps or joblist.obstacle(queue, job.board)) != told:
             say(f"job {job.called} waits: {why}")
             told = why
         time.sleep(QUEUE_POLL_S)
-    return taken
 
 
 def _obstacle(queue: JobQueue, job: Job) -> str:

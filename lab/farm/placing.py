@@ -59,7 +59,7 @@ def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterat
         BoardlabError: as of `lab.places.holding.Place.held`, also with patience where a person has it, see `kept_from`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
     """
     with ExitStack() as stack:
-        said, began = "", time.monotonic()
+        said, away_at = "", math.inf
         while True:
             try:
                 environ = stack.enter_context(_placed(book, job))
@@ -67,7 +67,9 @@ def placed(book: JobQueue, job: Job, patience: Patience | None = None) -> Iterat
             except BoardlabError as error:
                 if patience is None or error.failure not in {PLACE_BUSY, *AWAY}:
                     raise
-                if time.monotonic() >= min(patience.deadline, began + AWAY_S if error.failure in AWAY else math.inf):
+                now = time.monotonic()
+                away_at = min(away_at, now) if error.failure in AWAY else math.inf
+                if now >= min(patience.deadline, away_at + AWAY_S):
                     raise
                 if error.failure == PLACE_BUSY and kept_from(book, job):
                     raise  # who has it may need the board for what they do there

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from attrs import define, field
 
+from lab.cli import provision
 from lab.errors import ConfigurationError, LabTransientError
 from lab.farm import holding, placing, queued
 from lab.farm.holding import BusyBoardError, held
@@ -25,7 +28,11 @@ LENA = str(stock_user("lena"))
 
 @define
 class Played:
-    """A coordinator with one place; `taken` is called when a job has looked at its exporters, of which one is away so many looks."""
+    """A coordinator with one place; `taken` is called when a job has looked at its exporters, of which one is away so many looks.
+
+    Attributes:
+        late: its answer to the next acquisition does not come in time.
+    """
 
     acquired: str = ""
     reserved: str = ""
@@ -33,6 +40,7 @@ class Played:
     away: int = 0
     said: list[str] = field(factory=list)
     deaf: bool = False
+    late: bool = False
 
     def holder(self, _name: str) -> str:
         return self.acquired
@@ -57,6 +65,8 @@ class Played:
             raise ConfigurationError(f"labgrid's coordinator at x: Failed to acquire resources for place {name}")
         self.acquired = user
         self.said.append("acquire")
+        if self.late:
+            raise LabTransientError("no answer in time", failure="coordinator_unreachable")
 
 
 @pytest.fixture
@@ -192,6 +202,51 @@ def test_a_place_that_a_dead_process_of_the_same_job_left_is_acquired_anew(
     assert played.said == ["release", "acquire", "release"]
 
 
+def test_a_dead_jobs_place_is_acquired_anew_by_whoever_resumes_the_job(
+    tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runner, "_measure", lambda *_args: 0)
+    dead = JobQueue(store, "the killed one", lambda _: True, person="ann")
+    job = enqueued(dead, tmp_path)
+    assert dead.start(job.id) is not None
+    played.acquired = str(job_user("ann", job.called, store_name(store)))
+    book = JobQueue(store, process.identity(), lambda who: who == dead.holder, person="lena")
+    job = book.take_up(job.id)
+    assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), lambda _: None).run(job, 0) == 0
+    assert played.said == ["release", "acquire", "release"]
+
+
+def test_a_place_whose_acquisition_was_not_answered_in_time_is_given_back(
+    tmp_path: Path, store: Store, played: Played
+) -> None:
+    """The coordinator has done it all the same, and nobody would give it back."""
+    played.late = True
+    book = queue(store, "ann")
+    job = enqueued(book, tmp_path)
+    with pytest.raises(LabTransientError, match="no answer in time"):
+        Runner(book, RunnerPaths(tmp_path, tmp_path, None), lambda _: None).run(job, 0)
+    assert played.said == ["acquire", "release"]
+
+
+def test_an_exporter_that_goes_after_a_long_wait_is_waited_for_as_long_as_at_its_beginning(
+    tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runner, "_measure", lambda *_args: 0)
+    clock = [0.0]
+    monkeypatch.setattr(placing.time, "monotonic", lambda: clock[0])
+    played.acquired = "lab-7/ann-01234567-j4"  # another store's job
+    book = queue(store, "ann")
+    job = enqueued(book, tmp_path)
+
+    def look() -> None:
+        clock[0] += placing.AWAY_S / 3
+        if clock[0] > 2 * placing.AWAY_S and played.acquired:
+            played.acquired, played.away = "", 2
+
+    played.taken = look
+    assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), lambda _: None).run(job, 3600) == 0
+
+
 def test_an_exporter_that_does_not_obey_is_away_and_no_wrong_order(
     tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,3 +285,66 @@ def test_a_check_that_waited_long_enough_says_whose_place_it_is(tmp_path: Path, 
         held(book, order(tmp_path), 0, lambda _: None),
     ):
         pytest.fail("it has the board")
+
+
+def test_who_has_the_place_by_hand_gets_the_board_before_a_check_that_waits_for_it(
+    tmp_path: Path, store: Store, played: Played
+) -> None:
+    played.acquired, said = LENA, list[str]()
+    anns, lenas = queue(store, "ann"), queue(store, "lena")
+
+    def say(_line: str) -> None:
+        started = Queued(lenas, said.append, lambda: False).wait(enqueued(lenas, tmp_path), 0)
+        assert started is not None, said
+        lenas.finish(started.id, "completed")
+        played.acquired = ""
+
+    with held(anns, order(tmp_path), 600, say) as job:
+        assert job.yields_to == ""
+
+
+def test_a_check_that_waits_for_a_persons_place_gives_signs_of_life(
+    tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host takes it for dead else."""
+    played.acquired, seen = LENA, list[object]()
+    book = queue(store, "ann")
+
+    def pause(_seconds: float) -> None:
+        seen.append(book.job(1).heartbeat_at)
+        played.acquired = LENA if len(seen) < 3 else ""
+
+    monkeypatch.setattr(holding.time, "sleep", pause)
+    with held(book, order(tmp_path), 600, lambda _: None):
+        assert len(set(seen)) == 3
+
+
+def test_who_cancels_a_check_that_waits_is_said_and_it_is_not_begun_again(
+    tmp_path: Path, store: Store, played: Played
+) -> None:
+    played.acquired, said = LENA, list[str]()
+    book = queue(store, "ann")
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "waits" in line:
+            book.cancel(1, "lena")
+
+    with pytest.raises(KeyboardInterrupt), held(book, order(tmp_path), 600, say):
+        pytest.fail("it has the board")
+    assert said[1:] == ["job j1 was cancelled by lena"]
+    assert book.job(1).state == "cancelled"
+
+
+def test_a_release_that_waits_for_its_place_ends_in_order_when_it_is_cancelled(
+    tmp_path: Path, store: Store, played: Played
+) -> None:
+    """Who gives its signs of life ends it by SIGTERM then."""
+    played.taken = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), provision._held(store, order(tmp_path), 0.0, ignore=False):
+            pytest.fail("it has the place")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert queue(store, "ann").job(1).state == "interrupted"
