@@ -40,7 +40,7 @@ def own_address(towards: str) -> str:
         with socket.socket(family, kind, protocol) as asks:
             asks.connect(address)
             return str(asks.getsockname()[0])
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter: no name of a host at all, e.g. with two dots in a row
         raise ConfigurationError(
-            f"{towards}: this host knows no way there ({error.strerror or error}); `ip route get` shows it"
+            f"{towards}: this host knows no way there ({getattr(error, 'strerror', None) or error}); `ip route get` shows it"
         ) from error

@@ -87,7 +87,7 @@ def may_be_one(one: str, other: str) -> bool:
 def _addresses(host: str) -> set[str]:
     try:
         found = {str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), None)}
-    except OSError:
+    except (OSError, UnicodeError):  # the latter: no name of a host at all, e.g. with two dots in a row
         return set()
     return set() if any(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found) else found
 

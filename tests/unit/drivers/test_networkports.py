@@ -22,6 +22,7 @@ from lab.console.resuming import PortOrder
 from lab.drivers import StampedConsoleDriver
 from lab.drivers.networkports import port_of
 from lab.errors import ConfigurationError, LabTransientError
+from lab.host.addresses import own_address
 from lab.host.clock import MonotonicRaw, time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
 from lab.host.runtime import socket_path
@@ -200,6 +201,14 @@ def test_a_clock_that_jumps_while_something_is_measured_lets_the_attempt_fail(
     console.start_capture()
     check_clocks(console, MonotonicRaw().now_ns() + jumped_ns)  # related anew
     console.target.deactivate(console)
+
+
+def test_a_hosts_name_that_is_none_is_said() -> None:
+    with pytest.raises(ConfigurationError, match=r"lab\.\.example: this host knows no way there"):
+        own_address("lab..example")
+    console = driver(4001)
+    console.port.host = "lab..example"
+    assert console.elsewhere == "lab..example"
 
 
 def test_of_a_terminal_server_nobody_knows_where_the_boards_other_cables_are(monkeypatch: pytest.MonkeyPatch) -> None:

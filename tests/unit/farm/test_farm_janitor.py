@@ -114,6 +114,7 @@ def test_a_reservation_that_ends_in_a_run_keeps_the_place_until_the_run_ends(
         ("b1", ENV + "options: {coordinator_address: '192.0.2.7'}\n", True),
         ("b1", ENV + "options: {coordinator_address: '192.0.2.1'}\n", False),
         ("b1", ENV + "options: {coordinator_address: '127.0.0.1:7'}\n", False),  # forwarded by ssh, perhaps
+        ("b1", ENV + "options: {coordinator_address: 'lab..example'}\n", False),  # which is no name
         ("b1", "targets: {main: {resources: [", False),  # it is being saved
         ("b1-of-another-name", "targets: {main: {resources: [", True),
     ],
