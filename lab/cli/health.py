@@ -21,7 +21,7 @@ from lab.env.target import parts
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import holding, now, services
 from lab.farm.config import Farm
-from lab.farm.holding import BusyBoardError, ended_by_signals, held, opened
+from lab.farm.holding import BusyBoardError, held, opened
 from lab.farm.placing import Patience, placed
 from lab.farm.runner import BUSY
 from lab.health import DEFAULT_RULE, Check, Health, Part, Rule
@@ -102,7 +102,7 @@ def _checked(store: Store, rule: Rule, path: Path, wait_s: float, *, ignore: boo
         time.monotonic() + wait_s, _say, lambda: False
     )  # of a job that was cancelled, `held` ends this process
     try:
-        with held(book, order, wait_s, _say) as job, ended_by_signals(), ExitStack() as stack:
+        with held(book, order, wait_s, _say) as job, ExitStack() as stack:
             made = Check(
                 name, board_type, socket.gethostname(), utc_now(), (), env=path.name, person=job.person, job_id=job.id
             )

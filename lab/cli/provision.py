@@ -16,7 +16,7 @@ from lab.cli.options import Database
 from lab.env import envfile
 from lab.env.target import parts
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm.holding import BusyBoardError, ended_by_signals, held, queue
+from lab.farm.holding import BusyBoardError, held, queue
 from lab.farm.placing import Patience, place_of, placed
 from lab.farm.runner import BUSY
 from lab.host import process
@@ -133,7 +133,7 @@ def _held(store: Store, order: Order, wait_s: float, ignore: bool) -> Iterator[J
     book = queue(store, BY_PROVISION, ignores=ignore)
     patience = Patience(time.monotonic() + wait_s, _say, lambda: False)  # `held` gives signs of life
     try:
-        with held(book, order, wait_s, _say) as job, ended_by_signals(), placed(book, job, patience) as as_user:
+        with held(book, order, wait_s, _say) as job, placed(book, job, patience) as as_user:
             os.environ.update(as_user)
             yield job
     except BusyBoardError as error:

@@ -81,32 +81,38 @@ def opened(
 
 @contextmanager
 def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None]) -> Iterator[Job]:
-    """The board is ours.
+    """The board is ours. SIGTERM, by which a job is cancelled, ends this as Ctrl-C does: recorded, board off.
 
     Raises:
         BusyBoardError: it is another's, or a person has its place, also after `wait_s`; or its place is taken since, as
             `lab.farm.placing.placed` says in the body.
-        KeyboardInterrupt: somebody cancelled the job while it waited, which was said.
+        KeyboardInterrupt: also where somebody cancelled the job while it waited, which was said.
     """
-    job = queue.enqueue(order)
-    try:
-        taken = _started(queue, job, wait_s, say)
-    except BaseException:
-        queue.finish(job.id, "interrupted")
-        raise
-    if taken is None:
-        if by := queue.job(job.id).cancelled_by:
+    with _ended_by_signals():
+        job = queue.enqueue(order)
+        try:
+            taken = _started(queue, job, wait_s, say)
+        except BaseException:
             queue.finish(job.id, "interrupted")
-            say(f"job {job.called} was cancelled by {by}")
-            raise KeyboardInterrupt
-        why = _obstacle(queue, job)
-        queue.finish(job.id, "refused")
-        raise BusyBoardError(f"{why}. Wait for it with --wait SECONDS")
+            if by := queue.job(job.id).cancelled_by:
+                say(f"job {job.called} was cancelled by {by}")
+            raise
+        if taken is None:
+            why = _obstacle(queue, job)
+            queue.finish(job.id, "refused")
+            raise BusyBoardError(f"{why}. Wait for it with --wait SECONDS")
+        with _living(queue, job, say):
+            yield taken
+
+
+@contextmanager
+def _living(queue: JobQueue, job: Job, say: Callable[[str], None]) -> Iterator[None]:
+    """Signs of life for a job that has its board; its state at the end."""
     holder = Holder(queue, job.id)
     holder.start()
     state: JobState = "failed"
     try:
-        yield taken
+        yield
         state = "completed"
     except BoardlabError as error:
         if error.failure != PLACE_BUSY:
@@ -123,7 +129,11 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
 
 
 def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None]) -> Job | None:
-    """The job with its board; None: another has it still, or a person at labgrid-client its place, who may need the board there."""
+    """The job with its board; None: another has it still, or a person at labgrid-client its place, who may need the board there.
+
+    Raises:
+        KeyboardInterrupt: somebody cancelled it.
+    """
     deadline, told, had = time.monotonic() + wait_s, "", ""
     while True:
         keeps = kept_from(queue, job)
@@ -131,7 +141,9 @@ def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None
             wait_on(queue, job.id, keeps)  # who has the place gets the board before us
         had = keeps
         taken = None if keeps else queue.start(job.id)
-        if taken is not None or time.monotonic() >= deadline or queue.job(job.id).cancelled_by:
+        if taken is None and queue.job(job.id).cancelled_by:
+            raise KeyboardInterrupt
+        if taken is not None or time.monotonic() >= deadline:
             return taken
         if (why := keeps or joblist.obstacle(queue, job.board)) != told:
             say(f"job {job.called} waits: {why}")
@@ -144,7 +156,7 @@ def _obstacle(queue: JobQueue, job: Job) -> str:
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
+def _ended_by_signals() -> Iterator[None]:
     """SIGTERM ends it as Ctrl-C does: recorded, board off. Another one does not cut that short."""
 
     def end(_number: int, _frame: object) -> None:

@@ -85,6 +85,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
+@pytest.fixture
+def ignored_sigterm() -> Iterator[None]:
+    """It ends no test where nobody heeds it."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 def queue(store: Store, person: str) -> JobQueue:
     return JobQueue(store, process.identity(), process.has_died, person=person)
 
@@ -319,9 +327,12 @@ def test_a_check_that_waits_for_a_persons_place_gives_signs_of_life(
         assert len(set(seen)) == 3
 
 
+@pytest.mark.usefixtures("ignored_sigterm")
+@pytest.mark.parametrize("here", [False, True])
 def test_who_cancels_a_check_that_waits_is_said_and_it_is_not_begun_again(
-    tmp_path: Path, store: Store, played: Played
+    tmp_path: Path, store: Store, played: Played, *, here: bool
 ) -> None:
+    """From this host by a signal, too."""
     played.acquired, said = LENA, list[str]()
     book = queue(store, "ann")
 
@@ -329,6 +340,8 @@ def test_who_cancels_a_check_that_waits_is_said_and_it_is_not_begun_again(
         said.append(line)
         if "waits" in line:
             book.cancel(1, "lena")
+            if here:
+                os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(KeyboardInterrupt), held(book, order(tmp_path), 600, say):
         pytest.fail("it has the board")
@@ -336,15 +349,12 @@ def test_who_cancels_a_check_that_waits_is_said_and_it_is_not_begun_again(
     assert book.job(1).state == "cancelled"
 
 
+@pytest.mark.usefixtures("ignored_sigterm")
 def test_a_release_that_waits_for_its_place_ends_in_order_when_it_is_cancelled(
     tmp_path: Path, store: Store, played: Played
 ) -> None:
     """Who gives its signs of life ends it by SIGTERM then."""
     played.taken = lambda: os.kill(os.getpid(), signal.SIGTERM)
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        with pytest.raises(KeyboardInterrupt), provision._held(store, order(tmp_path), 0.0, ignore=False):
-            pytest.fail("it has the place")
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with pytest.raises(KeyboardInterrupt), provision._held(store, order(tmp_path), 0.0, ignore=False):
+        pytest.fail("it has the place")
     assert queue(store, "ann").job(1).state == "interrupted"
