@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +56,7 @@ class Released:
 
         Raises:
             ConfigurationError: there is no such folder, or the environment is wrong. LabStableError: the state cannot be kept.
+            KeyboardInterrupt: it was to end while a release was still written.
         """
         if not self.folder.is_dir():
             raise ConfigurationError(
@@ -81,11 +83,17 @@ class Released:
     def _wrong(self, path: Path) -> str | None:
         """Why it cannot be measured; None: it can, or it is another board's, and known from now on."""
         try:
-            settle(path)
+            settle(path, self._rest)
             problems = list(checking.problems(load(path), Hosts.of_user()))
         except BoardlabError as error:
             problems = [str(error)]
         return "; ".join(problems) or None
+
+    def _rest(self, seconds: float) -> None:
+        """Between two looks at a file that somebody writes; nothing runs then that would have to be ended first."""
+        time.sleep(seconds)
+        if self._stopping:
+            raise KeyboardInterrupt
 
     def _run(self, path: Path) -> int:
         env = envfile.find(self.schedule.env, Path(self.farm.directory))

@@ -8,6 +8,7 @@ import runpy
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -73,7 +74,7 @@ class Host:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(released, "settle", lambda _path: None)
+    monkeypatch.setattr(released, "settle", lambda _path, _sleep: None)
 
 
 @pytest.fixture
@@ -177,6 +178,23 @@ def test_who_ends_it_ends_the_run_first(host: Host) -> None:
     rest, _ = process.communicate(timeout=60)
     assert (process.returncode, rest) == (130, "asked\n")
     assert json.loads((host.folder / "state" / "new.json").read_text())["known"] == []
+
+
+def test_who_ends_it_while_a_release_is_still_copied_does_not_wait_for_the_copy(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.look()
+    host.release("11.02")
+
+    def copied(_path: Path, sleep: Callable[[float], None]) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        sleep(0.0)
+        pytest.fail("it waits on")
+
+    monkeypatch.setattr(released, "settle", copied)
+    with pytest.raises(KeyboardInterrupt):
+        host.look()
+    assert host.measured == []
 
 
 def test_a_damaged_state_and_a_missing_folder_are_told_with_their_mend(host: Host) -> None:
