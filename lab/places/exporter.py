@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import os
 import socket
 import time
 from pathlib import Path
@@ -21,7 +22,6 @@ import attr
 import pyudev
 from attrs import define, field, frozen
 from labgrid.remote import exporter as stock
-from labgrid.remote.config import ResourceConfig
 from labgrid.resource.serialport import RawSerialPort
 from labgrid.resource.udev import USBSerialPort
 
@@ -33,11 +33,11 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.host.addresses import is_loopback
 from lab.host.clock import time_line
 from lab.host.runtime import socket_path
+from lab.places import resourcefile
 from lab.rails.server import rails_socket
 
 LOOPBACK: Final = "127.0.0.1"
 COORDINATOR_GONE: Final = 100  # labgrid's exit status then; systemd starts the program again
-_SENSORS: Final = "RailSensors"
 _LOOK_AGAIN_S: Final = 1.0  # for the console server
 _KINDS: Final = {"RawSerialPort": RawSerialPort, "USBSerialPort": USBSerialPort}
 _log = logging.getLogger(__name__)
@@ -64,6 +64,11 @@ class ExporterOptions:
     listen: str = LOOPBACK
     isolated: bool = False
     tls_port: int = 0
+
+    @property
+    def known(self) -> dict[str, object]:
+        """What the file of resources, which is a template, may ask for; as labgrid's exporter has it."""
+        return {"env": os.environ, "isolated": self.isolated, "hostname": self.hostname, "name": self.name}
 
     @property
     def on_loopback(self) -> bool:
@@ -145,7 +150,12 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self.serial = _KINDS[self.cls](target=None, name=None, **self.local_params)
+        try:
+            self.serial = _KINDS[self.cls](target=None, name=None, **self.local_params)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"{self.cls} {self.local_params}: {error.args[0]}; mend it in the file of resources"
+            ) from error
         self.local = _ServedPort(self.serial, self.console)
         self.data["cls"] = "NetworkSerialPort"
         self.proxy = self.console.options.hostname
@@ -242,31 +252,20 @@ def exports(options: ExporterOptions) -> dict[str, type]:
     return {**dict.fromkeys(_KINDS, ours), "PDUDaemonPort": switch}
 
 
-def _check_sensors(path: Path) -> None:
-    """Refuse what stock clients do not know: a place with it is none for `labgrid-client` at all."""
-    try:
-        groups = ResourceConfig(str(path)).data
-    except Exception as error:
-        raise ConfigurationError(f"{path}: {getattr(error, 'msg', None) or error}") from error
-    for name, group in groups.items():
-        for key, params in group.items() if isinstance(group, dict) else ():
-            if _SENSORS in {key, params.get("cls") if isinstance(params, dict) else ""}:
-                raise ConfigurationError(
-                    f"{path}: {name}: {_SENSORS} is no resource of a place: write it into the board's env, with `at: console`; `lab rails "
-                    "serve` beside this program samples it here"
-                )
-
-
 def run(options: ExporterOptions) -> int:
     """Export until SIGTERM or SIGINT, or until the coordinator goes. Returns: the exit status.
 
     Raises:
-        ConfigurationError: the file of resources is not there, or nobody can listen at the address.
+        ConfigurationError: the file of resources is not there, or is wrong; the coordinator's address is none, or nobody can listen at ours.
     """
     if not options.resources.is_file():
         raise ConfigurationError(
             f"{options.resources}: no such file; it lists what this host exports, as labgrid's exporter has it"
         )
+    try:
+        urlsplit(f"//{options.coordinator}").port  # noqa: B018 - as labgrid asks for it
+    except ValueError as error:
+        raise ConfigurationError(f"--coordinator {options.coordinator}: expected HOST or HOST:PORT ({error})") from error
     family = socket.AF_INET6 if ":" in options.listen else socket.AF_INET
     try:
         socket.create_server((options.listen, 0), family=family).close()
@@ -274,7 +273,7 @@ def run(options: ExporterOptions) -> int:
         raise ConfigurationError(
             f"--listen {options.listen}: {error.strerror or error}; is it an address of this host, and is its network up? (ip address)"
         ) from error
-    _check_sensors(options.resources)
+    resourcefile.check(options.resources, options.known)
     stock.exports.update(exports(options))
     stock.inspect = None  # which only labgrid's own main sets
     stock.reexec = False

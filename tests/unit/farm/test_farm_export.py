@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from attrs import evolve
 from labgrid.remote import exporter as stock
 
 from lab.console.published import PublishedHost
@@ -100,3 +101,47 @@ def test_sensors_are_no_resource_of_a_place(tmp_path: Path) -> None:
         ConfigurationError, match="b1: RailSensors is no resource of a place: write it into the board's env"
     ):
         run(options(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "exporter.yaml: expected groups, as labgrid's exporter has it, and found None"),
+        ("[b1]", "expected groups"),
+        ("b1:", "exporter.yaml: b1: expected resources by their classes"),
+        ("b1: {RawSerialPort: /dev/ttyUSB0}", "b1: RawSerialPort: expected arguments"),
+        ("{{", "unexpected"),
+    ],
+)
+def test_a_file_of_resources_with_a_wrong_shape_is_said(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "exporter.yaml").write_text(text)
+    with pytest.raises(ConfigurationError, match=said):
+        run(options(tmp_path))
+
+
+def test_a_file_of_resources_may_ask_for_what_labgrids_exporter_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[dict[str, object]] = []
+
+    async def amain(config: dict[str, object]) -> None:
+        ended.append(config)
+
+    monkeypatch.setattr(stock, "amain", amain)
+    group = "{% if hostname == 'lab-1.example' %}b1: {location: '{{ env['HOME'] }}', RawSerialPort: {port: /dev/null}}{% endif %}"
+    (tmp_path / "exporter.yaml").write_text(group)
+    assert run(options(tmp_path)) == 0
+    assert [config["name"] for config in ended] == ["lab-1"]
+
+
+@pytest.mark.parametrize("params", [{}, {"port": "/dev/null", "sped": 9600}, {"port": "/dev/null", "speed": "fast"}])
+def test_a_serial_port_with_wrong_arguments_is_said(tmp_path: Path, params: dict[str, object]) -> None:
+    kind = exports(options(tmp_path))["RawSerialPort"]
+    with pytest.raises(ConfigurationError, match="RawSerialPort .*; mend it in the file of resources"):
+        kind({"cls": "RawSerialPort", "params": params, "avail": False}, host="lab-1", proxy="lab-1")
+
+
+def test_a_coordinators_address_that_is_none_is_said(tmp_path: Path) -> None:
+    (tmp_path / "exporter.yaml").write_text("b1: {}")
+    with pytest.raises(ConfigurationError, match="--coordinator lab:port: expected HOST or HOST:PORT"):
+        run(evolve(options(tmp_path), coordinator="lab:port"))
