@@ -265,7 +265,9 @@ def run(options: ExporterOptions) -> int:
     try:
         urlsplit(f"//{options.coordinator}").port  # noqa: B018 - as labgrid asks for it
     except ValueError as error:
-        raise ConfigurationError(f"--coordinator {options.coordinator}: expected HOST or HOST:PORT ({error})") from error
+        raise ConfigurationError(
+            f"--coordinator {options.coordinator}: expected HOST or HOST:PORT ({error})"
+        ) from error
     family = socket.AF_INET6 if ":" in options.listen else socket.AF_INET
     try:
         socket.create_server((options.listen, 0), family=family).close()

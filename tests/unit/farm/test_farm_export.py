@@ -137,7 +137,7 @@ def test_a_file_of_resources_may_ask_for_what_labgrids_exporter_tells_it(
 @pytest.mark.parametrize("params", [{}, {"port": "/dev/null", "sped": 9600}, {"port": "/dev/null", "speed": "fast"}])
 def test_a_serial_port_with_wrong_arguments_is_said(tmp_path: Path, params: dict[str, object]) -> None:
     kind = exports(options(tmp_path))["RawSerialPort"]
-    with pytest.raises(ConfigurationError, match="RawSerialPort .*; mend it in the file of resources"):
+    with pytest.raises(ConfigurationError, match=r"RawSerialPort .*; mend it in the file of resources"):
         kind({"cls": "RawSerialPort", "params": params, "avail": False}, host="lab-1", proxy="lab-1")
 
 
