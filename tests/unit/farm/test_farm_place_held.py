@@ -86,11 +86,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def ignored_sigterm() -> Iterator[None]:
-    """It ends no test where nobody heeds it."""
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def heeded_sigterm() -> Iterator[None]:
+    """The test fails, and does not end all others, where nobody heeds it."""
+    unheeded: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: unheeded.append(number))
     yield
     signal.signal(signal.SIGTERM, before)
+    assert not unheeded
 
 
 def queue(store: Store, person: str) -> JobQueue:
@@ -327,7 +329,7 @@ def test_a_check_that_waits_for_a_persons_place_gives_signs_of_life(
         assert len(set(seen)) == 3
 
 
-@pytest.mark.usefixtures("ignored_sigterm")
+@pytest.mark.usefixtures("heeded_sigterm")
 @pytest.mark.parametrize("here", [False, True])
 def test_who_cancels_a_check_that_waits_is_said_and_it_is_not_begun_again(
     tmp_path: Path, store: Store, played: Played, *, here: bool
@@ -349,7 +351,7 @@ def test_who_cancels_a_check_that_waits_is_said_and_it_is_not_begun_again(
     assert book.job(1).state == "cancelled"
 
 
-@pytest.mark.usefixtures("ignored_sigterm")
+@pytest.mark.usefixtures("heeded_sigterm")
 def test_a_release_that_waits_for_its_place_ends_in_order_when_it_is_cancelled(
     tmp_path: Path, store: Store, played: Played
 ) -> None:
