@@ -124,7 +124,7 @@ class UncertaintyBudget:
 
     Attributes:
         resolution_w: one step of the shunt register. sensor_w: its offset and gain. shunt_w: the shunt's tolerance.
-        noise_w: the standard error of the averaged samples, times 1.96.
+        noise_w: the standard error of the averaged samples, times Student's t.
         edges_w: what the two instants of the cut may have let in.
     """
 

@@ -8,7 +8,6 @@ their time. docs/rails.md has the budget of the ±.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -168,7 +167,7 @@ def _uncertainty(
         resolution_w=channel.shunt_lsb_nv * watt_per_nv,
         sensor_w=abs(mean_w) * channel.gain + channel.offset_bound_nv * watt_per_nv,
         shunt_w=abs(mean_w) * channel.tolerance,
-        noise_w=uncertainty.NORMAL_95 * spread / math.sqrt(count),
+        noise_w=_noise(spread, count),
         edges_w=cut_j / span.seconds,
     )
     steady_w = uncertainty.combined((parts.resolution_w, parts.sensor_w, parts.shunt_w, parts.noise_w))
@@ -179,8 +178,14 @@ def _volts_bound(channel: Channel, inside: Samples) -> float:
     """The ± of the mean voltage: one step of the register, the sensor's offset and gain, and what the samples spread."""
     count, mean_v = len(inside.volts_v), float(inside.volts_v.mean())
     spread = float(inside.volts_v.std(ddof=1)) if count > 1 else 0.0
-    noise_v = uncertainty.NORMAL_95 * spread / math.sqrt(count)
-    return uncertainty.combined((channel.bus_lsb_uv * 1e-6, BUS_OFFSET_V, abs(mean_v) * channel.gain, noise_v))
+    return uncertainty.combined(
+        (channel.bus_lsb_uv * 1e-6, BUS_OFFSET_V, abs(mean_v) * channel.gain, _noise(spread, count))
+    )
+
+
+def _noise(spread: float, count: int) -> float:
+    """The ± of a mean by what its samples spread; of one sample, by what such sensors spread."""
+    return uncertainty.of_deviation(spread, count) if count > 1 else uncertainty.NORMAL_95 * spread
 
 
 def _together(parts: UncertaintyBudget) -> float:

@@ -149,6 +149,17 @@ def test_the_uncertainty_has_its_parts(tmp_path: Path) -> None:
     assert unsure.uncertainty_w > sure.uncertainty_w
 
 
+def test_a_mean_of_few_samples_is_as_unsure_as_so_few_make_it(tmp_path: Path) -> None:
+    """A short sleep has four: their spread says less of the noise than that of many does."""
+    for count, factor in ((4, 3.182446), (100, 1.984217)):  # Student's t for 3 and 99 degrees of freedom
+        levels = {ms: 0.1 if ms % 2 else 0.2 for ms in range(count)}
+        found = cut(written(tmp_path / f"{count}.trace", levels), 0, (count - 1) * MS).rail("core")
+        assert found.parts is not None
+        assert found.samples == count
+        spread_w = 0.05 * (count / (count - 1)) ** 0.5
+        assert found.parts.noise_w == pytest.approx(factor * spread_w / count**0.5, rel=1e-3)
+
+
 def test_the_offset_of_a_sensor_is_subtracted(tmp_path: Path) -> None:
     channels = (evolve(CHANNELS[0], offset_nv=10_000), CHANNELS[1])
     trace = written(tmp_path / "a.trace", dict.fromkeys(range(10), 0.2), meta=evolve(META, channels=channels))
