@@ -58,6 +58,12 @@ def judge(watch: SuspendWatch, observed: Observed) -> Suspended:
             "'PM: suspend exit': lines were lost, or low_power.resume_start of the board type does not fit this kernel",
             failure="resume_lines_missing",
         )
+    if not log.in_order:
+        raise TestTransientError(
+            f"the kernel's log has the suspend at {log.entry_s:.6f} s, the beginning of the resume at {log.start_s:.6f} s and its end at "
+            f"{log.end_s:.6f} s: its clock does not go back, so characters were lost. Measure once more",
+            failure="resume_lines_missing",
+        )
     kernel = ModeEvidence(KERNEL, log.mode, "" if log.mode else "they fit several modes")
     total_w = observed.power.total.mean_w if observed.power is not None else None
     total_mw = None if total_w is None else total_w * 1e3

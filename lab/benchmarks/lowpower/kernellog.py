@@ -24,7 +24,7 @@ class SuspendLog:
     Attributes:
         variant: how the kernel called it: "deep", "shallow", "s2idle"; empty: it did not begin.
         mode: which mode of the board its lines name; empty where they name none.
-        start_s, end_s: of the resume, on the kernel's clock; None where the line is missing.
+        entry_s: of the suspend. start_s, end_s: of the resume, on the kernel's clock; None where the line is missing.
         start_text: the line that `start_s` is of.
         wake_source: as the device manager reports it, e.g. "0x50" (RTC); empty where it does not.
         reason: the first line that tells why it turned back; empty where none does.
@@ -32,6 +32,7 @@ class SuspendLog:
 
     variant: str = ""
     mode: str = ""
+    entry_s: float | None = None
     start_s: float | None = None
     start_text: str = ""
     end_s: float | None = None
@@ -42,6 +43,12 @@ class SuspendLog:
     def latency_s(self) -> float | None:
         """The resume latency as the performance guide has it."""
         return None if self.start_s is None or self.end_s is None else self.end_s - self.start_s
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the times of the lines that are there go on, as the kernel's clock does: a lost digit makes one go back."""
+        times = [t_s for t_s in (self.entry_s, self.start_s, self.end_s) if t_s is not None]
+        return times == sorted(times)
 
 
 def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
@@ -58,6 +65,7 @@ def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
     return SuspendLog(
         variant=variant,
         mode=_mode(variant, [text for _, text in last], source, board),
+        entry_s=last[0][0],
         start_s=start[0] if start else None,
         start_text=start[1] if start else "",
         end_s=next((t_s for t_s, text in last if text.startswith(END)), None),

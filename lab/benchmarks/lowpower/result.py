@@ -54,9 +54,15 @@ class Suspended:
     def since_edge_ms(self, moment: MomentLike) -> tuple[float, float]:
         """From the host's wake-up edge to a moment, and its ±, in milliseconds.
 
-        On a busy host the edge may also have come later than its stamp, which adds to the byte's ±.
+        A board that was heard before the acknowledgement had been woken by then; nothing that it says came before the request, and a
+        stamp that would is as much less sure as it is moved. On a busy host the edge may also have come later than its stamp, which
+        adds to the byte's ±.
         """
         if self.edge is None:
             return 0.0, 0.0
-        bound_ns = uncertainty.of_interval(self.edge.uncertainty_ns, moment.uncertainty_ns + self.edge.late_ns)
-        return (moment.t_ns - self.edge.t_ns) / 1e6, bound_ns / 1e6
+        asked_ns = self.edge.requested_ns
+        edge_ns = min(self.edge.t_ns, max(asked_ns, (self.first_byte or self.answer).t_ns))
+        heard_ns = max(asked_ns, moment.t_ns)
+        moved_ns = heard_ns - moment.t_ns
+        bound_ns = uncertainty.of_interval(edge_ns - asked_ns, moment.uncertainty_ns + moved_ns + self.edge.late_ns)
+        return (heard_ns - edge_ns) / 1e6, bound_ns / 1e6

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from lab.benchmarks.boot import BootSample, BootWatch
+from lab.benchmarks.boot.samples import UNCERTAIN_SHARE
 from lab.benchmarks.lowpower.kernellog import END
 from lab.benchmarks.lowpower.modes import PARTIAL_IO, RTC, SuspendPlan
 from lab.benchmarks.lowpower.rails import Off
@@ -28,8 +29,10 @@ def of_suspend(done: Suspended, cycle: int, flags: frozenset[Flag], log: bytes, 
     metrics, samples = RESUMES[done.plan.mode], []
 
     def add(metric: Metric | None, figure: tuple[float, float], window: tuple[int, int]) -> None:
+        value, unsure = figure
+        doubt = {Flag.UNCERTAIN} if unsure > UNCERTAIN_SHARE * value else set()
         if metric is not None:
-            samples.append(BootSample(metric, params(done.plan), Sample(*figure, cycle, flags), *window))
+            samples.append(BootSample(metric, params(done.plan), Sample(value, unsure, cycle, flags | doubt), *window))
 
     end = max(log.rfind(END.encode()), 0)
     start = max(log.rfind(done.log.start_text.encode(), 0, end), 0)

@@ -12,7 +12,7 @@ from lab.benchmarks.consoletext import last_line
 from lab.benchmarks.lowpower.modes import RTC, SuspendPlan
 from lab.benchmarks.lowpower.script import BACK, GOING, RESTORED
 from lab.boards import BoardType, MomentPattern
-from lab.errors import BoardTransientError
+from lab.errors import BoardTransientError, LabTransientError
 
 BEGUN, ANSWER, CLEAN, FIRST_BYTE = "going", "answer", "restored", "first_byte"
 MOMENTS: Final = (
@@ -112,6 +112,18 @@ class SuspendWatch:
                 self.begun = True
             case _:
                 self._restored = True
+
+    def suspended(self, missing_ns: int) -> None:
+        """The clock of the stamps stood still, or jumped: nobody knows how long the board slept, or took to answer.
+
+        Raises:
+            LabTransientError: always.
+        """
+        raise LabTransientError(
+            f"the host's clock went {abs(missing_ns) / 1e9:.3f} s {'behind' if missing_ns > 0 else 'ahead'} while the board slept: the host "
+            "was suspended, or its virtual machine paused or moved. Keep it awake while it measures (systemctl mask sleep.target)",
+            failure="host_suspended",
+        )
 
     def asleep(self, now_ns: int) -> bool:
         """Whether the board is taken to sleep: the console has been silent long enough since the command began."""

@@ -7,7 +7,7 @@ from attrs import define, evolve, field
 from lab.benchmarks.lowpower.kernellog import read_log
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
 from lab.benchmarks.lowpower.watch import SuspendWatch
-from lab.console.model import LATE_WINDOW_NS, Chunk, Lateness
+from lab.console.model import LATE_WINDOW_NS, Chunk, Lateness, Suspended
 from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError
 from lab.strategies.drivenboard import DrivenBoard
@@ -39,6 +39,7 @@ class SuspendMonitor:
 
         Raises:
             BoardTransientError: the suspend has failed.
+            LabTransientError: the host was suspended meanwhile.
         """
         console, watch = self.board.console, self.watch
         console.poll(POLL_S)
@@ -48,6 +49,8 @@ class SuspendMonitor:
                     watch.moment(moment)
             if isinstance(event, Chunk):
                 watch.feed(event.data, event.t_ns)
+            elif isinstance(event, Suspended):
+                watch.suspended(event.missing_ns)
         self.taken = len(console.capture)
         try:
             with power_asked(self.board, rails=False):

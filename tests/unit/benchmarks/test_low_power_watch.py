@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 from attrs import evolve, frozen
 
@@ -9,8 +11,13 @@ from lab import boards
 from lab.benchmarks.lowpower.judge import Observed, judge
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
+from lab.benchmarks.lowpower.result import Suspended
+from lab.benchmarks.lowpower.samples import of_suspend
 from lab.benchmarks.lowpower.watch import SuspendWatch, WakeEdge
-from lab.errors import BoardlabError, BoardTransientError, TestTransientError
+from lab.console import model
+from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
+from lab.metrics import Flag, Sample
+from lab.strategies.lowpower.suspendmonitor import SuspendMonitor
 
 S = 1_000_000_000
 AM62 = boards.load("am62xx_sk")
@@ -115,3 +122,68 @@ def test_a_busy_host_makes_the_latency_from_the_edge_less_sure() -> None:
     assert result.since_edge_ms(result.answer) == (998.0, 2.0)
     late = evolve(result, edge=evolve(watch.edge, late_ns=7_000_000))
     assert late.since_edge_ms(late.answer) == (998.0, 8.0)
+
+
+def resumed(edge: WakeEdge, at_ns: int, first: Marker | None = None) -> Suspended:
+    watch = watched()
+    watch.edge = edge
+    if first is not None:
+        watch.moment(first)
+    return judge(answered(watch, at_ns), Observed(FOUND, Stats(0, 0), Stats(1, 0), DEEP, None, None))
+
+
+def samples(done: Suspended) -> dict[str, Sample]:
+    found = of_suspend(done, 1, frozenset(), b"\n".join(line.encode() for line in DEEP), 0)
+    return {sample.metric.name.rpartition(".")[2]: sample.sample for sample in found}
+
+
+def test_a_board_that_is_heard_before_the_switch_has_answered_had_been_woken_by_then() -> None:
+    """A command that takes half a second: the first byte came 0.4 s before its end, which is no negative latency."""
+    edge = WakeEdge("gpio", 5 * S, 5 * S + S // 2)
+    found = samples(resumed(edge, 6 * S, Marker("first_byte", 5 * S + S // 10)))
+    first, prompt = found["resume_wake_to_first_byte"], found["resume_wake_to_prompt"]
+    assert (first.value, first.uncertainty) == (0, 100)
+    assert Flag.UNCERTAIN in first.flags
+    assert (prompt.value, prompt.uncertainty) == (900, 100)
+    assert not prompt.flags & {Flag.UNCERTAIN}
+
+
+def test_nothing_that_the_edge_caused_came_before_it() -> None:
+    edge = WakeEdge("uart", 5 * S, 5 * S + 1_000_000)
+    found = samples(resumed(edge, 6 * S, Marker("first_byte", 5 * S - 3_000_000)))["resume_wake_to_first_byte"]
+    assert (found.value, found.uncertainty) == (0, 4)
+    assert Flag.UNCERTAIN in found.flags
+
+
+@pytest.mark.parametrize(
+    ("line", "damaged"),
+    [("   45.677311", "   4.677311"), ("   45.677311", "   5.677311"), ("   46.032262", "   4.032262")],
+)
+def test_a_kernel_time_that_lost_a_digit_gives_no_latency(line: str, damaged: str) -> None:
+    """Else it would be 41 s, or less than none."""
+    done = answered(watched(SuspendPlan("deep_sleep", "rtc", 5), 5), 5 * S)
+    lines = [each.replace(line, damaged) for each in DEEP]
+    with pytest.raises(TestTransientError, match="its clock does not go back") as raised:
+        judge(done, Observed(FOUND, Stats(0, 0), Stats(1, 0), lines, None, None))
+    assert raised.value.failure == "resume_lines_missing"
+
+
+@pytest.mark.parametrize(("missing_ns", "way"), [(30 * S, "behind"), (-S, "ahead")])
+def test_a_host_that_slept_beside_the_board_knows_no_latency(missing_ns: int, way: str) -> None:
+    """Its clock stood still between the edge and the answer, and would say too little."""
+
+    class Console:
+        capture = [model.Suspended(6 * S, 0, missing_ns)]  # noqa: RUF012 - of one test
+
+        def poll(self, _seconds: float) -> bytes:
+            return b""
+
+    class Board:
+        console = Console()
+
+    watch = watched()
+    watch.edge = WakeEdge("uart", 5 * S, 5 * S + 1_000_000)
+    monitor = SuspendMonitor(cast("Any", Board()), watch, [], FOUND, Stats(0, 0), 0)
+    with pytest.raises(LabTransientError, match=f"went {abs(missing_ns) / S:.3f} s {way}") as raised:
+        monitor.step()
+    assert raised.value.failure == "host_suspended"
