@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import read, rule
+from lab.benchmarks.output import cut_time, read, rule
 from lab.benchmarks.section import Bench, ParsedReading, Section, has_link, whole
 
 FRAMES = 20_000
@@ -22,7 +22,9 @@ def parse(output: bytes) -> list[ParsedReading]:
         if seconds <= 0:
             return []
         value = FRAMES / seconds
-        return [ParsedReading("can.throughput", value, {"bitrate": str(BITRATE)}, quantum=value * 0.01 / seconds)]
+        return [
+            ParsedReading("can.throughput", value, {"bitrate": str(BITRATE)}, quantum=cut_time(value, seconds, 0.01))
+        ]
 
     return read(output, "cangen", [rule(r"^real +(\d+\.\d+)$", real), rule(r"^(?:user|sys) ")])
 
@@ -31,7 +33,8 @@ def _measure(bench: Bench) -> Iterator[ParsedReading]:
     bench.run(f"ip link set {INTERFACE} down", check=False)
     bench.run(f"ip link set {INTERFACE} type can bitrate {BITRATE} loopback on")
     bench.run(f"ip link set {INTERFACE} up")
-    yield from bench.read(parse, f"env time -p cangen {INTERFACE} -g 0 -p 1 -n {FRAMES} -L 8 2>&1", timeout_s=120)
+    command = f"env time -p cangen {INTERFACE} -g 0 -p 1 -n {FRAMES} -L 8 2>&1"
+    yield from bench.read(parse, command, timeout_s=120, check=True)  # `time` also times one that fails
 
 
 def _restore(bench: Bench) -> None:

@@ -31,7 +31,7 @@ def coremark_pro(output: bytes, contexts: int = 1) -> list[ParsedReading]:
     def mark(match: re.Match[str]) -> list[ParsedReading]:
         return [ParsedReading("coremark_pro.score", float(match[1]), params)]
 
-    rules = [rule(_RATE, row), rule(r"^CoreMark-PRO\s+(\d+\.\d+)\b", mark), rule(_KNOWN)]
+    rules = [rule(_RATE, row), rule(r"^CoreMark-PRO\s+(\d+\.\d+)(?:\s|$)", mark), rule(_KNOWN)]
     return read(output, "CoreMark-Pro", rules, expected=WORKLOADS + 1)
 
 

@@ -14,7 +14,7 @@ from attrs import evolve
 
 from lab.benchmarks import needs, netperf, rfc2544
 from lab.benchmarks.netperf import KEYS
-from lab.benchmarks.output import missing
+from lab.benchmarks.output import missing, refused
 from lab.benchmarks.section import Bench, Need, ParsedReading, Row, Rows, Section, has_link, whole
 from lab.boards import BoardType
 from lab.metrics import Flag
@@ -47,6 +47,8 @@ def udp(
 ) -> list[ParsedReading]:
     """One UDP stream, by the packets that arrived."""
     (test,) = netperf.parse(output, "UDP STREAM")
+    if test.sent_bytes <= 0:
+        raise refused("netperf", "it sent nothing, which is no stream without loss (LOCAL_BYTES_SENT=0)")
     pps = test.received_bytes / FRAMES[frame] / seconds
     load = test.remote_cpu if params["direction"] == "ingress" else test.local_cpu
     if load is None:

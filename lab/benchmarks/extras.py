@@ -47,7 +47,7 @@ def stress_ng(output: bytes) -> list[ParsedReading]:
 def _read(bench: Bench, parser: Parser, command: str) -> Iterator[ParsedReading]:
     """Run a command that gets its time as `{seconds}`."""
     seconds = max(1, bench.site.seconds // SHARE)
-    for reading in bench.read(parser, command.format(seconds=seconds), timeout_s=seconds + 30):
+    for reading in bench.read(parser, command.format(seconds=seconds), timeout_s=seconds + 30, check=True):
         yield evolve(reading, flags=reading.flags | bench.site.doubts)
 
 

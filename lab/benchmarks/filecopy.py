@@ -37,9 +37,9 @@ def _rows(bench: Bench, medium: str, filesystem: str) -> Rows:
         scratchfs.make(bench, medium, filesystem)
         for _ in range(WRITES):
             command = f"dd if=/dev/zero of={FILE} bs={size} count={FILE_BYTES // size} conv=fsync 2>&1"
-            yield from bench.read(write, command, timeout_s=300)
+            yield from bench.read(write, command, timeout_s=300, check=True)
         scratchfs.cool(bench, medium, filesystem)
-        yield from bench.read(back, f"dd if={FILE} of=/dev/null bs={size} 2>&1", timeout_s=300)
+        yield from bench.read(back, f"dd if={FILE} of=/dev/null bs={size} 2>&1", timeout_s=300, check=True)
 
     for size in BUFFERS:
         yield Row(partial(one, size), {"buffer": str(size)})

@@ -25,7 +25,7 @@ GFXBENCH = {
 def glmark2(output: bytes, test: str) -> list[ParsedReading]:
     """The score: mean frames a second over all scenes."""
     rules = [
-        rule(r"glmark2 Score: (\d+)", number("glmark2.score", {"test": test})),
+        rule(r"glmark2 Score: (\d+) *$", number("glmark2.score", {"test": test})),
         rule(r"^=+$|^ *glmark2 \d|^ *(?:GL_|OpenGL|Surface)|^\[[\w-]+\] "),
     ]
     return read(output, "glmark2", rules)

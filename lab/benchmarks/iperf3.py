@@ -14,7 +14,7 @@ from attrs import evolve
 
 from lab.benchmarks import needs
 from lab.benchmarks.ethernet import CHAPTER, FRAMES, port
-from lab.benchmarks.output import read, rule
+from lab.benchmarks.output import printed_step, read, refused, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_link, whole
 
 # Beyond its test. The server ends first: one that floods a board which cannot tell it to stop would spoil all that follows.
@@ -28,7 +28,7 @@ def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
 
     def receiver(match: re.Match[str]) -> list[ParsedReading]:
         own = {**params, "direction": _WAYS[match[1]]}
-        return [ParsedReading("ethernet.iperf3.throughput", float(match[2]), own)]
+        return [ParsedReading("ethernet.iperf3.throughput", float(match[2]), own, quantum=printed_step(match[2]))]
 
     pattern = r"^\[ *\d+\]\[([TR]X)-C\] .*? (\d+(?:\.\d+)?) Mbits/sec +(?:\d+ +)?receiver$"
     return read(output, "iperf3", [rule(pattern, receiver), _KNOWN], expected=2)
@@ -41,12 +41,14 @@ def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading
         seconds, lost, total = float(match[1]), int(match[2]), int(match[3])
         if seconds <= 0 or total <= 0:
             return []
+        if lost > total:
+            raise refused("iperf3", f"more packets were lost than were sent ({match[0]!r})")
         packets = (total - lost) / seconds
         own = {**params, "frame_bytes": str(frame)}
         values = {
             "throughput": packets * frame * 8 / 1e6,
             "packets": packets / 1000,
-            "loss": 100 * lost / total,
+            "loss": 100 * max(lost, 0) / total,  # fewer than none: some came twice
         }
         return [ParsedReading(f"ethernet.iperf3.udp.{name}", value, own) for name, value in values.items()]
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from lab.benchmarks import cpuload, needs
-from lab.benchmarks.output import missing, read, rule
+from lab.benchmarks.output import missing, printed_step, read, refused, rule
 from lab.benchmarks.section import Bench, Need, ParsedReading, Parser, Row, Rows, Section, has_link
 from lab.errors import BoardStableError
 
@@ -35,10 +35,12 @@ def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) 
     """iperf's rates of both directions, the interface's packets before and after, and mpstat's average."""
     params = {"algorithm": algorithm, "engine": engine}
     rates: dict[str, float] = {}
+    steps: dict[str, float] = {}
     counts: dict[str, int] = {}
 
     def rate(match: re.Match[str]) -> list[ParsedReading]:
         rates[match[1]] = float(match[2])
+        steps[match[1]] = printed_step(match[2])
         return []
 
     def count(match: re.Match[str]) -> list[ParsedReading]:
@@ -53,9 +55,11 @@ def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) 
     read(output, "iperf", rules, expected=0)
     if len(rates) != 2 or counts.keys() != {"before", "after"}:
         raise missing("the tunnel test", "two rates of iperf, and the packets before and after it", _first(output))
+    if counts["after"] < counts["before"]:
+        raise refused("the tunnel test", "the interface counts fewer packets than before: its counters began anew")
     packets = (counts["after"] - counts["before"]) / seconds / 1000
     return [
-        ParsedReading("ipsec.throughput", sum(rates.values()), params, end=len(output)),
+        ParsedReading("ipsec.throughput", sum(rates.values()), params, quantum=sum(steps.values()), end=len(output)),
         ParsedReading("ipsec.packets", packets, params, end=len(output)),
         ParsedReading("ipsec.cpu_load", cpuload.parse(output).percent, params, end=len(output)),
     ]

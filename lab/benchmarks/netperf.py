@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from attrs import frozen
@@ -75,19 +76,25 @@ def parse(output: bytes, *kinds: str) -> list[Netperf]:
 
 
 def _result(kind: str, values: dict[str, str], span: tuple[int, int]) -> Netperf:
-    def load(name: str) -> float | None:
+    def number(name: str) -> float:
         value = float(values[name])
+        if not math.isfinite(value):
+            raise ValueError(f"{name}={values[name]}")
+        return value
+
+    def load(name: str) -> float | None:
+        value = number(name)
         return None if value < 0 else value
 
     try:
         return Netperf(
             kind=kind,
-            mbit_s=float(values["THROUGHPUT"]),
+            mbit_s=number("THROUGHPUT"),
             local_cpu=load("LOCAL_CPU_UTIL"),
             remote_cpu=load("REMOTE_CPU_UTIL"),
-            sent_bytes=float(values["LOCAL_BYTES_SENT"]),
-            received_bytes=float(values["REMOTE_BYTES_RECVD"]),
-            datagram_bytes=float(values["LOCAL_SEND_SIZE"]),
+            sent_bytes=number("LOCAL_BYTES_SENT"),
+            received_bytes=number("REMOTE_BYTES_RECVD"),
+            datagram_bytes=number("LOCAL_SEND_SIZE"),
             start=span[0],
             end=span[1],
         )

@@ -15,7 +15,7 @@ from lab.benchmarks.section import ParsedReading
 from lab.errors import TestTransientError
 
 FAILURE = "unreadable_output"
-_KERNEL_LINE = re.compile(rb"\[ *\d+\.\d{6}\] .*")
+_KERNEL_LINE = re.compile(rb"(?:<\d+>)?\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? .*")  # a caller: CONFIG_PRINTK_CALLER
 # dd's last line, of coreutils or BusyBox: bytes, seconds
 DD_SUMMARY = r"^(\d+) bytes (?:\([^)]*\) )?copied, (\d+(?:\.\d+)?(?:e-\d+)?) s(?:econds)?, "
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -71,8 +71,23 @@ def lines(output: bytes) -> list[OutputLine]:
 def number(
     metric: str, params: Mapping[str, str] | None = None, *, group: int = 1, factor: float = 1.0
 ) -> Callable[[re.Match[str]], list[ParsedReading]]:
-    """For a rule: the number in a group of the match."""
-    return lambda match: [ParsedReading(metric, float(match[group]) * factor, dict(params or {}))]
+    """For a rule: the number in a group of the match, which is known to its last digit."""
+
+    def reading(match: re.Match[str]) -> list[ParsedReading]:
+        step = printed_step(match[group]) * factor
+        return [ParsedReading(metric, float(match[group]) * factor, dict(params or {}), quantum=step)]
+
+    return reading
+
+
+def printed_step(text: str) -> float:
+    """One of the last digit of a number as it was printed."""
+    return 10.0 ** -len(text.partition(".")[2])
+
+
+def cut_time(value: float, seconds: float, step_s: float) -> float:
+    """The quantum of a rate whose time was cut to whole steps: such a time is wrong by up to a step, and not by half of one."""
+    return 2 * value * step_s / seconds
 
 
 def ignore(_match: re.Match[str]) -> list[ParsedReading]:
@@ -114,6 +129,11 @@ def read(output: bytes, program: str, rules: Sequence[LineRule], *, expected: in
     if len(found) < expected:
         raise missing(program, f"{expected} numbers, found {len(found)}", unknown.text if unknown else _first(output))
     return list(found.values())
+
+
+def refused(program: str, why: str) -> TestTransientError:
+    """The error of an output whose numbers are none."""
+    return TestTransientError(f"{program}: {why}. Look at the kept output", failure=FAILURE)
 
 
 def missing(program: str, wanted: str, line: str) -> TestTransientError:

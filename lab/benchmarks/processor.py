@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import number, read, rule
+from lab.benchmarks.output import cut_time, number, read, refused, rule
 from lab.benchmarks.section import Bench, ParsedReading, Parser, Section, whole
 
 _FLOAT = r"(\d+(?:\.\d+)?)"
@@ -34,8 +34,9 @@ def dhrystone(output: bytes) -> list[ParsedReading]:
 
     def rate(match: re.Match[str]) -> list[ParsedReading]:
         value = float(match[1])
-        seconds = DHRYSTONE_RUNS / value
-        return [ParsedReading("dhrystone.rate", value, quantum=value / seconds)]
+        if not value:
+            return []
+        return [ParsedReading("dhrystone.rate", value, quantum=cut_time(value, DHRYSTONE_RUNS / value, 1))]
 
     rules = [
         rule(rf"CPU clock\s*=\s*{_FLOAT} MHz", number("cpu.clock")),
@@ -50,7 +51,9 @@ def whetstone(output: bytes) -> list[ParsedReading]:
 
     def rate(match: re.Match[str]) -> list[ParsedReading]:
         value = float(match[1])
-        return [ParsedReading("whetstone.rate", value, quantum=value * value / WHETSTONE_MIP)]
+        if not value:
+            return []
+        return [ParsedReading("whetstone.rate", value, quantum=cut_time(value, WHETSTONE_MIP / value, 1))]
 
     return read(output, "runWhetstone", [rule(rf"Double Precision Whetstones:? {_FLOAT} MIPS", rate)])
 
@@ -77,7 +80,16 @@ def stream(output: bytes) -> list[ParsedReading]:
     def row(match: re.Match[str]) -> list[ParsedReading]:
         return [ParsedReading("stream.bandwidth", float(match[2]), {"kernel": match[1].lower()})]
 
-    rules = [rule(rf"^(Copy|Scale|Add|Triad): +{_FLOAT}(?: +{_FLOAT}){{3}}$", row), rule(r"^-+$|^STREAM|^Function")]
+    def invalid(match: re.Match[str]) -> list[ParsedReading]:
+        raise refused(
+            "STREAM", f"its arrays do not hold what they should ({match[0]!r}), so it measured something else"
+        )
+
+    rules = [
+        rule(rf"^(Copy|Scale|Add|Triad): +{_FLOAT}(?: +{_FLOAT}){{3}}$", row),
+        rule(r"^Failed Validation.*", invalid),
+        rule(r"^-+$|^STREAM|^Function"),
+    ]
     return read(output, "STREAM", rules, expected=len(KERNELS))
 
 

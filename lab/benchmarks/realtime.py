@@ -8,15 +8,19 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import lines, missing
+from lab.benchmarks.output import lines, missing, refused
 from lab.benchmarks.section import Bench, ParsedReading, Section, whole
 from lab.benchmarks.site import MINUTE_S
+from lab.metrics import Flag
 
 HIGHEST_US = 400
 COMMAND = f"cyclictest -m -S -p 80 -i 200 -h {HIGHEST_US} -q -D"
 QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.99": 0.9999}
+MOST_SHARE = 0.5  # a ± beyond it says little of the number
 _BIN = re.compile(r"^(\d{6})((?:[ \t]\d{6,})+)\s*$")
-_TOTALS = re.compile(r"^# (Min Latencies|Avg Latencies|Max Latencies|Total|Histogram Overflows): ((?:\d+ ?)+)$")
+_TOTALS = re.compile(
+    r"^# (Min Latencies|Avg Latencies|Max Latencies|Total|Histogram Overflows): (\d{5,}(?: \d{5,})*)$"
+)
 
 
 def parse(output: bytes) -> list[ParsedReading]:
@@ -42,6 +46,8 @@ def parse(output: bytes) -> list[ParsedReading]:
     if absent or not bins:
         raise missing("cyclictest", f"the line {absent!r}" if absent else "a histogram", unknown or _first(output))
     found_readings: list[ParsedReading] = []
+    if len({len(totals[name]) for name in wanted}) > 1:
+        raise refused("cyclictest", "its lines are of different numbers of processors: parts of them are lost")
     for cpu, total in enumerate(totals["Total"]):
         column = {latency: counts[cpu] for latency, counts in bins.items() if cpu < len(counts)}
         seen = sum(column.values())
@@ -50,17 +56,27 @@ def parse(output: bytes) -> list[ParsedReading]:
                 "cyclictest", f"{total} wake-ups of processor {cpu}, its histogram has {seen}", _first(output)
             )
         every = total + totals["Histogram Overflows"][cpu]
+        if not every:
+            raise refused("cyclictest", f"its thread on processor {cpu} never woke up")
         values = {
             "min": totals["Min Latencies"][cpu],
             "mean": totals["Avg Latencies"][cpu],
             "max": totals["Max Latencies"][cpu],
         } | {name: _quantile(column, every, share) for name, share in QUANTILES.items()}
-        found_readings += [
-            ParsedReading(
-                "rt.latency", float(value), {"statistic": name, "cpu": str(cpu)}, quantum=1.0, start=start, end=end
+        for name, value in values.items():
+            # Behind the histogram's end nothing is known of a quantile but that it is no more than the maximum.
+            unsure = max(0, values["max"] - value) if name in QUANTILES and value not in column else 0
+            found_readings.append(
+                ParsedReading(
+                    "rt.latency",
+                    float(value),
+                    {"statistic": name, "cpu": str(cpu)},
+                    quantum=max(1.0, 2.0 * unsure),
+                    start=start,
+                    end=end,
+                    flags=frozenset({Flag.UNCERTAIN} if unsure > MOST_SHARE * value else ()),
+                )
             )
-            for name, value in values.items()
-        ]
     return found_readings
 
 

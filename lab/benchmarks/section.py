@@ -121,13 +121,23 @@ class Bench(Protocol):
         ...
 
     def read(
-        self, parser: Parser, command: str, *, timeout_s: float = 30.0, on_tester: bool = False
+        self,
+        parser: Parser,
+        command: str,
+        *,
+        timeout_s: float = 30.0,
+        on_tester: bool = False,
+        check: bool = False,
     ) -> list[ParsedReading]:
         """Run a command and read its output; the readings know their bytes in what is kept.
 
+        Args:
+            check: what a command says that fails is no number. Off for programs whose exit status means nothing.
+
         Raises:
             TestTransientError: the output does not say what it should.
-            BoardTransientError: nor does it, and the command failed on the board.
+            BoardTransientError: nor does it, and the command failed on the board; or it failed, and `check` is on.
+            LabTransientError: it failed on the tester, and `check` is on.
         """
         ...
 

@@ -13,7 +13,7 @@ from functools import partial
 from attrs import evolve
 
 from lab.benchmarks import cpuload, needs, scratchfs
-from lab.benchmarks.output import lines, missing, read, rule
+from lab.benchmarks.output import cut_time, lines, missing, printed_step, read, refused, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_medium, whole
 
 SOURCE = "/run/boardlab.src"  # on the board: in memory, and nobody but root makes files there
@@ -47,16 +47,23 @@ def fio(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     def summary(match: re.Match[str]) -> list[ParsedReading]:
         value = float(match[2]) * _UNITS[match[3]]
         own = {**params, "direction": match[1].lower()}
-        return [ParsedReading("storage.fio.throughput", value, own)]
+        step = printed_step(match[2]) * _UNITS[match[3]]
+        return [ParsedReading("storage.fio.throughput", value, own, quantum=step)]
+
+    def failed(match: re.Match[str]) -> list[ParsedReading]:
+        raise refused("fio", f"it failed on the way ({match[0].strip()!r}), so its rate is that of a part")
 
     rules = [
+        rule(r"^boardlab: .*\berr= *[1-9].*", failed),
         rule(r"^ *(READ|WRITE): bw=\S+ \((\d+(?:\.\d+)?)([kMG]?B)/s\), ", summary),
         rule(
             r"^fio-|^Starting|^ *(?:read|write|slat|clat|lat|bw|iops|cpu|IO depths|submit|complete|issued|latency)\b"
         ),
         rule(r"^Linux |^[\d:]+ |^Average|^Run status|^Disk stats|^ *\w+: ios=|^boardlab|^ +\||^$"),
     ]
-    (throughput,) = read(output, "fio", rules)
+    throughput, *more = read(output, "fio", rules)
+    if more:
+        raise refused("fio", "it says rates of reading and of writing, where it was asked for one")
     load = cpuload.parse(output)
     return [
         throughput,
@@ -65,7 +72,10 @@ def fio(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
 
 
 def ospi(output: bytes, size: int = OSPI_BYTES) -> list[ParsedReading]:
-    """`time -p dd`: whole 10 ms, so few results are possible."""
+    """`time -p dd`: whole 10 ms, so few results are possible. A read of a part, as of a smaller flash, has none."""
+
+    def part(match: re.Match[str]) -> list[ParsedReading]:
+        raise refused("dd", f"it did not read all of the {size} bytes ({match[0]!r}): the flash is smaller, or failed")
 
     def real(match: re.Match[str]) -> list[ParsedReading]:
         seconds = float(match[1])
@@ -74,10 +84,11 @@ def ospi(output: bytes, size: int = OSPI_BYTES) -> list[ParsedReading]:
             return []
         value = mebibytes / seconds
         params = {"file": f"{mebibytes:g}", "direction": "read"}
-        return [ParsedReading("ospi.raw.throughput", value, params, quantum=value * 0.01 / seconds)]
+        return [ParsedReading("ospi.raw.throughput", value, params, quantum=cut_time(value, seconds, 0.01))]
 
     rules = [
         rule(r"^real +(\d+\.\d+)$", real),
+        rule(rf"^(?:0\+\d+|\d+\+[1-9]\d*) records in|^(?!{size} )\d+ bytes .*copied", part),
         rule(r"^(?:user|sys) |^\d+\+\d+ records|^\d+ bytes"),
     ]
     return read(output, "dd", rules)
@@ -98,7 +109,7 @@ def largest_mtd(output: bytes) -> str:
 def _ospi(bench: Bench) -> Iterator[ParsedReading]:
     device = largest_mtd(bench.run("cat /proc/mtd"))
     command = f"env time -p dd if=/dev/{device} of=/dev/null bs={OSPI_BYTES} count=1 2>&1"
-    yield from bench.read(ospi, command, timeout_s=120)
+    yield from bench.read(ospi, command, timeout_s=120, check=True)
 
 
 def _files(bench: Bench, medium: str, filesystem: str) -> Rows:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import lines, missing, read, rule
+from lab.benchmarks.output import cut_time, lines, missing, read, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_medium
 from lab.errors import BoardStableError
 
@@ -36,7 +36,7 @@ def parse(output: bytes, size: int, medium: str, direction: str) -> list[ParsedR
             return []
         value = size / 1024 / seconds
         params = {"file": f"{size:x}", "direction": direction, "medium": medium}
-        return [ParsedReading("uboot.throughput", value, params, quantum=value * 0.001 / seconds)]
+        return [ParsedReading("uboot.throughput", value, params, quantum=cut_time(value, seconds, 0.001))]
 
     rules = [
         rule(r"^time: (?:(\d+) minutes, )?(\d+\.\d{3}) seconds$", took),

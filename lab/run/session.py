@@ -86,18 +86,23 @@ class BoardSession:
         """See `Bench.tester`."""
         output, status = self._run("tester", self._tester(), command, timeout_s)
         if check and status != 0:
-            raise LabTransientError(
-                f"`{command}` failed on the tester with status {status}: {_last(output)!r}. Its output is in the attempt's log",
-                failure="tester_command_failed",
-            )
+            raise _failed_on_tester(command, status, output)
         return output
 
     def read(
-        self, parser: Parser, command: str, *, timeout_s: float = 30.0, on_tester: bool = False
+        self,
+        parser: Parser,
+        command: str,
+        *,
+        timeout_s: float = 30.0,
+        on_tester: bool = False,
+        check: bool = False,
     ) -> list[ParsedReading]:
         """See `Bench.read`; the readings' bytes are those of the transcript."""
         name, host = ("tester", self._tester()) if on_tester else ("board", self.host)
         output, status = self._run(name, host, command, timeout_s)
+        if check and status != 0:
+            raise (_failed_on_tester if on_tester else _failed)(command, status, output)
         return self._placed(parser, command, output, 0 if on_tester else status)
 
     def timed(self, parser: SpanParser, command: str, marks: Marks, *, timeout_s: float = 30.0) -> list[ParsedReading]:
@@ -148,6 +153,13 @@ def _failed(command: str, status: int, output: bytes) -> BoardTransientError:
     return BoardTransientError(
         f"`{command}` failed on the board with status {status}: {_last(output)!r}. Its output is in the attempt's log",
         failure="command_failed",
+    )
+
+
+def _failed_on_tester(command: str, status: int, output: bytes) -> LabTransientError:
+    return LabTransientError(
+        f"`{command}` failed on the tester with status {status}: {_last(output)!r}. Its output is in the attempt's log",
+        failure="tester_command_failed",
     )
 
 
