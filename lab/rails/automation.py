@@ -21,19 +21,19 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
+from lab.rails.chips import CHIPS
 from lab.rails.config import RailConfig, RailsConfig
 from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
 
 PROMPT: Final = b"=>\r\n"
 ANSWER_S: Final = 10.0
 MAX_SAMPLES: Final = 150
-_ROW: Final = re.compile(
-    r"^\|\s*\d+\s*\|\s*(\w+)\s*\|\s*([\d.-]+)\s*\|\s*([\d.-]+)\s*\|\s*([\d.-]+)\s*\|\s*([\d.-]+)\s*\|"
-)
+_NUMBER: Final = r"\s*(-?\d+(?:\.\d+)?)\s*\|"
+_ROW: Final = re.compile(rf"^\|\s*\d+\s*\|\s*(\w+)\s*\|{_NUMBER * 4}")
 _ECHO_S: Final = 1.0
 _ITERATIONS: Final = {Range.ACTIVE: 1, Range.SLEEP: 20}
 _PAUSE_MS: Final = 10
-_GAIN, _OFFSET_NV = 0.001, 10_000.0  # of the INA226 that the firmware drives
+_CHIP: Final = CHIPS["ina226"]  # that the firmware drives
 _FAILED: Final = re.compile(r"ERROR: .*|Error: .*|Command .* not valid .*|auto set dut .* must be called first.*")
 
 
@@ -182,10 +182,11 @@ class AutomationSensor:
                     volts=rail.volts,
                     shunt_mohm=shunt,
                     tolerance=rail.tolerance,
-                    gain=_GAIN,
+                    gain=_CHIP.gain,
                     bus_lsb_uv=1.0,
-                    shunt_lsb_nv=2500.0,
-                    offset_bound_nv=_OFFSET_NV,
+                    shunt_lsb_nv=_CHIP.shunt_lsb_nv,
+                    offset_nv=(rail.offset_uv or 0.0) * 1000,
+                    offset_bound_nv=_CHIP.offset_bound_nv(rail.offset_uv),
                     max_w=rail.max_w,
                 )
             )

@@ -93,6 +93,10 @@ class Chip:
         """All of them, the fastest first."""
         return settings(self.averages, self.times_us, same=len(self.times_us) == 1)
 
+    def offset_bound_nv(self, zeroed_uv: float | None) -> float:
+        """How wrong a shunt voltage may be by the sensor's offset: by half a step once it was measured (`offset_uv`)."""
+        return self.offset_nv if zeroed_uv is None else self.shunt_lsb_nv / 2
+
     def config(self, setting: Setting) -> int:
         """The configuration register for a setting, converting continuously."""
         if self.name == "ina219":

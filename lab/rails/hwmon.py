@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.errors import ConfigurationError, LabStableError
+from lab.rails.chips import CHIPS
 from lab.rails.config import RailConfig, RailsConfig
 from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
 
@@ -35,19 +36,7 @@ class HwmonSensor:
     def start(self, wanted: Range) -> Schedule:
         """See `RailSensor`; the driver's own averaging is left as it is."""
         period_ns = PERIOD_NS[wanted]
-        channels = tuple(
-            Channel(
-                rail=rail.name,
-                volts=rail.volts,
-                shunt_mohm=shunt,
-                tolerance=rail.tolerance,
-                gain=GAIN,
-                bus_lsb_uv=1000,
-                shunt_lsb_nv=shunt * 1000,  # 1 mA
-                max_w=rail.max_w,
-            )
-            for rail, shunt in zip(self.rails, self._shunts, strict=True)
-        )
+        channels = tuple(map(_channel, self.rails, self._folders, self._shunts))
         return Schedule(channels, period_ns, 0, period_ns, 0, "hwmon: in1_input, curr1_input; averaging of the driver")
 
     def read(self) -> Sequence[SensorReading]:
@@ -84,3 +73,21 @@ class HwmonSensor:
             f"{self._root}: no hwmon folder is called or labelled {wanted!r} for rail {rail.name}; there are: {there}. "
             "Name it with the rail's `channel`"
         )
+
+
+def _channel(rail: RailConfig, folder: Path, shunt_mohm: float) -> Channel:
+    step_nv = shunt_mohm * 1000  # 1 mA
+    named = folder / "name"
+    chip = CHIPS.get(named.read_text().strip() if named.is_file() else "", CHIPS["ina226"])
+    return Channel(
+        rail=rail.name,
+        volts=rail.volts,
+        shunt_mohm=shunt_mohm,
+        tolerance=rail.tolerance,
+        gain=GAIN,
+        bus_lsb_uv=1000,
+        shunt_lsb_nv=step_nv,
+        offset_nv=(rail.offset_uv or 0.0) * 1000,
+        offset_bound_nv=chip.offset_nv if rail.offset_uv is None else step_nv / 2,
+        max_w=rail.max_w,
+    )

@@ -76,7 +76,7 @@ class IioSensor:
                     bus_lsb_uv=found.bus_mv * 1e3,
                     shunt_lsb_nv=found.shunt_mv * 1e6,
                     offset_nv=(rail.offset_uv or 0.0) * 1000,
-                    offset_bound_nv=chip.shunt_lsb_nv / 2 if rail.offset_uv is not None else chip.offset_nv,
+                    offset_bound_nv=chip.offset_bound_nv(rail.offset_uv),
                     max_w=rail.max_w,
                 )
             )

@@ -140,7 +140,6 @@ class InaSensor:
             )
 
     def _channel(self, rail: RailConfig, setting: Setting) -> Channel:
-        zeroed = rail.offset_uv is not None
         return Channel(
             rail=rail.name,
             volts=rail.volts,
@@ -150,7 +149,7 @@ class InaSensor:
             bus_lsb_uv=self._chip.bus_lsb_uv,
             shunt_lsb_nv=self._chip.shunt_lsb_nv,
             offset_nv=(rail.offset_uv or 0.0) * 1000,
-            offset_bound_nv=self._chip.shunt_lsb_nv / 2 if zeroed else self._chip.offset_nv,
+            offset_bound_nv=self._chip.offset_bound_nv(rail.offset_uv),
             noise_nv=setting.noise_nv,
             max_w=rail.max_w,
         )
