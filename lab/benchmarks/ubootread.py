@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import missing
+from lab.benchmarks.output import missing, refused
 from lab.benchmarks.section import Bench, Marks, ParsedReading, Row, Rows, Section, Span, whole
 from lab.benchmarks.uboottransfer import BLOCK, CHOOSE, buffers
 from lab.errors import ConfigurationError, LabTransientError
@@ -30,19 +30,20 @@ _OF_FLASH = Marks(r"^device \d+ (?:whole chip|offset 0x[0-9a-f]+, size 0x[0-9a-f
 _OF_TFTP = Marks("^Loading: ", r"^(?:\t \d|done)")
 _LOST = re.compile(r"^Loading: (?:(?!^done|^Bytes)[\s\S])*?\bT\b", re.MULTILINE)
 _BLOCKS_READ, _FLASH_READ = r"(\d+) blocks read: OK", r"SF: (\d+) bytes @ 0x[0-9a-f]+ Read: OK"
-_TRANSFERRED = r"Bytes transferred = (\d+) \([0-9a-f]+ hex\)"
+_TRANSFERRED = r"Bytes transferred = (\d+) \(([0-9a-f]+) hex\)"
 
 
 def parse(
-    output: bytes, span: Span, metric: str, pattern: str, params: dict[str, str], unit: int
+    output: bytes, span: Span, metric: str, pattern: str, params: dict[str, str], unit: int, asked: int = 0
 ) -> list[ParsedReading]:
     """The rate of a read that went well.
 
     Args:
         pattern: of what U-Boot says then; its group counts units of so many bytes.
+        asked: how many bytes it was told to read; 0: nobody knows before.
 
     Raises:
-        TestTransientError: it does not say so.
+        TestTransientError: it does not say so, or says another number of bytes.
     """
     text = output.decode("utf-8", "replace")
     said = re.search(pattern, text)
@@ -51,6 +52,8 @@ def parse(
             "U-Boot", "a read that ends well", next((line for line in text.splitlines() if line.strip()), "")
         )
     size = int(said[1]) * unit
+    if asked and size != asked:
+        raise refused("U-Boot", f"it was told to read {asked} bytes, and {said[0]!r} is another number of them")
     value = size / 1024 / span.seconds
     unsure_s = span.uncertainty_s + span.line_s + span.between_s
     surest_s = max(span.seconds - unsure_s, span.seconds * (1 - MOST_SHARE))
@@ -65,13 +68,13 @@ def _blocks(bench: Bench, medium: str, interface: str, number: str, address: int
         if bench.status(command):  # SD on SPI does not answer every other time at first
             bench.run(command)
     command = f"{interface} read {address:x} 0 {BYTES // BLOCK:x}"
-    parser = partial(parse, metric=READ, pattern=_BLOCKS_READ, params={"medium": medium}, unit=BLOCK)
+    parser = partial(parse, metric=READ, pattern=_BLOCKS_READ, params={"medium": medium}, unit=BLOCK, asked=BYTES)
     return bench.timed(parser, command, _OF_BLOCKS, timeout_s=_TIMEOUT_S)
 
 
 def _flash(bench: Bench, medium: str, number: str, address: int) -> Iterable[ParsedReading]:
     bench.run(f"sf probe {number}".strip())
-    parser = partial(parse, metric=READ, pattern=_FLASH_READ, params={"medium": medium}, unit=1)
+    parser = partial(parse, metric=READ, pattern=_FLASH_READ, params={"medium": medium}, unit=1, asked=BYTES)
     return bench.timed(parser, f"sf read {address:x} 0 {BYTES:x}", _OF_FLASH, timeout_s=_TIMEOUT_S)
 
 
@@ -94,10 +97,13 @@ def parse_tftp(output: bytes, span: Span) -> list[ParsedReading]:
     """The rate of a transfer in which nothing was lost; see `parse`.
 
     Raises:
+        TestTransientError: what it says in decimal and in hex are not the same number of bytes.
         LabTransientError: U-Boot waited for a packet that did not come, 5 s each: the time says nothing of the link.
     """
-    readings = parse(output, span, LOADED, _TRANSFERRED, {}, 1)
-    if _LOST.search(output.decode("utf-8", "replace")):
+    readings, text = parse(output, span, LOADED, _TRANSFERRED, {}, 1), output.decode("utf-8", "replace")
+    if any(int(said[1]) != int(said[2], 16) for said in re.finditer(_TRANSFERRED, text)):
+        raise refused("U-Boot", "it says one number of bytes in decimal and another one in hex: characters were lost")
+    if _LOST.search(text):
         raise LabTransientError(
             "U-Boot says `T`: a packet of the transfer was lost, and it waited for it: look at the cable, the switch and the TFTP server",
             failure="link_lossy",

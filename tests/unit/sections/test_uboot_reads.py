@@ -207,3 +207,19 @@ def test_what_u_boot_prints_around_a_transfer_is_in_the_uncertainty(seconds: flo
 def test_a_transfer_that_waited_for_a_lost_packet_is_no_number(lost: bytes) -> None:
     with pytest.raises(LabTransientError, match="lost"):
         over_tftp(1.5, lost)
+
+
+@pytest.mark.parametrize("said", ["3268 blocks read: OK\n", "SF: 1677216 bytes @ 0x0 Read: OK\n"])
+def test_another_number_of_bytes_than_was_asked_for_lacks_a_digit_and_is_no_rate(said: str) -> None:
+    pattern, unit = (ubootread._FLASH_READ, 1) if said.startswith("SF") else (ubootread._BLOCKS_READ, 512)
+    with pytest.raises(TestTransientError, match=f"told to read 16777216 bytes, and '{said.strip()}'") as caught:
+        ubootread.parse(said.encode(), Span(1.0, 0.001, 0.0), ubootread.READ, pattern, {}, unit, ubootread.BYTES)
+    assert caught.value.failure == "unreadable_output"
+
+
+def test_a_transfer_whose_bytes_are_not_the_same_in_decimal_and_in_hex_lost_a_digit() -> None:
+    said, span = "Bytes transferred = {} (1000000 hex)\n", Span(1.0, 0.001, 0.0)
+    assert ubootread.parse_tftp(said.format(16777216).encode(), span)[0].value == 16384
+    with pytest.raises(TestTransientError, match="another one in hex") as caught:
+        ubootread.parse_tftp(said.format(1677216).encode(), span)
+    assert caught.value.failure == "unreadable_output"
