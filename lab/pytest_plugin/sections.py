@@ -26,6 +26,7 @@ from lab.pytest_plugin.measuring import Measurer, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
 from lab.pytest_plugin.yielding import heed
 from lab.run.progress import Eta
+from lab.run.recorded import Losses
 from lab.run.rowledger import not_measured
 from lab.run.sectionrun import KIND, REPEATS, SECTION, SectionRun, durations, facts_before
 from lab.run.session import BoardSession
@@ -188,6 +189,7 @@ def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> Secti
     made[0].judged = lambda: fairly(strategy.console)
     made[0].heed = heed(config, run.id)
     made[0].software = lambda: strategy.software
+    made[0].losses = Losses(strategy.console).flags
     return SectionMeasurer(
         store,
         run,

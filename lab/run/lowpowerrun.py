@@ -26,6 +26,7 @@ from lab.run.progress import Progress
 from lab.run.recorded import (
     AttemptRecorder,
     AttemptResult,
+    Losses,
     RunConsole,
     base_of,
     check_clocks,
@@ -93,6 +94,7 @@ class LowPowerRun:
     retries: int
     heed: Callable[[], None] = unheeding
     _trace: Path = field(init=False)
+    _losses: Losses = field(init=False)
 
     def plan(self, mode: str) -> SuspendPlan:
         """One suspend of this run."""
@@ -120,9 +122,11 @@ class LowPowerRun:
         self.board.low_power.release = self.run.release
         cycles, plan = int(self.run.plan["cycles"]), self.plan(mode)
         recorder = AttemptRecorder(self.store, self.run.id, self.clock)
+        self._losses = Losses(self.board.console)
 
         def one(cycle: int, _number: int) -> Cycle:
             recorder.start()
+            self._losses.flags()  # what was lost before is not of this cycle
             self.board.console.capture = []
             self._trace.unlink(missing_ok=True)
             with fairly(self.board.console):
@@ -183,7 +187,7 @@ class LowPowerRun:
 
     def _flags(self) -> frozenset[Flag]:
         virtual = frozenset({Flag.SIMULATED}) if self.board.type.virtual else frozenset()
-        return port_flags(self.board.console.info) | virtual
+        return port_flags(self.board.console.info) | virtual | self._losses.flags()
 
     def _evidence(self, plan: SuspendPlan, cycle: Cycle | None) -> AttemptResult:
         console = self.board.console

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from lab.benchmarks.boot import BootSample
 from lab.benchmarks.boot.records import MomentLike
 from lab.benchmarks.cycles import Attempt
-from lab.console.model import Event
+from lab.console.model import Event, Gap
 from lab.console.published import BARE_ADAPTER
 from lab.console.recording import encode
 from lab.console.serialport import is_pty
@@ -47,6 +47,32 @@ class RunConsole(Protocol):
     def overruns(self) -> int:
         """How many characters the port's driver has lost since `start_capture`."""
         ...
+
+
+@define
+class Losses:
+    """Whether a console lost bytes: its port's driver has counted some, or there is a gap in what came.
+
+    A number that was read from what is left may lack a digit, and nothing in it shows that.
+    """
+
+    console: RunConsole
+    _overruns: int = field(default=0, init=False)
+    _events: list[Event] = field(factory=list, init=False)
+    _seen: int = field(default=0, init=False)  # so many of them
+
+    def flags(self) -> frozenset[Flag]:
+        """Of what came since one asked last.
+
+        Raises:
+            LabTransientError: the console server is gone.
+        """
+        events, overruns = self.console.capture, self.console.overruns()
+        new = events[self._seen if events is self._events else 0 :]
+        before = self._overruns if overruns >= self._overruns else 0  # it counts anew from each power-on
+        self._events, self._seen, self._overruns = events, len(events), overruns
+        lost = overruns > before or any(isinstance(event, Gap) for event in new)
+        return frozenset({Flag.CONSOLE_OVERRUN} if lost else ())
 
 
 @frozen

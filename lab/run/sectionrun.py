@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 from typing import TypeAlias
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from lab.benchmarks.cycles import Attempt, backoff_s, unheeding
 from lab.benchmarks.section import ParsedReading, Preflight, Row, Section, preflight
@@ -46,6 +46,7 @@ class SectionRun:
         write: takes a line for the person at the terminal.
         retries: further attempts a cycle, or a row of it, after a transient failure.
         software: "uboot" and "kernel" -> the version line that the board printed at its last boot.
+        losses: flags of what the console has lost since one asked last, see `lab.run.recorded.Losses`.
         judged: looks at a failure again, e.g. at who else reads the board's console.
         heed: called before each cycle, see `lab.benchmarks.cycles.run_cycles`.
     """
@@ -62,6 +63,7 @@ class SectionRun:
     judged: Callable[[], AbstractContextManager[None]] = nullcontext
     heed: Callable[[], None] = unheeding
     software: Callable[[], Mapping[str, str]] = dict
+    losses: Callable[[], frozenset[Flag]] = frozenset
     _whole: AttemptRecorder = field(init=False)
     _rows: AttemptRecorder = field(init=False)
     _session: BoardSession | None = field(default=None, init=False)
@@ -167,16 +169,23 @@ class SectionRun:
                 for row in rows:
                     self._row = row.params
                     if not row.params:
-                        found = _measured(section, row)
+                        found = self._measured(section, row)
                     elif ledger.wants(cycle, row.params):
                         self._rows.start()
-                        attempt = Attempt(cycle, tries[row_key(row.params)] + 1, _measured(section, row), None)
+                        attempt = Attempt(cycle, tries[row_key(row.params)] + 1, self._measured(section, row), None)
                         self._record(section, attempt)
                         ledger.keep(cycle, row.params, len(attempt.result or ()))
                     self._row = {}
         if not found and not ledger.rows(cycle):
             _check(section, ())
         return found
+
+    def _measured(self, section: Section, row: Row) -> Measured:
+        self.losses()  # what was lost before is not of this row
+        readings = tuple(row.measure())
+        _check(section, readings)
+        lost = self.losses()
+        return tuple(evolve(reading, flags=reading.flags | lost) for reading in readings)
 
     def _record(self, section: Section, attempt: Attempt[Measured]) -> None:
         """Keep an attempt at the row, or at the cycle, with the part of the session's transcript that is in no other."""
@@ -207,12 +216,6 @@ def _then(undo: Callable[[], object]) -> Iterator[None]:
         raise
     else:
         undo()
-
-
-def _measured(section: Section, row: Row) -> Measured:
-    readings = tuple(row.measure())
-    _check(section, readings)
-    return readings
 
 
 def _check(section: Section, readings: Iterable[ParsedReading]) -> None:
