@@ -50,7 +50,11 @@ def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading
             "packets": packets / 1000,
             "loss": 100 * max(lost, 0) / total,  # fewer than none: some came twice
         }
-        return [ParsedReading(f"ethernet.iperf3.udp.{name}", value, own) for name, value in values.items()]
+        steps = {name: value * printed_step(match[1]) / seconds for name, value in values.items() if name != "loss"}
+        return [
+            ParsedReading(f"ethernet.iperf3.udp.{name}", value, own, quantum=steps.get(name, 0.0))
+            for name, value in values.items()
+        ]
 
     pattern = r"^\[ *\d+\] +0\.00-(\d+\.\d+) +sec .* (-?\d+)/(\d+) \([^)]*\) +receiver$"
     return read(output, "iperf3", [rule(pattern, receiver), _KNOWN], expected=3)

@@ -231,5 +231,7 @@ def test_a_rate_is_as_sure_as_the_last_digit_that_was_printed() -> None:
     assert {r.quantum for r in bidir} == {1}
     (window,) = pcie.parse(recorded("iperf-2.1.8.txt"), "8")
     assert (window.value, window.quantum) == (22.4, pytest.approx(0.1))
+    packets = next(r for r in iperf3.udp(recorded("iperf3-3.12-udp.txt"), 128, {}) if r.metric.endswith("packets"))
+    assert packets.quantum == pytest.approx(packets.value * 0.01 / 4.01), "its time is printed to 10 ms"
     tunnel = ipsec.parse(TUNNEL.replace(b"{}", b"10 20") + MPSTAT, "aes128", "software")
     assert tunnel[0].quantum == pytest.approx(0.11)
