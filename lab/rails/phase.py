@@ -1,8 +1,9 @@
 """What a board drew between two instants of a trace: mean, energy, and how sure they are.
 
 A sample is the mean of its window, which ended at most one poll before it was found. Only samples whose whole window
-lies in the phase count, so that a slow sensor never mixes two phases; the first and the last of them are held to the ends
-of the phase. Energy is the integral by trapezoids, mean power is energy by time, so that unevenly spaced samples weigh by
+lies in the phase for sure count, so that a slow sensor never mixes two phases; the first and the last of them are held to the
+ends of the phase. An energy that is asked for by itself takes the samples up to ends that are not so sure, too, and what the ends
+leave open is in its ±. Energy is the integral by trapezoids, mean power is energy by time, so that unevenly spaced samples weigh by
 their time. docs/rails.md has the budget of the ±.
 """
 
@@ -33,12 +34,24 @@ Floats = npt.NDArray[np.float64]
 
 @frozen(eq=False)
 class Span:
-    """A phase as it is cut, in nanoseconds; the uncertainties of its ends are bounds."""
+    """A phase as it is cut, in nanoseconds; the uncertainties of its ends are bounds.
+
+    Attributes:
+        whole: its samples are those between its ends, whatever these may be off by.
+    """
 
     start_ns: int
     end_ns: int
     start_uncertainty_ns: int
     end_uncertainty_ns: int
+    whole: bool = False
+
+    @property
+    def sure_ns(self) -> tuple[int, int]:
+        """Between which instants its samples are."""
+        if self.whole:
+            return self.start_ns, self.end_ns
+        return self.start_ns + self.start_uncertainty_ns, self.end_ns - self.end_uncertainty_ns
 
     @property
     def seconds(self) -> float:
@@ -60,9 +73,18 @@ class Samples:
 
 
 def cut(
-    trace: Trace, start_ns: int, end_ns: int, start_uncertainty_ns: int = 0, end_uncertainty_ns: int = 0
+    trace: Trace,
+    start_ns: int,
+    end_ns: int,
+    start_uncertainty_ns: int = 0,
+    end_uncertainty_ns: int = 0,
+    *,
+    whole: bool = False,
 ) -> PhasePower:
     """The power of every rail between two instants of CLOCK_MONOTONIC_RAW, each known to ± its uncertainty.
+
+    Args:
+        whole: of an energy: the samples that only perhaps lie between them count, too.
 
     Raises:
         TestStableError: the phase has no length.
@@ -71,7 +93,7 @@ def cut(
         raise TestStableError(
             f"a phase from {start_ns} to {end_ns} ns has no length; the earlier moment comes first", failure="phase"
         )
-    span = Span(start_ns, end_ns, start_uncertainty_ns, end_uncertainty_ns)
+    span = Span(start_ns, end_ns, start_uncertainty_ns, end_uncertainty_ns, whole)
     index = {channel.rail: number for number, channel in enumerate(trace.meta.channels)}
     rails: list[RailPower] = []
     inside: list[Samples] = []
@@ -99,14 +121,11 @@ def _rail(trace: Trace, number: int, span: Span) -> tuple[RailPower, Samples]:
     meta, channel = trace.meta, trace.meta.channels[number]
     every = samples_of(trace, number)
     half_ns = (meta.window_ns + meta.late_ns) // 2
-    first, last = np.searchsorted(
-        every.centre_ns,
-        (span.start_ns + span.start_uncertainty_ns + half_ns, span.end_ns - span.end_uncertainty_ns - half_ns + 1),
-    )
+    from_ns, until_ns = span.sure_ns
+    first, last = np.searchsorted(every.centre_ns, (from_ns + half_ns, until_ns - half_ns + 1))
     inside = Samples(every.centre_ns[first:last], every.power_w[first:last], every.volts_v[first:last])
     count = len(inside.centre_ns)
-    usable_ns = span.end_ns - span.start_ns - span.start_uncertainty_ns - span.end_uncertainty_ns - 2 * half_ns
-    expected = max(0, usable_ns // meta.period_ns)
+    expected = max(0, (until_ns - from_ns - 2 * half_ns) // meta.period_ns)
     flags = set(quality_flags.of_rail(trace, number, span.start_ns, span.end_ns, inside.volts_v, inside.power_w))
     if count < FEWEST:
         flags.add(Flag.POWER_FEW_SAMPLES)

@@ -52,6 +52,8 @@ def asleep_ns(watch: SuspendWatch) -> tuple[int, int] | None:
     return (start_ns, end_ns) if end_ns > start_ns else None
 
 
-def cycle_ns(watch: SuspendWatch) -> tuple[int, int] | None:
-    """From the command that sends the board to sleep to its answer, on the console's clock; None: it has not answered."""
-    return None if watch.answer is None else (watch.sent_ns, watch.answer.t_ns)
+def cycle_ns(watch: SuspendWatch) -> tuple[int, int, int, int] | None:
+    """From the command that sends the board to sleep to its answer, on the console's clock, and the ± of both; None: it has not answered."""
+    if watch.answer is None:
+        return None
+    return watch.sent_ns, watch.answer.t_ns, 0, watch.answer.uncertainty_ns

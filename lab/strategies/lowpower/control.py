@@ -149,7 +149,7 @@ class LowPower:
         dmesg = shell.run("dmesg")[0]
         mcu_text = mcu.take() if mcu is not None else None
         power = self._power(asleep_ns(monitor.watch))
-        energy = self._power(cycle_ns(monitor.watch)) if monitor.watch.plan.energy else None
+        energy = self._power(cycle_ns(monitor.watch), whole=True) if monitor.watch.plan.energy else None
         observed = Observed(monitor.found, monitor.before, stats(shell), dmesg, mcu_text, power, energy)
         result = judge(monitor.watch, observed)
         self.board.status = Status.linux
@@ -238,8 +238,10 @@ class LowPower:
             finally:
                 self._sampler = None
 
-    def _power(self, span: tuple[int, int] | None) -> PhasePower | None:
-        return cut(self._sampler.trace(span[1]), *span) if self._sampler is not None and span is not None else None
+    def _power(self, span: tuple[int, ...] | None, *, whole: bool = False) -> PhasePower | None:
+        if self._sampler is None or span is None:
+            return None
+        return cut(self._sampler.trace(span[1]), *span, whole=whole)
 
     def _check_wiring(self, plan: SuspendPlan) -> None:
         if plan.wake == MCU and self.board.mcu is None:

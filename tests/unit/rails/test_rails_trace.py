@@ -149,6 +149,15 @@ def test_the_uncertainty_has_its_parts(tmp_path: Path) -> None:
     assert unsure.uncertainty_w > sure.uncertainty_w
 
 
+def test_an_energy_by_itself_takes_all_samples_and_has_its_ends_in_its_uncertainty(tmp_path: Path) -> None:
+    trace = written(tmp_path / "a.trace", {ms: 0.2 if ms < 90 else 0.8 for ms in range(100)})
+    sure = cut(trace, 0, 99 * MS).rail("core")
+    unsure = cut(trace, 0, 99 * MS, 0, 10 * MS, whole=True).rail("core")
+    assert (unsure.energy_j, unsure.samples) == (sure.energy_j, sure.samples)
+    assert sure.energy_uncertainty_j is not None
+    assert unsure.energy_uncertainty_j == pytest.approx((sure.energy_uncertainty_j**2 + 0.008**2) ** 0.5, rel=0.02)
+
+
 def test_a_mean_of_few_samples_is_as_unsure_as_so_few_make_it(tmp_path: Path) -> None:
     """A short sleep has four: their spread says less of the noise than that of many does."""
     for count, factor in ((4, 3.182446), (100, 1.984217)):  # Student's t for 3 and 99 degrees of freedom
