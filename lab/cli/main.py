@@ -6,7 +6,10 @@ Exit codes: 0 done · 1 the board, the lab or the test failed · 2 a wrong optio
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -14,12 +17,13 @@ from typing import Annotated, Final
 import typer
 
 from lab.cli.groups import COMMAND_GROUPS, CommandGroup, add_groups, completes, words
-from lab.errors import BoardlabError, ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.shown import echo, tell
 
 FAULT: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
+_UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})  # a full or broken disk behind the output
 
 
 def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] = COMMAND_GROUPS) -> int:
@@ -30,6 +34,7 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] 
         groups: what `lab` consists of.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no "±" is no reason to fail
@@ -38,6 +43,12 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] 
     except BoardlabError as error:
         tell(error)
         return USAGE if isinstance(error, ConfigurationError) else FAULT
+    except OSError as error:  # typer itself ends well where a pipe is closed
+        if error.errno not in _UNWRITABLE:
+            raise
+        _give_up_output()
+        tell(LabStableError(f"cannot write: {error.strerror}; make room or write elsewhere, and begin anew"))
+        return FAULT
     except KeyboardInterrupt:
         return INTERRUPTED
     except SystemExit as ended:  # how typer ends, well or after a wrong word
@@ -61,6 +72,19 @@ def build(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> typer.Typ
 
         completing.attach(app)
     return app
+
+
+def _open_closed_streams() -> None:
+    """Who closes a standard stream (`<&-`, `>&-`) gives and wants nothing; else the next file that is opened takes its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
+
+
+def _give_up_output() -> None:
+    """What could not be written is still in Python's buffer, and would fail once more at the process's end."""
+    with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _version(wanted: bool) -> None:

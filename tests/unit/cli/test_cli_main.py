@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,13 @@ def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
+def in_shell(command: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """What a shell's line gives, whose first word is `lab`."""
+    lab = f"{shlex.quote(sys.executable)} -c 'import sys; from lab.cli import main; sys.exit(main())'"
+    line = f"{lab} {command.removeprefix('lab ')}"
+    return subprocess.run(["sh", "-c", line], check=False, capture_output=True, text=True, cwd=folder)
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -70,6 +78,36 @@ def test_ctrl_c_ends_quietly_as_shells_expect(
 ) -> None:
     assert main(["group", "fail", "interrupt"], groups) == 130
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["lab boards", "lab boards --json", "lab --help", "lab --version"])
+def test_a_full_disk_behind_the_output_is_one_line(command: str) -> None:
+    answer = in_shell(f"{command} >/dev/full")
+    assert answer.returncode == 1
+    assert answer.stderr == "error: cannot write: No space left on device; make room or write elsewhere, and begin anew\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("lab boards >&-", 0),
+        ("lab boards 2>&-", 0),
+        ("lab nosuch 2>&-", 2),
+        ("lab judge replay - <&-", 0),
+        ("lab web user add lena --role viewer --users users.json <&-", 2),
+    ],
+)
+def test_a_closed_stream_is_an_empty_one(tmp_path: Path, command: str, code: int) -> None:
+    answer = in_shell(command, tmp_path)
+    assert answer.returncode == code
+    assert "Traceback" not in answer.stderr
+    assert answer.stderr.count("\n") <= 1
+
+
+def test_a_reader_that_goes_is_no_error() -> None:
+    answer = in_shell("lab virtual faults | head -1")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.startswith("fault ")
 
 
 def test_help_names_every_group_and_loads_none() -> None:
