@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Event, NodeEvent, ScalarEvent
+from attrs import define
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    Event,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+)
 
 from lab.errors import ConfigurationError
 from lab.shown import plain
@@ -14,13 +23,25 @@ from lab.shown import plain
 MAX_BYTES: Final = 1024 * 1024
 MAX_LEVELS: Final = 64  # the deepest of ours has 8; PyYAML calls itself once a level, labgrid again
 MAX_NODES: Final = 100_000  # with every alias written out
+_MERGE: Final = "<<"  # what it merges may come from several anchors
 
 
-def text_of(path: Path, mend: str = "mend it") -> str:
+@define
+class _Open:
+    """A collection around us. before: nodes before it. keys: those that it has so far; None: it is a list."""
+
+    anchor: str | None
+    before: int
+    keys: set[str] | None
+    at_key: bool = True
+
+
+def text_of(path: Path, mend: str = "mend it", *, unique: bool = False) -> str:
     """The text of a YAML file that can be loaded without harm.
 
     Args:
-        mend: what a message about it says to do.
+        mend: what a message about it says to do. unique: a key that stands twice is wrong; YAML's reader takes the last one, and
+            says nothing.
 
     Raises:
         ConfigurationError: it cannot be read, is no UTF-8, no YAML, too large, too deep, or grows by its aliases.
@@ -39,19 +60,19 @@ def text_of(path: Path, mend: str = "mend it") -> str:
             f"{path}:{line}: cannot be read: byte {data[error.start]:#04x} is no UTF-8; save the file as UTF-8"
         ) from error
     try:
-        _check(path, text)
+        _check(path, text, unique=unique)
     except yaml.YAMLError as error:
         raise not_yaml(path, error) from error
     return text
 
 
-def load(path: Path, mend: str = "mend it") -> Any:
+def load(path: Path, mend: str = "mend it", *, unique: bool = False) -> Any:
     """What a YAML file holds: mappings, lists, text and numbers.
 
     Raises:
         ConfigurationError: as of `text_of`.
     """
-    text = text_of(path, mend)
+    text = text_of(path, mend, unique=unique)
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, OverflowError, TypeError) as error:  # e.g. the date 2026-99-99
@@ -66,14 +87,16 @@ def not_yaml(path: Path, error: Exception) -> ConfigurationError:
     return ConfigurationError(f"{path}{line}: not YAML: {plain(said)[:200]}")
 
 
-def _check(path: Path, text: str) -> None:
+def _check(path: Path, text: str, *, unique: bool) -> None:
     """Go through the file without building anything of it."""
     sizes: dict[str, int] = {}  # of what an anchor names, with every alias in it written out
-    open_: list[tuple[str | None, int]] = []  # the collections around us: anchor, and nodes before it
+    open_: list[_Open] = []
     nodes = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if unique and open_ and isinstance(event, NodeEvent):
+            _note_key(path, open_[-1], event)
         if isinstance(event, AliasEvent):
-            if event.anchor in {anchor for anchor, _ in open_}:
+            if event.anchor in {each.anchor for each in open_}:
                 raise ConfigurationError(
                     f"{path}:{_line(event)}: *{event.anchor} refers to what it stands in; write it out"
                 )
@@ -83,11 +106,11 @@ def _check(path: Path, text: str) -> None:
         if isinstance(event, ScalarEvent) and event.anchor:
             sizes[event.anchor] = 1
         elif isinstance(event, CollectionStartEvent):
-            open_.append((event.anchor, nodes - 1))
+            open_.append(_Open(event.anchor, nodes - 1, set() if isinstance(event, MappingStartEvent) else None))
         elif isinstance(event, CollectionEndEvent):
-            anchor, before = open_.pop()
-            if anchor:
-                sizes[anchor] = nodes - before
+            closed = open_.pop()
+            if closed.anchor:
+                sizes[closed.anchor] = nodes - closed.before
         if len(open_) > MAX_LEVELS:
             raise ConfigurationError(
                 f"{path}:{_line(event)}: more than {MAX_LEVELS} levels deep; is it the right file?"
@@ -97,6 +120,17 @@ def _check(path: Path, text: str) -> None:
                 f"{path}:{_line(event)}: more than {MAX_NODES} entries, with its aliases (*name) written out; is it the "
                 "right file?"
             )
+
+
+def _note_key(path: Path, within: _Open, event: NodeEvent) -> None:
+    """Keys and values of a mapping come in turn."""
+    if within.keys is None:
+        return
+    if within.at_key and isinstance(event, ScalarEvent) and event.value != _MERGE:
+        if event.value in within.keys:
+            raise ConfigurationError(f"{path}:{_line(event)}: {plain(event.value)[:60]}: stands here twice; delete one")
+        within.keys.add(event.value)
+    within.at_key = not within.at_key
 
 
 def _line(event: Event) -> int:

@@ -134,7 +134,7 @@ def _reason(error: BaseException, kind: type | None) -> str:
         case KeyError():
             return "this key is missing; add it"
         case ValueError() if str(error):
-            return str(error)
+            return str(error.args[0])  # attrs gives its own three more
     return format_exception(error, kind)
 
 

@@ -67,11 +67,12 @@ def check(path: Path) -> None:
 
 
 def problems(path: Path) -> Iterator[str]:
-    """What is wrong with an environment: unknown keys and classes, wrong shapes, types and wirings; each with its mend.
+    """What is wrong with an environment: keys that stand twice, unknown keys and classes, wrong shapes, types and wirings; each with its mend.
 
     A mistake that hides others ends the list.
     """
     try:
+        yamlfile.text_of(path, unique=True)
         data = _parse(path)
         for place, keys, known in _levels(data):
             yield from _unknown(path, place, keys, known)

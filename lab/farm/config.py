@@ -10,11 +10,10 @@ from typing import Any, Final
 import cattrs
 from attrs import Factory, evolve, field, frozen, validators
 from cattrs.gen import make_dict_structure_fn, override
-from cattrs.v import format_exception
 
 from lab import shipped, yamlfile
 from lab.errors import ConfigurationError
-from lab.farm import suites, values
+from lab.farm import reasons, suites, values
 from lab.farm.consoletls import OFF, ConsoleTls
 from lab.farm.health import HealthConfig
 from lab.farm.limits import Limits
@@ -242,7 +241,7 @@ def load(path: Path) -> Farm:
     Raises:
         ConfigurationError: it cannot be read, or has an unknown key or a wrong value.
     """
-    data = yamlfile.load(path, f"`lab init` writes one, as {_EXAMPLE}") or {}
+    data = yamlfile.load(path, f"`lab init` writes one, as {_EXAMPLE}", unique=True) or {}
     if not isinstance(data, dict):
         raise ConfigurationError(f"{path}: expected keys and values, as in {_EXAMPLE}; got {type(data).__name__}")
     converter = cattrs.Converter(forbid_extra_keys=True)
@@ -251,8 +250,8 @@ def load(path: Path) -> Farm:
     try:
         return converter.structure(data, Farm)
     except cattrs.BaseValidationError as error:
-        reasons = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=_reason))
-        raise ConfigurationError(f"{path}: {reasons}") from error
+        said = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=reasons.reason))
+        raise ConfigurationError(f"{path}: {said}") from error
 
 
 def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
@@ -294,7 +293,3 @@ def _text(value: object, _type: object) -> str:
     if isinstance(value, str):
         return value
     raise ValueError(f"expected text, got {value!r}; put it in quotes")
-
-
-def _reason(error: BaseException, kind: type | None) -> str:
-    return str(error) if isinstance(error, ValueError) and str(error) else format_exception(error, kind)

@@ -33,9 +33,9 @@ def load(path: Path) -> Release:
     Raises:
         ConfigurationError: it cannot be read, has an unknown key or a wrong value, or its `name` is not the file's.
     """
-    text = yamlfile.text_of(path, f"`lab release make DIR` drafts one; {_DOCUMENTED}")
+    text = yamlfile.text_of(path, f"`lab release make DIR` drafts one; {_DOCUMENTED}", unique=True)
     data = yamlfile.load(path)
-    _refuse_twice(path, yaml.compose(text, Loader=yaml.SafeLoader))
+    _refuse_other_keys(path, yaml.compose(text, Loader=yaml.SafeLoader))
     if not isinstance(data, dict):
         raise ConfigurationError(f"{path}:1: expected keys and values; {_DOCUMENTED}")
     converter = cattrs.Converter(forbid_extra_keys=True)
@@ -82,25 +82,19 @@ def _absolute(release: Release, path: Path) -> Release:
     return evolve(release, media=media, recovery=recovery, path=path)
 
 
-def _refuse_twice(path: Path, node: Any) -> None:
-    """YAML's reader takes the last of two equal keys, and says nothing."""
+def _refuse_other_keys(path: Path, node: Any) -> None:
+    """YAML's reader takes some words for no text, e.g. `on`."""
     if isinstance(node, yaml.SequenceNode):
         for each in node.value:
-            _refuse_twice(path, each)
+            _refuse_other_keys(path, each)
     elif isinstance(node, yaml.MappingNode):
-        seen = set()
         for key, value in node.value:
             if key.tag != _TEXT_TAG:
                 raise ConfigurationError(
                     f"{path}:{key.start_mark.line + 1}: {plain(str(key.value))[:60]}: this key is no text to YAML; is it a key of a release? "
                     f"{_DOCUMENTED}"
                 )
-            if key.value in seen:
-                raise ConfigurationError(
-                    f"{path}:{key.start_mark.line + 1}: {plain(str(key.value))[:60]}: stands here twice; delete one"
-                )
-            seen.add(key.value)
-            _refuse_twice(path, value)
+            _refuse_other_keys(path, value)
 
 
 def _located(text: str, where: str, said: str) -> tuple[int, str]:

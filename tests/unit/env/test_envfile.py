@@ -61,6 +61,7 @@ def test_every_shipped_environment_passes(env: str) -> None:
         ("- StampedPDUDaemonDriver: {}", "- StampedPDUDaemonDriver:", "drivers: invalid list item"),
         ("  - lab.strategies", "  - strategy_room", "imports: strategy_room"),
         ("targets:", "targets: [", "not YAML"),
+        ("    drivers:", "    drivers: []\n    drivers:", "drivers: stands here twice; delete one"),
         ("board: qemu-1", "board: !template $NOWHERE", "NOWHERE"),
     ],
 )

@@ -115,8 +115,10 @@ def test_farm_check_names_the_schedule_and_its_mend(tmp_path: Path) -> None:
         ("destructive: 3", "destructive: 3: true or false"),
         ("medium: {a: 1}", "medium: {'a': 1}: a name, or several with commas between them"),
         ("init: sh", "init: 'sh': the path of a program on the board, e.g. /bin/sh"),
-        ("options: {}", "extra fields found (options)"),
-        ("energie: true", "extra fields found (energie)"),
+        ("options: {}", "no key 'options' here"),
+        ("energie: true", "no key 'energie' here; is 'energy' meant?"),
+        ("colour: 1", "no key 'colour' here; there are: name, env, board, suite, release"),
+        ("every: dayy", "'every' must be in ('day', 'week', 'release') (got 'dayy')"),
     ],
 )
 def test_a_wrong_value_in_farm_yaml_is_refused_with_its_place(

@@ -272,7 +272,12 @@ def test_the_timers_come_when_they_should(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("usr: me", "usr"),
+        ("usr: me", "no key 'usr' here; is 'user' meant?"),
+        ("pdudaemon: {adress: x}", "no key 'adress' here; is 'address' meant? @ farm.yaml.pdudaemon"),
+        ("user: a\nuser: b", "farm.yaml:2: user: stands here twice; delete one"),
+        ("schedules: []\nusb: []\nschedules: []", "farm.yaml:3: schedules: stands here twice"),
+        ("schedules: [{name: n, env: e, board: b, name: m}]", "farm.yaml:1: name: stands here twice"),
+        ("schedules: [{name: n, env: e}]", "this key is missing; add it @ farm.yaml.schedules[0].board"),
         ("user: 7", "put it in quotes"),
         ("directory: here", "expected an absolute path"),
         ("user: 'a b'", "no blanks"),

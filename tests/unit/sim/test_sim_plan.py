@@ -90,6 +90,7 @@ def test_a_scenario_gives_each_board_its_faults(tmp_path: Path) -> None:
     [
         ("boards: [", "not YAML"),
         ("board: {}", "expected `boards:`"),
+        ("boards: {}\nboards: {}", "bad.yaml:2: boards: stands here twice"),
         ("seed: 1.5\nboards: {}", "seed: expected a whole number"),
         ("boards: {a: 3}", "boards.a: expected a list"),
         ("boards: {a: [{fault: nap}]}", "boards.a[0]: no fault 'nap'"),

@@ -43,7 +43,7 @@ def read(path: Path) -> Scenario:
     Raises:
         ConfigurationError: it cannot be read, or says what nobody understands; the message names the place.
     """
-    data = yamlfile.load(path)
+    data = yamlfile.load(path, unique=True)
     if not isinstance(data, dict) or not isinstance(data.get("boards"), dict) or set(data) - {"seed", "boards"}:
         raise ConfigurationError(f"{path}: expected `boards:` and at most `seed:` beside it")
     seed = data.get("seed", 0)
