@@ -26,7 +26,7 @@ _SLEEP: Final = (
 )
 _BENCHMARKS: Final = (
     *("command_failed", "command_timeout", "tester_command_failed", "output_failed", "restore_failed"),
-    *("link_lossy", "search_unstable", "wrong_engine"),
+    *("link_lossy", "search_unstable", "unreadable_output", "wrong_engine"),
 )
 _CONSOLE: Final = (
     *("adapter_lost", "adapter_missing", "adapter_renumbered", "recording_broken", "tcp_port"),

@@ -281,7 +281,7 @@ def page(observed: Observed) -> str:
         f"| `{kind.name}` | {kind.does()} | {', '.join(f'`{flag}`' for flag in kind.outcome.flags)} |"
         for kind in rails
     ]
-    return "\n".join([*_HEAD, *rows, *_SECTIONS, *sections, *_PROVISION, *provision, *_RAILS, *flagged, *_LAB, ""])
+    return "\n".join([*_HEAD, *rows, *_SECTIONS, *sections, *_PROVISION, *provision, *_RAILS, *flagged, *_LAB, *_OTHERS, ""])
 
 
 def test_the_page_on_failures_says_what_was_observed(observed: Observed) -> None:
@@ -375,4 +375,59 @@ _LAB = (
     "| The power switch obeys late, when nobody waits for it any more. | `power_off_ineffective`, or the boot is cut short: `silent`, `hang_uboot`, `hang_kernel`, `reset` | lab or board | as of that class |",
     "| The disk of the recordings is full. | a sample: it was measured from what the server passes on |  | – |",
     "| The disk of the results is full. | `artifacts`, `results`; no attempt, since none can be recorded | lab | the run stops; `--resume` goes on with that cycle |",
+)
+
+_OTHERS = (
+    "",
+    "## Other classes",
+    "",
+    "What the faults above do not show. The classes of labgrid's drivers, such as `strap_timeout` and `multiplexer_failed`, are formed as",
+    "[When the lab's own equipment fails](lab-failures.md) says.",
+    "",
+    "| What goes wrong | Recorded as | Whose | Then |",
+    "|---|---|---|---|",
+    "| The kernel cannot mount its root file system. | `no_root` | board | tried again |",
+    "| systemd ended in its rescue or emergency mode. | `emergency_mode` | board | tried again |",
+    "| U-Boot does not accept the signature of an image. | `authentication` | board | tried again |",
+    "| What U-Boot loaded is no kernel. | `bad_image` | board | tried again |",
+    "| The board still prints, but no prompt came within `boot_s` of its type. | `too_slow` | board | tried again |",
+    "| The prompt was not answered, and the kernel wrote after it ([How boot time is measured](boot-time.md#the-prompt-and-what-looks-like-it)). | `prompt_unanswered` | board | tried again |",
+    "| The times of a boot cannot be: the board spoke before it was switched on. | `impossible_times` | lab | tried again |",
+    "| The lab host was suspended during a boot, or its clock jumped. | `host_suspended` | lab | tried again |",
+    "| The board is not the one that the environment or earlier runs name. | `wrong_board` | lab | the run stops |",
+    "| The preflight of a low-power mode, see [Low power](low-power.md#failures). | `rt_kernel`, `no_low_power`, `sleep_blocked`, `setting_refused` | board | the run stops |",
+    "| A suspend or the way back from it went wrong, see the same page. | `did_not_suspend`, `rails_up`, `console_not_restored` | board | tried again |",
+    "| What the board should run, or has said of its suspend, is not whole, see the same page. | `characters_lost`, `resume_lines_missing` | test | tried again |",
+    "| The kernel's counters of suspends cannot be read. | `no_suspend_stats` | test | tried again |",
+    "| A program's output is incomplete, or contradicts itself. | `unreadable_output` | test | tried again |",
+    "| A command on the board did not end in time, or its answer came in pieces. | `command_timeout` | board | tried again, after a power cycle |",
+    "| A command on the tester failed. | `tester_command_failed` | lab | tried again |",
+    "| Packets are lost even at the lowest rate, or TFTP lost one while it was timed. | `link_lossy` | board or lab | tried again |",
+    "| No rate without loss was found: something else than the load loses packets. | `search_unstable` | board | tried again |",
+    "| IPSec would be computed by the other engine, in software or in hardware. | `wrong_engine` | board | the section ends |",
+    "| U-Boot's transfer did not put back what the medium held before. | `restore_failed` | board | the section ends |",
+    "| No USB adapter fits what the environment asks for. | `adapter_missing` | lab | the run stops |",
+    "| The console's port may not be opened, is another program's, is not open under that name, or cannot be opened for another reason. | `port_permission`, `port_in_use`, `port_unknown`, `port` | lab | the run stops |",
+    "| The console server has as many clients as it takes. | `console_full` | lab | tried again |",
+    "| A defect of the console server; its log has the traceback. | `console_server_fault` | lab | the run stops |",
+    "| The recording cannot be written, see [the runbook](runbooks.md#boardlabconsolenotrecorded). | `recording_broken` | lab | no attempt: the console server says it in its log, and measuring goes on |",
+    "| The job gave no sign of life for a minute, and another one has its board. | `lease_lost` | lab | the run stops |",
+    "| labgrid's coordinator does not answer. | `coordinator_unreachable` | lab | before an attempt `lab run --wait` waits for five minutes, then ends with 75 |",
+    "| A disk of the lab host is full or broken: traces of rails, images of releases. | `disk` | lab | the run stops; tried again where an image could not be read |",
+    "| The command of a `CommandOutputDriver` failed: a strap, a wake-up pin. | `output_failed` | lab | tried again |",
+    "| A sensor of the rails, or its bus, does not answer, or is another chip. | `power_sensor` | lab | the run stops |",
+    "| The sampler of the rails did not start, or ended on the way. | `power_sampler` | lab | tried again |",
+    "| TI's Automation Interface refuses a command, or gives no rails. | `automation_interface` | lab | the run stops, or tried again |",
+    "| A phase of a trace ends before it begins. | `phase` | test | the run stops |",
+    "| Found by a check of the board, see [A check](lab-failures.md#a-check). | `power_on_ineffective`, `console_echo`, `rail_unread`, `rail_out_of_range` | lab | the check fails |",
+    "| A release is for another board, or may not be written there; nothing was written ([Provisioning](provisioning.md#when-it-fails)). | `wrong_image_for_board`, `target_refused` | configuration | the run stops |",
+    "| A file of the release is damaged, or cannot be fetched. | `image_damaged`, `image_unreachable` | lab | the run stops; tried again where it cannot be fetched |",
+    "| The medium has a bad block where the release needs it, or is not seen. | `media_bad_block`, `media_missing` | board | the run stops |",
+    "| A board without software did not take what was sent to it. | `recovery_failed` | board | tried again |",
+    "| Something else boots than what was put on the board. | `release_mismatch` | lab | tried again |",
+    "| Snagboot may not use the USB device. | `usb_refused` | lab | the run stops |",
+    "| A command that nothing undoes was asked for; boardlab never issues it. | `irreversible` | test | the run stops |",
+    "| Only virtual boards: the bench, a board in QEMU, the bench's pdudaemon or a TCP port of a UART could not be had. | `virtual_bench`, `virtual_board`, `pdudaemon`, `tcp_port` | lab | the run stops, or tried again |",
+    "| A failure without a class of its own, by whose fault it is. | `board`, `lab`, `test`, `configuration`, `error` | as its name | as its message says |",
+    "| In Prometheus: a class that is not boardlab's, e.g. of a board type of your own. | `other` | | |",
 )

@@ -123,7 +123,7 @@ def test_a_page_names_only_flags_and_classes_that_exist(page: Path) -> None:
 
 def test_the_names_on_the_pages_are_found() -> None:
     assert names(_OF_FLAGS, DOCS / "runbooks.md") == {"console_overrun"}
-    assert names(_OF_CLASSES, DOCS / "runbooks.md") == {"moment_missing", "recording_broken"}
+    assert names(_OF_CLASSES, DOCS / "runbooks.md") == {"moment_missing"}
     assert names(_OF_CLASSES, DOCS / "concepts.md") == {"hang_kernel", "reset", "pdu_timeout"}
 
 
