@@ -73,7 +73,11 @@ def laid_out(rows: Sequence[Row], align: str, room: int) -> list[list[Piece]]:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """A text in lines of at most so many columns, broken at blanks where there are any; at least one line."""
+    """A text in lines of at most so many columns, broken at blanks where there are any; at least one line.
+
+    Below the width of the widest character it is taken for that.
+    """
+    width = max(width, _WIDEST_CHARACTER)
     if cells(text) <= width:
         return [text]
     lines, current = [], ""

@@ -51,6 +51,13 @@ def test_a_number_is_in_one_piece(made: tuple[list[str], list[list[str]], str]) 
                 assert piece.text == rows[piece.row - 1][piece.column]
 
 
+@given(whole_tables(), st.integers(-10, 20), st.sampled_from([0, 2]))
+def test_a_screen_that_is_too_narrow_for_anything_ends_nobody(
+    made: tuple[list[str], list[list[str]], str], room: int, indent: int
+) -> None:
+    assert table(*made, indent=indent, room=room)
+
+
 def test_a_table_that_fits_stays_as_it_is() -> None:
     lines = table(["run", "board"], [["7", "am62x-1"]], "><", room=80)
     assert lines == ["run  board", "  7  am62x-1"]
