@@ -87,6 +87,7 @@ def sampling(config: RailsConfig, trace_path: Path, wanted: Range = Range.ACTIVE
         [
             sys.executable,
             "-P",
+            "-Wignore::RuntimeWarning:runpy",  # of a module that its package has imported already: it would begin each message
             "-m",
             "lab.rails.sampler",
             "--trace",
