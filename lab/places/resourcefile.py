@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+import jinja2
 from labgrid.remote.config import ResourceConfig
 
 from lab.errors import ConfigurationError
@@ -24,6 +25,11 @@ def check(path: Path, known: dict[str, object]) -> None:
     """
     try:
         groups = ResourceConfig(str(path), known).data
+    except jinja2.TemplateSyntaxError as error:
+        raise ConfigurationError(
+            f"{path}:{error.lineno}: {str(error.message).rstrip('.')}; what follows a # at the start of a line is a statement of Jinja "
+            "to labgrid: begin comments with ##"
+        ) from error
     except Exception as error:
         raise ConfigurationError(f"{path}: {getattr(error, 'msg', None) or error}") from error
     for name, group in _mapping(path, groups, "groups").items():

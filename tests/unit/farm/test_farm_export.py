@@ -95,6 +95,12 @@ def test_an_outlet_on_this_hosts_loopback_says_how_others_reach_it(
     assert (published is not None and published.is_here) is through_ssh
 
 
+def test_a_comment_that_is_a_statement_to_labgrid_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "exporter.yaml").write_text("{}\n# Our PDU\n")
+    with pytest.raises(ConfigurationError, match=r"exporter\.yaml:2: .*'Our'.*: begin comments with ##"):
+        run(options(tmp_path))
+
+
 def test_sensors_are_no_resource_of_a_place(tmp_path: Path) -> None:
     (tmp_path / "exporter.yaml").write_text("b1: {RailSensors: {backend: hwmon, port: /sys/class/hwmon}}")
     with pytest.raises(
