@@ -27,7 +27,7 @@ from lab.farm.runner import BUSY
 from lab.health import DEFAULT_RULE, Check, Health, Part, Rule
 from lab.health.model import counts
 from lab.host.clock import utc_now
-from lab.results import Store, open_store
+from lab.results import Store, listing, open_store
 from lab.results.healthbook import HealthBook
 from lab.results.jobrecords import BY_HEALTH, Order
 from lab.results.reservations import IGNORE
@@ -77,7 +77,7 @@ def health(
     database = services.database(db, lab)
     if not check:
         with open_store(database, create=False) as store:
-            _show(HealthBook(store, rule), board, as_json=as_json)
+            _show(HealthBook(store, rule), board, lab, as_json=as_json)
         return
     log_to(sys.stderr)
     path = _environment(board, env, lab)
@@ -141,9 +141,7 @@ def _environment(board: str, env: str | None, farm: Farm | None) -> Path:
     if env is None:
         if not board:
             raise ConfigurationError("which board? `lab health BOARD --check`; `lab health` shows them")
-        known = {each.board: each.env for each in now.described(here)}
-        known |= farm.environments if farm is not None else {}
-        env = known.get(board)
+        env = _described(here, farm).get(board)
         if env is None:
             raise ConfigurationError(
                 f"no environment in {here / envfile.FOLDER} names the board {board!r}; give it with --env"
@@ -156,9 +154,17 @@ def _environment(board: str, env: str | None, farm: Farm | None) -> Path:
     return path
 
 
-def _show(book: HealthBook, board: str, *, as_json: bool) -> None:
+def _described(folder: Path, farm: Farm | None) -> dict[str, str]:
+    """Board -> its environment, of those that a lab's folder and farm.yaml name."""
+    return {each.board: each.env for each in now.described(folder)} | (farm.environments if farm is not None else {})
+
+
+def _show(book: HealthBook, board: str, farm: Farm | None, *, as_json: bool) -> None:
     if board:
         state, checks = book.of(board), book.checks(board, SHOWN)
+        nothing_known = state.state == "suspect" and not state.known and not checks
+        if nothing_known and board not in {*listing.known(book.store, "board"), *_described(Path.cwd(), farm)}:
+            raise ConfigurationError(f"no board {board!r:.200}; `lab health` shows the boards that there are")
         if as_json:
             echo_json({**_health_document(state), "checks": [check_document(each) for each in checks]})
             return

@@ -62,6 +62,21 @@ def kept(tmp_path: Path) -> list[tuple[str, str]]:
         return [(part.failure, part.message) for each in HealthBook(store).checks("b1", 9) for part in each.failed]
 
 
+def test_a_board_that_nobody_knows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "b1.yaml").write_text(ENV)
+    monkeypatch.chdir(tmp_path)
+    with open_store("results.db") as store:
+        store.begin_run("boot", "am62xx_sk", "b2", "11.01", plan={}, provenance={})
+    assert main(["health", "b9", "--db", "results.db"]) == 2
+    assert capsys.readouterr().err == "error: no board 'b9'; `lab health` shows the boards that there are\n"
+    for known in ("b1", "b2"):
+        assert main(["health", known, "--db", "results.db"]) == 0
+        assert "never checked" in capsys.readouterr().out
+
+
 def test_a_coordinator_that_is_away_is_waited_for(
     tmp_path: Path, check: Callable[..., int], capfd: pytest.CaptureFixture[str]
 ) -> None:
