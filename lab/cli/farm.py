@@ -35,7 +35,7 @@ def check(
     *,
     here: Annotated[
         bool,
-        typer.Option("--here", help="Only the file; no host is asked. So it is where farm.yaml names no `hosts`."),
+        typer.Option("--here", help="Look from here only, and not at the `hosts` that farm.yaml names."),
     ] = False,
     as_json: Json = False,
 ) -> None:

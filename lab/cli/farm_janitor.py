@@ -31,7 +31,7 @@ def janitor(
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, do nothing, and end.")] = False,
 ) -> None:
-    """Release labgrid's places that dead jobs hold, and acquire those of boards that people reserved in `lab web`."""
+    """Release labgrid's places that dead jobs hold, and acquire those of boards that people reserved."""
     log_to(sys.stderr)
     farm = load(file)
     if not farm.coordinator:

@@ -1,4 +1,4 @@
-"""Places that nobody gives back any more, and places of boards that a person has reserved in `lab web`.
+"""Places that nobody gives back any more, and places of boards that a person has reserved.
 
 labgrid's acquisitions never expire, and its coordinator does not know whether their holder still lives. What our own jobs hold says
 whose it is (`lab.places.holding`): the results know whether that job has ended. Nobody else's acquisition is touched.

@@ -49,6 +49,7 @@ from lab.console.index import RecordingMeta
 from lab.console.model import Chunk, Lateness, RecordKind
 from lab.console.recording import encode
 from lab.console.wire import FrameType
+from lab.farm.config import Farm, Schedule
 from lab.metrics import Flag
 from virtual.sim.faults.scenario import read as read_scenario
 from virtual.sim.model import simulated
@@ -106,6 +107,13 @@ def test_the_page_explains_every_key_of_a_board_type(record: type) -> None:
 def test_the_page_explains_every_key_of_the_low_power_table() -> None:
     keys = {field.name for field in attrs.fields(LowPower)}
     assert {key for key in keys if not re.search(rf"`{key}(\.[A-Z]+)?`", ADDING_A_BOARD)} == set()
+
+
+def test_the_page_on_the_farm_explains_every_key_of_farm_yaml() -> None:
+    page = (DOCS / "farm.md").read_text(encoding="utf-8")
+    rows = " ".join(re.findall(r"^\| (`.*?`) \|", page[page.index("\n## farm.yaml\n") :], re.MULTILINE))
+    keys = {field.name for record in (Farm, Schedule) for field in attrs.fields(record)} - {"options"}
+    assert {key for key in keys if f"`{key}`" not in rows} == set()
 
 
 def test_the_page_explains_every_feature() -> None:
