@@ -85,7 +85,8 @@ def load(path: Path) -> WebConfig:
     try:
         data = yamlfile.load(path) or {}
     except ConfigurationError as error:  # its own words may be a password's
-        reason = type(error.__cause__ or error).__name__
+        cause = error.__cause__ or error
+        reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else type(cause).__name__
         raise ConfigurationError(f"{path}: cannot be read as a web-config file: {reason}") from None
     converter = cattrs.Converter(forbid_extra_keys=True)
     try:

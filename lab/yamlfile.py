@@ -128,7 +128,9 @@ def _note_key(path: Path, within: _Open, event: NodeEvent) -> None:
         return
     if within.at_key and isinstance(event, ScalarEvent) and event.value != _MERGE:
         if event.value in within.keys:
-            raise ConfigurationError(f"{path}:{_line(event)}: {plain(event.value)[:60]}: stands here twice; delete one")
+            raise ConfigurationError(
+                f"{path}:{_line(event)}: {plain(event.value)[:60]}: stands here twice; delete one"
+            )
         within.keys.add(event.value)
     within.at_key = not within.at_key
 

@@ -12,6 +12,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -78,12 +79,12 @@ def _open_closed_streams() -> None:
     """Who closes a standard stream (`<&-`, `>&-`) gives and wants nothing; else the next file that is opened takes its number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
 
 
 def _give_up_output() -> None:
     """What could not be written is still in Python's buffer, and would fail once more at the process's end."""
-    with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+    with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 

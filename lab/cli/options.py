@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from lab.errors import ConfigurationError
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 Env = Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")]
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run, as `lab results list` numbers it, or latest.")]
@@ -48,3 +50,16 @@ OutputFolder = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", hel
 BenchFolder = Annotated[
     Path | None, typer.Option("--dir", help="The bench's folder (default: $BOARDLAB_VIRTUAL, .lab/virtual).")
 ]
+
+
+def made(folder: Path) -> Path:
+    """A folder that a command is told to write into; created if missing.
+
+    Raises:
+        ConfigurationError: it cannot be, e.g. since a file has its name.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{folder}: cannot be made: {error.strerror}; name another folder") from error
+    return folder

@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from lab import boards
-from lab.cli.options import Database, Json
+from lab.cli.options import Database, Json, made
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import checking, drafting
@@ -102,7 +102,7 @@ def make(
         raise ConfigurationError(
             f"{path} is there already: a release does not change. Give another --name, or delete it"
         )
-    output.mkdir(parents=True, exist_ok=True)
+    made(output)
     media = boards.load(board).media
     drafted = drafting.draft(folder, board, media, security, output, _images(image or [], media), kernel, build_id)
     text = yaml.safe_dump(drafted.document, sort_keys=False, width=140, allow_unicode=True)
@@ -132,10 +132,9 @@ def ram_linux(
     ] = "arm64",
 ) -> None:
     """Make the initramfs of a Linux that runs in a board's memory and writes its media: busybox and mtd-utils of Debian."""
-    made = image.obtain(cache.default_root(), architecture, lambda line: echo(line, err=True))
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / image.FILE.format(architecture)
-    shutil.copyfile(made / path.name, path)
+    path = made(folder) / image.FILE.format(architecture)
+    found = image.obtain(cache.default_root(), architecture, lambda line: echo(line, err=True))
+    shutil.copyfile(found / path.name, path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     echo(
         f"{path}: {path.stat().st_size} bytes",

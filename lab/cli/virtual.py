@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lab.cli import virtual_sim as sim_commands
-from lab.cli.options import BenchFolder, Json
+from lab.cli.options import BenchFolder, Json, made
 from lab.errors import ConfigurationError
 from lab.shown import echo, echo_json, table
 from virtual import control, kinds, pdudaemon
@@ -201,7 +201,7 @@ def uboot_tests(
     board_type: Annotated[str, typer.Option("--type", help="Board type.")] = QEMU_TYPE,
 ) -> None:
     """Write U-Boot's own tests and its configuration for a QEMU board into DIR (docs: U-Boot's tests)."""
-    kinds.qemu(board_type).uboot_tests(folder, lambda line: echo(line, err=True))
+    kinds.qemu(board_type).uboot_tests(made(folder), lambda line: echo(line, err=True))
     echo(f"tests: {folder / uboottests.SOURCE / 'test/py'}, --build-dir {folder / uboottests.BUILD}")
 
 

@@ -281,7 +281,9 @@ def page(observed: Observed) -> str:
         f"| `{kind.name}` | {kind.does()} | {', '.join(f'`{flag}`' for flag in kind.outcome.flags)} |"
         for kind in rails
     ]
-    return "\n".join([*_HEAD, *rows, *_SECTIONS, *sections, *_PROVISION, *provision, *_RAILS, *flagged, *_LAB, *_OTHERS, ""])
+    return "\n".join(
+        [*_HEAD, *rows, *_SECTIONS, *sections, *_PROVISION, *provision, *_RAILS, *flagged, *_LAB, *_OTHERS, ""]
+    )
 
 
 def test_the_page_on_failures_says_what_was_observed(observed: Observed) -> None:

@@ -84,7 +84,9 @@ def test_ctrl_c_ends_quietly_as_shells_expect(
 def test_a_full_disk_behind_the_output_is_one_line(command: str) -> None:
     answer = in_shell(f"{command} >/dev/full")
     assert answer.returncode == 1
-    assert answer.stderr == "error: cannot write: No space left on device; make room or write elsewhere, and begin anew\n"
+    assert (
+        answer.stderr == "error: cannot write: No space left on device; make room or write elsewhere, and begin anew\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,6 +104,23 @@ def test_a_closed_stream_is_an_empty_one(tmp_path: Path, command: str, code: int
     assert answer.returncode == code
     assert "Traceback" not in answer.stderr
     assert answer.stderr.count("\n") <= 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("release", "make", ".", "--board", "am62xx_sk", "--name", "r1", "--output"),
+        ("release", "ram-linux"),
+        ("virtual", "uboot-tests"),
+    ],
+    ids=" ".join,
+)
+def test_a_file_in_place_of_a_folder_to_write_into_is_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main([*command, str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path / 'file'}: cannot be made: File exists; name another folder\n"
 
 
 def test_a_reader_that_goes_is_no_error() -> None:

@@ -21,7 +21,10 @@ from lab.results.watch import watch
         (("exporter", "--listen", "localhost:9870"), "expected the IP address"),
         (("exporter", "--listen", "0.0.0.0:9870"), "needs TLS and authentication"),
         (("exporter", "--listen", "[::]:9870"), "needs TLS and authentication"),
-        (("exporter", "--web-config", "/nowhere.yml"), "/nowhere.yml: cannot be read"),
+        (
+            ("exporter", "--web-config", "/nowhere.yml"),
+            "/nowhere.yml: cannot be read as a web-config file: No such file or directory",
+        ),
         (("exporter", "--farm", "/nowhere.yaml"), "/nowhere.yaml: cannot be read"),
         (("exporter", "--db", "mysql://x/y"), "cannot be kept in 'mysql'"),
         (("run", "--env", "sim-am62x.yaml", "--suite", "sunspots"), "no suite 'sunspots'"),

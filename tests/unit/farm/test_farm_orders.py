@@ -128,7 +128,8 @@ def test_a_wrong_value_in_farm_yaml_is_refused_with_its_place(
     path.write_text(f"schedules: [{{name: n, env: e, board: b, {entry}}}]")
     assert main(["farm", "check", str(path)]) == 2
     said = capsys.readouterr().err
-    assert f"{says} @ farm.yaml.schedules[0]" in said
+    assert says in said
+    assert said.endswith("@ farm.yaml.schedules[0]\n")
     assert said.count("\n") == 1
 
 
