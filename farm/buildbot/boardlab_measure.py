@@ -3,9 +3,11 @@
 import re
 
 from buildbot.plugins import steps, util
+from buildbot.process.build import Build
 from buildbot.process.logobserver import LogLineObserver
 from buildbot.process.results import EXCEPTION, RETRY, WARNINGS
 from twisted.internet import defer
+from twisted.python import log
 
 BUSY = " Wait for it with --wait SECONDS"  # after who has the board
 JOB = re.compile(r"job (j\d+): ")
@@ -81,5 +83,31 @@ class Measure(steps.ShellCommand):
         return super().getResultSummary()
 
 
+class Ending(Build):
+    """A build that ends whenever its worker goes.
+
+    Buildbot (4.3) asks something of a worker that has gone while the build was being prepared, or as it ended, and leaves it at the exception: the
+    build is "preparing worker" for ever, or its request is never complete.
+    """
+
+    @defer.inlineCallbacks
+    def startBuild(self, workerforbuilder):
+        try:
+            yield super().startBuild(workerforbuilder)
+        except Exception:  # noqa: BLE001 - whatever it is, the build would hang
+            log.err(None, "while a build was being prepared; it is queued again")
+            if not self.finished:
+                yield self.buildFinished(["worker", "lost"], RETRY)
+
+    @defer.inlineCallbacks
+    def buildFinished(self, text, results):
+        yield super().buildFinished(text, results)
+        if self in self.builder.building:
+            self.workerforbuilder.buildFinished()
+            self.builder.buildFinished(self, self.workerforbuilder)
+
+
 def measuring(attempts, **kwargs):
-    return util.BuildFactory([Measure(attempts, **kwargs)])
+    factory = util.BuildFactory([Measure(attempts, **kwargs)])
+    factory.buildClass = Ending
+    return factory

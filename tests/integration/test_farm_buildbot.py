@@ -13,6 +13,8 @@ import pytest
 import yaml
 from buildbot_farm import TOKENS, BuildbotFarm, running_farm, wait_for
 
+from lab.farm import buildbot
+
 CYCLES = 5
 ATTEMPTS = 3
 BOARDS = ("am62xx_sk-1", "am62xx_sk-2")
@@ -31,6 +33,19 @@ def request_of(answer: dict[str, list[object]]) -> int:
     _, requests = answer["result"]
     (number,) = requests.values()  # type: ignore[attr-defined]
     return int(number)
+
+
+def test_a_build_whose_worker_goes_in_the_wrong_moment_ends_all_the_same() -> None:
+    """While it is prepared, after the ping, as it ends with an exception, and as it ends well."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [buildbot.find().with_name("python"), root / "tests" / "support" / "buildbot_lost_worker.py"],
+        env={**os.environ, "PYTHONPATH": str(root / "farm" / "buildbot")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines() == ["retry True", "retry True", "exception True", "success True"]
 
 
 def test_who_has_not_logged_in_starts_nothing(farm: BuildbotFarm) -> None:
