@@ -94,11 +94,13 @@ def test_an_image_goes_over_ssh_and_is_read_back(
         chosen.verify(plan)
 
 
-def test_a_piece_that_does_not_arrive_is_a_network_that_does_not_carry(writer: tuple[Way, Any]) -> None:
+def test_a_piece_that_does_not_arrive_is_a_network_that_does_not_carry(
+    tmp_path: Path, writer: tuple[Way, Any]
+) -> None:
     chosen, ssh = writer
     guarded.call(ssh, SHELL, "activate", lambda: ssh.target.activate(ssh), 60.0)
     with pytest.raises(TftpTimeoutError, match="over ssh"):
-        chosen.carrier.put("/nonexistent", "/run/boardlab-piece", 1)  # type: ignore[attr-defined]
+        chosen.carrier.put(str(tmp_path / "nothing"), "/run/boardlab-piece", 1)  # type: ignore[attr-defined]
 
 
 def test_without_an_ssh_driver_it_is_told_at_once() -> None:
