@@ -76,6 +76,8 @@ def test_a_run_comes_due_by_its_timer_and_ends_with_its_samples(host: LabHost) -
     host.machine.wait(lambda: host.runs() == [("boot", "completed"), *before], "a measured run")
     host.machine.wait(lambda: host.unit(NIGHTLY, "ActiveState") == "inactive", "its end")
     assert host.unit(NIGHTLY, "Result") == "success"
+    kept = host.machine.run("find", "/var/cache/boardlab/python", "-path", "*/lab/*", "-name", "*-pytest-*.pyc").stdout
+    assert kept, "pytest compiles all of boardlab anew each night"
 
 
 def test_a_run_that_fails_is_told_to_alertmanager(host: LabHost) -> None:
