@@ -94,7 +94,8 @@ def console_server(runtime: Path) -> tuple[Service, ServerStatus | None]:
             return Service("console server", "absent", "does not run; the first measurement starts it"), None
         return Service("console server", "bad", str(error), "lab console stop, when nothing measures"), None
     lost = [port.info.name for port in status.ports if port.state != "open"]
-    said = f"pid {status.pid}, {len(status.ports)} ports"
+    count = len(status.ports)
+    said = f"pid {status.pid}, {count} {'port' if count == 1 else 'ports'}"
     if lost:
         mend = "plug the adapter in again, or see `lab console status`"
         return Service("console server", "bad", f"{said}, lost: {', '.join(lost)}", mend), status
