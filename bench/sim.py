@@ -15,6 +15,9 @@ themselves, below everything that the kernel wants to do there, since real board
 peers have the other cores and SCHED_FIFO 10 where that is permitted. `--time-scale` shortens what a board waits for besides
 its UART: at 0.1 a boot takes some four seconds, and the lines are five times as busy as at 1.
 
+The boards' own process may be held up between the time that it notes and its write(2): the last columns count from the write's
+return, so that what is late by the console server alone lies between the two.
+
 `--ports` gives each board so many UARTs: on one it boots, the others are silent, and the peers read all of them.
 """
 
@@ -26,14 +29,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 from aside import Core, stand_aside
 from attrs import frozen
-from stamps_compare import prepare, print_table, share, share_of_core, spread, truth_ns, watch
+from stamps_compare import places, prepare, print_table, share, share_of_core, spread, watch
 from stamps_peers import BENCH, PEERS, Peer, Stamp, Task
 
 from lab.host.clock import MonotonicRaw
@@ -62,7 +65,7 @@ TARGETS = (
 HEADER = (
     *("peer", "boards", "boots", "boot time p50 ms", "p99 ms", "max ms", "in ±"),
     *("stamps", "missed", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "early", "in ±", "CPU", "CPU of the boards"),
-    *("ports", "memory MB", "grown MB"),
+    *("ports", "memory MB", "grown MB", "p99 ms since the board's write", "p99.9 ms"),
 )
 
 
@@ -81,9 +84,14 @@ class Error:
 
 @frozen
 class Pair:
-    """A marker of one boot: when it left the UART, and what the peer says of it; None: it was missed."""
+    """A marker of one boot: when it left the UART, and what the peer says of it; None: it was missed.
+
+    Attributes:
+        held_ns: so much later at most the board may have handed it on: its process, which stands for hardware, was held up.
+    """
 
     true_ns: int
+    held_ns: int
     stamp: Stamp | None
 
 
@@ -208,7 +216,7 @@ def measure(
     truths = [read_truth(Path(board.truth)) for board in state.boards]
     lost = sum(truth.lost for truth in truths)
     if lost:  # in a pty that nobody read in time: boots and stamps cannot be paired
-        missing = ["-"] * (len(HEADER) - 8)
+        missing = ["-"] * (len(HEADER) - 10)
         cpu = f"{reading:.1%}", f"{boards:.1%}"
         return [
             peer.name,
@@ -217,8 +225,7 @@ def measure(
             *missing,
             *cpu,
             str(len(truths) + len(silent)),
-            "-",
-            "-",
+            *4 * ["-"],
         ]
     pairs = {
         marker: [
@@ -229,7 +236,12 @@ def measure(
         for marker in MARKERS
     }
     memory = [f"{size / 1e6:.1f}" for size in (after_bytes, after_bytes - before_bytes)]
-    return [*row(peer, len(truths), pairs, reading, boards), str(len(truths) + len(silent)), *memory]
+    return [
+        *row(peer, len(truths), pairs, reading, boards),
+        str(len(truths) + len(silent)),
+        *memory,
+        *since_write(pairs),
+    ]
 
 
 def memory_bytes(pids: Sequence[int]) -> int:
@@ -239,11 +251,10 @@ def memory_bytes(pids: Sequence[int]) -> int:
 
 def paired(found: Sequence[Stamp], truth: Truth, marker: str, peer: Peer, span: tuple[int, int]) -> list[Pair]:
     """Each time that a marker came, with the peer's stamp of it."""
-    times_ns = truth_ns(
-        truth, MARKERS[marker].encode(), first_character=peer.first_character, start_ns=span[0], end_ns=span[1]
-    )
+    found_at = places(truth, MARKERS[marker].encode(), peer.first_character, *span)
     own = [stamp for stamp in found if stamp.marker == marker]
-    return [Pair(true_ns, next((s for s in own if abs(s.t_ns - true_ns) < LATEST_NS), None)) for true_ns in times_ns]
+    times = [(truth.left_ns(place), truth.delay_ns(place)) for place in found_at]
+    return [Pair(*at, next((s for s in own if abs(s.t_ns - at[0]) < LATEST_NS), None)) for at in times]
 
 
 def row(peer: Peer, boards: int, pairs: dict[str, list[Pair]], reading: float, simulation: float) -> list[str]:
@@ -257,6 +268,12 @@ def row(peer: Peer, boards: int, pairs: dict[str, list[Pair]], reading: float, s
         *(str(len(stamps)), str(len(stamps) - len(errors)), *spread([e.ns / 1e6 for e in errors], [50, 99, 99.9])),
         *(str(sum(error.ns < 0 for error in errors)), within(errors), f"{reading:.1%}", f"{simulation:.1%}"),
     ]
+
+
+def since_write(pairs: Mapping[str, Sequence[Pair]]) -> list[str]:
+    """How late stamps are at least: counted from the return of the write(2) with which the board handed the bytes on."""
+    late_ns = [p.stamp.t_ns - p.true_ns - p.held_ns for each in pairs.values() for p in each if p.stamp]
+    return spread([max(0, late) / 1e6 for late in late_ns], [99, 99.9])[:-1]
 
 
 def boot_error(start: Pair, end: Pair) -> Error | None:

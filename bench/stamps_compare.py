@@ -56,11 +56,17 @@ def truth_ns(
     truth: Truth, pattern: bytes, *, first_character: bool, start_ns: int = 0, end_ns: int | None = None
 ) -> list[int]:
     """When each marker left the UART, in the span from `start_ns` to `end_ns`: its end, or its line's first character."""
+    return [truth.left_ns(place) for place in places(truth, pattern, first_character, start_ns, end_ns)]
+
+
+def places(
+    truth: Truth, pattern: bytes, first_character: bool, start_ns: int = 0, end_ns: int | None = None
+) -> list[int]:
+    """Where each marker is in what the board sent: its last byte, or its line's first one; as `truth_ns`."""
     if not first_character:
-        return truth.find(pattern, start_ns, end_ns)
+        return [match.position - 1 for match in truth.matches(pattern, start_ns, end_ns)]
     starts = [truth.data.rfind(b"\n", 0, match.start()) + 1 for match in re.finditer(pattern, truth.data)]
-    times_ns = [truth.left_ns(start) for start in starts]
-    return [t_ns for t_ns in times_ns if t_ns >= start_ns and (end_ns is None or t_ns < end_ns)]
+    return [at for at in starts if truth.left_ns(at) >= start_ns and (end_ns is None or truth.left_ns(at) < end_ns)]
 
 
 def spread(errors_ms: Sequence[float], percentiles: ArrayLike) -> list[str]:
