@@ -121,7 +121,7 @@ def buildbot_folders(
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where: /var/lib/boardlab/buildbot for the units.")
     ],
 ) -> None:
-    """Write the folders of Buildbot's master and workers; a worker's belongs on its host."""
+    """Write the folders of Buildbot's master and workers, as root for the services' user; a worker's belongs on its host."""
     farm = load(file)
     if farm.buildbot is None:
         raise ConfigurationError(f'{file}: it has no `buildbot`; docs/farm.md, "Runs at scale", says what that needs')
@@ -129,6 +129,11 @@ def buildbot_folders(
     buildbot.write(farm, farm.buildbot, site, farm.environ)
     for folder in (site.master, *map(site.worker, buildbot.hosts(farm))):
         echo(str(folder))
+    if not buildbot.hand_over(site, farm.user):
+        echo(
+            f"No user {farm.user} is here, whom farm.yaml names; when there is: chown -R {farm.user}: {site.folder}",
+            err=True,
+        )
 
 
 @app.command("released")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import secrets
 import shlex
 import shutil
@@ -143,6 +144,31 @@ def write(farm: Farm, buildbot: Buildbot, site: Site, environ: Mapping[str, str]
         raise ConfigurationError(
             f"no token in {', '.join(missing)}: write it there (`umask 077; cat > FILE`), then run this again; it does not belong into farm.yaml"
         )
+
+
+def hand_over(site: Site, user: str) -> bool:
+    """As root: give the folders to the services' user, whose master and workers read and write them.
+
+    Returns: whether they are that user's, or we are not root and they are ours.
+
+    Raises:
+        LabStableError: the kernel refuses it.
+    """
+    if os.geteuid() != 0:
+        return True
+    try:
+        owner = pwd.getpwnam(user)
+    except KeyError:
+        return False
+    ids = owner.pw_uid, owner.pw_gid
+    try:
+        for _, folders, files, inside in os.fwalk(site.folder):  # which follows no symbolic link
+            for name in (*folders, *files):
+                os.chown(name, *ids, dir_fd=inside, follow_symlinks=False)
+        os.chown(site.folder, *ids, follow_symlinks=False)
+    except OSError as error:
+        raise LabStableError(f"{site.folder}: {error.strerror}; chown -R {user}: {site.folder}") from error
+    return True
 
 
 def find() -> Path:

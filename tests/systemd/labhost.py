@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 from attrs import frozen
@@ -62,6 +63,8 @@ $uv venv -q --python {PYTHON} {LAB}/.venv
 $uv pip install -q --python {LAB}/.venv -r locked.txt $wheel
 $uv venv -q --python {PYTHON} {LAB}/.cache/pdudaemon
 $uv pip install -q --no-config --no-deps --python {LAB}/.cache/pdudaemon -r pdudaemon/requirements.txt
+$uv venv -q --python {PYTHON} {LAB}/.cache/buildbot
+$uv pip install -q --no-config --no-deps --python {LAB}/.cache/buildbot -r buildbot/requirements.txt
 {LAB}/.venv/bin/lab init {LAB} --sim
 chown -R {USER}: {LAB}
 chmod 755 {LAB}
@@ -98,7 +101,11 @@ class LabHost:
 
     def runs(self) -> list[tuple[str, str]]:
         """Kind and status of each run, the newest first."""
-        return [(run["kind"], run["status"]) for run in json.loads(self.lab("results", "list", "--json").stdout)]
+        return [(run["kind"], run["status"]) for run in self.listed()]
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Its runs as `lab results list` has them, the newest first."""
+        return list(json.loads(self.lab("results", "list", "--json").stdout))
 
     def unit(self, name: str, what: str) -> str:
         """A property of a unit."""
@@ -127,7 +134,8 @@ def _install(found: Machine, folder: Path) -> None:
     shutil.copy(wheel, found.root / "tmp")
     for name in ("pyproject.toml", "uv.lock"):
         shutil.copy(ROOT / name, found.root / "tmp" / name)
-    shutil.copytree(ROOT / "farm" / "pdudaemon", found.root / "tmp" / "pdudaemon")
+    for name in ("pdudaemon", "buildbot"):
+        shutil.copytree(ROOT / "farm" / name, found.root / "tmp" / name)
     found.before("adduser", "--quiet", "--system", "--group", "--home", str(LAB), USER)
     found.before("sh", "-ec", INSTALL, "sh", find_uv_bin(), wheel.name)
     units = found.root / "etc/systemd/system"

@@ -6,6 +6,7 @@ import json
 import shlex
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -44,7 +45,7 @@ def farm(path: Path) -> Farm:
 
 def test_buildbot_is_told_of_hosts_boards_and_orders(path: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(commands.app, ["buildbot", str(path), "--output", str(tmp_path / "bb")])
-    assert result.output.split() == [
+    assert result.stdout.split() == [
         str(tmp_path / "bb" / name) for name in ("master", "worker-lab-1", "worker-lab-2")
     ]
     found = json.loads((tmp_path / "bb" / "master" / "farm.json").read_text())
@@ -65,6 +66,30 @@ def test_buildbot_is_told_of_hosts_boards_and_orders(path: Path, tmp_path: Path)
         "tcp:port=81:interface=127.0.0.1",
         r"tcp:port=82:interface=\:\:1",
     )
+
+
+def test_what_root_has_written_is_the_services_users(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Buildbot's units run as that user, and nobody else may read the folders."""
+    given: dict[str, bool] = {}
+
+    def chown(name: str | Path, uid: int, gid: int, *, dir_fd: int = -1, follow_symlinks: bool = True) -> None:
+        assert (uid, gid) == (7, 8)
+        given[str(name) if dir_fd < 0 else str(Path(f"/proc/self/fd/{dir_fd}").readlink() / name)] = follow_symlinks
+
+    monkeypatch.setattr(buildbot.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(buildbot.os, "chown", chown)
+    users = {"boardlab": SimpleNamespace(pw_uid=7, pw_gid=8)}
+    monkeypatch.setattr(buildbot.pwd, "getpwnam", users.__getitem__)
+    folder = tmp_path / "bb"
+    (folder / "master").mkdir(parents=True)
+    (folder / "master" / "link").symlink_to("/etc/passwd")
+    assert CliRunner().invoke(commands.app, ["buildbot", str(path), "--output", str(folder)]).stderr == ""
+    assert given == dict.fromkeys(map(str, (folder, *folder.rglob("*"))), False)
+    users.clear()
+    said = CliRunner().invoke(commands.app, ["buildbot", str(path), "--output", str(folder)])
+    assert (said.exit_code, f"chown -R boardlab: {folder}" in said.stderr) == (0, True)
 
 
 def test_passwords_stay_and_are_nobody_elses(farm: Farm, tmp_path: Path) -> None:

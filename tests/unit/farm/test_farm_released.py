@@ -227,6 +227,7 @@ def test_systemd_looks_when_the_folder_changes_and_when_the_host_was_off(host: H
         f"ExecStart={host.folder}/lab farm released /etc/boardlab/farm.yaml new --state /var/lib/boardlab/released\n"
         in found["boardlab-new.service"]
     )
+    assert "\nStartLimitIntervalSec=0\n" in found["boardlab-new.service"], "each file that comes starts it"
     names = [name for name in found if name.startswith("boardlab-new.")]
     for name in names:
         (tmp_path / name).write_text(found[name].replace("User=boardlab", "User=daemon"))
