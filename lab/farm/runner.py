@@ -28,7 +28,7 @@ from lab.farm.room import Room
 from lab.host import turns
 from lab.results.joblist import latest_run
 from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
-from lab.results.jobruns import has_failed
+from lab.results.jobruns import confirms, has_failed
 from lab.results.jobs import HEARTBEAT_S, JobQueue
 from lab.results.location import DATABASE_VARIABLE
 from lab.results.turns import PERSONS
@@ -43,6 +43,7 @@ _ENDS: Final = frozenset({INTERRUPTED, GAVE_WAY, BUSY, BROKEN})  # of a job, wha
 USAGE: Final = 2
 STOP_S: Final = 120.0  # pytest switches the board off at its end
 _OK, _FAILED, _USAGE, _NO_TESTS = 0, 1, 4, 5  # pytest's exit codes
+_STATES: Final[dict[int, JobState]] = {_OK: "completed", INTERRUPTED: "interrupted", BUSY: "interrupted"}
 _log = logging.getLogger(__name__)
 
 
@@ -116,7 +117,7 @@ class Runner:
                 if code == GAVE_WAY:
                     job, self._wished = give_way(self.book, job.id), ""
                     self.say(f"job {job.called} gives way: {job.yields_to}")
-            self.book.finish(job.id, _state(code))
+            self.book.finish(job.id, _STATES.get(code, "failed"))
         if code != _OK and not self._cancelled(job):
             self.say(f"go on with: lab run --resume {job.called}")
         return WORSE if code == _OK and self._worse else code
@@ -135,9 +136,13 @@ class Runner:
             code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done])
             if code in {*_ENDS, _USAGE}:
                 return USAGE if code == _USAGE else code
-            worst = max(worst, code)
             if code != _OK and (run := self._unfinished(job)) is not None:  # so that the job goes on with this suite
-                return BUSY if was_taken_away(self.book.store, run) else worst
+                if was_taken_away(self.book.store, run):
+                    return BUSY
+                if not confirms(self.book.store, run):
+                    return max(worst, code)
+                code = _OK  # all that was ordered is there, and the judge says what it still lacks
+            worst = max(worst, code)
             if job.options.get(JUDGE) and (judged := self._judge(job)) in _ENDS:
                 return judged
             job = self.book.next_suite(job.id)
@@ -293,8 +298,3 @@ class Runner:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _state(code: int) -> JobState:
-    found: dict[int, JobState] = {_OK: "completed", INTERRUPTED: "interrupted", BUSY: "interrupted"}  # BUSY: killed
-    return found.get(code, "failed")

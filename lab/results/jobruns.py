@@ -58,6 +58,15 @@ def has_failed(store: Store, job_id: int) -> bool:
     return any(provenance.get(FAILED_TESTS) and not provenance.get("confirms") for provenance in found)
 
 
+def confirms(store: Store, run_id: int) -> bool:
+    """Whether a run was made to confirm a number of another one, beyond what its job was to measure.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    return "confirms" in store.run(run_id).provenance
+
+
 def last_run(session: Session, board: str) -> int:
     """The board's latest run; 0: it has none."""
     return session.scalar(select(func.max(RunRow.id)).where(RunRow.board == board)) or 0

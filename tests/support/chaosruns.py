@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.judge.stored import CONFIRMS
-from lab.results import Store, joblist
+from lab.results import Run, Store, joblist
 from lab.results.failures import CATALOGUE
 from lab.results.models import AttemptRow, JobRow
 
@@ -80,6 +80,16 @@ def progress(store: Store) -> int:
         return sum(session.scalar(select(func.count()).select_from(row)) or 0 for row in (JobRow, AttemptRow))
 
 
+def _end(store: Store, run: Run, name: str) -> str:
+    """ "completed", or the class with which it failed."""
+    if run.status == "completed":
+        return run.status
+    assert run.status == "failed", f"{name}: {run.status}"
+    last = store.attempts(run.id)[-1].outcome
+    assert last in CATALOGUE, f"{name}: it failed without a class: {last}"
+    return last
+
+
 def look(store: Store, ended: Mapping[str, int], cycles: int) -> Counter[str]:
     """The counts, classes and leases; how often runs were measured, or failed with each class, and how many confirm another, as the judge asked.
 
@@ -104,15 +114,15 @@ def look(store: Store, ended: Mapping[str, int], cycles: int) -> Counter[str]:
         if result in {SUCCESS, WORSE}:
             assert measured == planned, name
             assert {sample.cycle for sample in samples} == set(planned), name
-            assert {run.status for run in its} == {"completed"}, name
+            assert {run.status for run in runs} == {"completed"}, name
             found["measured"] += 1
+            ways = Counter(_end(store, run, f"{name}, run {run.id} confirming") for run in its if run not in runs)
+            found += Counter({f"{way} while confirming": count for way, count in ways.items() if way != "completed"})
         else:
             assert result == FAILURE, f"{name}: {result} of Buildbot"
             assert set(measured) < set(planned), f"{name}: all is measured, and it failed"
             (run,) = runs
-            last = store.attempts(run.id)[-1].outcome
-            assert last in CATALOGUE, f"{name}: it failed without a class: {last}"
-            found[last] += 1
+            found[_end(store, run, name)] += 1
     active = [view.job for view in joblist.jobs(store, 0, utc_now()) if not view.job.ended]
     assert [(job.called, job.board, job.state) for job in active] == [], "a lease is left"
     return found

@@ -221,6 +221,22 @@ def test_a_suite_that_failed_before_its_job_was_killed_has_failed_when_it_is_res
     assert not has_failed(store, job.id), "only what was to confirm a number is left"
 
 
+def test_a_confirmation_that_fails_after_its_job_was_killed_is_no_failure_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    """As it is none where nobody was killed: all that was ordered is measured."""
+    monkeypatch.setattr(Runner, "_command", lambda *_args: ["sh", "-c", "exit 1"])
+    book = timers(store)
+    job = book.start(book.enqueue(order(tmp_path)).id)
+    assert job is not None
+    for provenance, status in (({}, "completed"), ({"confirms": 1}, "failed")):
+        run = store.begin_run("boot", "am62xx_sk", "one", "", plan={}, provenance=provenance, job_id=job.id)
+        store.finish_run(run.id, status)
+    book.finish(job.id, "interrupted")
+    assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == 0
+    assert book.job(job.id).state == "completed"
+
+
 @pytest.mark.parametrize(
     ("outcome", "ends", "state"), [("place_lost", BUSY, "interrupted"), ("hang_kernel", 1, "failed")]
 )
