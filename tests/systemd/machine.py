@@ -14,6 +14,7 @@ from attrs import define
 
 LIMIT_S = 300  # of a machine that does other things, too
 NSPAWN = "systemd-nspawn"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of a service, systemd.exec(5)
 # Alone, and known to nobody on this host.
 QUIET = ("--private-network", "--link-journal=no", "--register=no", "--keep-unit", "--console=pipe")
 
@@ -63,7 +64,13 @@ class Machine:
         asked = ("runuser", "-u", user, "--", *words) if user else words
         inside = ("nsenter", "--target", str(self._leader), "--all", *asked)
         done = subprocess.run(
-            inside, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=LIMIT_S
+            inside,
+            env={"PATH": PATH},  # nothing of ours, as PYTHONPATH: it sees our files, too
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
         )
         assert done.returncode == 0 or not check, f"{words}: {done.stdout}\n{done.stderr}\n{self.journal()}"
         return done
