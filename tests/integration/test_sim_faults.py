@@ -364,7 +364,7 @@ _LAB = (
     "| The console server, or the host, stands still. | a sample with a ± that covers it, or `stamps_uncertain` | lab | tried again |",
     "| Another session has the console still. | `console_busy` | lab | tried again |",
     "| Another program reads the console's port: ser2net, screen, a getty. Bytes of the board are lost to it. | `console_shared`, in place of what the missing bytes look like | lab | tried again |",
-    "| The adapter is away when it is wanted, or comes and goes. | `port_missing`, `port_lost`, `port_stuck` | lab | the run stops; tried again where it went meanwhile |",
+    "| The adapter is away when it is wanted, or comes and goes. | `port_missing`, `port_lost`, `port_stuck` | lab | the run stops; tried again where it went meanwhile, and where another host misses it: after 5 s, 20 s and then each 40 s |",
     "| The console server of another host is out of reach for more than a minute: its host, ssh or the network. | `console_link` | lab | tried again; what the board said meanwhile is recorded there |",
     "| The clock of the host with the console cannot be related to that of the host with the power switch. | `clock_unrelated` | lab | tried again |",
     "| A person, or another job, has acquired the labgrid place of the board. | `place_busy` | lab | no attempt: `lab run` ends with 75 and says who |",

@@ -45,7 +45,7 @@ def test_a_transient_failure_is_recorded_and_retried() -> None:
     assert script.slept == [0.0, 2.0]
 
 
-@pytest.mark.parametrize("failure", ["exporter_gone", "console_link"])
+@pytest.mark.parametrize("failure", ["exporter_gone", "console_link", "port_missing"])
 def test_another_host_gets_the_time_of_its_boot(failure: str) -> None:
     away = LabTransientError("its host is down", failure=failure)
     script = Script(away, away, 10)
