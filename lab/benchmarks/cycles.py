@@ -16,7 +16,9 @@ from lab.errors import BoardlabError
 # Before the first, second and any later retry: a killed service needs a moment to return, another host the time of its boot.
 BACKOFF_S = (0.0, 2.0, 5.0)
 AWAY_BACKOFF_S = (5.0, 20.0, 40.0)
-AWAY = frozenset({"exporter_gone", "console_link", "port_missing"})  # of what another host has; a port that is missing here is not tried again
+AWAY = frozenset(
+    {"exporter_gone", "console_link", "port_missing"}
+)  # of what another host has; a port that is missing here is not tried again
 
 Result = TypeVar("Result")
 

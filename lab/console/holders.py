@@ -22,6 +22,9 @@ PROC = Path("/proc")
 AGAIN_S = 0.02  # until the second look
 _MASTER = "/dev/ptmx"  # of a pty; the kernel gives it the same name in every mount of devpts
 _MASTERS = (_MASTER, "/dev/pts/ptmx")
+_PTYS = range(
+    136, 144
+)  # major numbers of Unix98 slaves, of which each mount of devpts has its own (admin-guide/devices.txt)
 
 
 @frozen
@@ -99,7 +102,7 @@ def _holder(entry: Path, target: Path, names: set[str]) -> Holder | None:
     except PermissionError:
         words = (entry / "cmdline").read_text("utf-8", "replace").split("\0")
         return _described(entry, reads=True, guessed=True) if not names.isdisjoint(words) else None
-    held = [fd for fd, name in descriptors if name == os.fspath(target)]
+    held = [fd for fd, name in descriptors if name == os.fspath(target) and _is_it(fd, target)]
     if not held or any(name in _MASTERS and _is_other_end(fd, target) for fd, name in descriptors):
         return None
     return _described(entry, reads=any(_reads(fd) for fd in held))
@@ -109,6 +112,19 @@ def _descriptors(entry: Path) -> Iterator[tuple[Path, str]]:
     for fd in (entry / "fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             yield fd, os.fspath(fd.readlink())
+
+
+def _is_it(descriptor: Path, target: Path) -> bool:
+    """Whether an open file is the device, whose name it has: a container has terminals of its own, by the same names."""
+    try:
+        return _identity(descriptor) == _identity(target)
+    except OSError:  # one of them went away meanwhile
+        return True
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()  # follows a descriptor of another mount namespace, too (proc_pid_fd(5))
+    return found.st_rdev, found.st_dev if os.major(found.st_rdev) in _PTYS else 0
 
 
 def _described(entry: Path, *, reads: bool, guessed: bool = False) -> Holder:

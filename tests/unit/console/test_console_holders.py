@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from console_bench import Adapter
@@ -97,6 +98,24 @@ def test_a_process_that_has_its_parents_files_for_a_moment_is_no_stranger(
             descriptor.unlink()
 
     monkeypatch.setattr("lab.console.holders.time.sleep", exec_now)
+    assert holders(adapter.link, proc=tmp_path / "proc") == []
+
+
+def test_a_terminal_of_a_container_is_another_one_of_the_same_name(
+    adapter: Adapter, process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each container has a devpts of its own, with a /dev/pts/0."""
+    descriptor = process(28, {os.fspath(adapter.link.resolve()): f"flags:\t{READ_WRITE}"}) / "fd" / "3"
+    assert [holder.pid for holder in holders(adapter.link, proc=tmp_path / "proc")] == [28]
+    stat = os.stat
+
+    def theirs(path: Path, **more: bool) -> os.stat_result | SimpleNamespace:
+        found = stat(path, **more)
+        if path != descriptor:
+            return found
+        return SimpleNamespace(st_rdev=found.st_rdev, st_dev=found.st_dev + 1, st_mode=found.st_mode)
+
+    monkeypatch.setattr("lab.console.holders.os.stat", theirs)
     assert holders(adapter.link, proc=tmp_path / "proc") == []
 
 
