@@ -1,16 +1,17 @@
 """Kalman filters of all hypotheses of all series at once.
 
 State of one filter: (level, image, night). The level drifts; the image's own offset is drawn anew with each image; the night
-is AR(1). A run's centre is their sum and noise. A run may be ordinary, in the series' second mode, or odd; the update is the
-mixture's, collapsed to its mean and covariance.
+is AR(1). A run's centre is their sum and noise. A run may be ordinary, in the series' second mode, odd, or grossly odd; the
+update is the mixture's, collapsed to its mean and covariance.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from attrs import define, fields
+from attrs import define, fields, frozen
 
 from lab.judge.history.centre import Bools, Floats, Index
+from lab.judge.history.constants import Constants
 
 LEVEL, IMAGE, NIGHT = range(3)
 LL, LI, LN, II, IN, NN = range(6)
@@ -41,6 +42,36 @@ class Learned:
     def put(self, rows: Index, other: Learned) -> None:
         for each in fields(Learned):
             getattr(self, each.name)[rows] = getattr(other, each.name)
+
+
+@frozen(eq=False)
+class _Kind:
+    """What a run may be: its likelihood times its share, the distance from what was expected of it, and the variance of that."""
+
+    weight: Floats
+    error: Floats
+    variance: Floats
+
+
+def _kinds(error: Floats, variance: Floats, learned: Learned, known: Constants) -> tuple[_Kind, ...]:
+    """An ordinary run, one in the second mode, an odd one, and a grossly odd one.
+
+    Args:
+        error: of a run, from what was expected; shape (series,) or (series, slots). variance: of that, the same shape.
+    """
+    odd, mode, offset = (
+        each.reshape(-1, *[1] * (error.ndim - 1)) for each in (learned.odd, learned.mode_rate, learned.mode)
+    )
+    gross = known.odd_gross * odd
+    kinds = (
+        (1 - odd - mode, error, variance),
+        (mode, error - offset, variance),
+        (odd - gross, error, variance + known.odd_size**2),
+        (gross, error, variance + known.odd_gross_size**2),
+    )
+    return tuple(
+        _Kind(share * np.exp(-0.5 * away**2 / wide) / np.sqrt(wide), away, wide) for share, away, wide in kinds
+    )
 
 
 @define(eq=False)
@@ -94,19 +125,17 @@ class Bank:
         cov = self.cov[:, :, slot]
         return self.mean[:, :, slot].sum(axis=0), cov[LL] + cov[II] + cov[NN] + 2 * (cov[LI] + cov[LN] + cov[IN])
 
-    def ordinary(self, centre: Floats, noise: Floats, learned: Learned, odd_size: float) -> tuple[Floats, Floats]:
+    def ordinary(self, centre: Floats, noise: Floats, learned: Learned, known: Constants) -> tuple[Floats, Floats]:
         """(probability that a run is not odd, its centre less the second mode's offset if it is in that), by NULL."""
         expected, variance = self.expected(NULL)
         total = variance + noise
-        error, wide = centre - expected, total + odd_size**2
-        plain = (1 - learned.odd - learned.mode_rate) * np.exp(-0.5 * error**2 / total) / np.sqrt(total)
-        mode = learned.mode_rate * np.exp(-0.5 * (error - learned.mode) ** 2 / total) / np.sqrt(total)
-        odd = learned.odd * np.exp(-0.5 * error**2 / wide) / np.sqrt(wide)
+        kinds = _kinds(centre - expected, total, learned, known)
+        plain, mode, odd, gross = (kind.weight for kind in kinds)
         both = plain + mode + np.finfo(float).tiny
-        return both / (both + odd), centre - learned.mode * mode / both
+        return both / (both + odd + gross), centre - learned.mode * mode / both
 
     def update(
-        self, centre: Floats, noise: Floats, learned: Learned, odd_size: float, share: float = 1.0, own: float = 0.0
+        self, centre: Floats, noise: Floats, learned: Learned, known: Constants, share: float = 1.0, own: float = 0.0
     ) -> None:
         """Take the centre of one run of each series, of variance `noise`; `share`: of the night in it; `own`: as
         much of the nights' variance is its own."""
@@ -117,27 +146,22 @@ class Bank:
         total = gain_level + gain_image + share * gain_night
         total += (noise + own * learned.night**2)[:, None]
         np.maximum(total, _LEAST, out=total)
-        wide = total + odd_size**2
         error = centre[:, None] - mean[LEVEL] - mean[IMAGE] - share * mean[NIGHT]
-        in_mode = error - learned.mode[:, None]
-        root = 1 / np.sqrt(total)
-        ordinary = (1 - learned.odd - learned.mode_rate)[:, None] * root * np.exp(-0.5 * error**2 / total)
-        mode = learned.mode_rate[:, None] * root * np.exp(-0.5 * in_mode**2 / total)
-        odd = learned.odd[:, None] * np.exp(-0.5 * error**2 / wide) / np.sqrt(wide)
-        tiny = np.finfo(float).tiny
-        likelihood = ordinary + mode + odd + tiny
+        kinds = _kinds(error, total, learned, known)
+        likelihood = sum((kind.weight for kind in kinds), np.full_like(total, np.finfo(float).tiny))
         self.log += np.log(likelihood)
-        ordinary /= likelihood
-        mode /= likelihood
-        odd = 1 - ordinary - mode
-        plain, shifted, loose = error / total, in_mode / total, error / wide
-        pull = ordinary * plain + mode * shifted + odd * loose
-        known = (ordinary + mode) / total + odd / wide
-        known -= ordinary * plain**2 + mode * shifted**2 + odd * loose**2 - pull**2
+        pull, certain, left = np.zeros_like(total), np.zeros_like(total), np.ones_like(total)
+        for kind in kinds:
+            chance = left if kind is kinds[-1] else kind.weight / likelihood  # where nothing is likely, the widest is
+            left = left - chance
+            pulls = kind.error / kind.variance
+            pull += chance * pulls
+            certain += chance * (1 / kind.variance - pulls**2)
+        certain += pull**2
         gains = (gain_level, gain_image, gain_night)
         for entry, gain in enumerate(gains):
             mean[entry] += gain * pull
-        scaled = [gain * known for gain in gains]
+        scaled = [gain * certain for gain in gains]
         cov[LL] -= gain_level * scaled[LEVEL]
         cov[LI] -= gain_level * scaled[IMAGE]
         cov[LN] -= gain_level * scaled[NIGHT]

@@ -29,7 +29,9 @@ class Constants:
     least_night: float = 0.0003  # no series repeats better than this from night to night
 
     # What a run may be: ordinary, in the known second mode, or odd
-    odd_size: float = 0.03  # a disturbed night is off by some 3 %
+    odd_size: float = 0.03  # a disturbed night is off by some 3 %,
+    odd_gross_size: float = 0.5  # or by any amount:
+    odd_gross: float = 0.02  # one in fifty of them
 
     # Priors of what is learned, each worth so many observations
     night: float = 0.0025  # boot times of boards of the lab
@@ -53,7 +55,8 @@ class Constants:
     swap_other: float = 0.003  # card, adapter, host, tester
 
     # Rivals of "nothing changed"
-    rival_sizes: tuple[float, float] = (0.01, 0.04)  # a step is of the size of one of these
+    rival_sizes: tuple[float, ...] = (0.01, 0.04, 0.5)  # a step is of the size of one of these,
+    rival_shares: tuple[float, ...] = (0.49, 0.49, 0.02)  # as often as this
     rival_life: int = 12  # nights; what has not shown by then is the drift's
     rival_end: float = -3.0  # log ratio at which a rival is given up
     silent_surprise: float = 3.0  # deviations of a run without a cause from which on it gets a rival of its own

@@ -12,7 +12,7 @@ NOTHING, NEW_IMAGE, SILENT = 0, 1, 2
 
 
 class Rivals:
-    """A rival is a group of two slots of the bank, one for each size of a change.
+    """A rival is a group of slots of the bank, one for each size of a change.
 
     Attributes:
         kind: NOTHING, NEW_IMAGE or SILENT; (series, groups). born: index of the run that it began with.
@@ -21,6 +21,8 @@ class Rivals:
 
     def __init__(self, series: int, known: Constants) -> None:
         self._known = known
+        self._sizes = len(known.rival_sizes)
+        self._log_shares = np.log(known.rival_shares)
         self.kind = np.zeros((series, 0), dtype=np.int64)
         self.born = np.zeros((series, 0), dtype=np.int64)
         self.nights = np.zeros((series, 0), dtype=np.int64)
@@ -42,12 +44,12 @@ class Rivals:
         self.kind[rows, free], self.born[rows, free], self.nights[rows, free] = kind, born, 0
         self.level[rows, free], self.variance[rows, free] = bank.mean[LEVEL, rows, NULL], bank.cov[LL, rows, NULL]
         for number, size in enumerate(self._known.rival_sizes):
-            slot = RIVALS + 2 * free + number
+            slot = RIVALS + self._sizes * free + number
             bank.copy_slot(rows, NULL, slot)
             bank.cov[LL, rows, slot] += size**2
 
     def _widen(self, bank: Bank) -> None:
-        bank.widen(2)
+        bank.widen(self._sizes)
         more = np.zeros((len(self.kind), 1), dtype=np.int64)
         self.kind = np.concatenate([self.kind, more], axis=1)
         self.born = np.concatenate([self.born, more], axis=1)
@@ -61,8 +63,8 @@ class Rivals:
 
     def drop(self, rows: Index, groups: Index, bank: Bank) -> None:
         self.kind[rows, groups] = NOTHING
-        for number in range(2):
-            bank.log[rows, RIVALS + 2 * np.asarray(groups) + number] = -np.inf
+        for number in range(self._sizes):
+            bank.log[rows, RIVALS + self._sizes * np.asarray(groups) + number] = -np.inf
 
     def clear(self, rows: Ints) -> None:
         self.kind[rows] = NOTHING
@@ -71,10 +73,9 @@ class Rivals:
         """Logarithm of the mean likelihood ratio against "nothing changed"; (series, groups), -inf where there is none."""
         if not self.kind.shape[1]:
             return np.full((len(self.kind), 1), -np.inf)
-        null = bank.log[:, NULL, None]
         with np.errstate(invalid="ignore"):
-            both = np.logaddexp(bank.log[:, RIVALS::2], bank.log[:, RIVALS + 1 :: 2]) - null - np.log(2)
-        return np.where(self.kind != NOTHING, both, -np.inf)
+            likely = np.logaddexp.reduce(self._slots(bank) + self._log_shares, axis=2) - bank.log[:, NULL, None]
+        return np.where(self.kind != NOTHING, likely, -np.inf)
 
     def asks(self, bank: Bank, *, again: bool) -> Bools:
         """Where a rerun would tell: a rival is likely, and none has won as a later one. `again`: one was used."""
@@ -116,10 +117,14 @@ class Rivals:
         return best
 
     def slot(self, bank: Bank, rows: Ints, groups: Ints) -> Ints:
-        """The likelier of a group's two slots."""
-        first = RIVALS + 2 * groups
-        slot: Ints = first + (bank.log[rows, first + 1] > bank.log[rows, first])
+        """The likeliest of a group's slots."""
+        likeliest = (self._slots(bank)[rows, groups] + self._log_shares).argmax(axis=1)
+        slot: Ints = RIVALS + self._sizes * groups + likeliest
         return slot
+
+    def _slots(self, bank: Bank) -> Floats:
+        """The log likelihoods of the rivals' slots, shape (series, groups, sizes)."""
+        return bank.log[:, RIVALS:].reshape(*self.kind.shape, self._sizes)
 
     def prune(self, bank: Bank) -> None:
         """Give up those that are too old or too unlikely."""

@@ -136,7 +136,7 @@ class Walk:
         variance = noise + bank.cov[LL, :, NULL] + bank.cov[II, :, NULL] + 2 * bank.cov[LI, :, NULL]
         self._residuals[:, column] = np.where(here, y - level, np.nan)
         self._variances[:, column] = variance
-        weight, moved = bank.ordinary(y, noise, self._learned, known.odd_size)
+        weight, moved = bank.ordinary(y, noise, self._learned, known)
         self._images.add(moved, noise, np.where(here, weight, 0.0))
 
     def _surprise(self, y: Floats, noise: Floats, here: Bools, night: Night) -> None:
@@ -152,7 +152,7 @@ class Walk:
         everything = len(rows) == self._series
         bank = self._bank if everything else self._bank.take(rows)
         learned = self._learned if everything else self._learned.take(rows)
-        bank.update(y[rows], noise[rows], learned, self._known.odd_size, share, own)
+        bank.update(y[rows], noise[rows], learned, self._known, share, own)
         if not everything:
             self._bank.put(rows, bank)
 

@@ -33,6 +33,33 @@ def test_a_step_with_a_new_image_is_called_with_its_size(size: float, within: in
         assert call.n == 20 * (call.run - 84 + 1)
 
 
+@pytest.mark.parametrize("reruns", [3, None])
+@pytest.mark.parametrize("size", [-0.5, -0.3, 0.2, 0.5, 1.0, 3.0])
+def test_a_gross_step_is_called_once_with_its_size(size: float, reruns: int | None) -> None:
+    held = 0
+    for seed in range(3):
+        (call,) = calls(history(seed, nights=100, step=size, at=84, reruns=reruns))
+        assert call.outcome is (Outcome.REGRESSION if size > 0 else Outcome.IMPROVEMENT)
+        assert call.run == (84 if reruns else 85)
+        assert call.since == 84
+        assert call.effect == pytest.approx(size, abs=0.008 * (1 + size))
+        assert call.low is not None
+        assert call.high is not None
+        assert call.high - call.low < 0.02 * (1 + size)
+        held += call.low < size < call.high
+    assert held >= 2, "of three intervals of 95 %"
+
+
+@pytest.mark.parametrize("reruns", [3, None])
+@pytest.mark.parametrize("size", [-0.5, 0.1, 0.3, 1.0])
+@pytest.mark.parametrize("night", [84, 87])  # of a new image, and of none
+def test_one_night_that_is_grossly_off_is_no_change(night: int, size: float, reruns: int | None) -> None:
+    series = history(nights=100, reruns=reruns)
+    runs = list(series.runs)
+    runs[night] = evolve(runs[night], samples=runs[night].samples * (1 + size))
+    assert calls(evolve(series, runs=tuple(runs))) == []
+
+
 def test_a_step_is_called_later_where_nothing_can_be_run_again() -> None:
     (call,) = calls(history(step=0.02, at=84, reruns=None))
     assert (call.outcome, call.since, call.reruns) == (Outcome.REGRESSION, 84, 0)
@@ -63,7 +90,7 @@ def test_a_swap_that_moves_the_number_is_the_environments_and_names_the_swap(cau
     assert call.effect == pytest.approx(0.01, abs=0.004)
 
 
-@pytest.mark.parametrize("step", [0.03, 0.06])
+@pytest.mark.parametrize("step", [0.03, 0.06, 0.5, -0.5])
 @pytest.mark.parametrize("reruns", [3, None])
 def test_a_swap_that_moves_the_number_by_far_began_with_the_swap_and_not_a_night_later(
     step: float, reruns: int | None

@@ -119,15 +119,15 @@ def test_a_rejected_run_counts_for_nothing_and_an_accepted_one_counts_again(
 ) -> None:
     nights.quiet(QUIET)
     wrong = nights.run(1.5, image="slow")
-    right = nights.run(1.0, image="slow")
-    before = told(judge_run(store, right, remember=remembered))
+    later = nights.run(1.5, image="slow")
+    before = told(judge_run(store, later, remember=remembered))
     review(store, wrong, "rejected", "ann", "loose cable")
-    after = told(judge_run(store, right, remember=remembered))
+    after = told(judge_run(store, later, remember=remembered))
     assert before != after
     with pytest.raises(ConfigurationError, match=f"run {wrong} was rejected .*lab judge accept {wrong}"):
         judge_run(store, wrong, remember=remembered)
     review(store, wrong, "accepted", "ann", "no, it was the image")
-    assert told(judge_run(store, right, remember=remembered)) == before
+    assert told(judge_run(store, later, remember=remembered)) == before
 
 
 def test_other_boards_kinds_and_simulated_runs_are_no_history(store: Store, nights: Nights, remembered: Path) -> None:
