@@ -165,7 +165,7 @@ class QemuBoard:
                 f"{self._folder.name}: {reason}; {self._last_words()}", failure="virtual_board"
             ) from error
         self._events = asyncio.create_task(self._qmp.follow())
-        self._activity = Activity(self._child.pid, self._clock, self.state_hook)
+        self._activity = Activity(Path(f"/proc/{self._child.pid}/task"), self._clock, self.state_hook)
         self._adapter.said_hook, self._adapter.typed_hook = self._activity.said, self._activity.typed
         return released_ns
 
