@@ -91,13 +91,10 @@ class Clients:
         do not leave.
         """
         self._epoll.modify(self._listener.fileno(), select.EPOLLIN)
-        for connection in list(self._connections.values()):
-            if connection.greeted and not connection.closing:
-                self._patience.pop(connection.fd, None)
-                continue
-            beats = self._patience.setdefault(connection.fd, BEATS_OF_PATIENCE)
-            self._patience[connection.fd] = beats - 1
-            if connection.done or beats == 0:
+        watched = [each for each in self._connections.values() if each.closing or not each.greeted]
+        self._patience = {each.fd: self._patience.get(each.fd, BEATS_OF_PATIENCE) - 1 for each in watched}
+        for connection in watched:
+            if connection.done or self._patience[connection.fd] < 0:
                 self._hang_up(connection)
 
     def close(self) -> None:
@@ -173,5 +170,5 @@ class Clients:
         if port is not None:
             port.detach(connection)
         del self._connections[connection.fd]
-        self._patience.pop(connection.fd, None)
+        self._patience.pop(connection.fd, None)  # its number may be the next one's
         connection.close()

@@ -91,6 +91,8 @@ class Ports:
 
     def reopen_lost(self) -> None:
         """Look whether lost ports are there again."""
+        if len(self.by_fd) == len(self._by_name):
+            return
         for port in self:
             if port.line.fd < 0:
                 self._reopen(port)
