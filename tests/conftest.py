@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A shell starts background jobs with SIGINT ignored, and programs inherit that. Tests that press Ctrl-C must not.
@@ -17,3 +18,9 @@ os.environ["COLUMNS"] = "200"
 # Hypothesis without its limits of time: they measure the machine, not the code.
 settings.register_profile("boardlab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("boardlab")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """A process more than there are cores: tests wait for disks and for other programs for a third of their time."""
+    return (os.cpu_count() or 1) + 1

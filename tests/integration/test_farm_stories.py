@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from atlength import either
 from rule_stories import DAY_S, ENDS_S, MEDIA, NIGHT_S, STEP_S, Board, Story, only, promtool, told_from
 
 from lab.results.failures import CATALOGUE
@@ -124,7 +125,7 @@ def test_a_run_that_ended_with_59_of_60(tmp_path: Path) -> None:
     assert promtool(tmp_path, story.document(tests)) == ""
 
 
-@pytest.mark.parametrize("boards", [64])
+@pytest.mark.parametrize("boards", [either(16, 64)])
 def test_a_healthy_farm_is_silent_for_a_month(tmp_path: Path, boards: int) -> None:
     """Each night's start and length differ, as a board is waited for and its runs take longer or shorter."""
     story, dice = Story(days=30), random.Random(16)

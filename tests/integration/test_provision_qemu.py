@@ -128,6 +128,7 @@ def test_two_releases_are_put_on_three_media_and_each_run_has_the_label_and_the_
         assert "release 1.0, against release 1.1" in said
 
 
+@pytest.mark.skipif(not LONG, reason="the same writer as of the Linux in memory below: tox -e provision")
 def test_the_boards_own_linux_writes_a_medium_that_it_does_not_run_from(lab: Lab, files: Path) -> None:
     env = linux_writes(lab, NVME, "sd", "prepare: /etc/init.d/network")
     said = done(lab, "provision", "--release", files / "1.0.yaml", "--medium", "emmc", env=env)

@@ -100,11 +100,11 @@ def bench(tmp_path: Path) -> Iterator[StrapBench]:
 def test_trouble_that_passes_costs_an_attempt_and_no_cycle(bench: StrapBench, trouble: str, failure: str) -> None:
     bench.straps.trouble, bench.straps.left = trouble, 2  # rubbish is a good answer to PUT, and not to GET
     said, attempts = bench.measure()
-    failed = [attempt for attempt in attempts if attempt.outcome != NO_BOARD_IS_SO_FAST]
-    failed = [attempt for attempt in failed if attempt.outcome != "stamps_uncertain"]  # of a busy host
+    booted = {NO_BOARD_IS_SO_FAST, "stamps_uncertain"}  # the second on a busy host
+    failed = [attempt for attempt in attempts if attempt.outcome not in booted]
     assert {(a.outcome, a.fault, a.transient) for a in failed} == {(failure, "lab", True)}
     assert "HttpDigitalOutputDriver on HttpDigitalOutput" in failed[0].message
-    assert attempts[-1].outcome == NO_BOARD_IS_SO_FAST, "it was powered, and it booted"
+    assert attempts[-1].outcome in booted, "it was powered, and it booted"
     assert "on" in bench.board.commands
     assert "Traceback" not in said
 

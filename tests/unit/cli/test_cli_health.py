@@ -9,7 +9,7 @@ import pytest
 
 from lab.cli.main import main
 from lab.errors import BoardlabError, LabStableError, LabTransientError
-from lab.farm import placing
+from lab.farm import holding, placing
 from lab.farm.runner import BUSY
 from lab.places.holding import stock_user
 from lab.results import open_store
@@ -48,6 +48,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
     (tmp_path / "b1.yaml").write_text(ENV)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(placing, "POLL_S", 0.0)
+    monkeypatch.setattr(holding, "QUEUE_POLL_S", 0.01)
 
     def checked(coordinator: Coordinator, wait: str) -> int:
         monkeypatch.setattr("lab.places.holding.Coordinator", lambda _address: coordinator)
@@ -91,6 +92,9 @@ def test_a_check_that_cannot_be_made_is_one_that_failed(tmp_path: Path, check: C
     assert kept(tmp_path) == [("coordinator_unreachable", "labgrid's coordinator does not answer")]
 
 
-def test_a_place_that_a_person_has_is_no_fault_of_the_lab(tmp_path: Path, check: Callable[..., int]) -> None:
-    assert check(Coordinator(held_by=str(stock_user("lena"))), "60") == BUSY
+def test_a_place_that_a_person_has_is_no_fault_of_the_lab(
+    tmp_path: Path, check: Callable[..., int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert check(Coordinator(held_by=str(stock_user("lena"))), "0.1") == BUSY
+    assert "waits: labgrid's place p1 is held by" in capfd.readouterr().err
     assert not kept(tmp_path)
