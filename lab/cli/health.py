@@ -22,7 +22,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import holding, now, services
 from lab.farm.config import Farm
 from lab.farm.holding import BusyBoardError, held, opened
-from lab.farm.placing import Patience, placed
+from lab.farm.placing import Patience, place_of, placed
 from lab.farm.runner import BUSY
 from lab.health import DEFAULT_RULE, Check, Health, Part, Rule
 from lab.health.model import counts
@@ -103,9 +103,9 @@ def _checked(store: Store, rule: Rule, path: Path, wait_s: float, *, ignore: boo
     )  # of a job that was cancelled, `held` ends this process
     try:
         with held(book, order, wait_s, _say) as job, ExitStack() as stack:
-            made = Check(
-                name, board_type, socket.gethostname(), utc_now(), (), env=path.name, person=job.person, job_id=job.id
-            )
+            # Where the board of a place is plugged in is known when its exporter has told it.
+            host = "" if place_of(path) else socket.gethostname()
+            made = Check(name, board_type, host, utc_now(), (), env=path.name, person=job.person, job_id=job.id)
             stack.enter_context(_noted(HealthBook(store, rule), made))
             os.environ.update(stack.enter_context(placed(book, job, patience)))
             began = time.monotonic()
@@ -209,7 +209,7 @@ def _at(state: Health) -> str:
 def _row(check: Check) -> list[str]:
     found = [f"{part.name}: {part.message} ({part.failure})" for part in check.failed] or ["all parts"]
     verdict = "passed" if check.passed else bad("failed")
-    return [str(check.id), f"{check.at:%Y-%m-%d %H:%M}", check.host, verdict, "; ".join(found)]
+    return [str(check.id), f"{check.at:%Y-%m-%d %H:%M}", check.host or "?", verdict, "; ".join(found)]
 
 
 def _health_document(state: Health) -> dict[str, object]:

@@ -10,11 +10,13 @@ from typing import Any, Final
 from attrs import define, field
 
 from lab.boards.hardware import RAIL_OFF_V
+from lab.console.published import PublishedPort
 from lab.drivers import guarded
 from lab.drivers.guarded import RAILS
 from lab.drivers.prompt import uboot_prompt
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError, LabStableError
 from lab.health.model import PARTS, Part
+from lab.host.addresses import is_loopback
 from lab.host.clock import Clock, MonotonicRaw
 from lab.rails.selftest import NEAR
 from lab.shown import plain
@@ -251,6 +253,12 @@ def part_of(failure: str) -> str:
 
 
 def host_of(strategy: Any) -> str:
-    """The host that a board is plugged into: where its console's port is."""
-    host = str(getattr(getattr(strategy.console, "port", None), "host", "") or "")
-    return socket.gethostname() if host in {"", "localhost", "127.0.0.1", "::1"} else host
+    """The host that a board is plugged into, by the same name wherever this runs: where its console's port is.
+
+    That is what the port's exporter says of itself. Its address tells nothing: on loopback a port is reached through ssh.
+    """
+    console = strategy.console
+    published = PublishedPort.of(getattr(getattr(console, "port", None), "extra", None) or {})
+    if published is not None and not is_loopback(published.host):
+        return published.host
+    return str(getattr(console, "elsewhere", "")) or socket.gethostname()

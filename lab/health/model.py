@@ -17,6 +17,8 @@ PROVISION_NEEDS: Final = ("power", "console", "rails")  # the medium may be what
 
 # Classes of the host that a board is plugged into: it slept, it was too busy, its console server has no room.
 HOSTS: Final = frozenset({"host_suspended", "stamps_uncertain", "console_overrun", "console_full", "console_shared"})
+# Classes of the way to a board's host: the exporter or the coordinator is away, the connection is. They say nothing of what is at that host.
+WAYS: Final = frozenset({"exporter_gone", "coordinator_unreachable", "console_link"})
 # Faults of the lab by their class that say nothing about a board's equipment: the host's; somebody else has it, the results cannot be
 # written; or the release's part: the software on the board is another one, falls back to another medium, or speaks at another speed.
 NOT_EQUIPMENT: Final = HOSTS | {
@@ -70,7 +72,7 @@ class Check:
     """A check of a board.
 
     Attributes:
-        host: where it was made. at: when it ended. job_id: of the job that had the board. id: in the store; 0: not there yet.
+        host: that the board is plugged into; empty: nobody could tell. at: when it ended. job_id: of the job that had the board. id: in the store; 0: not there yet.
     """
 
     board: str
@@ -108,6 +110,11 @@ class Check:
     def hosts(self) -> Part | None:
         """The part that failed on the account of the host itself; None: none did."""
         return next((part for part in self.failed if part.failure in HOSTS), None)
+
+    @property
+    def of_a_host(self) -> bool:
+        """Whether it says anything of the board's host: not where all that failed is the way there."""
+        return bool(self.host) and not (self.failed and all(part.failure in WAYS for part in self.failed))
 
     @property
     def event(self) -> Event:

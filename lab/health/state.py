@@ -113,11 +113,13 @@ def host_blamed(checks: Sequence[Check]) -> str:
     Args:
         checks: of one board, the latest of each host.
     """
-    last = max(checks, key=lambda check: check.at, default=None)
+    speaking = [check for check in checks if check.of_a_host]
+    last = max(speaking, key=lambda check: check.at, default=None)
     if last is None or last.passed:
         return ""
+    elsewhere = (check for check in speaking if not _one_host(check.host, last.host))
     other = max(
-        (check for check in checks if check.passed and check.host != last.host and last.at - check.at < STALE),
+        (check for check in elsewhere if check.passed and last.at - check.at < STALE),
         key=lambda check: check.at,
         default=None,
     )
@@ -129,6 +131,11 @@ def host_blamed(checks: Sequence[Check]) -> str:
     )
 
 
+def _one_host(one: str, other: str) -> bool:
+    """Whether two names are of one host, with its domain and without."""
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+
+
 def shared(checks: Iterable[Check]) -> dict[str, str]:
     """Board -> what it shares with others: boards of one host of which the latest check failed with one class of the lab or of the host.
 
@@ -138,7 +145,7 @@ def shared(checks: Iterable[Check]) -> dict[str, str]:
     alike: dict[tuple[str, str], list[str]] = {}
     passed = {check.host for check in checks if check.passed}
     for check in checks:
-        if (part := check.fault or check.hosts) is not None and not check.passed:
+        if check.of_a_host and (part := check.fault or check.hosts) is not None and not check.passed:
             alike.setdefault((check.host, part.failure), []).append(check.board)
     found = {}
     for (host, failure), boards in alike.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,6 +91,18 @@ def test_a_coordinator_that_is_away_is_waited_for(
 def test_a_check_that_cannot_be_made_is_one_that_failed(tmp_path: Path, check: Callable[..., int]) -> None:
     assert check(Coordinator(AWAY), "0") == FAILED
     assert kept(tmp_path) == [("coordinator_unreachable", "labgrid's coordinator does not answer")]
+
+
+def test_the_host_that_looked_is_not_blamed_for_a_board_behind_a_place(
+    tmp_path: Path, check: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the board is plugged in is known when its exporter has told it."""
+    assert check(Coordinator(AWAY), "0") == FAILED
+    with open_store(str(tmp_path / "results.db")) as store:
+        assert [each.host for each in HealthBook(store).checks("b1", 9)] == [""]
+    capsys.readouterr()
+    assert main(["health", "b1", "--db", str(tmp_path / "results.db")]) == 0
+    assert re.search(r"^1 +[-0-9]{10} [:0-9]{5}  \? ", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_place_that_a_person_has_is_no_fault_of_the_lab(

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from attrs import define, evolve, field, frozen
+from labgrid import Target
+from labgrid.resource import NetworkSerialPort
 from simruns import SimBench, bench, planned
 
 from lab import boards
 from lab.boards.hardware import Rail
+from lab.console.published import PublishedPort
+from lab.drivers import StampedConsoleDriver
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.errors import LabTransientError
 from lab.health import Check, Part
 from lab.health.model import PARTS
-from lab.host.clock import utc_now
+from lab.host.clock import time_line, utc_now
 
 ALWAYS = "1-9"
 
@@ -217,9 +223,29 @@ def test_a_class_speaks_of_a_part(failure: str, part: str) -> None:
     assert part_of(failure) == part
 
 
-def test_the_host_is_where_the_console_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("host", "line", "found"),
+    [
+        pytest.param("lab-7", "another host's", "lab-7", id="on another host"),
+        pytest.param("lab-7", time_line(), "lab-7", id="here, by the name that other hosts know it by"),
+        pytest.param("127.0.0.1", time_line(), socket.gethostname(), id="here, without a name"),
+    ],
+)
+def test_the_host_is_what_the_exporter_says_and_no_address_of_a_tcp_port(host: str, line: str, found: str) -> None:
+    """`lab farm export` publishes 127.0.0.1, since stock clients come through ssh."""
+    target = Target("main")
+    port = NetworkSerialPort(target, None, host="127.0.0.1", port=4711)
+    port.extra = {  # as RemotePlace has it
+        "proxy": host,
+        "proxy_required": True,
+        **PublishedPort("/run/boardlab/console.sock", host, "", line, "/dev/ttyUSB0").extra(),
+    }
+    assert host_of(SimpleNamespace(console=StampedConsoleDriver(target, None))) == found
+
+
+def test_the_host_of_a_port_here_is_this_one_and_that_of_a_terminal_server_is_its_name(tmp_path: Path) -> None:
     with bench(tmp_path) as made:
-        here = host_of(made.strategy)
-        assert here
-        made.strategy.console.port.host = "lab-7"
-        assert host_of(made.strategy) == "lab-7"
+        assert host_of(made.strategy) == socket.gethostname()
+    target = Target("main")
+    NetworkSerialPort(target, None, host="192.0.2.7", port=4711)
+    assert host_of(SimpleNamespace(console=StampedConsoleDriver(target, None))) == "192.0.2.7"

@@ -163,6 +163,28 @@ def test_a_board_that_passes_on_another_host_is_its_hosts() -> None:
     assert not host_blamed([here, check(24 * 20, host="lab-2")]), "long ago"
 
 
+@pytest.mark.parametrize("failure", ["exporter_gone", "coordinator_unreachable", "console_link"])
+def test_a_way_that_is_cut_is_no_fault_of_the_host_at_its_end_or_of_the_one_that_looked(failure: str) -> None:
+    cut = Part("console", "failed", failure, "lab", "no way there")
+    here, there = check(1, cut), check(30, host="lab-2")
+    told = derive("b1", [here.event], [here, there], RULE, NOW)
+    assert not any("the fault is" in each for each in told.reasons)
+    assert f"console: no way there ({failure})" in told.reasons
+    assert not shared([here, evolve(here, board="b2")])
+    before = check(2, DEAD_PDU)
+    assert "the fault is lab-1's" in host_blamed([evolve(here, host=""), before, there]), "what was seen there stands"
+
+
+def test_a_host_is_the_same_with_its_domain_and_without() -> None:
+    assert not host_blamed([check(1, DEAD_PDU), check(30, host="lab-1.example.org")])
+    assert not host_blamed([check(1, DEAD_PDU, host="lab-1.example.org"), check(30)])
+    assert host_blamed([check(1, DEAD_PDU), check(30, host="lab-12")])
+
+
+def test_a_check_of_a_host_that_nobody_knows_blames_none() -> None:
+    assert not host_blamed([check(1, DEAD_PDU, host=""), check(30, host="lab-2")])
+
+
 @pytest.mark.parametrize("failure", ["wrong_medium", "garbled", "host_suspended", "console_overrun", "console_full"])
 def test_a_release_that_falls_back_or_a_host_that_sleeps_is_no_fault_of_the_equipment(failure: str) -> None:
     assert not quarantine([lab(hours, failure) for hours in (3, 2, 1)], RULE, NOW)
