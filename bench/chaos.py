@@ -44,7 +44,7 @@ from chaos_verdict import Judged, Story, boot_times, judge, left_behind, miscoun
 from lab.results import open_store
 from virtual.truth import read_truth
 
-CLOSING_S = 900.0  # for all runs to be resumed to their ends
+CLOSING_S = 600.0  # for all runs to be resumed to their ends
 TICK_S = 0.05
 KILLED = {-9, -15, 137, 143}
 EXPECTED = {0, 1, 2, 4, 69, 75, 130}  # of pytest and `lab run`, docs/cli.md; all others are crashes
@@ -53,6 +53,7 @@ CRASH = re.compile(
     r"^(Traceback \(most recent call last\)|INTERNALERROR>|E +[\w.]+(?:Error|Exception)\b)", re.MULTILINE
 )
 SHOWN = 20
+LAST_LINES = 30  # of a session that does not end
 
 
 @define
@@ -170,11 +171,20 @@ def finish(lab: ChaosLab, operators: Sequence[Operator]) -> list[str]:
     while not all(operator.done for operator in operators) and time.monotonic() < deadline:
         attend(lab, operators, closing=True)
         time.sleep(TICK_S)
-    return [
-        f"{operator.board}: its run does not end; its sessions ended with {[e.status for e in operator.ended[-5:]]}"
-        for operator in operators
-        if not operator.done
-    ]
+    return [unfinished(operator) for operator in operators if not operator.done]
+
+
+def unfinished(operator: Operator) -> str:
+    """What there is to say of a board whose run does not end."""
+    running = operator.process is not None and operator.process.poll() is None
+    lines = operator.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+    return "\n    ".join(
+        [
+            f"{operator.board}: its run does not end; its sessions ended with {[e.status for e in operator.ended[-5:]]}, "
+            f"{'one is running' if running else 'none is running'}; the last one said:",
+            *lines,
+        ]
+    )
 
 
 def look(lab: ChaosLab, operators: Sequence[Operator], report: Report) -> None:
@@ -184,8 +194,7 @@ def look(lab: ChaosLab, operators: Sequence[Operator], report: Report) -> None:
             killed = ended.status in KILLED
             report.sessions["a kill" if killed else f"status {ended.status}"] += 1
             if not killed and ended.status not in EXPECTED:
-                log = lab.home / f"{operator.board}.log"
-                report.wrong.append(f"{operator.board}: a session ended with {ended.status}, see {log.name}")
+                report.wrong.append(f"{operator.board}: a session ended with {ended.status}, see {operator.log.name}")
     for log in [*sorted(lab.home.glob("*.log")), *lab.recordings.path.glob("*.log"), lab.bench / "bench.log"]:
         escaped = Counter(match[1] for match in CRASH.finditer(log.read_text(encoding="utf-8", errors="replace")))
         report.wrong += [f"{log.relative_to(lab.home)} has {count} × {what!r}" for what, count in escaped.items()]

@@ -27,7 +27,7 @@ from virtual.state import BenchState, running
 ROOT = Path(__file__).parents[1]
 LAB = Path(sys.executable).with_name("lab")
 BOARD_TYPE = "am62xx_sk"
-UP_S, DOWN_S = 60.0, 40.0
+START_S, UP_S, DOWN_S = 180.0, 60.0, 40.0
 ASK_S = 2.0
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
@@ -109,6 +109,11 @@ class ChaosLab:
         return self.home / "bench"
 
     @property
+    def up_log(self) -> Path:
+        """What `lab virtual up` said, each time."""
+        return self.home / "up.log"
+
+    @property
     def listening(self) -> tuple[int, ...]:
         """The ports of the lab's servers."""
         return (*self._ports, self.pdu.port, self.straps.port)
@@ -126,7 +131,11 @@ class ChaosLab:
             (self.home / name).mkdir()
         with open_store(self.environ["LAB_DB"]):
             pass
+        deadline = time.monotonic() + START_S
         while (state := self.state()) is None:
+            if time.monotonic() >= deadline:
+                said = self.up_log.read_text(encoding="utf-8", errors="replace")
+                raise SystemExit(f"the bench did not come up in {START_S:g} s; `lab virtual up` said:\n{said}")
             self.tend()
             time.sleep(0.05)
         for board in state.boards:
@@ -255,7 +264,7 @@ class ChaosLab:
             *("--seed", str(self.seed), "--dir", self.bench),
             *("--pdu-port", str(pdu), "--switch-port", str(switch)),
         )
-        return self.popen([LAB, "virtual", "up", "sim", *words], self.home / "up.log")
+        return self.popen([LAB, "virtual", "up", "sim", *words], self.up_log)
 
     def _keep_truth(self) -> None:
         """Put aside what the boards of a dead bench said: the next one begins anew."""

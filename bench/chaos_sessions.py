@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
@@ -47,6 +48,11 @@ class Operator:
     _words: tuple[str, ...] = field(default=(), init=False)
     _not_before_s: float = field(default=0.0, init=False)
 
+    @property
+    def log(self) -> Path:
+        """What its sessions said."""
+        return self.lab.home / f"{self.board}.log"
+
     def tend(self, *, closing: bool) -> None:
         """Start the next session when there is none; `closing`: only such as end what was begun."""
         if self.process is not None:
@@ -64,7 +70,7 @@ class Operator:
             return
         self._words = words
         command = [LAB, "run"] if self.way == "lab run" else [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-        self.process = self.lab.popen([*command, *words], self.lab.home / f"{self.board}.log")
+        self.process = self.lab.popen([*command, *words], self.log)
 
     def _next(self, *, closing: bool) -> tuple[str, ...] | None:
         env = str(self.lab.env(self.board))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import pickle
 import re
 import selectors
 import signal
@@ -11,12 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from attrs import define, field, frozen
 
 from lab.boards import MomentPattern
 from lab.console import ConsoleClient, Event, PortInfo, ensure_server, find_moments
+from lab.console.model import Chunk, LineTiming
 from lab.host.clock import MonotonicRaw
 
 BENCH = Path(__file__).resolve().parent
@@ -204,8 +207,64 @@ class Grabserial:
         return self.task.folder / f"grabserial-{number}.txt"
 
 
-Peer = ConsoleServer | Labgrid | Grabserial
-PEERS: dict[str, type[Peer]] = {"boardlab": ConsoleServer, "labgrid": Labgrid, "grabserial": Grabserial}
+@define
+class Bare:
+    """A loop of epoll_wait(2), read(2) and the clock: what the machine's own way of a byte costs; see stamps_bare.py."""
+
+    task: Task
+    name: str = "bare loop"
+    first_character: bool = False
+    _process: subprocess.Popen[str] | None = None
+
+    def start(self, ports: Sequence[Path], _boots: int, silent: Sequence[Path] = ()) -> None:
+        """Start it and wait until all ports are open; on the silent ones nothing will come."""
+        command = [sys.executable, str(BENCH / "stamps_bare.py"), str(self._output), *map(str, (*ports, *silent))]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n", "the bare loop did not start"
+
+    def pids(self) -> list[int]:
+        """The process."""
+        assert self._process is not None
+        return [self._process.pid]
+
+    def take(self, timeout_s: float) -> None:
+        """It looks after itself."""
+        time.sleep(timeout_s)
+
+    def stamps(self) -> list[list[Stamp]]:
+        """The moments of each console, without a ±."""
+        self.stop()
+        patterns = [MomentPattern(name=name, pattern=pattern) for name, pattern in self.task.markers.items()]
+        timing = LineTiming(115200, fifo_bytes=self.task.fifo_bytes or 1)
+        return [
+            [Stamp(moment.name, moment.t_ns) for moment in find_moments(_chunks(reads), patterns, timing)]
+            for reads in pickle.loads(self._output.read_bytes())  # noqa: S301 - of our own process
+        ]
+
+    def stop(self) -> None:
+        """End it; it writes what it has."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+    @property
+    def _output(self) -> Path:
+        return self.task.folder / "bare.pickle"
+
+
+Peer = ConsoleServer | Bare | Labgrid | Grabserial
+PEERS: dict[str, type[Peer]] = {
+    "boardlab": ConsoleServer,
+    "bare": Bare,
+    "labgrid": Labgrid,
+    "grabserial": Grabserial,
+}
+
+
+def _chunks(reads: Sequence[tuple[int, bytes]]) -> list[Event]:
+    starts = accumulate((len(data) for _, data in reads), initial=0)
+    return [Chunk(t_ns, start, data) for start, (t_ns, data) in zip(starts, reads, strict=False)]
 
 
 def _wait_until_open(process: subprocess.Popen[bytes], port: Path) -> None:
