@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections import deque
@@ -86,7 +87,7 @@ class ResumingClient:
         self.cuts = 0
         self._watch = ClockWatch(ClockRelation(host))
         self.relation = self._watch.relation
-        self.info = self._attach()
+        self.info = self._begun()
 
     def __enter__(self) -> Self:
         """The client itself."""
@@ -241,8 +242,19 @@ class ResumingClient:
                     raise
                 self._why = error
                 if error.failure == "console_server_silent":
-                    self._reset()
+                    with contextlib.suppress(LabTransientError):  # another process is at it; tried again
+                        self._reset()
         return self._client
+
+    def _begun(self) -> PortInfo:
+        """Attach for the first time; where nothing answers, once more over a new connection: it may be the old one that hangs."""
+        try:
+            return self._attach()
+        except LabTransientError as error:
+            if error.failure != "console_server_silent":
+                raise
+        self._reset()
+        return self._attach()
 
     def _attach(self) -> PortInfo:
         client = self._connect()

@@ -3,12 +3,15 @@
 OpenSSH multiplexes: one master per host, with which every forward is asked for (ssh(1), -O forward). A forward takes no session, so
 that sshd's MaxSessions does not count, and the local end is a socket in a folder of this user's alone, where a TCP port would be
 everybody's.
+
+A master may hang: it is stopped, or what it leads to is. Its own ServerAlive ends it where nothing comes from the other host; where it
+does nothing itself, whoever asks it next kills it, and makes a new one. No call here waits for it without a limit.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
+import logging
 import os
 import shlex
 import subprocess
@@ -21,10 +24,13 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabTransientError
+from lab.host import sshlock, sshmaster
 from lab.host.runtime import MAX_SOCKET_PATH_BYTES, check_owner, socket_path
 
 CONNECT_S: Final = 15
-_LIMIT_S: Final = 3 * CONNECT_S
+ANSWER_S: Final = 10.0  # of a master on this host, which answers in milliseconds; the rest is for a host under load
+_LIMIT_S: Final = 3.0 * CONNECT_S  # of a connection: ConnectTimeout bounds neither its key exchange nor its login
+_LOCK_S: Final = 2 * _LIMIT_S  # longer than a process with the lock can take
 _SSH_FAILED: Final = 255  # ssh(1): its exit status where it is none of the program's
 _TIMED_OUT: Final = (124, 137)  # timeout(1): it was told to end; it had to be killed
 _KILL_S: Final = 1
@@ -35,6 +41,7 @@ _OPTIONS: Final = (
     *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ExitOnForwardFailure=yes"),
     *("-o", "StreamLocalBindUnlink=yes", "-o", "StreamLocalBindMask=0177"),
 )
+_log = logging.getLogger(__name__)
 
 
 @frozen
@@ -45,11 +52,15 @@ class SshLink:
         host: as ssh(1) takes it; keys and users are in its configuration.
         folder: of this user alone, for the sockets.
         config: of ssh; empty: the user's own.
+        answer_s: how long the master of this host may take for an answer; one that takes longer hangs, and is killed.
+        lock_s: how long another process may take to make or end the connection.
     """
 
     host: str
     folder: Path
     config: str = ""
+    answer_s: float = ANSWER_S
+    lock_s: float = _LOCK_S
 
     @classmethod
     def to(cls, host: str, runtime: Path, environ: Mapping[str, str] = os.environ) -> SshLink:
@@ -76,7 +87,7 @@ class SshLink:
             if not local.exists():
                 self._forward(local, remote)
                 if not local.exists():  # the master has it from before, and its socket is gone
-                    self._ssh("-O", "cancel", "-L", f"{local}:{remote}")
+                    self._asked("cancel", "-L", f"{local}:{remote}")
                     self._forward(local, remote)
                 if not local.exists():
                     raise LabTransientError(
@@ -90,20 +101,28 @@ class SshLink:
         """Run a program on the host, without a shell's rules for its arguments, as a session of the same connection.
 
         Raises:
-            LabTransientError: ssh does not get there.
-            subprocess.TimeoutExpired: it did not end in time; the host has ended it (timeout(1), without which nothing runs there), or will.
+            LabTransientError: ssh does not get there, or the connection hangs: the host has not even said that it ended the program.
+            subprocess.TimeoutExpired: it did not end in time; the host has ended it (timeout(1), without which nothing runs there).
         """
         session = self._session(["timeout", f"--kill-after={_KILL_S}", f"{timeout_s:g}", *words])
         began_s = time.monotonic()
-        done = subprocess.run(
-            session,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout_s + CONNECT_S,
-            check=False,
-        )
+        limit_s = timeout_s + _KILL_S + CONNECT_S
+        try:
+            done = subprocess.run(
+                session,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=limit_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LabTransientError(
+                f"ssh to {self.host}: {words[0]}, which had {timeout_s:g} s, has not ended after {limit_s:g} s; the connection hangs, or "
+                "that host does. Is it up, and the network?",
+                failure="console_link",
+            ) from error
         if done.returncode in _TIMED_OUT and time.monotonic() - began_s >= timeout_s:
             raise subprocess.TimeoutExpired(list(words), timeout_s)
         if done.returncode == _SSH_FAILED:
@@ -147,10 +166,15 @@ class SshLink:
 
         Args:
             generation: which connection did not answer; another one, that somebody has made since, stays. Empty: whichever there is.
+
+        Raises:
+            LabTransientError: another process has been making or ending it for too long.
         """
         with self._locked():
             if generation in {"", self.generation()}:
-                self._ssh("-O", "exit")
+                if self._control.exists():
+                    self._asked("exit")
+                sshmaster.kill(self._control)  # it says goodbye first, and waits until the other host takes that
                 self._forget()
 
     def _forget(self) -> None:
@@ -172,18 +196,53 @@ class SshLink:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def _is_up(self) -> bool:
-        return self._control.exists() and self._ssh("-O", "check").returncode == 0
+        if not self._control.exists():
+            return False
+        said = self._asked("check")
+        return said is not None and said.returncode == 0
+
+    def _asked(self, *words: str) -> subprocess.CompletedProcess[str] | None:
+        """What the master says (ssh(1), -O). None: nothing in time; it hung, has been killed, and its sockets are gone."""
+        try:
+            return self._ssh(self.answer_s, "-O", *words)
+        except subprocess.TimeoutExpired:
+            killed = sshmaster.kill(self._control)
+            self._forget()
+            which = (
+                f"process {', '.join(map(str, killed))}, was killed"
+                if killed
+                else "which is not seen from here, is left alone"
+            )
+            _log.warning(
+                "ssh to %s: the connection's master did not answer within %g s; it, %s. A new one is made",
+                self.host,
+                self.answer_s,
+                which,
+            )
+            return None
 
     def _forward(self, local: Path, remote: str) -> None:
-        self._run(local, 0, f"forward {remote}", "-O", "forward", "-L", f"{local}:{remote}")
+        done = self._asked("forward", "-L", f"{local}:{remote}")
+        if done is None:
+            raise LabTransientError(
+                f"ssh to {self.host} hung when it should forward {remote}, and was ended; the next try makes a new connection",
+                failure="console_link",
+            )
+        self._check(done, local, 0, f"forward {remote}")
 
     def _connect(self) -> None:
         self._forget()
-        self._run(self._control, _DRAFT_BYTES, "connect", "-f", "-N", "-M")
+        try:
+            done = self._ssh(_LIMIT_S, "-f", "-N", "-M")
+        except subprocess.TimeoutExpired as error:
+            raise LabTransientError(
+                f"ssh to {self.host} did not end within {_LIMIT_S:g} s; is the host up, and the network?",
+                failure="console_link",
+            ) from error
+        self._check(done, self._control, _DRAFT_BYTES, "connect")
 
-    def _run(self, makes: Path, draft_bytes: int, doing: str, *words: str) -> None:
-        """Have ssh make a socket; `draft_bytes`: by how much its name is longer at first."""
-        done = self._ssh(*words)
+    def _check(self, done: subprocess.CompletedProcess[str], makes: Path, draft_bytes: int, doing: str) -> None:
+        """Whether ssh has made a socket; `draft_bytes`: by how much its name is longer at first."""
         if done.returncode and len(os.fsencode(makes)) + draft_bytes > MAX_SOCKET_PATH_BYTES:  # whatever else is wrong
             raise ConfigurationError(
                 f"{makes}: longer than the path of a socket that ssh makes may be; set BOARDLAB_RUNTIME to a folder with a shorter path"
@@ -196,7 +255,8 @@ class SshLink:
                 failure="console_link",
             )
 
-    def _ssh(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def _ssh(self, limit_s: float, *words: str) -> subprocess.CompletedProcess[str]:
+        """Raises (among others) subprocess.TimeoutExpired."""
         config = ["-F", self.config] if self.config else []
         log = self.folder / f"{self._name(self.host)}.log"
         with log.open("w", encoding="utf-8") as said:  # a pipe would stay open in the master
@@ -206,28 +266,19 @@ class SshLink:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=said,
-                    timeout=_LIMIT_S,
+                    timeout=limit_s,
                     check=False,
                     start_new_session=True,  # Ctrl-C in a terminal is not for it
                 )
             except FileNotFoundError as error:
                 raise ConfigurationError("ssh is not installed: apt-get install openssh-client") from error
-            except subprocess.TimeoutExpired as error:
-                raise LabTransientError(
-                    f"ssh to {self.host} did not end within {_LIMIT_S} s; is the host up, and the network?",
-                    failure="console_link",
-                ) from error
         text = log.read_text(encoding="utf-8", errors="replace")
         return subprocess.CompletedProcess(done.args, done.returncode, "", text)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time makes or ends the connection."""
+        """One process at a time makes or ends the connection; raises as `sshlock.locked`."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_owner(self.folder)
-        fd = os.open(self.folder / f"{self._name(self.host)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        with sshlock.locked(self.folder / f"{self._name(self.host)}.lock", self.host, self.lock_s):
             yield
-        finally:
-            os.close(fd)

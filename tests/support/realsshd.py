@@ -48,11 +48,12 @@ _RUN = "exec {sshd} -D -e -f {folder}/config\n"
 
 @frozen
 class Sshd:
-    """Where it listens, the private key for it, and the file that is its medium, where it has one."""
+    """Where it listens, the private key for it, the file that is its medium, where it has one, and its process."""
 
     port: int
     key: Path
     card: Path
+    pid: int
 
 
 def missing() -> str:
@@ -95,7 +96,7 @@ def running_sshd(folder: Path, card_bytes: int = 0) -> Iterator[Sshd]:
         with subprocess.Popen(command, env=environ, stdout=log, stderr=log, stdin=subprocess.DEVNULL) as process:
             try:
                 _wait(process, port, folder / "log")
-                yield Sshd(port, folder / "key", folder / "card")
+                yield Sshd(port, folder / "key", folder / "card", process.pid)
             finally:
                 process.terminate()
 

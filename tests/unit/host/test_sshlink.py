@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from lab.errors import ConfigurationError, LabTransientError
+from lab.host import sshmaster
 from lab.host.sshlink import SshLink
 
 # What ssh does with its control socket and forwards; `kept`: the master says that it has the forward, and makes no socket. `refuses`: it
-# makes none, as ssh does where the socket's path is too long.
+# makes none, as ssh does where the socket's path is too long. `hangs`: the master answers nothing until a new one is made.
 SSH = """#!/bin/sh
 state=$(dirname "$0")
 while [ $# -gt 1 ]; do
@@ -27,6 +30,10 @@ while [ $# -gt 1 ]; do
     shift
 done
 echo "$what" >> "$state/asked"
+case $what in
+    connect) rm -f "$state/hangs" ;;
+    *) test -e "$state/hangs" && exec sleep 7777 ;;
+esac
 case $what in
     connect) : > "$control" ;;
     check) test -e "$control" ;;
@@ -112,3 +119,57 @@ def test_a_runtime_folder_with_too_long_a_path_for_ssh_is_said_and_not_a_wrong_k
     folder.mkdir(mode=0o700)
     with pytest.raises(ConfigurationError, match="set BOARDLAB_RUNTIME to a folder with a shorter path"):
         SshLink("lab-1", folder).forwarded("/run/console.sock")
+
+
+def test_a_master_that_does_not_answer_is_left_and_a_new_one_made(tmp_path: Path, state: Path) -> None:
+    link = SshLink("lab-1", tmp_path / "ssh", answer_s=0.2)
+    link.forwarded("/run/console.sock")
+    hung = link.generation()
+    (state / "hangs").touch()
+    assert link.forwarded("/run/console.sock").exists()
+    assert link.generation() not in {"", hung}
+    assert (state / "asked").read_text().split()[-3:] == ["check", "connect", "forward"]
+
+
+def test_ending_a_connection_that_hangs_ends(tmp_path: Path, state: Path) -> None:
+    link = SshLink("lab-1", tmp_path / "ssh", answer_s=0.2)
+    local = link.forwarded("/run/console.sock")
+    (state / "hangs").touch()
+    link.reset()
+    assert not local.exists()
+    assert link.generation() == ""
+
+
+def test_a_master_is_killed_by_its_socket_and_no_other_program(tmp_path: Path) -> None:
+    control, other = tmp_path / "one.ctl", tmp_path / "other.ctl"
+
+    def played(*words: str | Path) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            ["sh", "-c", "echo; read -r _", "ssh", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    master = played("-S", control, "-f", "-N", "-M", "lab-1")
+    others = [played("-S", control, "lab-1", "--", "true"), played("-S", other, "-f", "-N", "-M", "lab-1")]
+    for process in (master, *others):
+        assert process.stdout is not None
+        process.stdout.readline()  # it is what its words say
+    os.kill(master.pid, signal.SIGSTOP)
+    assert sshmaster.kill(control) == [master.pid]
+    assert master.wait(60) == -signal.SIGKILL
+    assert sshmaster.kill(control) == []
+    assert [process.communicate(b"\n")[0] for process in others] == [b"", b""]
+    assert [process.returncode for process in others] == [0, 0]
+
+
+@pytest.mark.usefixtures("state")
+def test_a_process_that_stopped_while_it_connected_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    link = SshLink("lab-1", tmp_path / "ssh", lock_s=0.1)
+    link.forwarded("/run/console.sock")
+    with (link.folder / f"{link._name('lab-1')}.lock").open("r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(
+            LabTransientError, match=rf"process {os.getpid()} has been .* \(kill -CONT {os.getpid()}\)"
+        ) as caught:
+            link.forwarded("/run/console.sock")
+    assert caught.value.failure == "console_link"
+    assert link.forwarded("/run/console.sock").exists()

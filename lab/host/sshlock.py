@@ -1,0 +1,53 @@
+"""One process at a time makes or ends an ssh connection; who waits for it does not do so for ever."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from lab.errors import LabTransientError
+
+_LOOK_S: Final = 0.05
+_PID_BYTES: Final = 20
+
+
+@contextmanager
+def locked(path: Path, host: str, limit_s: float) -> Iterator[None]:
+    """Have the lock of a host's connection for this block.
+
+    Args:
+        path: of the lock, which says whose it is. limit_s: how long another process may have it.
+
+    Raises:
+        LabTransientError: it has it longer.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + limit_s
+        while not _taken(fd):
+            if time.monotonic() >= deadline:
+                holder = os.pread(fd, _PID_BYTES, 0).decode(errors="replace").strip()
+                raise LabTransientError(
+                    f"ssh to {host}: process {holder} has been making or ending the connection for more than {limit_s:g} s. Is it stopped? Let "
+                    f"it go on (kill -CONT {holder}), or end it",
+                    failure="console_link",
+                )
+            time.sleep(_LOOK_S)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _taken(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
