@@ -29,6 +29,9 @@ _REFUSALS: Final = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.PERMISSION_DENIED,
 )
+# The coordinator knows a session by its TCP connection, which gRPC shares among the channels of a process: the second session is refused, or
+# acquires as the first one's user.
+_OWN_CONNECTION: Final = (("grpc.use_local_subchannel_pool", 1),)
 _ANY: Final = frozenset("*?[")  # of an exporter's name in a match, which then names none
 
 
@@ -116,10 +119,13 @@ class Coordinator:
             if not any(_fits(match, resource) for resource in offered)
         )
 
+    def _channel(self) -> Any:
+        return grpc.insecure_channel(self.address, options=_OWN_CONNECTION)
+
     @contextmanager
     def _stub(self) -> Iterator[CoordinatorStub]:
         try:
-            with grpc.insecure_channel(self.address) as channel:
+            with self._channel() as channel:
                 yield CoordinatorStub(channel)
         except grpc.RpcError as error:
             if isinstance(error, grpc.Call) and error.code() in _REFUSALS:
@@ -136,7 +142,7 @@ class Coordinator:
             LabTransientError: it does not answer.
         """
         try:
-            with grpc.insecure_channel(self.address) as channel:
+            with self._channel() as channel:
                 stub = CoordinatorStub(channel)
                 places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
                 reservations = stub.GetReservations(messages.GetReservationsRequest(), timeout=TIMEOUT_S).reservations

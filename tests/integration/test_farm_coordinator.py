@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from coordinator import client, running, running_coordinator
 from prometheus_server import until
+from virtual_bench import wait_for_listener
 
 from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import Places
@@ -57,6 +61,36 @@ def test_places_reservations_and_exporters_of_a_real_coordinator(coordinator: st
 def test_a_coordinator_that_is_not_there_is_one_clear_error() -> None:
     with pytest.raises(LabTransientError, match="does not answer"):
         Coordinator(f"127.0.0.1:{free_port()}").state()
+
+
+def test_sessions_of_one_process_are_of_different_users(coordinator: str) -> None:
+    at, together = Coordinator(coordinator), threading.Barrier(3)
+    for name in ("b1", "b2", "b3"):
+        client(coordinator, "-p", name, "create")
+
+    def held(name: str) -> str:
+        together.wait()
+        at.acquire(name, f"lab/{name}")
+        return at.holder(name)
+
+    for _ in range(5):
+        with ThreadPoolExecutor(3) as pool:
+            assert list(pool.map(held, ("b1", "b2", "b3"))) == ["lab/b1", "lab/b2", "lab/b3"]
+        for name in ("b1", "b2", "b3"):
+            at.release(name, f"lab/{name}")
+
+
+def test_a_coordinator_that_is_stopped_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with running("labgrid-coordinator", "-l", address, folder=tmp_path) as process:
+        wait_for_listener(address)
+        process.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(LabTransientError, match="does not answer") as caught:
+                Coordinator(address).unmatched("b1")
+            assert caught.value.failure == "coordinator_unreachable"
+        finally:
+            process.send_signal(signal.SIGCONT)
 
 
 def test_the_hosts_udev_knows_of_no_device_that_is_not_there() -> None:
