@@ -98,13 +98,16 @@ def exporter(
     echo("ending")
 
 
-def address(text: str) -> tuple[str, int]:
+def address(text: str, option: str = "--listen") -> tuple[str, int]:
     """Host and port of 127.0.0.1:9870 or [::1]:9870.
+
+    Args:
+        option: where it stands, for messages.
 
     Raises:
         ConfigurationError: it is none.
     """
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise ConfigurationError(f"--listen {text}: expected ADDRESS:PORT, e.g. {DEFAULT_LISTEN} or [::1]:9870")
+        raise ConfigurationError(f"{option} {text}: expected ADDRESS:PORT, e.g. {DEFAULT_LISTEN} or [::1]:9870")
     return host.removeprefix("[").removesuffix("]"), int(port)

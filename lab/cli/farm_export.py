@@ -36,7 +36,9 @@ def export(
     isolated: Annotated[bool, typer.Option("--isolated", help="Let labgrid's own clients come through ssh.")] = False,
     tls_port: Annotated[
         int,
-        typer.Option(metavar="PORT", min=0, max=65535, help="Of `lab console tls` here; 0: readers come through ssh."),
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="Of `lab console tls` here; 0: other hosts come through ssh."
+        ),
     ] = 0,
     runtime: Runtime = None,
 ) -> None:

@@ -21,6 +21,7 @@ BARE_ADAPTER: Final = (
 _MACHINE_ID: Final = Path("/etc/machine-id")
 _TEXT: Final = validators.instance_of(str)
 _NAMED: Final = validators.and_(_TEXT, validators.min_len(1))
+_TCP: Final = (validators.instance_of(int), validators.ge(0), validators.le(65535))
 
 
 @frozen
@@ -33,7 +34,7 @@ class PublishedPort:
         machine: its machine-id(5); empty where it has none. line: the time line of the stamps, see `time_line`.
         pty: a pseudo terminal: no real board hangs on it.
         rails: path of the rails server's socket there; empty: none runs.
-        tls_port: where its console server is reached by TCP with TLS; 0: by ssh only.
+        tls_port: where the console server and the rails server are reached by TCP with TLS; 0: by ssh only.
         device: path of the port there. id_path, serial: what udev knows of its adapter (ID_PATH, ID_SERIAL_SHORT); empty where nothing.
     """
 
@@ -46,7 +47,7 @@ class PublishedPort:
     serial: str = field(default="", validator=_TEXT)
     pty: bool = field(default=False, validator=validators.instance_of(bool))
     rails: str = field(default="", validator=validators.matches_re(r"(/[^:\x00-\x1f]+)?"))
-    tls_port: int = field(default=0, validator=[validators.instance_of(int), validators.ge(0), validators.le(65535)])
+    tls_port: int = field(default=0, validator=_TCP)
 
     @classmethod
     def of(cls, extra: Mapping[str, object]) -> Self | None:
@@ -81,19 +82,32 @@ class PublishedHost:
     """The host on whose loopback something is that an exporter of ours offers.
 
     Attributes:
-        host: name or address by which ssh reaches it. line: its time line.
+        host: name or address by which other hosts reach it. line: its time line.
+        tls_port: where it is reached by TCP with TLS; 0: by ssh only.
     """
 
     host: str = field(validator=_NAMED)
     line: str = field(validator=_TEXT)
+    tls_port: int = field(default=0, validator=_TCP)
 
     @classmethod
     def of(cls, extra: Mapping[str, object]) -> Self | None:
-        """What `extra` says; None where no exporter of ours wrote it."""
-        host, line = extra.get(f"{PREFIX}host"), extra.get(f"{PREFIX}line")
-        return cls(host, line) if isinstance(host, str) and isinstance(line, str) else None
+        """What `extra` says; None where no exporter of ours wrote it.
 
-    def extra(self) -> dict[str, str]:
+        Raises:
+            ConfigurationError: one of ours wrote it, and something is wrong.
+        """
+        host, line, tls_port = (extra.get(f"{PREFIX}{name}") for name in ("host", "line", "tls_port"))
+        if not isinstance(host, str) or not isinstance(line, str):
+            return None
+        try:
+            return cls(host, line, 0 if tls_port is None else tls_port)  # type: ignore[arg-type]
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"the exporter of this outlet says something wrong of it ({error}): it is of another boardlab than this one; update both"
+            ) from error
+
+    def extra(self) -> dict[str, str | int]:
         """As it stands in `extra`."""
         return {PREFIX + name: value for name, value in asdict(self).items()}
 

@@ -1,6 +1,7 @@
-"""The console server's frames for other hosts: TCP with TLS, and only for who shows a certificate of the lab's own authority.
+"""Servers of this host for other hosts: TCP with TLS, and only for who shows a certificate of the lab's own authority.
 
-A process of its own, in front of the server's socket: stamps are taken behind it, and nothing that happens here delays one. It
+It leads to the console server, the rails server, and the pdudaemons that it is told of (`lab.console.tlsservices`).
+A process of its own, in front of their sockets: stamps are taken behind it, and nothing that happens here delays one. It
 hands bytes on and knows nothing of what they mean. One thread serves all clients and waits for none of them.
 """
 
@@ -11,10 +12,10 @@ import select
 import socket
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Final
 
 from lab.console.tlsguest import Stage, TlsGuest
+from lab.console.tlsservices import Services
 from lab.errors import ConfigurationError
 from lab.host.process import open_many_files
 from lab.host.tcp import family_of
@@ -34,17 +35,18 @@ class TlsFront:
         port: of TCP.
     """
 
-    def __init__(self, server: Path, address: str, port: int, identity: Identity) -> None:
+    def __init__(self, services: Services, address: str, port: int, identity: Identity) -> None:
         """Listen.
 
         Args:
-            server: the console server's socket. address: of this host. port: 0: a free one.
+            services: what it leads to. address: of this host. port: 0: a free one.
 
         Raises:
             ConfigurationError: certificate or key cannot be used, or nobody can listen there.
         """
-        self._server = server
+        self._services = services
         self._context = identity.server()
+        self._context.set_alpn_protocols([service.name for service in services.all])
         try:
             self._listener = socket.create_server((address, port), family=family_of(address), backlog=MOST_NEW)
         except OSError as error:
@@ -99,7 +101,9 @@ class TlsFront:
         if guest.stage is before:
             return
         if before is Stage.GREETING and guest.name:
-            _log.info("%s: %s is here", guest.shown, guest.name)
+            _log.info("%s: %s is here (%s)", guest.shown, guest.name, guest.service.name)
+        if guest.denied and before in {Stage.GREETING, Stage.CALLING}:
+            _log.warning("%s: %s: %s", guest.shown, guest.name, guest.denied)
         if before in {Stage.GREETING, Stage.OPEN} and guest.why:
             _log.warning("%s: refused: %s", guest.shown, guest.why)
         elif before is Stage.OPEN:
@@ -122,7 +126,7 @@ class TlsFront:
             return
         self._full = False
         try:
-            guest = TlsGuest(opened, shown, self._context, self._server, self._epoll)
+            guest = TlsGuest(opened, shown, self._context, self._services, self._epoll)
         except OSError:  # it is gone already
             opened.close()
             return

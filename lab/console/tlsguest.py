@@ -1,4 +1,4 @@
-"""One client of another host at the TLS front: first TLS, then bytes both ways, then time to read the last words."""
+"""One client of another host at the TLS front: first TLS, then what it asks for is called, then bytes both ways, then time to read the last words."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import select
 import socket
 import ssl
 import time
-from pathlib import Path
 from typing import Final
 
-from lab.console.stream import UnixWay
-from lab.console.wire import FrameType, encode_message, refusal
-from lab.errors import BoardlabError
+from lab.console.stream import ready
+from lab.console.tlsservices import Service, Services, check_made
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.tcp import keep_alive
 from lab.host.tls import is_refusal, said
 
 HANDSHAKE_S: Final = 10.0
+CALL_S: Final = 5.0  # until a server of this host has accepted
 LEAVE_S: Final = 2.0  # to read why it has to go; then the connection is reset
 PIECE_BYTES: Final = (
     65536  # that wait in each direction; then the server sees a slow reader, and the client a slow server
@@ -31,6 +31,7 @@ class Stage(enum.Enum):
     """Where a client is."""
 
     GREETING = enum.auto()
+    CALLING = enum.auto()
     OPEN = enum.auto()
     LEAVING = enum.auto()
     GONE = enum.auto()
@@ -41,13 +42,14 @@ class TlsGuest:
 
     Attributes:
         shown: its address and port. name: what its certificate says of it; "" before it has shown one.
-        why: it was refused; "" while it was not.
+        service: what it asks for, once TLS is agreed on.
+        why: it was refused by TLS; denied: by what it asks for. Both "" while it was not.
         deadline: of its present stage, by time.monotonic(); None: none.
         again: there is more to be done for it at once.
     """
 
     def __init__(
-        self, opened: socket.socket, shown: str, context: ssl.SSLContext, server: Path, epoll: select.epoll
+        self, opened: socket.socket, shown: str, context: ssl.SSLContext, services: Services, epoll: select.epoll
     ) -> None:
         """Take `opened` over.
 
@@ -57,12 +59,13 @@ class TlsGuest:
         opened.setblocking(False)
         keep_alive(opened)
         self.shown = shown
-        self.name = self.why = ""
+        self.name = self.why = self.denied = ""
         self.stage = Stage.GREETING
         self.deadline: float | None = time.monotonic() + HANDSHAKE_S
         self.again = False
         self._epoll = epoll
-        self._path = server
+        self._services = services
+        self.service: Service = services.of(None)
         self._tls = context.wrap_socket(opened, server_side=True, do_handshake_on_connect=False)
         self._client: socket.socket = self._tls  # until TLS is over
         self._server: socket.socket | None = None
@@ -86,6 +89,8 @@ class TlsGuest:
         try:
             if self.stage is Stage.GREETING:
                 self._greet()
+            if self.stage is Stage.CALLING:
+                self._call()
             if self.stage is Stage.OPEN:
                 self._relay()
             if self.stage is Stage.LEAVING:
@@ -102,7 +107,11 @@ class TlsGuest:
         """The time of its stage is over."""
         if self.stage is Stage.GREETING:
             self.why = f"no TLS within {HANDSHAKE_S:g} s"
-        self.end()
+        if self.stage is Stage.CALLING:
+            self._deny(LabTransientError(f"nothing answers at {self.service.shown} within {CALL_S:g} s"))
+            self.serve(-1, 0)
+        else:
+            self.end()
 
     def dismiss(self, why: str) -> None:
         """Refuse it, and let it read what TLS has to say of that."""
@@ -135,14 +144,38 @@ class TlsGuest:
                 return
             raise
         self.name = _name(self._tls)
+        self.service = self._services.of(self._tls.selected_alpn_protocol())
+        self.stage = Stage.CALLING
+        self.deadline = time.monotonic() + CALL_S
+        self._watch(self._client, 0)  # it may speak already
+
+    def _call(self) -> None:
+        """Be connected with the server that it asks for, or tell it that it will not be."""
+        try:
+            if self._server is None:
+                self._server = self.service.called()
+            if not ready(self._server, select.POLLOUT, 0):
+                self._watch(self._server, _OUT)
+                return
+            check_made(self._server, self.service.shown)
+        except BoardlabError as error:
+            self._deny(error)
+        else:
+            self._open(self.service.greeting)
+
+    def _deny(self, error: BoardlabError) -> None:
+        if self._server is not None:
+            self._watch(self._server, 0)
+            self._server.close()
+            self._server = None
+        self._server_ended = True
+        self.denied = str(error) if isinstance(error, ConfigurationError) else ""
+        self._open(self.service.denial(error))
+
+    def _open(self, said: bytes) -> None:
+        self._down = said
         self.stage = Stage.OPEN
         self.deadline = None
-        try:
-            self._server = UnixWay(self._path).connect(0).socket
-            self._server.setblocking(False)
-        except BoardlabError as error:
-            self._down = encode_message(FrameType.ANSWER, refusal(error))
-            self._server_ended = True
 
     def _relay(self) -> None:
         """Hand bytes on in both directions, as long as each side takes them."""

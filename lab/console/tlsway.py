@@ -1,4 +1,4 @@
-"""The way to a console server of another host over TCP with TLS; `lab console tls` answers there."""
+"""The way to a console server of another host over TCP with TLS, and to what else is behind it; `lab console tls` answers there."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import select
 import socket
 import ssl
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from attrs import frozen
 
 from lab.console.stream import RECEIVE_BYTES, left_s, ready, start_there
-from lab.errors import ConfigurationError, LabTransientError
+from lab.console.tlswords import CONSOLE
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.tcp import keep_alive
 from lab.host.tls import Identity, is_refusal, said
 
@@ -48,29 +50,39 @@ class TlsWay:
 
     def connect(self, timeout_s: float) -> TlsStream:
         """See `lab.console.stream.Way`."""
+        return TlsStream(self.opened((CONSOLE,), timeout_s), self.shown)
+
+    def opened(self, wanted: Sequence[str], timeout_s: float) -> ssl.SSLSocket:
+        """A connection with TLS, with what is left of the time as its limit.
+
+        Args:
+            wanted: what is asked for, as ALPN has it.
+
+        Raises:
+            LabTransientError: nobody answers. ConfigurationError: who answers is not who was meant.
+        """
         context = self.identity.client()
+        context.set_alpn_protocols(list(wanted))
         deadline = time.monotonic() + timeout_s
         try:
             opened = socket.create_connection((self.host, self.port), timeout_s)
         except (OSError, UnicodeError) as error:
             raise LabTransientError(
-                f"no console server answers at {self.shown}: {getattr(error, 'strerror', None) or error}; does `lab console tls` run there?",
+                f"nobody answers at {self.shown}: {getattr(error, 'strerror', None) or error}; does `lab console tls` run there?",
                 failure="console_link",
             ) from error
         try:
             keep_alive(opened)
             opened.settimeout(max(left_s(deadline), 0.001))
-            return TlsStream(context.wrap_socket(opened, server_hostname=self.host), self.shown)
-        except ssl.SSLError as error:
-            opened.close()
-            if is_refusal(error):
-                raise _refused(self.shown, error) from error
-            raise self._hung_up(error) from error
+            return context.wrap_socket(opened, server_hostname=self.host)
         except OSError as error:
             opened.close()
-            raise self._hung_up(error) from error
+            raise self.hung_up(error) from error
 
-    def _hung_up(self, error: OSError) -> LabTransientError:
+    def hung_up(self, error: OSError) -> BoardlabError:
+        """What became of a connection on which nothing was said yet: the server does not accept us, or we were cut off."""
+        if isinstance(error, ssl.SSLError) and is_refusal(error):
+            return _refused(self.shown, error)
         why = "no answer in time" if isinstance(error, TimeoutError) else "it hung up"
         return LabTransientError(f"{self.shown}: TLS is not agreed on: {why}", failure="console_link")
 

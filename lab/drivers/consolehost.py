@@ -13,6 +13,15 @@ from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
 
 
+def console_of(target: Any) -> StampedConsoleDriver | None:
+    """The console of a target's strategy; None: it has none, or one that does not say where it is."""
+    try:
+        console = getattr(target.get_strategy(), "console", None)
+    except NoStrategyFoundError:
+        return None
+    return console if isinstance(console, StampedConsoleDriver) else None
+
+
 def link_of(target: Any, what: str) -> SshLink | None:
     """The ssh connection to the host of the console of a target's strategy; None: that is this host.
 
@@ -22,11 +31,8 @@ def link_of(target: Any, what: str) -> SshLink | None:
     Raises:
         ConfigurationError: the console is none that says where it is.
     """
-    try:
-        console = getattr(target.get_strategy(), "console", None)
-    except NoStrategyFoundError:
-        console = None
-    if not isinstance(console, StampedConsoleDriver):
+    console = console_of(target)
+    if console is None:
         raise ConfigurationError(
             f"{what}: `at: console` needs a BoardStrategy with a StampedConsoleDriver as its console"
         )

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from attrs import define, field
 from labgrid.resource import SerialPort
@@ -18,20 +18,17 @@ from lab.console.published import PublishedPort
 from lab.console.resuming import ELSEWHERE_S, PortOrder, ResumingClient
 from lab.console.status import PortInfo
 from lab.console.stream import ServedWay
+from lab.console.tlsdoor import SharedTls, TlsDoor
 from lab.console.tlsway import TlsWay
+from lab.console.tlswords import RAILS
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
-from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.drivers.transport import AUTO, SSH, is_tls, tls_way
+from lab.errors import BoardlabError, LabTransientError
 from lab.host.addresses import is_own
 from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
-from lab.host.tls import Identity
-from lab.rails.elsewhere import RailsServer
-
-AUTO: Final = "auto"
-SSH: Final = "ssh"
-TLS: Final = "tls"
-TRANSPORTS: Final = (AUTO, SSH, TLS)
+from lab.rails.elsewhere import RailsServer, by_socket
 
 
 def port_of(port: Any, runtime: str, transport: str = AUTO) -> ConsolePort:
@@ -86,7 +83,7 @@ class ServedPort:
         if self.transport == AUTO and self._is_here:
             way = ServedWay(Path(published.socket), published.host, published.socket)
             connect, reset = partial(ConsoleClient, way), _nothing
-        elif self.transport == TLS or (self.transport == AUTO and published.tls_port):
+        elif is_tls(self.transport, published.tls_port):
             connect, reset = partial(ConsoleClient, self._tls_way(), ELSEWHERE_S), _nothing
         else:
             ssh = _SshWay(self._link(), published.socket)
@@ -105,10 +102,11 @@ class ServedPort:
         return None if self._relation is None or self._relation.same else self._relation
 
     def rails_server(self) -> RailsServer:
-        """The rails server of the port's host.
+        """The rails server of the port's host, reached as the port is.
 
         Raises:
-            LabTransientError: none runs there, or ssh does not reach it.
+            LabTransientError: none runs there.
+            ConfigurationError: it shall be reached by TLS, and its exporter names no port for that.
         """
         published = self.published
         if not published.rails:
@@ -119,8 +117,12 @@ class ServedPort:
             )
         runtime = self._runtime
         if self.transport != SSH and self._is_here:
-            return RailsServer(lambda: Path(published.rails), published.host, runtime)
-        return RailsServer(partial(self._link().forwarded, published.rails), published.host, runtime)
+            return RailsServer(by_socket(lambda: Path(published.rails)), published.host, runtime)
+        if is_tls(self.transport, published.tls_port):
+            door = TlsDoor(self._tls_way(), RAILS)
+            return RailsServer(lambda timeout_s: SharedTls(door.connect(timeout_s)), published.host, runtime)
+        link = self._link()
+        return RailsServer(by_socket(partial(link.forwarded, published.rails)), published.host, runtime)
 
     @property
     def _is_here(self) -> bool:
@@ -128,13 +130,7 @@ class ServedPort:
         return self.published.is_here and os.access(self.published.socket, os.W_OK)
 
     def _tls_way(self) -> TlsWay:
-        published = self.published
-        if not published.tls_port:
-            raise ConfigurationError(
-                f"{self.shown}: transport: tls, but its exporter names no port for that: `lab console tls` there, and `lab farm export "
-                "--tls-port`"
-            )
-        return TlsWay(published.host, published.tls_port, Identity.found())
+        return tls_way(self.published.host, self.published.tls_port, self.shown)
 
     def _link(self) -> SshLink:
         return SshLink.to(self.published.host, self._runtime)

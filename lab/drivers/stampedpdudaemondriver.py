@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -14,12 +13,16 @@ from labgrid.factory import target_factory
 from labgrid.util.proxy import proxymanager
 
 from lab.console.published import PublishedHost
+from lab.console.tlsdoor import TlsDoor
+from lab.console.tlswords import power
+from lab.drivers.consolehost import console_of
 from lab.drivers.outlets import PDUDAEMON_PORT, Outlet, outlet_of
+from lab.drivers.pdudaemonthere import ByTls, PdudaemonThere, ThroughSsh
 from lab.drivers.switching import EdgePowerDriver
+from lab.drivers.transport import AUTO, is_tls, tls_way
 from lab.errors import LabStableError, LabTransientError
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
-from lab.host.unixhttp import UnixAdapter
 
 
 @target_factory.reg_driver
@@ -30,7 +33,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
     Unlike labgrid's PDUDaemonDriver it never waits for ever, and it keeps when the switching happened (`edge`).
     pdudaemon answers when its PDU driver has answered, but cannot tell the outlet's state: whoever needs the effect
     verifies it (lab/strategies/boardstrategy.py: a silent console that does not answer). A pdudaemon on the loopback of another
-    host, which `lab farm export` offers, is reached through ssh, as that host's consoles are.
+    host, which `lab farm export` offers, is reached through ssh or by TLS, as that host's consoles are.
 
     Args:
         delay (float): seconds between off and on in `cycle`
@@ -43,7 +46,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._address = self._shown = ""
-        self._forward: Callable[[], None] | None = None
+        self._there: PdudaemonThere | None = None
         self._http = requests.Session()
         self._http.trust_env = False  # a lab's pdudaemon is not behind the proxy that $http_proxy names
 
@@ -54,16 +57,19 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
             self._address = f"http://{host}:{port}"
             return
         there = urlsplit(f"//{self.port.host}")
-        at = f"{there.hostname}:{there.port or PDUDAEMON_PORT}"
+        port = there.port or PDUDAEMON_PORT
+        at = f"{there.hostname}:{port}"
+        self._address = f"http://{at}"
         if behind.is_here:
-            self._address = f"http://{at}"
             return
         self._shown = f"{at} on {behind.host}"
-        self._address = f"http://{at}"
-        # A socket of this user's alone: a forwarded TCP port would switch the board for every user of this host.
-        link = SshLink.to(behind.host, prepare(runtime_dir()))
-        self._forward = lambda: self._http.mount(self._address, UnixAdapter(link.forwarded(at), at))
-        self._forward()
+        console = console_of(self.target)
+        transport = console.transport if console is not None else AUTO
+        if is_tls(transport, behind.tls_port):
+            way = tls_way(behind.host, behind.tls_port, f"pdudaemon at {self._shown}")
+            self._there = ByTls(TlsDoor(way, power(port)), at, self._http)
+        else:
+            self._there = ThroughSsh(SshLink.to(behind.host, prepare(runtime_dir())), at, self._http)
 
     @property
     def limit_s(self) -> float:
@@ -74,6 +80,11 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
     def outlet(self) -> Outlet:
         """See `EdgePowerDriver`."""
         return outlet_of(self, "")
+
+    def prepare(self) -> None:
+        """See `EdgePowerDriver`."""
+        if self._there is not None:
+            self._there.prepare(self.timeout)
 
     def order(self, command: str) -> None:
         """See `EdgePowerDriver`."""
@@ -106,11 +117,13 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
         url, params = f"{self._address}/power/control/{command}", {"hostname": self.port.pdu, "port": self.port.index}
         try:
             return self._http.get(url, params=params, timeout=self.timeout)
-        except requests.ConnectionError:
-            if self._forward is None:
+        except (requests.ConnectionError, requests.Timeout) as error:
+            if self._there is None:
                 raise
-            self._forward()  # ssh was cut since; an order that was obeyed already may be given again
-            return self._http.get(url, params=params, timeout=self.timeout)
+            is_another = self._there.mended()
+            if isinstance(error, requests.Timeout) and not is_another:
+                raise  # the way there is not what did not answer
+            return self._http.get(url, params=params, timeout=self.timeout)  # what was obeyed may be ordered again
 
 
 def _reason(error: requests.RequestException) -> str:

@@ -71,6 +71,13 @@ class EdgePowerDriver(Driver, PowerProtocol):
         """How long an order may take."""
         return POWER_LIMIT_S
 
+    def prepare(self) -> None:
+        """What can be done before an order is timed, e.g. connect with the switch.
+
+        Raises:
+            LabError: there is no way to it.
+        """
+
     def order(self, command: str) -> None:
         """Tell the switch "on" or "off"; returns when it has answered.
 
@@ -100,7 +107,8 @@ class EdgePowerDriver(Driver, PowerProtocol):
         self.on()
 
     def _switch(self, command: str) -> None:
-        self.edge = _Order(self, command, self.clock, self.outlet).give(lambda: self.order(command), self.limit_s)
+        order = _Order(self, command, self.clock, self.outlet)
+        self.edge = order.give(lambda: self.order(command), self.limit_s, self.prepare)
 
 
 @define(eq=False)
@@ -167,10 +175,11 @@ class _Order:
     clock: Clock
     outlet: Outlet
 
-    def give(self, order: Callable[[], None], limit_s: float) -> PowerEdge:
+    def give(self, order: Callable[[], None], limit_s: float, prepare: Callable[[], None] = lambda: None) -> PowerEdge:
         """When it was obeyed; the lab's watchers are told, whatever becomes of it."""
 
         def obeyed() -> PowerEdge:  # what the limit itself takes stays out of the edge
+            prepare()
             requested_ns = self.clock.now_ns()
             order()
             return PowerEdge(requested_ns, self.clock.now_ns())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Final
 
 _ALIVE: Final = (
@@ -27,3 +28,15 @@ def keep_alive(connection: socket.socket) -> None:
 def family_of(address: str) -> socket.AddressFamily:
     """Of an IP address as text."""
     return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def first_line(receive: Callable[[int], bytes], most_bytes: int) -> bytes:
+    """The first line of a connection, and no byte behind it; without its end where the connection ended, or the line has more bytes.
+
+    Args:
+        receive: as `recv` of a socket.
+    """
+    line = b""
+    while not line.endswith(b"\n") and len(line) < most_bytes and (more := receive(1)):
+        line += more
+    return line

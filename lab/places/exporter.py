@@ -49,11 +49,11 @@ class ExporterOptions:
 
     Attributes:
         resources: labgrid's own configuration of an exporter (YAML).
-        coordinator: host:port. name: of the exporter. hostname: by which ssh reaches this host.
+        coordinator: host:port. name: of the exporter. hostname: by which other hosts reach this one.
         runtime: the console server's folder.
         listen: address of the TCP ports for stock clients.
         isolated: all that is exported is reached through ssh by stock clients (labgrid's `--isolated`).
-        tls_port: of `lab console tls` beside the console server; 0: boardlab's readers come through ssh.
+        tls_port: of `lab console tls` beside the console server; 0: boardlab's programs of other hosts come through ssh.
     """
 
     resources: Path
@@ -209,7 +209,7 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
 
 @attr.s(eq=False)
 class SwitchExport(stock.ResourceEntry):  # type: ignore[misc]
-    """A pdudaemon's outlet; where that listens on this host's loopback, it is reached through ssh. `exports` makes a subclass."""
+    """A pdudaemon's outlet; where that listens on this host's loopback, it is reached as the consoles are. `exports` makes a subclass."""
 
     options: ExporterOptions
 
@@ -219,7 +219,7 @@ class SwitchExport(stock.ResourceEntry):  # type: ignore[misc]
         if is_loopback(urlsplit(f"//{self.data['params'].get('host', '')}").hostname or ""):
             extra = self.data["params"].setdefault("extra", {})
             extra |= {"proxy": self.options.hostname, "proxy_required": True}
-            extra |= PublishedHost(self.options.hostname, time_line()).extra()
+            extra |= PublishedHost(self.options.hostname, time_line(), self.options.tls_port).extra()
 
 
 def _udev(device: str | None) -> dict[str, str]:

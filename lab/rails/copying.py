@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from attrs import define, field
 
@@ -19,7 +19,17 @@ from lab.rails.trace import RECORD
 
 PATIENCE_S: Final = KEEP_S  # the server keeps the sampler no longer
 _TRY_AGAIN_S: Final = 0.2
-_AWAY: Final = "console_link"  # what ssh fails with
+_AWAY: Final = "console_link"  # what the way there fails with
+
+
+class Connection(Protocol):
+    """A connection with a rails server: a socket, or what is used like one. One thread may read it while another one writes."""
+
+    def recv(self, size: int, /) -> bytes: ...
+    def sendall(self, data: bytes, /) -> None: ...
+    def settimeout(self, timeout_s: float | None, /) -> None: ...
+    def shutdown(self, how: int, /) -> None: ...
+    def close(self) -> None: ...
 
 
 class SilentServerError(LabTransientError):
@@ -37,10 +47,10 @@ class Copier:
         why: why it did not come to its end; None: nobody knows.
     """
 
-    stream: socket.socket
+    stream: Connection
     file: Any
     name: str
-    again: Callable[[str, int], socket.socket]
+    again: Callable[[str, int], Connection]
     patience_s: float = PATIENCE_S
     ended: bool = field(default=False, init=False)
     begun: threading.Event = field(factory=threading.Event, init=False)

@@ -15,12 +15,15 @@ from lab.errors import ConfigurationError, LabTransientError
 from lab.host import process, statusfiles
 from lab.host.clock import MonotonicRaw
 from lab.host.statusfiles import SamplerStatus
+from lab.host.tcp import first_line
+from lab.host.unixsocket import connected
 from lab.rails.config import RailsConfig
-from lab.rails.copying import PATIENCE_S, Copier, SilentServerError
+from lab.rails.copying import PATIENCE_S, Connection, Copier, SilentServerError
 from lab.rails.model import Range
 from lab.rails.process import LAG_S, START_S, Sampler
 
 CONNECT_S: Final = 15.0
+_LINE_BYTES: Final = 1 << 20
 _ANSWER_S: Final = 10.0  # beyond what the sampler itself may take
 
 
@@ -29,12 +32,12 @@ class RailsServer:
     """The rails server of another host.
 
     Attributes:
-        reach: a socket of this host that leads to it; made anew where the last one was cut. host: for messages.
+        connect: makes a connection that leads to it, within so many seconds; anew where the last one was cut. host: for messages.
         runtime: this host's runtime folder, in which who looks on is told of the trace that grows; None: nobody is.
         patience_s: how long a cut of the connection may last.
     """
 
-    reach: Callable[[], Path]
+    connect: Callable[[float], Connection]
     host: str
     runtime: Path | None = None
     patience_s: float = PATIENCE_S
@@ -96,13 +99,13 @@ class RailsServer:
             return {str(rail): float(volts) for rail, volts in said.get("volts", {}).items()}
 
     @contextlib.contextmanager
-    def _asked(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[socket.socket, dict[str, Any]]]:
+    def _asked(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[Connection, dict[str, Any]]]:
         """A connection, and the server's answer; it is closed at the end."""
         stream, said = self._answered(question, takes_s)
-        with stream:
+        with contextlib.closing(stream):
             yield stream, said
 
-    def _again(self, name: str, offset: int) -> socket.socket:
+    def _again(self, name: str, offset: int) -> Connection:
         """A new connection to a sampling, from this byte of its trace on.
 
         Raises:
@@ -110,15 +113,13 @@ class RailsServer:
         """
         return self._answered({"resume": name, "offset": offset}, 0.0)[0]
 
-    def _answered(self, question: dict[str, Any], takes_s: float) -> tuple[socket.socket, dict[str, Any]]:
+    def _answered(self, question: dict[str, Any], takes_s: float) -> tuple[Connection, dict[str, Any]]:
         with contextlib.ExitStack() as unless_good:
-            stream = unless_good.enter_context(socket.socket(socket.AF_UNIX))
-            stream.settimeout(CONNECT_S)
             try:
-                stream.connect(str(self.reach()))
+                stream = unless_good.enter_context(contextlib.closing(self.connect(CONNECT_S)))
                 stream.sendall(json.dumps(question).encode() + b"\n")
                 stream.settimeout(takes_s + _ANSWER_S)
-                said = json.loads(_line(stream) or b"{}")
+                said = json.loads(first_line(stream.recv, _LINE_BYTES) or b"{}")
             except (OSError, ValueError) as error:
                 raise self._silent(error) from error
             stream.settimeout(None)
@@ -151,9 +152,7 @@ class RailsServer:
             statusfiles.forget(folder, status.board, status)
 
 
-def _line(stream: socket.socket) -> bytes:
-    """The first line, and no byte behind it."""
-    line = b""
-    while not line.endswith(b"\n") and (more := stream.recv(1)):
-        line += more
-    return line
+def by_socket(reach: Callable[[], Path]) -> Callable[[float], socket.socket]:
+    """How to connect where a socket of this host leads there; `reach` makes it anew where that is needed."""
+
+    return lambda timeout_s: connected(reach(), timeout_s)

@@ -34,7 +34,7 @@ from lab.provision.ways import blockdevice
 from lab.provision.ways.cardhost import CardHost
 from lab.provision.ways.planning import Piece
 from lab.rails import Sampler, Trace
-from lab.rails.elsewhere import RailsServer
+from lab.rails.elsewhere import RailsServer, by_socket
 from lab.rails.server import rails_socket
 
 CUTS = 20
@@ -176,14 +176,14 @@ def test_rails_of_another_host_come_through_the_same_connection_and_a_cut_costs_
     sensor, address = hwmon(tmp_path), rails_socket(tmp_path / "run")
     hosts.tell("20 0.01")
     with running_rails_server(tmp_path / "run"):
-        with RailsServer(partial(link.forwarded, str(address)), netlab.HOST).sampling(
+        with RailsServer(by_socket(partial(link.forwarded, str(address))), netlab.HOST).sampling(
             sensor, tmp_path / "power.trace", line=time_line()
         ) as sampler:
             until_ns = MonotonicRaw().now_ns()
             wait_for(lambda: len(sampler.trace(until_ns).records) > 3, "the trace grows")
         assert Trace.open(tmp_path / "power.trace").ended
         assert len(hosts.connections()) == 1
-        server = RailsServer(partial(link.forwarded, str(address)), netlab.HOST)
+        server = RailsServer(by_socket(partial(link.forwarded, str(address))), netlab.HOST)
         with server.sampling(sensor, tmp_path / "power.trace") as sampler:
             for _ in range(3):
                 assert hosts.cut() == 1
@@ -192,7 +192,7 @@ def test_rails_of_another_host_come_through_the_same_connection_and_a_cut_costs_
         trace = Trace.open(tmp_path / "power.trace")
         assert trace.ended
         assert all(earlier < later for earlier, later in pairwise(trace.records["t_ns"])), "none twice"
-        volts = RailsServer(partial(link.forwarded, str(address)), netlab.HOST).volts(sensor, 0.1)
+        volts = RailsServer(by_socket(partial(link.forwarded, str(address))), netlab.HOST).volts(sensor, 0.1)
         assert volts == {"vdd_core": pytest.approx(0.85)}
 
 

@@ -13,6 +13,7 @@ import certificates
 from attrs import define
 from prometheus_server import until
 
+from lab.console.tlsdoor import TlsDoor
 from lab.console.tlsway import TlsWay
 from lab.host.tls import Identity
 
@@ -25,12 +26,13 @@ class Front:
     """One that runs.
 
     Attributes:
-        folder: with the authority (ca.key). log: what it says.
+        folder: with the authority (ca.key). log: what it says. pdudaemons: addresses that it is told of.
     """
 
     folder: Path
     runtime: Path
     log: Path
+    pdudaemons: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
 
@@ -38,6 +40,7 @@ class Front:
         """Start it, the first time at a free port, then at the same one."""
         self.log.write_bytes(b"")
         words = ["console", "tls", "--listen", f"{HOST}:{self.port}", "--certificates", str(self.folder / "server")]
+        words += [word for each in self.pdudaemons for word in ("--pdudaemon", each)]
         with self.log.open("ab") as said:
             self.process = subprocess.Popen(
                 [Path(sys.executable).with_name("lab"), *words, "--runtime", str(self.runtime)],
@@ -73,6 +76,9 @@ class Front:
     def way(self, name: str = "client", host: str = HOST) -> TlsWay:
         return TlsWay(host, self.port, self.identity(name))
 
+    def door(self, wanted: str, name: str = "client") -> TlsDoor:
+        return TlsDoor(self.way(name), wanted)
+
 
 def identities(folder: Path) -> None:
     """Folders `server` and `client` of one authority."""
@@ -84,10 +90,10 @@ def identities(folder: Path) -> None:
 
 
 @contextmanager
-def running_front(folder: Path, runtime: Path) -> Iterator[Front]:
-    """It, in front of the console server of this folder."""
+def running_front(folder: Path, runtime: Path, *pdudaemons: str) -> Iterator[Front]:
+    """It, in front of the servers of this folder."""
     identities(folder)
-    front = Front(folder, runtime, folder / "front.log")
+    front = Front(folder, runtime, folder / "front.log", pdudaemons)
     front.start()
     try:
         yield front

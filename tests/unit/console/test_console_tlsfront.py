@@ -15,7 +15,9 @@ from tlsfront import HOST, identities
 
 from lab.console import tlsfront, tlsguest
 from lab.console.stream import Stream
+from lab.console.tlsdoor import TlsDoor
 from lab.console.tlsfront import TlsFront
+from lab.console.tlsservices import Pdudaemon, Services
 from lab.console.tlsway import TlsWay
 from lab.errors import ConfigurationError
 from lab.host.tls import Identity
@@ -30,13 +32,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def services(folder: Path, *pdudaemons: Pdudaemon) -> Services:
+    return Services(folder / "console.sock", folder / "rails.sock", pdudaemons)
+
+
 @pytest.fixture
 def start(made: Path, tmp_path: Path) -> Iterator[Callable[[], int]]:
     """Starts a front, without a console server behind it."""
     threads = []
 
     def started() -> int:
-        front = TlsFront(tmp_path / "console.sock", HOST, 0, Identity(made / "server"))
+        front = TlsFront(services(tmp_path), HOST, 0, Identity(made / "server"))
         thread = threading.Thread(target=front.run)
         thread.start()
         threads.append((front, thread))
@@ -83,14 +89,14 @@ def test_a_crowd_without_certificates_is_bounded_and_those_who_are_in_stay(
 
 def test_an_address_that_is_not_this_hosts_is_said(made: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is it an address of this host"):
-        TlsFront(tmp_path / "console.sock", "192.0.2.1", 0, Identity(made / "server"))
+        TlsFront(services(tmp_path), "192.0.2.1", 0, Identity(made / "server"))
 
 
 def test_a_key_that_others_may_read_stops_the_front(made: Path, tmp_path: Path) -> None:
     folder = certificates.identity(made / "made", "server", tmp_path / "open")
     (folder / "host.key").chmod(0o644)
     with pytest.raises(ConfigurationError, match="others may read it"):
-        TlsFront(tmp_path / "console.sock", HOST, 0, Identity(folder))
+        TlsFront(services(tmp_path), HOST, 0, Identity(folder))
 
 
 def test_a_connection_that_is_cut_is_no_refusal(made: Path) -> None:
@@ -113,3 +119,51 @@ def test_a_connection_that_is_cut_is_no_refusal(made: Path) -> None:
 def send_until_cut(stream: Stream) -> None:
     while True:
         stream.send(b"x", DEADLINE_S)
+
+
+def test_a_front_of_an_earlier_boardlab_is_said_before_anything_is_asked_of_it(made: Path) -> None:
+    with socket.create_server((HOST, 0)) as listening:
+        heard = []
+
+        def serve_consoles_only() -> None:
+            accepted, _ = listening.accept()
+            with Identity(made / "server").server().wrap_socket(accepted, server_side=True) as agreed:
+                heard.append(agreed.recv(1))
+
+        thread = threading.Thread(target=serve_consoles_only)
+        thread.start()
+        door = TlsDoor(TlsWay(HOST, listening.getsockname()[1], Identity(made / "client")), "boardlab-rails")
+        with pytest.raises(ConfigurationError, match="of an earlier boardlab, which serves only consoles"):
+            door.connect(DEADLINE_S)
+        thread.join(DEADLINE_S)
+        assert heard == [b""]
+
+
+@pytest.mark.parametrize(("address", "port"), [("10.0.0.1", 16421), ("localhost", 16421), ("127.0.0.1", 0), ("", 1)])
+def test_only_a_pdudaemon_on_loopback_can_be_named(address: str, port: int) -> None:
+    with pytest.raises(ConfigurationError, match="expected an address of this host's loopback"):
+        Pdudaemon(address, port)
+
+
+def test_two_pdudaemons_of_one_port_could_not_be_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="two have this port"):
+        services(tmp_path, Pdudaemon("127.0.0.1", 16421), Pdudaemon("::1", 16421))
+
+
+def test_what_neither_accepts_nor_refuses_is_not_waited_for_for_ever(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server whose queue is full: Linux lets one more connect than `listen` says, and then answers nobody."""
+    monkeypatch.setattr(tlsguest, "CALL_S", 0.2)
+    with socket.create_server((HOST, 0), backlog=0) as full, connected(full.getsockname()[1]):
+        front = TlsFront(
+            services(tmp_path, Pdudaemon(HOST, full.getsockname()[1])), HOST, 0, Identity(made / "server")
+        )
+        thread = threading.Thread(target=front.run)
+        thread.start()
+        way = TlsWay(HOST, front.port, Identity(made / "client"))
+        with pytest.raises(ConnectionRefusedError, match=r"nothing answers at .* within 0\.2 s"):
+            TlsDoor(way, f"boardlab-power:{full.getsockname()[1]}").connect(DEADLINE_S)
+        front.stop()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()

@@ -12,6 +12,7 @@ import pytest
 from console_bench import DEADLINE_S, ConsoleBench, running_bench, wait_for
 from labgrid import Target
 from labgrid.resource import NetworkSerialPort, Resource
+from railsserved import hwmon, running_rails_server
 from tlsfront import HOST, Front, running_front
 
 from lab.benchmarks.boot import PowerEdge
@@ -20,14 +21,16 @@ from lab.console.client import ConsoleClient
 from lab.console.published import PublishedPort, machine_id
 from lab.console.resuming import PortOrder
 from lab.drivers import StampedConsoleDriver
-from lab.drivers.networkports import port_of
+from lab.drivers.networkports import ServedPort, port_of
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.addresses import own_address
 from lab.host.clock import MonotonicRaw, time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
 from lab.host.runtime import socket_path
+from lab.host.sshlink import SshLink
 from lab.host.tls import VARIABLE
 from lab.metrics import Flag
+from lab.rails.server import rails_socket
 from lab.run.recorded import check_clocks, clocks_document, port_flags
 from lab.strategies.clocks import bound_ns, relate, widened
 
@@ -95,10 +98,51 @@ def test_a_published_port_with_tls_is_read_through_it_unless_it_is_this_hosts(
     console.target.deactivate(console)
 
 
+@pytest.mark.parametrize(
+    ("transport", "tls_port", "by_tls"), [("auto", True, True), ("auto", False, False), ("ssh", True, False)]
+)
+def test_the_rails_of_a_ports_host_are_reached_as_the_port_is(
+    bench: ConsoleBench,
+    front: Front,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    transport: str,
+    tls_port: bool,
+    by_tls: bool,
+) -> None:
+    through_ssh = []
+
+    def forwarded(link: SshLink, remote: str) -> Path:
+        through_ssh.append(link.host)
+        return Path(remote)
+
+    monkeypatch.setattr(SshLink, "forwarded", forwarded)
+    port = PublishedPort(
+        str(socket_path(bench.runtime)),
+        HOST,
+        machine_id(),
+        "another host's",
+        "/dev/ttyUSB0",
+        rails=str(rails_socket(bench.runtime)),
+        tls_port=front.port if tls_port else 0,
+    )
+    way = port_of(driver(4000, port.extra()).port, str(bench.runtime), transport)
+    assert isinstance(way, ServedPort)
+    with running_rails_server(bench.runtime):
+        assert way.rails_server().volts(hwmon(tmp_path), 0.1) == {"vdd_core": pytest.approx(0.85)}
+    assert (b"client is here (boardlab-rails)" in front.said()) is by_tls
+    assert bool(through_ssh) is not by_tls
+
+
 def test_tls_that_the_exporter_does_not_name_is_said(bench: ConsoleBench) -> None:
     console = driver(4000, published(bench), transport="tls")
     with pytest.raises(ConfigurationError, match="its exporter names no port for that"):
         console.target.activate(console)
+    elsewhere = PublishedPort("/a", "lab-2", "m", "another host's", "/dev/x", rails="/rails.sock")
+    port = port_of(driver(4000, elsewhere.extra()).port, str(bench.runtime), "tls")
+    assert isinstance(port, ServedPort)
+    with pytest.raises(ConfigurationError, match="its exporter names no port for that"):
+        port.rails_server()
 
 
 def test_a_published_port_that_nobody_serves_says_what_to_look_at() -> None:

@@ -19,7 +19,7 @@ from lab.host import statusfiles
 from lab.host.runtime import prepare
 from lab.host.statusfiles import SamplerStatus
 from lab.rails import RailsConfig, kept
-from lab.rails.elsewhere import RailsServer
+from lab.rails.elsewhere import RailsServer, by_socket
 from lab.rails.process import Sampler
 from lab.rails.server import Client, Server
 from lab.rails.trace import END, RECORD
@@ -129,7 +129,7 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
         listener.listen()
         wire = Wire(listener, address)
         threading.Thread(target=wire.run, daemon=True).start()
-        yield Far(wire, RailsServer(lambda: behind, "lab-2"), server.kept, samplers, hwmon(tmp_path))
+        yield Far(wire, RailsServer(by_socket(lambda: behind), "lab-2"), server.kept, samplers, hwmon(tmp_path))
         wire.cut()
         server.shutdown()
 

@@ -1,10 +1,9 @@
-"""HTTP to a socket of this host's file system, with `requests`: for a server that ssh forwards to it."""
+"""HTTP over connections that somebody else makes, with `requests`: for a server that ssh or TLS leads to."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from requests import PreparedRequest
@@ -13,44 +12,43 @@ from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import NewConnectionError
 
+Connect = Callable[[float | None], socket.socket]
+
 
 class _Connection(HTTPConnection):
-    path: Path
+    connected: Connect
 
     def _new_conn(self) -> socket.socket:
-        stream = socket.socket(socket.AF_UNIX)
         timeout = self.timeout
-        stream.settimeout(timeout if isinstance(timeout, (int, float)) else None)
         try:
-            stream.connect(str(self.path))
+            return self.connected(timeout if isinstance(timeout, (int, float)) else None)
         except OSError as error:
-            stream.close()
-            raise NewConnectionError(self, f"{self.path}: {error.strerror or error}") from error
-        return stream
+            raise NewConnectionError(self, str(error.strerror or error)) from error
 
 
 class _Pool(HTTPConnectionPool):
     ConnectionCls = _Connection
-    path: Path
+    connected: Connect
 
     def _new_conn(self) -> Any:
         connection: Any = super()._new_conn()
-        connection.path = self.path
+        connection.connected = self.connected
         return connection
 
 
-class UnixAdapter(HTTPAdapter):
-    """All requests of a session that it is mounted for go to one socket.
+class ConnectAdapter(HTTPAdapter):
+    """All requests of a session that it is mounted for go over connections of one kind.
 
     Args:
+        connect: makes one, within so many seconds; it raises OSError where nobody answers.
         address: host:port where the server listens, for the header Host: some refuse any other, since a page in a browser could send it.
     """
 
-    def __init__(self, path: Path, address: str) -> None:
+    def __init__(self, connect: Connect, address: str) -> None:
         super().__init__()
         host, _, port = address.rpartition(":")
         self._pool = _Pool(host, int(port))
-        self._pool.path = path
+        self._pool.connected = connect
 
     def get_connection_with_tls_context(
         self,
