@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 from attrs import asdict
@@ -24,13 +24,20 @@ def doctor(
     as_json: Json = False,
     db: HostDatabase = None,
     farm: FarmFile = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Which of farm.yaml's hosts this one is (default: the one with its name, else the first).",
+        ),
+    ] = "",
     runtime: Runtime = None,
 ) -> None:
     """Look at ports, clocks, disks, services, versions, results and environments, and say how to mend what is wrong.
 
     Nothing is changed. Exits with 1 when something is bad.
     """
-    found = list(examine(patient(db, farm, runtime)))
+    found = list(examine(patient(db, farm, runtime, host)))
     if as_json:
         echo_json([asdict(each) for each in found])
     else:

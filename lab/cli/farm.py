@@ -42,7 +42,7 @@ def check(
     """Find what is wrong with a farm.yaml, with environments and suites that it names, and, through ssh, with its hosts."""
     farm = load(file)
     found = [*problems(farm), *untold(farm)]
-    asked = [] if here or not farm.hosts else hosts.examine(farm, partial(_doctor, file))
+    asked = [] if here or not farm.hosts else hosts.examine(farm, file, partial(_doctor, file))
     bad = any(each.finding.level == "bad" for each in asked)
     if as_json:
         echo_json({"problems": found, "hosts": [{"host": each.host, **asdict(each.finding)} for each in asked]})
@@ -64,8 +64,8 @@ def check(
     )
 
 
-def _doctor(file: Path) -> list[Finding]:
-    return list(examine(patient(None, file, None)))
+def _doctor(file: Path, host: str) -> list[Finding]:
+    return list(examine(patient(None, file, None, host)))
 
 
 def lines(names: Sequence[str], found: Sequence[hosts.Found]) -> list[str]:

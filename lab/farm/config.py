@@ -27,6 +27,7 @@ from lab.run import options
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
 DOCUMENTS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has them; as in farm/prometheus and farm/grafana
 HERE: Final = "local"  # the host of a farm that names none
+ELSEWHERE: Final = "elsewhere"  # `coordinator_host`: a machine that is none of `hosts`
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
 RELEASE: Final = "release"  # `every: release`: whenever a new release file is in the folder
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -150,6 +151,8 @@ class Farm:
         user: who runs the services. directory: where runs are started: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
         program: the command `lab`. database: as `--db`. artifacts: where hosts share them, see lab.results.shared; empty: nowhere. state, runtime: names of folders under /var/lib and /run.
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
+        coordinator_host: which of the hosts runs the coordinator; empty: the first; `elsewhere`: none of them.
+        ssh_config: path of ssh's configuration for the services, on each host; empty: the user's own.
         console_tls: consoles for other hosts without ssh; no addresses: off.
         exports: path of what this host exports to the coordinator; empty: nothing.
         reports: address of a run's report, with {run}, for links in mails; empty: mails name commands.
@@ -167,7 +170,9 @@ class Farm:
     state: str = field(default="boardlab", validator=values.name)
     runtime: str = field(default="boardlab", validator=values.name)
     coordinator: str = field(default="", validator=[values.word, values.unguarded])
+    coordinator_host: str = field(default="", validator=values.word)
     exports: str = field(default="", validator=values.word)
+    ssh_config: str = field(default="", validator=values.absolute_word)
     console_tls: ConsoleTls = OFF
     alertmanager: str = field(default="", validator=values.word)
     reports: str = field(default="", validator=values.reports)
@@ -205,8 +210,7 @@ class Farm:
                 raise ValueError(
                     f"console_tls: listen: {host!r}: needs `exports`, and to be one of the hosts: {', '.join(hosts)}"
                 )
-        if self.exports and not self.coordinator:
-            raise ValueError("exports: `coordinator` names no coordinator to export to")
+        self._check_coordinator(hosts)
         measured = {*known, *(schedule.board for schedule in self.schedules)}
         if self.health.reference and self.health.reference not in measured:
             raise ValueError(
@@ -215,10 +219,25 @@ class Farm:
         if self.buildbot is not None and not self.boards:
             raise ValueError("buildbot: `boards` lists none, so it has nothing to run on")
 
+    def _check_coordinator(self, hosts: list[str]) -> None:
+        if self.coordinator_host not in {"", ELSEWHERE, *hosts}:
+            raise ValueError(
+                f"coordinator_host: {self.coordinator_host!r}: name one of {', '.join((*hosts, ELSEWHERE))}"
+            )
+        if self.exports and not self.coordinator:
+            raise ValueError("exports: `coordinator` names no coordinator to export to")
+
     @property
     def environ(self) -> dict[str, str]:
         """What makes programs keep their results as this farm does."""
         return {DATABASE_VARIABLE: self.database, **({SHARED_VARIABLE: self.artifacts} if self.artifacts else {})}
+
+    @property
+    def coordinator_at(self) -> str:
+        """Which of the hosts runs labgrid's coordinator; empty: none of them."""
+        if not self.coordinator or self.coordinator_host == ELSEWHERE:
+            return ""
+        return self.coordinator_host or (self.hosts[0].name if self.hosts else HERE)
 
     @property
     def environments(self) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from pathlib import Path
@@ -11,24 +12,23 @@ from attrs import frozen
 
 from lab.console.client import ConsoleClient
 from lab.console.status import ServerStatus
-from lab.errors import BoardlabError
+from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import config
-from lab.farm.config import Farm
-from lab.host.runtime import socket_path
+from lab.farm.config import HERE, Farm
+from lab.host.runtime import runtime_dir, socket_path
 from lab.results.location import DATABASE_VARIABLE, locate
 
 State = Literal["ok", "absent", "bad"]
 ANSWER_S: Final = 1.0
+CONSOLE_SERVER: Final = "console server"
+RUN: Final = Path("/run")  # of systemd's RuntimeDirectory=
 DRAFT: Final = Path("farm.yaml")
 FARM_FILES: Final = (DRAFT, Path("/etc/boardlab/farm.yaml"))
 SUPERVISORD: Final = Path("run", "supervisord.conf")  # beside the farm.yaml of a farm that `lab farm up` brought up
-SUPERVISED: Final = ("pdudaemon", "exporter")  # what it runs of those below
-_UNITS: Final = {
-    "pdudaemon": "boardlab-pdudaemon",
-    "exporter": "boardlab-exporter",
-    "coordinator": "labgrid-coordinator",
-    "alertmanager": "prometheus-alertmanager",
-}
+COORDINATOR: Final = "coordinator"
+NEVER_SUPERVISED: Final = (COORDINATOR, "alertmanager")  # `lab farm up` runs neither
+RUNTIME_VARIABLE: Final = "BOARDLAB_RUNTIME"
+_UNITS: Final = {"alertmanager": "prometheus-alertmanager"}  # those that are none of `lab farm units`
 
 
 @frozen
@@ -53,22 +53,44 @@ class HostFile:
     Attributes:
         farm: None: there is none. installed: what it names must run; a draft in a lab's folder only says where it would be.
         supervised: `lab farm up` keeps its programs running, not systemd.
+        name: which of its hosts this one is.
     """
 
     farm: Farm | None
     installed: bool
     supervised: bool = False
+    name: str = HERE
 
 
-def host_file(named: Path | None = None) -> HostFile:
+def host_file(named: Path | None = None, host: str = "") -> HostFile:
     """The host's farm.yaml: the one that is named, else here, else /etc/boardlab's.
 
+    Args:
+        host: which of its hosts this one is; empty: the one with this machine's name, else the first.
+
     Raises:
-        ConfigurationError: it is wrong.
+        ConfigurationError: it is wrong, or has no such host.
     """
     path = named or next((path for path in FARM_FILES if path.is_file()), None)
-    supervised = path is not None and (path.parent / SUPERVISORD).exists()
-    return HostFile(config.load(path) if path else None, supervised or path not in {None, DRAFT}, supervised)
+    if path is None:
+        return HostFile(None, installed=False)
+    farm = config.load(path)
+    names = [each.name for each in farm.hosts] or [HERE]
+    if host and host not in names:
+        raise ConfigurationError(f"{path}: no host {host!r}; `hosts` has: {', '.join(names)}")
+    name = host or next((each for each in names if each == socket.gethostname()), names[0])
+    supervised = (path.parent / SUPERVISORD).exists()
+    return HostFile(farm, supervised or path != DRAFT, supervised, name)
+
+
+def runtime_of(host: HostFile) -> Path:
+    """The console server's folder: that of the units, where a farm.yaml is installed and this user runs them; else this user's own."""
+    if host.farm is not None and host.installed and not os.environ.get(RUNTIME_VARIABLE):
+        folder = RUN / host.farm.runtime
+        with contextlib.suppress(OSError):
+            if folder.stat().st_uid == os.getuid():
+                return folder
+    return runtime_dir()
 
 
 def database(given: str | None, farm: Farm | None) -> str | None:
@@ -84,29 +106,32 @@ def database(given: str | None, farm: Farm | None) -> str | None:
 
 def console_server(runtime: Path) -> tuple[Service, ServerStatus | None]:
     """The console server, and its ports where it answers."""
-    if not socket_path(runtime).exists():
-        return Service("console server", "absent", "does not run; the first measurement starts it"), None
     try:
+        if not socket_path(runtime).exists():
+            return Service(CONSOLE_SERVER, "absent", "does not run; the first measurement starts it"), None
         with ConsoleClient(socket_path(runtime)) as client:
             status = client.status()
+    except PermissionError:
+        said = f"{runtime} is another user's"
+        return Service(CONSOLE_SERVER, "bad", said, "look as the user whose console server it is (sudo -u USER)"), None
     except BoardlabError as error:
         if error.failure == "no_console_server":  # it was killed, and its socket stayed
-            return Service("console server", "absent", "does not run; the first measurement starts it"), None
-        return Service("console server", "bad", str(error), "lab console stop, when nothing measures"), None
+            return Service(CONSOLE_SERVER, "absent", "does not run; the first measurement starts it"), None
+        return Service(CONSOLE_SERVER, "bad", str(error), "lab console stop, when nothing measures"), None
     lost = [port.info.name for port in status.ports if port.state != "open"]
     count = len(status.ports)
     said = f"pid {status.pid}, {count} {'port' if count == 1 else 'ports'}"
     if lost:
-        mend = "plug the adapter in again, or see `lab console status`"
-        return Service("console server", "bad", f"{said}, lost: {', '.join(lost)}", mend), status
-    return Service("console server", "ok", said), status
+        again = "plug the adapter in again, or see `lab console status`"
+        return Service(CONSOLE_SERVER, "bad", f"{said}, lost: {', '.join(lost)}", again), status
+    return Service(CONSOLE_SERVER, "ok", said), status
 
 
 def listening(host: HostFile) -> list[Service]:
     """The services that listen on a port. What an installed farm.yaml names must be there; others may be."""
     wanted = host.farm or Farm()
     addresses = {"pdudaemon": wanted.pdudaemon.address, "exporter": wanted.exporter.listen}
-    addresses |= {"coordinator": wanted.coordinator, "alertmanager": wanted.alertmanager}
+    addresses |= {COORDINATOR: wanted.coordinator, "alertmanager": wanted.alertmanager}
     return [_listening(name, address, host) for name, address in addresses.items() if address]
 
 
@@ -118,11 +143,19 @@ def _listening(name: str, address: str, host: HostFile) -> Service:
         reason = getattr(error, "strerror", None) or str(error)
         if not host.installed:
             return Service(name, "absent", f"nothing listens at {address}")
-        return Service(name, "bad", f"{address}: {reason}", _mend(name, host))
+        return Service(name, "bad", f"{address}: {reason}", mend(name, host))
     return Service(name, "ok", f"listens at {address}")
 
 
-def _mend(name: str, host: HostFile) -> str:
-    if host.supervised and name in SUPERVISED:
+def mend(name: str, host: HostFile) -> str:
+    """How one of the services, as its unit is called without "boardlab-", is brought to run."""
+    if name == COORDINATOR and host.farm is not None and host.name != host.farm.coordinator_at:
+        its = host.farm.coordinator_at or "its host"
+        return (
+            f"it runs on {its}: look there. What leads to it from here, e.g. `ssh -N -L` or WireGuard, has to be up, too "
+            '(docs/farm.md, "Between hosts")'
+        )
+    if host.supervised and name not in NEVER_SUPERVISED:
         return "`lab farm status` says whether it runs, `lab farm logs` why it ended"
-    return f"systemctl start {_UNITS[name]}; journalctl -u {_UNITS[name]} says why it ended"
+    unit = _UNITS.get(name, f"boardlab-{name}")
+    return f"systemctl start {unit}; journalctl -u {unit} says why it ended"

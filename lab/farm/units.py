@@ -14,6 +14,7 @@ from lab.farm.config import Farm
 from lab.farm.queueing import Buildbot
 from lab.run.options import words
 
+COORDINATOR: Final = "labgrid-coordinator"  # labgrid's program, installed beside `lab`
 _TEMPLATES: Final = "lab.farm"
 
 
@@ -36,6 +37,15 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
         found["boardlab-web.service"] = _text("boardlab-web.service", farm=farm, path=path)
         if farm.coordinator:
             found["boardlab-janitor.service"] = _text("boardlab-janitor.service", farm=farm, path=path)
+    if farm.coordinator_at == (host or hosts[0]):
+        from lab.places.holding import with_port  # noqa: PLC0415 - gRPC takes a while to import
+
+        found["boardlab-coordinator.service"] = _text(
+            "boardlab-coordinator.service",
+            farm=farm,
+            program=str(Path(farm.program).with_name(COORDINATOR)),
+            listen=with_port(farm.coordinator),
+        )
     if farm.exports:
         tls_port = farm.console_tls.port(host or hosts[0])
         found["boardlab-export.service"] = _text("boardlab-export.service", farm=farm, tls_port=tls_port)
@@ -57,6 +67,16 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
                 f"boardlab-run.{kind}", farm=farm, schedule=schedule, words=words, path=path
             )
     return found
+
+
+def kept(farm: Farm, host: str) -> list[str]:
+    """The services that systemd keeps running on a host, as their units are called without "boardlab-"."""
+    found = units(farm, "/farm.yaml", host)
+    return [
+        name.removeprefix("boardlab-").removesuffix(".service")
+        for name, text in found.items()
+        if "\nRestart=always\n" in text
+    ]
 
 
 def _reference(farm: Farm) -> dict[str, str]:

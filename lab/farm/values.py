@@ -43,6 +43,13 @@ def absolute(_instance: object, attribute: Any, value: str) -> None:
         )
 
 
+def absolute_word(instance: object, attribute: Any, value: str) -> None:
+    """An absolute path that is one word of a unit file; empty: none."""
+    if value:
+        absolute(instance, attribute, value)
+        word(instance, attribute, value)
+
+
 def program(instance: object, attribute: Any, value: str) -> None:
     """A path, or a word that PATH finds; empty: none."""
     if "/" in value:

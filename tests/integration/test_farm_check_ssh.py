@@ -1,4 +1,4 @@
-"""`lab farm check` through a real ssh: one host answers, one has no boardlab, one does not answer."""
+"""`lab farm check` through a real ssh: one host answers, one has no boardlab, one does not answer, one exports and runs nothing."""
 
 from __future__ import annotations
 
@@ -51,14 +51,17 @@ def test_every_host_has_its_findings(tmp_path: Path, runtime: Path) -> None:
     program = tmp_path / "lab"
     program.write_text(PROGRAM.format(root=ROOT, folder=tmp_path, runtime=runtime, python=sys.executable))
     program.chmod(0o755)
-    farm = tmp_path / "farm.yaml"
+    (tmp_path / "farm.yaml").write_text("user: nobody\n")  # a draft in the lab's folder, as `lab init` writes one
+    here = tmp_path / "checked.yaml"
     environ = {**os.environ, "BOARDLAB_SSH_CONFIG": str(tmp_path / "ssh")}
 
-    def checked(*hosts: str, its_program: Path = program) -> tuple[int, dict[str, list[dict[str, str]]]]:
+    def checked(
+        *hosts: str, its_program: Path = program, more: str = ""
+    ) -> tuple[int, dict[str, list[dict[str, str]]]]:
         names = ", ".join(f"{{name: {host}}}" for host in hosts)
-        farm.write_text(f"directory: {tmp_path}\nprogram: {its_program}\nhosts: [{names}]\n")
+        here.write_text(f"directory: {tmp_path}\nprogram: {its_program}\nhosts: [{names}]\n{more}")
         done = subprocess.run(
-            [program, "farm", "check", farm, "--json"],
+            [program, "farm", "check", here, "--json"],
             env=environ,
             capture_output=True,
             check=False,
@@ -81,5 +84,13 @@ def test_every_host_has_its_findings(tmp_path: Path, runtime: Path) -> None:
         status, found = checked("lab-b", its_program=tmp_path / "nothing")
         assert status == 2
         assert f"there is no {tmp_path / 'nothing'}" in found["lab-b"][0]["said"]
+        nobody = f"127.0.0.1:{CLOSED}"
+        status, found = checked("lab-b", more=f"coordinator: {nobody}\nexports: exports.yaml\n")
+        assert status == 2
+        bad = {each["subject"]: each for each in found["lab-b"] if each["level"] == "bad"}
+        assert {"console server", "rails", "export", "coordinator"} <= bad.keys(), found["lab-b"]
+        assert "nothing of what exports.yaml lists is exported" in bad["console server"]["said"]
+        assert "systemctl start boardlab-console" in bad["console server"]["mend"]
+        assert "systemctl start boardlab-coordinator" in bad["coordinator"]["mend"]
         for host in ("lab-a", "lab-b"):
             SshLink.to(host, runtime, environ).reset()

@@ -41,19 +41,6 @@ ExecStart={LAB}/.venv/bin/lab virtual up sim --foreground --type am62xx_sk --cou
 [Install]
 WantedBy=multi-user.target
 """
-CONTROL = f"""\
-[Unit]
-Description=labgrid's coordinator
-Before=boardlab-export.service
-[Service]
-User={USER}
-WorkingDirectory=/var/lib/labgrid
-StateDirectory=labgrid
-ExecStart={LAB}/.venv/bin/labgrid-coordinator --listen {COORDINATOR}
-Restart=always
-[Install]
-WantedBy=multi-user.target
-"""
 # What docs/farm.md has a person do; this host's cache of packages is used.
 INSTALL = f"""\
 uv=$1 wheel=$2
@@ -77,7 +64,8 @@ ExecStart=/usr/bin/prometheus-alertmanager --config.file=/etc/prometheus/alertma
     --web.listen-address={ALERTMANAGER} --cluster.listen-address=
 """
 SERVICES = tuple(
-    f"boardlab-{name}.service" for name in ("console", "pdudaemon", "exporter", "web", "janitor", "export", "rails")
+    f"boardlab-{name}.service"
+    for name in ("coordinator", "console", "pdudaemon", "exporter", "web", "janitor", "export", "rails")
 )
 
 
@@ -140,11 +128,10 @@ def _install(found: Machine, folder: Path) -> None:
     found.before("sh", "-ec", INSTALL, "sh", find_uv_bin(), wheel.name)
     units = found.root / "etc/systemd/system"
     (units / "desk.service").write_text(BENCH, encoding="utf-8")
-    (units / "labgrid-coordinator.service").write_text(CONTROL, encoding="utf-8")
     (units / "prometheus-alertmanager.service").unlink(missing_ok=True)  # `./run` masks it
     (units / "prometheus-alertmanager.service.d").mkdir()
     (units / "prometheus-alertmanager.service.d" / "loopback.conf").write_text(ALERTS, encoding="utf-8")
-    services = ("desk.service", "labgrid-coordinator.service", "prometheus-alertmanager.service")
+    services = ("desk.service", "prometheus-alertmanager.service")
     found.before("systemctl", "enable", "--quiet", *services)
 
 

@@ -57,7 +57,7 @@ def test_an_exporter_ends_with_its_coordinator_and_comes_again_with_it(host: Lab
     host.machine.wait(lambda: active(host) and serves(host), "all services")
     restarts = int(host.unit("boardlab-export.service", "NRestarts"))
     console = host.unit("boardlab-console.service", "MainPID")
-    host.machine.run("systemctl", "restart", "labgrid-coordinator.service")
+    host.machine.run("systemctl", "restart", "boardlab-coordinator.service")
     host.machine.wait(lambda: int(host.unit("boardlab-export.service", "NRestarts")) > restarts, "a new exporter")
     host.machine.wait(lambda: active(host) and serves(host), "all services")
     assert host.unit("boardlab-console.service", "MainPID") == console

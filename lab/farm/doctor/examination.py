@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
 from lab.farm import services
-from lab.farm.doctor import machine, ports, software
+from lab.farm.doctor import duties, machine, ports, software
 from lab.farm.doctor.finding import Finding
-from lab.farm.services import HostFile, Service
-from lab.host.runtime import check_owner, recordings_dir, runtime_dir
+from lab.farm.services import SUPERVISORD, HostFile, Service
+from lab.host.runtime import check_owner, recordings_dir
 from lab.results.location import locate
 
 SERVICES: Final = "services"
@@ -39,14 +39,20 @@ class Patient:
     sys: Path = Path("/sys")
 
 
-def patient(db: str | None, farm: Path | None, runtime: Path | None) -> Patient:
+def patient(db: str | None, farm: Path | None, runtime: Path | None, name: str = "") -> Patient:
     """This host.
 
+    Args:
+        name: which of the hosts of its farm.yaml it is, as for `services.host_file`.
+
     Raises:
-        ConfigurationError: its farm.yaml is wrong.
+        ConfigurationError: its farm.yaml is wrong, or has no such host.
     """
-    host = services.host_file(farm)
-    return Patient(services.database(db, host.farm), host, runtime or runtime_dir(), Path.cwd())
+    host = services.host_file(farm, name)
+    folder = runtime or services.runtime_of(host)
+    if host.installed and (folder / SUPERVISORD.name).exists():
+        host = evolve(host, supervised=True)
+    return Patient(services.database(db, host.farm), host, folder, Path.cwd())
 
 
 def examine(who: Patient) -> Iterator[Finding]:
@@ -57,8 +63,9 @@ def examine(who: Patient) -> Iterator[Finding]:
     yield from machine.timing()
     yield from _runtime(who.runtime)
     yield from machine.disks(_folders(who))
-    for service in (server, *services.listening(who.host)):
+    for service in (duties.console(server, who.host), *services.listening(who.host)):
         yield _of_service(service)
+    yield from duties.check(who.host, who.runtime)
     yield from software.versions()
     yield from software.results(who.db)
     yield from software.environments(who.folder)

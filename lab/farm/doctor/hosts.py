@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import os
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final
 
 import cattrs
@@ -20,12 +24,21 @@ from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
 
 AREA: Final = "host"
+SSH_VARIABLE: Final = "BOARDLAB_SSH_CONFIG"
 LIMIT_S: Final = 300.0
 _AT_ONCE: Final = 16
 _NOT_THERE: Final = 127  # the shell's, where there is no such program
 _LAST: Final = 300  # characters of what a program said
-_IN_FOLDER: Final = 'cd "$1" && shift && exec "$@"'
-# Only the first host runs these; with the same farm.yaml, `lab doctor` on another one misses them.
+# In the lab's folder, with the farm.yaml that is checked, whatever farm.yaml is there: it travels as one word, of which the kernel takes 128 KiB.
+_IN_FOLDER: Final = """\
+cd "$1" || exit
+file=$(mktemp) || exit
+trap 'rm -f "$file"' EXIT
+printf %s "$2" | base64 -d | gzip -d > "$file" || exit
+shift 2
+"$@" --farm "$file"
+"""
+# Only the first host runs it; with the same farm.yaml, `lab doctor` on another one misses it.
 _ELSEWHERE: Final = frozenset({("services", "exporter"), ("services", "alertmanager")})
 
 
@@ -42,17 +55,19 @@ def names(farm: Farm) -> list[str]:
     return [host.name for host in farm.hosts] or [HERE]
 
 
-def examine(farm: Farm, here: Callable[[], Sequence[Finding]]) -> list[Found]:
+def examine(farm: Farm, file: Path, here: Callable[[str], Sequence[Finding]]) -> list[Found]:
     """All hosts at the same time, in the order of farm.yaml.
 
     Args:
-        here: what `lab doctor` finds on this host, which needs no ssh.
+        file: the farm.yaml, with which each host is looked at.
+        here: what `lab doctor` finds on this host, which needs no ssh; it is told which of the hosts that is.
     """
+    packed = base64.b64encode(gzip.compress(file.read_bytes())).decode()
     hosts = names(farm)
     own = {HERE, socket.gethostname()}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        asked = {host: pool.submit(_asked, farm, host) for host in hosts if host not in own}
-        found = {host: list(here()) if host in own else asked[host].result() for host in hosts}
+        asked = {host: pool.submit(_asked, farm, packed, host) for host in hosts if host not in own}
+        found = {host: list(here(host)) if host in own else asked[host].result() for host in hosts}
     for host in hosts[1:]:
         found[host] = [each for each in found[host] if (each.area, each.subject) not in _ELSEWHERE]
     for host, finding in _apart(found):
@@ -60,12 +75,12 @@ def examine(farm: Farm, here: Callable[[], Sequence[Finding]]) -> list[Found]:
     return [Found(host, finding) for host in hosts for finding in found[host]]
 
 
-def _asked(farm: Farm, host: str) -> list[Finding]:
+def _asked(farm: Farm, packed: str, host: str) -> list[Finding]:
     """What `lab doctor` says there."""
-    by_hand = f"ssh {host}, then: cd {farm.directory} && {farm.program} doctor"
-    words = ["sh", "-c", _IN_FOLDER, "sh", farm.directory, farm.program, "doctor", "--json"]
+    by_hand = f"ssh {host}, then: cd {farm.directory} && {farm.program} doctor --host {host} --farm FILE"
+    words = ["sh", "-c", _IN_FOLDER, "sh", farm.directory, packed, farm.program, "doctor", "--json", "--host", host]
     try:
-        done = SshLink.to(host, prepare(runtime_dir())).ran(words, LIMIT_S)
+        done = SshLink.to(host, prepare(runtime_dir()), ssh_environ(farm)).ran(words, LIMIT_S)
     except subprocess.TimeoutExpired:
         return [Finding(AREA, host, "bad", f"`lab doctor` did not end within {LIMIT_S:g} s there", by_hand)]
     except BoardlabError as error:
@@ -79,6 +94,14 @@ def _asked(farm: Farm, host: str) -> list[Finding]:
         mend = f"install boardlab there as {farm.program}, or change `program` of farm.yaml, which is the same on all hosts"
         return [Finding(AREA, host, "bad", f"there is no {farm.program}: {said}", mend)]
     return [Finding(AREA, host, "bad", f"`lab doctor` ended with {done.returncode} there: {said}", by_hand)]
+
+
+def ssh_environ(farm: Farm) -> dict[str, str]:
+    """This process's environment for ssh; where it names no configuration, the services' is taken, if this user may read it."""
+    own = dict(os.environ)
+    if SSH_VARIABLE not in own and farm.ssh_config and os.access(farm.ssh_config, os.R_OK):
+        own[SSH_VARIABLE] = farm.ssh_config
+    return own
 
 
 def _apart(found: Mapping[str, Sequence[Finding]]) -> Iterator[tuple[str, Finding]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import socket
 import subprocess
@@ -27,11 +29,13 @@ class Hosts:
     def __init__(self, **hosts: object) -> None:
         self.hosts = {name.replace("_", "-"): found for name, found in hosts.items()}
         self.asked: list[tuple[str, tuple[str, ...], str]] = []
+        self.files: set[str] = set()
 
     def run(self, host: str, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        shell, (folder, *program) = words[:4], words[4:]
-        assert shell == ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh"]
+        shell, (folder, packed, *program) = words[:4], words[4:]
+        assert (shell[:2], shell[3], shell[2].splitlines()[0]) == (["sh", "-c"], "sh", 'cd "$1" || exit')
         self.asked.append((host, tuple(program), folder))
+        self.files.add(gzip.decompress(base64.b64decode(packed)).decode())
         found = self.hosts[host]
         if isinstance(found, Exception):
             raise found
@@ -69,8 +73,9 @@ def test_each_host_is_asked_and_each_finding_names_host_and_mend(
     rows = [line.split() for line in said.splitlines()]
     assert sorted(host for host, _, _ in hosts.asked) == ["lab-1", "lab-2", "lab-3"]
     assert {(words, folder) for _, words, folder in hosts.asked} == {
-        (("/srv/lab/bin/lab", "doctor", "--json"), "/srv/lab")
+        (("/srv/lab/bin/lab", "doctor", "--json", "--host", name), "/srv/lab") for name in ("lab-1", "lab-2", "lab-3")
     }
+    assert hosts.files == {farm.read_text()}, "or a draft that is there decides what must run"
     assert ["lab-1", "ok", "1", "checks,", "nothing", "wrong"] in rows
     assert ["lab-2", "bad", "ports", "/dev/ttyUSB0", "another", "program", "reads", "it"] in rows
     assert any(row[:4] == ["lab-3", "bad", "host", "lab-3"] and "refused" in row for row in rows)

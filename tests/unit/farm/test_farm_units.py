@@ -29,7 +29,7 @@ from lab.farm.health import HealthConfig
 from lab.farm.hostfiles import write
 from lab.farm.queueing import BoardEntry, Buildbot, GitHub, GitLab, HostEntry, Webhook
 from lab.farm.runner import WORSE
-from lab.farm.units import units
+from lab.farm.units import COORDINATOR, kept, units
 from lab.run import options
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,6 +64,7 @@ def here(tmp_path: Path) -> Farm:
     """The example on this host, with places for other hosts: its programs exist, its user too."""
     program = tmp_path / "lab"
     program.symlink_to(sys.executable)
+    (tmp_path / COORDINATOR).symlink_to(sys.executable)
     example = load(EXAMPLE)
     pdudaemon = attrs.evolve(example.pdudaemon, program=str(program))
     farm = attrs.evolve(example, user="daemon", program=str(program), pdudaemon=pdudaemon)
@@ -165,7 +166,7 @@ def test_a_lab_whose_folder_has_a_blank_in_its_path_gets_units_that_start_its_ow
                 if line.startswith("ExecStart=")
                 for word in shlex.split(line[10:])
             ]
-            assert words[0] == str(folder / "lab")
+            assert words[0] in {str(folder / "lab"), str(folder / COORDINATOR)}
     assert shlex.split(made["boardlab-pdudaemon.service"].partition("ExecStart=")[2].partition("\n")[0])[-1] == config
     paths = [tmp_path / name for name in made]
     done = subprocess.run(
@@ -188,13 +189,34 @@ def test_a_host_that_exports_its_boards_has_what_serves_them_and_the_first_one_t
         attrs.evolve(example, coordinator="")
 
 
+def test_the_coordinator_runs_on_the_first_host_unless_farm_yaml_says_where() -> None:
+    example = attrs.evolve(load(EXAMPLE), coordinator="10.0.0.1", program="/srv/my lab/bin/lab")
+    hosts = attrs.evolve(example, hosts=[HostEntry("lab-1"), HostEntry("lab-2")])
+
+    def with_it(farm: Farm) -> list[str]:
+        return [name for name in ("lab-1", "lab-2") if "coordinator" in kept(farm, name)]
+
+    assert with_it(hosts) == ["lab-1"]
+    assert with_it(attrs.evolve(hosts, coordinator_host="lab-2")) == ["lab-2"]
+    assert with_it(attrs.evolve(hosts, coordinator_host="elsewhere")) == []
+    assert with_it(attrs.evolve(hosts, coordinator="")) == []
+    lines = units(hosts, INSTALLED, "lab-1")["boardlab-coordinator.service"].splitlines()
+    assert 'ExecStart="/srv/my lab/bin/labgrid-coordinator" --listen 10.0.0.1:20408' in lines
+    assert [line for line in lines if line.startswith("WorkingDirectory=")][-1].endswith(
+        "=/var/lib/boardlab/coordinator"
+    )
+    assert "coordinator" in kept(example, "local")
+    with pytest.raises(ValueError, match="name one of lab-1, lab-2, elsewhere"):
+        attrs.evolve(hosts, coordinator_host="lab-3")
+
+
 def test_consoles_are_served_by_tls_where_farm_yaml_says_an_address_and_nowhere_else() -> None:
     example = attrs.evolve(load(EXAMPLE), coordinator="10.0.0.1:20408", exports="/etc/boardlab/exports.yaml")
     hosts = attrs.evolve(example, hosts=[HostEntry("lab-1"), HostEntry("lab-2")])
     served = attrs.evolve(hosts, console_tls=ConsoleTls({"lab-2": "10.0.0.2:7443"}, "/srv/tls"))
     first, second = units(served, INSTALLED, "lab-1"), units(served, INSTALLED, "lab-2")
     unit = second["boardlab-console-tls.service"]
-    assert "console tls --listen 10.0.0.2:7443\n" in unit
+    assert "console tls --listen 10.0.0.2:7443 --pdudaemon 127.0.0.1:16421\n" in unit
     assert "Environment=BOARDLAB_TLS=/srv/tls\n" in unit
     assert "--coordinator 10.0.0.1:20408 --tls-port 7443\n" in second["boardlab-export.service"]
     assert "boardlab-console-tls.service" not in first
@@ -205,6 +227,32 @@ def test_consoles_are_served_by_tls_where_farm_yaml_says_an_address_and_nowhere_
         attrs.evolve(hosts, console_tls=ConsoleTls({"lab-3": "10.0.0.3:7443"}))
     with pytest.raises(ValueError, match="expected an address of that host and a port"):
         ConsoleTls({"lab-2": "lab-2:7443"})
+
+
+def test_power_goes_by_tls_where_a_host_has_a_pdudaemon_on_its_loopback() -> None:
+    example = attrs.evolve(load(EXAMPLE), coordinator="10.0.0.1:20408", exports="/etc/boardlab/exports.yaml")
+    listen = {"lab-1": "10.0.0.1:7443", "lab-2": "10.0.0.2:7443"}
+
+    def told(own: PduDaemonConfig, named: dict[str, list[str]]) -> list[list[str]]:
+        """On each host."""
+        hosts, tls = [HostEntry("lab-1"), HostEntry("lab-2")], ConsoleTls(listen, pdudaemon=named)
+        farm = attrs.evolve(example, hosts=hosts, pdudaemon=own, console_tls=tls)
+        found = [units(farm, INSTALLED, host)["boardlab-console-tls.service"] for host in listen]
+        return [re.findall(r"--pdudaemon (\S+)", text) for text in found]
+
+    started = PduDaemonConfig(program="/srv/pdudaemon")
+    assert told(started, {}) == [["127.0.0.1:16421"]] * 2
+    assert told(attrs.evolve(started, address="localhost:1"), {}) == [["127.0.0.1:1"]] * 2
+    assert told(attrs.evolve(started, address="10.0.0.9:16421"), {}) == [[], []], "it is reached without this"
+    assert told(PduDaemonConfig(), {}) == [[], []]
+    own = ["127.0.0.1:1", "[::1]:2"]
+    assert told(PduDaemonConfig(), {"lab-2": own}) == [[], own]
+    assert told(started, {"lab-2": []}) == [["127.0.0.1:16421"], []]
+    for wrong in ("10.0.0.1:16421", "127.0.0.1", "localhost:16421"):
+        with pytest.raises(ValueError, match="expected a list of loopback addresses of that host"):
+            ConsoleTls(listen, pdudaemon={"lab-1": [wrong]})
+    with pytest.raises(ValueError, match="lab-3"):
+        told(started, {"lab-3": own})
 
 
 def test_they_are_hardened(tmp_path: Path) -> None:

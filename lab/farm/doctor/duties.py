@@ -1,0 +1,123 @@
+"""What an installed farm.yaml has this host run: all of it must, and the coordinator must know of what is exported."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from lab.errors import BoardlabError
+from lab.farm.config import HERE, Farm
+from lab.farm.doctor.finding import Finding
+from lab.farm.services import ANSWER_S, CONSOLE_SERVER, COORDINATOR, HostFile, Service, mend
+from lab.farm.supervised import Supervised
+from lab.farm.units import kept
+
+AREA: Final = "services"
+SYSTEMD_S: Final = 10.0
+_ANSWERING: Final = frozenset(
+    {"console", "rails", "exporter", "pdudaemon", COORDINATOR}
+)  # they are asked themselves, whoever keeps them
+
+
+def console(server: Service, host: HostFile) -> Service:
+    """The console server; where boards are exported it has to run before anybody measures."""
+    if server.state != "absent" or not host.installed or host.farm is None or not host.farm.exports:
+        return server
+    said = f"does not run as {host.farm.user}, so nothing of what {host.farm.exports} lists is exported"
+    return Service(CONSOLE_SERVER, "bad", said, mend("console", host))
+
+
+def check(host: HostFile, runtime: Path) -> Iterator[Finding]:
+    """What else is kept running here; nothing where no farm.yaml is installed."""
+    farm = host.farm
+    if farm is None or not host.installed:
+        return
+    if farm.exports:
+        yield _rails(host, runtime)
+        yield _exported(farm, host)
+    if listen := farm.console_tls.listen.get(host.name, ""):
+        yield _listens("console-tls", listen, host)
+    names = [name for name in kept(farm, host.name) if name not in _ANSWERING]
+    yield from _supervised(host, runtime) if host.supervised else _units(names, host)
+
+
+def exporter_name(farm: Farm, host: str) -> str:
+    """By which name the exporter of a host is known to labgrid."""
+    return socket.gethostname() if host == HERE and not farm.hosts else host
+
+
+def _exported(farm: Farm, host: HostFile) -> Finding:
+    """Whether the coordinator lists what this host exports."""
+    from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
+    from lab.places.holding import with_port  # noqa: PLC0415
+
+    name = exporter_name(farm, host.name)
+    try:
+        offered = Coordinator(with_port(farm.coordinator)).state().exporters.get(name, 0)
+    except BoardlabError as error:
+        return Finding(AREA, "export", "bad", f"nobody knows whether it is listed: {error}", mend("export", host))
+    if not offered:
+        said = f"the coordinator at {farm.coordinator} has nothing from an exporter {name!r}: no board of this host can be had"
+        return Finding(AREA, "export", "bad", said, mend("export", host))
+    return Finding(AREA, "export", "ok", f"the coordinator lists {offered} resources of {name}")
+
+
+def _rails(host: HostFile, runtime: Path) -> Finding:
+    from lab.rails.server import rails_socket  # noqa: PLC0415 - it loads what samples
+
+    path = rails_socket(runtime)
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(ANSWER_S)
+        try:
+            line.connect(os.fspath(path))
+        except OSError as error:
+            return Finding(AREA, "rails", "bad", f"{path}: {error.strerror or error}", mend("rails", host))
+    return Finding(AREA, "rails", "ok", f"listens at {path}")
+
+
+def _listens(name: str, address: str, host: HostFile) -> Finding:
+    machine, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((machine.strip("[]"), int(port)), ANSWER_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        return Finding(AREA, name, "bad", f"{address}: {getattr(error, 'strerror', None) or error}", mend(name, host))
+    return Finding(AREA, name, "ok", f"listens at {address}")
+
+
+def _units(names: list[str], host: HostFile) -> Iterator[Finding]:
+    """As systemd has them."""
+    units = [f"boardlab-{name}.service" for name in names]
+    try:
+        done = subprocess.run(
+            ["systemctl", "is-active", *units],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SYSTEMD_S,
+            stdin=subprocess.DEVNULL,
+        )
+        states, why = done.stdout.split(), done.stderr.strip().partition("\n")[0]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        states, why = [], str(error)
+    if len(states) != len(units):
+        said = f"systemd does not say whether they run: {why or 'it said nothing'}"
+        by_hand = f"systemctl status {' '.join(units)}"
+        yield Finding(AREA, ", ".join(names), "doubtful", said, by_hand)
+        return
+    for name, state in zip(names, states, strict=True):
+        again = ": it ends, and is started again" if state == "activating" else ""
+        level, repair = ("ok", "") if state == "active" else ("bad", mend(name, host))
+        yield Finding(AREA, name, "ok" if level == "ok" else "bad", f"systemd has it as {state}{again}", repair)
+
+
+def _supervised(host: HostFile, runtime: Path) -> Iterator[Finding]:
+    """As `lab farm up` has them."""
+    for state in Supervised(runtime).states():
+        if state.name not in _ANSWERING:
+            runs = state.state == "RUNNING"
+            said = f"{state.state.lower()}  {state.said}".strip()
+            yield Finding(AREA, state.name, "ok" if runs else "bad", said, "" if runs else mend(state.name, host))
