@@ -153,7 +153,7 @@ class Farm:
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
         coordinator_host: which of the hosts runs the coordinator; empty: the first; `elsewhere`: none of them.
         ssh_config: path of ssh's configuration for the services, on each host; empty: the user's own.
-        console_tls: consoles for other hosts without ssh; no addresses: off.
+        console_tls: consoles, rails and power for other hosts without ssh; no addresses: off.
         exports: path of what this host exports to the coordinator; empty: nothing.
         reports: address of a run's report, with {run}, for links in mails; empty: mails name commands.
         documents: address of the documents' site, to which alerts and dashboards link. limits: what the programs of a host leave each other.
@@ -205,10 +205,10 @@ class Farm:
                 raise ValueError(
                     f"schedules: {schedule.name}: board {schedule.board!r} with env {schedule.env!r} is not one of `boards`"
                 )
-        for host in self.console_tls.listen:
+        for host in (*self.console_tls.listen, *self.console_tls.pdudaemon):
             if host not in hosts or not self.exports:
                 raise ValueError(
-                    f"console_tls: listen: {host!r}: needs `exports`, and to be one of the hosts: {', '.join(hosts)}"
+                    f"console_tls: {host!r}: needs `exports`, and to be one of the hosts: {', '.join(hosts)}"
                 )
         self._check_coordinator(hosts)
         measured = {*known, *(schedule.board for schedule in self.schedules)}
@@ -231,6 +231,11 @@ class Farm:
     def environ(self) -> dict[str, str]:
         """What makes programs keep their results as this farm does."""
         return {DATABASE_VARIABLE: self.database, **({SHARED_VARIABLE: self.artifacts} if self.artifacts else {})}
+
+    @property
+    def own_pdudaemon(self) -> str:
+        """Address of the pdudaemon that boardlab starts on each host; empty: it starts none."""
+        return self.pdudaemon.address if self.pdudaemon.program or self.virtual is not None else ""
 
     @property
     def coordinator_at(self) -> str:

@@ -86,7 +86,7 @@ class Desk:
         if not self.states():
             open_store(farm.database).close()
             if farm.buildbot is not None:
-                buildbot.write(farm, farm.buildbot, self.buildbot, self.environ(farm))
+                buildbot.write(farm, farm.buildbot, self.buildbot, self.environ(farm), self.file)
                 buildbot.prepare(farm.buildbot, self.buildbot)
         return farm, Supervised(self.runtime).up(programs(farm, self), {**_own_environ(), **self.environ(farm)})
 
@@ -162,10 +162,15 @@ def programs(farm: Farm, desk: Desk) -> list[Program]:
     found.append(Program("web", (lab, *web), farm.web.listen))
     if farm.exports:
         words: tuple[str, ...] = (lab, "farm", "export", farm.exports, "--coordinator", farm.coordinator, *runtime)
-        if listen := farm.console_tls.listen.get(buildbot.hosts(farm)[0], ""):
-            serve = ("--listen", listen, "--certificates", farm.console_tls.certificates)
+        host = buildbot.hosts(farm)[0]
+        if port := farm.console_tls.port(host):
+            serve = (
+                *farm.console_tls.words(host, farm.own_pdudaemon),
+                "--certificates",
+                farm.console_tls.certificates,
+            )
             found.append(Program("console-tls", (lab, "console", "tls", *serve, *runtime)))
-            words += ("--tls-port", listen.rpartition(":")[2])
+            words += ("--tls-port", str(port))
         from lab.places.holding import with_port  # noqa: PLC0415 - gRPC takes a while to import
 
         found.append(Program("rails", (lab, "rails", "serve", *runtime)))

@@ -51,8 +51,10 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
         found["boardlab-export.service"] = _text("boardlab-export.service", farm=farm, tls_port=tls_port)
         found["boardlab-rails.service"] = _text("boardlab-rails.service", farm=farm)
         if tls_port:
-            listen = farm.console_tls.listen[host or hosts[0]]
-            found["boardlab-console-tls.service"] = _text("boardlab-console-tls.service", farm=farm, listen=listen)
+            words_of_tls = farm.console_tls.words(host or hosts[0], farm.own_pdudaemon)
+            found["boardlab-console-tls.service"] = _text(
+                "boardlab-console-tls.service", farm=farm, words=words_of_tls
+            )
     found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
     found["boardlab-notify@.service"] = _text("boardlab-notify@.service", farm=farm, path=path)
     if farm.pdudaemon.program:
