@@ -23,11 +23,12 @@ def check(
     """Find what labgrid ignores or answers with a traceback: unknown keys, wrong types, ambiguous or missing wiring."""
     path = envfile.find(file, Path.cwd())
     found = list(envfile.problems(path))
+    remarks = [] if found else list(envfile.remarks(path))
     if as_json:
-        echo_json({"file": str(path), "problems": found})
+        echo_json({"file": str(path), "problems": found, "remarks": remarks})
     else:
-        for problem in found:
-            echo(problem)
+        for line in (*found, *remarks):
+            echo(line)
         echo(f"{path}: {len(found)} problem{'s' * (len(found) != 1)}" if found else f"{path}: nothing wrong")
     if found:
         raise typer.Exit(2)

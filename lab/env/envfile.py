@@ -18,6 +18,7 @@ from labgrid.resource import Resource
 from labgrid.util.yaml import load
 
 from lab import shipped, yamlfile
+from lab.env import sshneeds
 from lab.env import wiring as envwiring
 from lab.env.wiring import TargetComponent
 from lab.errors import ConfigurationError
@@ -97,6 +98,26 @@ def problems(path: Path) -> Iterator[str]:
                 )
     except ConfigurationError as error:
         yield str(error)
+
+
+def remarks(path: Path) -> Iterator[str]:
+    """What an environment without problems needs of another host, see `lab.env.sshneeds`.
+
+    Raises:
+        ConfigurationError: the file cannot be understood.
+    """
+    data = _parse(path)
+    imports = [str(name) for name in data.get("imports") or []]
+    for role, target in _targets(path, data):
+        rooms = [
+            [
+                entry
+                for entry in _entries(path, f"targets.{role}.{room}", target.get(room), imports)
+                if not isinstance(entry, str)
+            ]
+            for room in ("resources", "drivers")
+        ]
+        yield from (f"{path}: {found}" for found in sshneeds.remarks(*rooms))
 
 
 def names(path: Path, cls: str) -> bool:

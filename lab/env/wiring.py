@@ -30,7 +30,7 @@ from lab.rails import from_env
 
 _SLOW_RAW = "NetworkSerialPort"
 _BYTE_BY_BYTE = "SerialDriver"
-_REMOTE = "RemotePlace"
+REMOTE = "RemotePlace"
 _MULTIPLEXERS = frozenset({"USBSDMuxDevice", "USBSDWireDevice", "USBSDWire3Device", "VirtualSDMux"})
 _AUTOMATION = frozenset({"AutomationPort"})
 _ONLY_HERE = {
@@ -69,7 +69,7 @@ def problems(resources: Sequence[TargetComponent], drivers: Sequence[TargetCompo
     yield from _ports(resources, drivers)
     yield from _twice((*resources, *drivers))
     yield from _rails(resources, drivers)
-    if any(entry.cls.__name__ == _REMOTE for entry in resources):
+    if any(entry.cls.__name__ == REMOTE for entry in resources):
         yield from _elsewhere(resources, drivers)
         return  # what else the place has is known only once the coordinator has told
     for number, driver in enumerate(drivers):

@@ -164,3 +164,39 @@ def test_a_command_at_a_console_that_does_not_say_where_it_is_is_no_strap(tmp_pa
     text = PLACE % ("", "CommandOutputDriver: {name: B0, asserted: [x], at: console}")
     (tmp_path / "lab.yaml").write_text(text.replace("StampedConsoleDriver: {}", "SerialDriver: {}"))
     assert "does not say where it is" in "".join(envfile.problems(tmp_path / "lab.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("resource", "driver", "transport", "says"),
+    [
+        (
+            "",
+            "CommandOutputDriver: {name: B0, asserted: [x], at: console}",
+            "",
+            "its commands run on the console's host",
+        ),
+        ("", "CommandOutputDriver: {name: B0, asserted: [x], at: console}", "transport: tls", "through ssh"),
+        ("", "CommandOutputDriver: {name: B0, asserted: [x], at: console}", "transport: ssh", ""),
+        ("", "CommandOutputDriver: {name: B0, asserted: [x]}", "", ""),
+        ("", "USBSDMuxDriver: {}\n      - MultiplexedCardDriver: {}", "", "`lab farm card` writes the card"),
+        (SENSORS % ", at: console", "RailsDriver: {}", "", ""),
+        (
+            "- RawSerialPort: {port: /dev/null}",
+            "CommandOutputDriver: {name: B0, asserted: [x], at: console}",
+            "",
+            "",
+        ),
+    ],
+)
+def test_what_needs_ssh_even_where_consoles_go_by_tls_is_said_and_is_no_problem(
+    tmp_path: Path, resource: str, driver: str, transport: str, says: str
+) -> None:
+    text = (PLACE % (resource, driver)).replace("StampedConsoleDriver: {}", f"StampedConsoleDriver: {{{transport}}}")
+    (tmp_path / "lab.yaml").write_text(text)
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "lab.yaml")])
+    assert done.exit_code == 0
+    *said, last = done.stdout.splitlines()
+    assert last.endswith("nothing wrong")
+    assert bool(said) is bool(says)
+    assert says in "".join(said)
+    assert all("`ssh HOST true` must work" in each and "power go by TLS" in each for each in said)
