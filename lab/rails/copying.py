@@ -18,6 +18,7 @@ from lab.rails.trace import END as LAST
 from lab.rails.trace import RECORD
 
 PATIENCE_S: Final = KEEP_S  # the server keeps the sampler no longer
+SILENT_S: Final = 3 * BEAT_S  # a sampler has a sample each second, at the least: what leads there hangs
 _TRY_AGAIN_S: Final = 0.2
 _AWAY: Final = "console_link"  # what the way there fails with
 
@@ -45,6 +46,7 @@ class Copier:
         again: a new connection to a sampling, by its name and the byte from which on it is wanted.
         ended: the trace has its end. begun: it has its first line, or never will. cuts: how often it was cut.
         why: why it did not come to its end; None: nobody knows.
+        silent_s: a connection that brings nothing for so long is cut: it may hang, and another one may not.
     """
 
     stream: Connection
@@ -52,6 +54,7 @@ class Copier:
     name: str
     again: Callable[[str, int], Connection]
     patience_s: float = PATIENCE_S
+    silent_s: float = SILENT_S
     ended: bool = field(default=False, init=False)
     begun: threading.Event = field(factory=threading.Event, init=False)
     cuts: int = field(default=0, init=False)
@@ -104,8 +107,8 @@ class Copier:
 
     def _came_to_its_end(self) -> bool:
         """Take what comes until there is no more; whether the end of the trace is there."""
-        beat_s = time.monotonic()
-        self.stream.settimeout(BEAT_S if self.name else None)
+        beat_s = heard_s = time.monotonic()
+        self.stream.settimeout(min(BEAT_S, self.silent_s) if self.name else None)
         with contextlib.suppress(OSError):
             while not self.ended:
                 try:
@@ -113,8 +116,10 @@ class Copier:
                     if not data:
                         break
                     self._take(data)
+                    heard_s = time.monotonic()
                 except TimeoutError:
-                    pass
+                    if time.monotonic() - heard_s >= self.silent_s:
+                        break
                 if self.name and time.monotonic() - beat_s >= BEAT_S:
                     beat_s = time.monotonic()
                     self.stream.sendall(LIVES)

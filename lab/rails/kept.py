@@ -99,6 +99,7 @@ class _Sampling:
         while line is not None:
             self.line, self._away, self._heard_s = line, False, time.monotonic()
             try:
+                line.connection.settimeout(self.keep_s)  # one that takes nothing, as where ssh hangs, is cut then
                 file.seek(line.offset)
                 if self._served(line.connection, file, sampler, end):
                     return

@@ -8,17 +8,19 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from attrs import define, evolve, field
+from attrs import asdict, define, evolve, field
 from railsserved import DEADLINE_S, hwmon
 
 from lab.errors import LabStableError, LabTransientError
 from lab.host import statusfiles
 from lab.host.runtime import prepare
 from lab.host.statusfiles import SamplerStatus
-from lab.rails import RailsConfig, kept
+from lab.rails import RailsConfig, Range, elsewhere, kept
+from lab.rails.copying import Copier
 from lab.rails.elsewhere import RailsServer, by_socket
 from lab.rails.process import Sampler
 from lab.rails.server import Client, Server
@@ -57,12 +59,13 @@ class Played:
 
 @define(eq=False)
 class Wire:
-    """What leads to the server, and can be cut."""
+    """What leads to the server, and can be cut, or hang."""
 
     listener: socket.socket
     server: Path
     is_up: bool = True
     ends: list[socket.socket] = field(factory=list)
+    hung: list[socket.socket] = field(factory=list)
     most: int = 1 << 20
 
     def run(self) -> None:
@@ -81,10 +84,18 @@ class Wire:
     def pump(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(self.most):
+                if source in self.hung:
+                    return
                 target.sendall(data)
             target.shutdown(socket.SHUT_WR)
 
+    def hang(self) -> None:
+        """What is connected now stays so, and nothing comes through any more."""
+        self.hung += self.ends
+        self.ends = []
+
     def cut(self) -> None:
+        self.ends += self.hung
         while self.ends:
             end = self.ends.pop()
             with contextlib.suppress(OSError):
@@ -160,6 +171,32 @@ def test_a_client_that_is_cut_off_goes_on_at_the_byte_that_it_lacks(far: Far, tm
         far.wire.cut()  # the end has to come through another connection, too
     assert path.read_bytes() == played.whole
     wait_for(lambda: not played.path.exists())
+
+
+def test_a_connection_that_brings_nothing_any_more_is_left_for_another_one(
+    far: Far, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "Copier", partial(Copier, silent_s=0.3))
+    path = tmp_path / "power.trace"
+    with far.server.sampling(far.config, path):
+        (played,) = far.samplers
+        played.take(100)
+        wait_for(lambda: path.stat().st_size == len(META) + 100 * RECORD.size)
+        far.wire.hang()
+        played.take(100)
+        wait_for(lambda: path.stat().st_size == len(META) + 200 * RECORD.size)
+    assert path.read_bytes() == played.whole
+
+
+def test_a_client_that_takes_nothing_and_does_not_come_back_holds_no_sampler(far: Far, tmp_path: Path) -> None:
+    far.kept.keep_s = 0.3
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.connect(str(far.wire.server))
+        question = {"config": asdict(far.config), "range": Range.ACTIVE.value, "keeps": True}
+        stopped.sendall(json.dumps(question).encode() + b"\n")
+        wait_for(lambda: bool(far.samplers))
+        far.samplers[0].take(100_000)  # more than a socket takes
+        assert far.samplers[0].ended.wait(DEADLINE_S)
 
 
 def test_who_does_not_come_back_in_time_has_no_measurement_and_the_sampler_ends(far: Far, tmp_path: Path) -> None:
