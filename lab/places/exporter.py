@@ -107,15 +107,14 @@ class ConsoleHost:
 
     def answers(self) -> bool:
         """Look, but not more often than once a second for all ports together."""
-        now = time.monotonic()
-        if now - self._looked_at < _LOOK_AGAIN_S and self._looked_at:
+        if self._looked_at and time.monotonic() - self._looked_at < _LOOK_AGAIN_S:
             return not self.why
-        self._looked_at = now
         before, self.why = self.why, ""
         try:
             ConsoleClient(self.socket).close()
         except BoardlabError as error:
             self.why = str(error)
+        self._looked_at = time.monotonic()  # one that hangs is not asked for each port: labgrid's loop waits for this
         if self.why != before:
             _log.log(
                 logging.WARNING if self.why else logging.INFO,

@@ -10,7 +10,7 @@ from attrs import evolve
 from labgrid.remote import exporter as stock
 
 from lab.console.published import PublishedHost
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabTransientError
 from lab.places import exporter
 from lab.places.exporter import LOOPBACK, ExporterOptions, exports, run
 
@@ -56,6 +56,26 @@ def test_a_port_is_offered_while_something_is_plugged_in_there(
         device.symlink_to("/dev/null") if there else device.unlink(missing_ok=True)
         port.poll()
         assert port.avail is there
+
+
+def test_a_console_server_that_hangs_is_asked_once_for_all_ports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, asked = [100.0], []
+
+    def hangs(path: Path) -> None:
+        asked.append(path)
+        now[0] += 5.0
+        raise LabTransientError("no answer in 5 s", failure="console_server_silent")
+
+    monkeypatch.setattr(exporter, "ConsoleClient", hangs)
+    monkeypatch.setattr(exporter, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    host = exporter.ConsoleHost(options(tmp_path))
+    assert [host.answers() for _ in range(16)] == [False] * 16
+    assert len(asked) == 1
+    now[0] += 1.0
+    host.answers()
+    assert len(asked) == 2
 
 
 def test_an_address_that_is_not_this_hosts_is_said_before_anything_is_exported(tmp_path: Path) -> None:
