@@ -20,6 +20,7 @@ from lab.console.published import BARE_ADAPTER
 from lab.console.status import PortInfo, ServerStatus
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import Clock, MonotonicRaw, utc_now
+from lab.host.tcp import keep_alive
 
 # ser2net without `nodelay` holds bytes back for up to 48 ms (measured); a lost segment comes again after 200 ms at the
 # earliest (Linux's TCP_RTO_MIN).
@@ -124,7 +125,7 @@ class _Raw:
 
     def __init__(self, port: BarePort) -> None:
         self._socket = socket.create_connection((port.host, port.tcp), _CONNECT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(self._socket)  # a host that is gone without a word is no silent board
 
     def receive(self, timeout_s: float) -> bytes:
         self._socket.settimeout(timeout_s)
@@ -166,4 +167,6 @@ class _Telnet:
 
 def _telnet(port: BarePort) -> _Telnet:
     url = f"rfc2217://{port.host}:{port.tcp}?ign_set_control&timeout={_CONNECT_S:g}"
-    return _Telnet(serial.serial_for_url(url, baudrate=port.speed_bd, timeout=0))
+    line = serial.serial_for_url(url, baudrate=port.speed_bd, timeout=0)
+    keep_alive(line._socket)  # as of _Raw; pyserial has no option for it
+    return _Telnet(line)
