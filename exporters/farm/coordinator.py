@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -17,6 +18,7 @@ from attrs import frozen
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
+from exporters.farm.away import Away
 from exporters.farm.places import CoordinatorState, Place
 from lab.errors import ConfigurationError, LabTransientError
 
@@ -32,6 +34,7 @@ _REFUSALS: Final = (
 # The coordinator knows a session by its TCP connection, which gRPC shares among the channels of a process: the second session is refused, or
 # acquires as the first one's user.
 _OWN_CONNECTION: Final = (("grpc.use_local_subchannel_pool", 1),)
+_PORT: Final = "NetworkSerialPort"  # of other classes labgrid's `avail` may say nothing
 _ANY: Final = frozenset("*?[")  # of an exporter's name in a match, which then names none
 
 
@@ -119,6 +122,18 @@ class Coordinator:
             if not any(_fits(match, resource) for resource in offered)
         )
 
+    def lacking(self) -> dict[str, Away]:
+        """Place -> what is away, of those that cannot be used now.
+
+        Raises:
+            LabTransientError: it does not answer.
+        """
+        with self._stub() as stub:
+            places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
+            with _session(stub, LISTENER) as session:
+                offered = _by_exporter(session)
+        return {str(place.name): away for place in places if (away := _away(place, offered)) is not None}
+
     def _channel(self) -> Any:
         return grpc.insecure_channel(self.address, options=_OWN_CONNECTION)
 
@@ -201,6 +216,27 @@ def _fits(match: Any, resource: Any) -> bool:
     pairs = [(resource.path.exporter_name, match.exporter), (resource.path.group_name, match.group)]
     pairs += [(resource.cls, match.cls), (resource.path.resource_name, match.name or "*")]
     return all(fnmatchcase(name, pattern) for name, pattern in pairs)
+
+
+def _by_exporter(resources: Iterable[Any]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for resource in resources:
+        found.setdefault(str(resource.path.exporter_name), []).append(resource)
+    return found
+
+
+def _away(place: Any, offered: Mapping[str, Sequence[Any]]) -> Away | None:
+    """What a place lacks; None: nothing."""
+    port = None
+    for match in place.matches:
+        named = "" if _ANY & set(match.exporter) else str(match.exporter)
+        candidates = offered.get(named, ()) if named else itertools.chain.from_iterable(offered.values())
+        found = [resource for resource in candidates if _fits(match, resource)]
+        if not found:
+            return Away("exporter", named)
+        gone = (each for each in found if each.cls == _PORT and not each.avail)
+        port = port or next((Away("port", str(each.path.exporter_name)) for each in gone), None)
+    return port
 
 
 def _reason(error: grpc.RpcError) -> str:

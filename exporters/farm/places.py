@@ -8,16 +8,27 @@ from collections.abc import Callable
 from attrs import frozen
 from prometheus_client import Metric
 
+from exporters.farm.away import Away
 from exporters.farm.build import gauge
 
 
 @frozen
 class Place:
-    """A place. acquired_by: "host/user", empty when free. changed_at: seconds since 1970."""
+    """A place. holder: "host/user", empty when free. changed_at: seconds since 1970."""
 
     name: str
-    acquired_by: str
+    holder: str
     changed_at: float
+
+    @property
+    def away(self) -> Away | None:
+        """Why the janitor keeps it from everybody; None: it does not."""
+        return Away.of(self.holder)
+
+    @property
+    def acquired_by(self) -> str:
+        """Who has it; empty: nobody, also where the janitor keeps it."""
+        return "" if self.away else self.holder
 
 
 @frozen
@@ -64,6 +75,12 @@ class Places:
                 "1 for who has the place.",
                 ["place", "user"],
                 [((p.name, p.acquired_by), 1.0) for p in state.places if p.acquired_by],
+            ),
+            gauge(
+                "boardlab_place_away",
+                "1 for a place that is kept from everybody, since its exporter or its serial port is away.",
+                ["place", "exporter", "away"],
+                [((p.name, p.away.exporter, p.away.what), 1.0) for p in state.places if p.away],
             ),
             gauge(
                 "boardlab_place_changed_timestamp_seconds",

@@ -1,4 +1,4 @@
-"""`lab farm janitor`: labgrid's places that dead jobs hold are released, and boards that people reserved are acquired for them."""
+"""`lab farm janitor`: labgrid's places that dead jobs hold are released, boards that people reserved are acquired for them, places without exporter for nobody."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.farm.config import load
 from lab.farm.placing import boards_behind, is_at
 from lab.host import process
 from lab.places.holding import with_port
-from lab.places.janitor import LOOK_S, Janitor, patient
+from lab.places.janitor import GRACE_S, LOOK_S, Janitor, patient
 from lab.results import open_store
 from lab.results.jobs import JobQueue
 from lab.shown import echo, log_to
@@ -31,7 +31,7 @@ def janitor(
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, do nothing, and end.")] = False,
 ) -> None:
-    """Release labgrid's places that dead jobs hold, and acquire those of boards that people reserved."""
+    """Release labgrid's places that dead jobs hold, acquire those of boards that people reserved, and keep those that are of no use from everybody."""
     log_to(sys.stderr)
     farm = load(file)
     if not farm.coordinator:
@@ -40,7 +40,9 @@ def janitor(
     coordinator = Coordinator(address)
     with open_store(farm.database) as store:
         book = JobQueue(store, process.identity(), process.has_died)
-        looker = Janitor(coordinator, store, book, partial(boards_behind, farm), partial(is_at, coordinator=address))
+        grace_s = 0.0 if dry_run or once else GRACE_S  # who looks once has not seen since when an exporter is away
+        boards, at = partial(boards_behind, farm), partial(is_at, coordinator=address)
+        looker = Janitor(coordinator, store, book, boards, at, grace_s)
         if dry_run or once:
             deeds = looker.due() if dry_run else list(looker.tidy())
             for deed in deeds:

@@ -115,7 +115,7 @@ COMMAND_GROUPS: Final = (
             CommandGroup(
                 "janitor",
                 "lab.cli.farm_janitor",
-                "Release labgrid's places that dead jobs hold, and acquire those of boards that people reserved.",
+                "Release labgrid's places that dead jobs hold, acquire those of boards that people reserved, and keep those that are of no use from everybody.",
             ),
             CommandGroup(
                 "card",

@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
+from exporters.farm.away import Away
 from lab import shipped, yamlfile
 from lab.console.status import PortStatus
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import services
-from lab.farm.placing import held_by_people
+from lab.farm.placing import held_by_others
 from lab.farm.services import Service
 from lab.health import DEFAULT_RULE, Health, Rule
 from lab.host import people, process
@@ -64,7 +65,8 @@ class BoardNow:
     """A board at this moment.
 
     Attributes:
-        job: that has it. waiting: how many wait. console: who types at it; empty: nobody. port: what is wrong with its port.
+        job: that has it. waiting: how many wait. console: who types at it; empty: nobody. port: what is wrong with its port, or
+            that its exporter is away.
         current: the run that is being measured. last: the last one before.
         failures: of its attempts in the last 24 h, by class, the last one's first. holds: whose it is: reserved, in maintenance, in
             quarantine.
@@ -139,8 +141,9 @@ def look(
             boards = _measured(store, boards, now, (ended or LatestEnded()).of(store), rule)
     except BoardlabError as error:
         trouble = str(error)
-    for board, holder in (held_by_people(host.farm) if host.farm else {}).items():
-        boards[board] = evolve(boards.get(board, BoardNow(board)), place=holder)
+    for board, holder in (held_by_others(host.farm) if host.farm else {}).items():
+        away, its = Away.of(holder), boards.get(board, BoardNow(board))
+        boards[board] = evolve(its, place=holder) if away is None else evolve(its, port=its.port or away.described)
     found = (server, *services.listening(host))
     ordered = tuple(boards[board] for board in sorted(boards))
     return LabNow(now, socket.gethostname(), name, trouble, ordered, found)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from exporters.farm.away import Away
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm.config import Farm
@@ -185,8 +186,11 @@ def boards_behind(farm: Farm) -> dict[str, str]:
     return found
 
 
-def held_by_people(farm: Farm) -> dict[str, str]:
-    """Board -> who has acquired its place in labgrid by hand, as "host/user"; none where the coordinator does not answer."""
+def held_by_others(farm: Farm) -> dict[str, str]:
+    """Board -> who has its place in labgrid and is no job and no reservation, as "host/user"; none where the coordinator does not answer.
+
+    That is who has acquired it by hand, or the janitor, see `exporters.farm.away`.
+    """
     boards = boards_behind(farm) if farm.coordinator else {}
     if not boards:
         return {}
@@ -200,7 +204,7 @@ def held_by_people(farm: Farm) -> dict[str, str]:
     return {
         board: holders[place]
         for place, board in boards.items()
-        if holders.get(place) and not is_a_program(holders[place])
+        if (holder := holders.get(place)) and (Away.of(holder) is not None or not is_a_program(holder))
     }
 
 
@@ -223,7 +227,7 @@ def _reserved(address: str, token: str) -> Place:
     state, places = Coordinator(address).reserved(token)
     if state == _WAITS:
         raise LabTransientError(
-            f"reservation {token} waits for a place: all that fit are held (labgrid-client reservations, labgrid-client who)",
+            f"reservation {token} waits for a place: all that fit are held, or their exporters are away (labgrid-client reservations, labgrid-client who)",
             failure=PLACE_BUSY,
         )
     if not places:

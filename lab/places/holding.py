@@ -17,6 +17,7 @@ from typing import Final, Self
 
 from attrs import frozen
 
+from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator
 from lab.errors import ConfigurationError, LabTransientError
 from lab.results.location import tag_of
@@ -114,8 +115,9 @@ class JobHolder:
 
 
 def is_a_program(holder: str) -> bool:
-    """Whether a place's holder is a job of boardlab's or a reservation made in `lab web`, and no person at labgrid-client."""
-    return JobHolder.of(holder) is not None or re.match(r"reserved-[0-9a-f]{8}/", holder) is not None
+    """Whether a place's holder is a job of boardlab's, its janitor or a reservation made in `lab web`, and no person at labgrid-client."""
+    reserved = re.match(r"reserved-[0-9a-f]{8}/", holder) is not None
+    return reserved or JobHolder.of(holder) is not None or Away.of(holder) is not None
 
 
 @frozen
@@ -154,9 +156,13 @@ class Place:
                 yield known.environ
                 return
         if holder and holder != str(user):
-            if not lapsed(holder) and not self._is_left(holder, user, is_over):
+            if Away.of(holder) is not None:
+                if (away := at.lacking().get(self.name)) is not None:
+                    raise self._gone(away)  # else a janitor would give it back at its next look
+            elif not lapsed(holder) and not self._is_left(holder, user, is_over):
                 raise self._busy(holder)
-            _log.warning("place %s: %s has gone without giving it back; it is released", self.name, holder)
+            else:
+                _log.warning("place %s: %s has gone without giving it back; it is released", self.name, holder)
             at.release(self.name, holder)
         elif holder:  # a process of this job that died had it, and a janitor may be giving it back just now: not what we acquire next
             at.release(self.name, holder)
@@ -195,6 +201,8 @@ class Place:
             at.acquire(self.name, str(user))
         except ConfigurationError as error:
             holder = at.holder(self.name)
+            if (away := Away.of(holder)) is not None:
+                raise self._gone(away) from error
             if holder and holder != str(user):
                 raise self._busy(holder) from error  # somebody was faster
             if _NOT_RESERVED_FOR in str(error):
@@ -225,6 +233,9 @@ class Place:
                 "at its log (systemctl status boardlab-export)",
                 failure="exporter_gone",
             )
+
+    def _gone(self, away: Away) -> LabTransientError:
+        return LabTransientError(f"labgrid's place {self.name}: {away.described}", failure="exporter_gone")
 
     def _reserved(self, owner: str) -> LabTransientError:
         return LabTransientError(

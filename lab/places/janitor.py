@@ -1,17 +1,20 @@
-"""Places that nobody gives back any more, and places of boards that a person has reserved.
+"""Places that nobody gives back any more, places of boards that a person has reserved, and places that nobody can use.
 
 labgrid's acquisitions never expire, and its coordinator does not know whether their holder still lives. What our own jobs hold says
-whose it is (`lab.places.holding`): the results know whether that job has ended. Nobody else's acquisition is touched.
+whose it is (`lab.places.holding`): the results know whether that job has ended. Nobody else's acquisition is touched. Nor does it care whether
+a place's exporter is there when it gives the place to a reservation: such a place is kept from everybody until it can be used (`exporters.farm.away`).
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
 from attrs import define, field, frozen
 
+from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator
 from lab.errors import BoardlabError, ConfigurationError
 from lab.places.holding import JobHolder, reserving_user, store_name
@@ -23,6 +26,8 @@ from lab.results.reservations import Hold
 from lab.results.store import Store
 
 LOOK_S: Final = 5.0
+GRACE_S: Final = 20.0  # an exporter or a coordinator that is started again is back within less
+_DONE: Final = {"release": "released from", "acquire": "acquired for", "leave": "left to"}
 _log = logging.getLogger(__name__)
 
 
@@ -31,10 +36,11 @@ class Deed:
     """What is done about a place.
 
     Attributes:
-        holder: from whom it is released, or for whom it is acquired. why: a sentence's end.
+        verb: "leave": nothing can be done, and a person is told.
+        holder: from whom it is released, for whom it is acquired, or to whom it is left. why: a sentence's end.
     """
 
-    verb: Literal["release", "acquire"]
+    verb: Literal["release", "acquire", "leave"]
     place: str
     holder: str
     why: str
@@ -42,8 +48,7 @@ class Deed:
     @property
     def described(self) -> str:
         """In a line."""
-        what = "released from" if self.verb == "release" else "acquired for"
-        return f"place {self.place}: {what} {self.holder}: {self.why}"
+        return f"place {self.place}: {_DONE[self.verb]} {self.holder}: {self.why}"
 
 
 @define
@@ -53,6 +58,7 @@ class Janitor:
     Attributes:
         boards: place -> the board behind it, asked at each look; for reservations. A place that it does not know stays as it is.
         is_at: whether a job measures on a board at a place.
+        grace_s: for so long a place is nobody's that cannot be used. now_s: a clock for that.
     """
 
     coordinator: Coordinator
@@ -60,7 +66,10 @@ class Janitor:
     book: JobQueue
     boards: Callable[[], Mapping[str, str]]
     is_at: Callable[[Job, str, str], bool]
+    grace_s: float = GRACE_S
+    now_s: Callable[[], float] = time.monotonic
     _refused: dict[str, str] = field(factory=dict, init=False)
+    _since_s: dict[str, float] = field(factory=dict, init=False)  # place -> when it was first seen to be of no use
 
     def due(self) -> list[Deed]:
         """What is to be done now; nothing is.
@@ -70,18 +79,40 @@ class Janitor:
         """
         found: list[Deed] = []
         boards, holders = self.boards(), self.coordinator.holders()
+        lacking = self.coordinator.lacking()
+        useless = self._useless(lacking)
         holds = holds_of_people(self.book)
         for place, holder in sorted(holders.items()):
             board = boards.get(place, "")
             its = [hold for hold in holds if hold.board == board]
-            why = self._left(place, holder, board, its)
+            if Away.of(holder) is not None:
+                why = "" if place in lacking else "all that it has is there again"
+            else:
+                why = self._left(place, holder, board, its)
             if why:
                 found.append(Deed("release", place, holder, why))
-            if its and (why or not holder):
+            if holder and not why:
+                continue
+            if place in useless:
+                found.append(self._kept(place, useless[place]))
+            elif its:
                 hold = its[0]
                 wanted = str(reserving_user(hold.person, store_name(self.store)))
                 found.append(Deed("acquire", place, wanted, f"{hold.board} is {hold.described}"))
         return found
+
+    def _useless(self, lacking: Mapping[str, Away]) -> dict[str, Away]:
+        """The places that cannot be used for longer than the grace."""
+        now_s = self.now_s()
+        self._since_s = {place: self._since_s.get(place, now_s) for place in lacking}
+        return {place: away for place, away in lacking.items() if now_s - self._since_s[place] >= self.grace_s}
+
+    def _kept(self, place: str, away: Away) -> Deed:
+        """Kept from everybody; not from whom labgrid has given it to, as only they can give that back."""
+        owner = self.coordinator.reserver(place)
+        if not owner:
+            return Deed("acquire", place, away.holder, away.described)
+        return Deed("leave", place, owner, f"{away.described}, or cancel the reservation and reserve anew")
 
     def tidy(self) -> Iterator[Deed]:
         """Do what is due, and is so still when its turn comes; what labgrid refuses is said once.
@@ -93,17 +124,24 @@ class Janitor:
             if deed not in self.due():  # each takes a while; a job that was resumed meanwhile has its old name
                 continue
             try:
+                if deed.verb == "leave":
+                    self._warn(deed.place, deed.described)
+                    continue
                 if deed.verb == "release":
                     self.coordinator.release(deed.place, deed.holder)
                 else:
                     self.coordinator.acquire(deed.place, deed.holder)
             except ConfigurationError as error:
-                if self._refused.get(deed.place) != str(error):
-                    _log.warning("place %s: %s", deed.place, error)
-                self._refused[deed.place] = str(error)
+                self._warn(deed.place, f"place {deed.place}: {error}")
             else:
                 self._refused.pop(deed.place, None)
                 yield deed
+
+    def _warn(self, place: str, said: str) -> None:
+        """Once, not at each look."""
+        if self._refused.get(place) != said:
+            _log.warning("%s", said)
+        self._refused[place] = said
 
     def _left(self, place: str, holder: str, board: str, holds: list[Hold]) -> str:
         """Why a holder has it no more; empty: he has, or it cannot be told."""

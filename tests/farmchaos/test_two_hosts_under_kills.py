@@ -21,6 +21,7 @@ from chaosruns import Deck, Leases, look, progress
 from hostfarm import COORDINATOR, RUNNER, HostFarm
 from hostnet import left, problem
 
+from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator
 from lab.errors import LabTransientError
 from lab.farm import config
@@ -139,7 +140,7 @@ class Watch:
     def look(self) -> dict[str, str]:
         """Look once; place -> holder, of those that are held."""
         try:
-            holders = {place: who for place, who in self.coordinator.holders(2.0).items() if who}
+            holders = {place: who for place, who in self.coordinator.holders(2.0).items() if who and not Away.of(who)}
         except LabTransientError:
             self.looked_at = None
             return {"all of them": "a coordinator that does not answer"}

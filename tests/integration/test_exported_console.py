@@ -10,9 +10,11 @@ import pytest
 import serial
 from console_bench import ConsoleBench, read_bytes, running_bench
 from coordinator import client, running_coordinator
-from exported import make_place, running_exporter, serial_port, shown, tcp_port
+from exported import EXPORTER, make_place, running_exporter, serial_port, shown, tcp_port
 from prometheus_server import until
 
+from exporters.farm.away import Away
+from exporters.farm.coordinator import Coordinator
 from lab.console.published import PREFIX
 from lab.host.runtime import socket_path
 
@@ -89,7 +91,9 @@ def test_a_console_server_that_is_away_takes_the_port_away_until_it_is_back(
         log = tmp_path / "exporter.log"
         until(lambda: "no serial port is exported" in log.read_text(), "the exporter says that the server is missing")
         assert "'avail': False" in shown(coordinator)
+        assert Coordinator(coordinator).lacking() == {"b1": Away("port", EXPORTER)}
         with bench.client():
+            until(lambda: not Coordinator(coordinator).lacking(), "the port is there again")
             client(coordinator, "-p", "b1", "acquire")
             until(lambda: tcp_port(coordinator) > 0, "the port is served")
             theirs = stock(tcp_port(coordinator))

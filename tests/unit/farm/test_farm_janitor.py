@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from attrs import define, evolve, field
 
+from exporters.farm.away import Away
+from lab.errors import LabTransientError
 from lab.farm.placing import is_at, placed
 from lab.host import process
 from lab.places.holding import job_user, reserving_user, store_name
-from lab.places.janitor import Janitor
+from lab.places.janitor import GRACE_S, Janitor
 from lab.results import Store, open_store
 from lab.results.actionmodels import ReservationRow
 from lab.results.jobrecords import Job, Order
@@ -28,10 +30,12 @@ ENV = "targets: {main: {resources: [{RemotePlace: {name: p1}}]}}\n"
 
 @define
 class Played:
-    """A coordinator; `released` is called after each release."""
+    """A coordinator; `released` is called after each release. reserved: place -> for whom, and by which reservation."""
 
     places: dict[str, str] = field(factory=lambda: {"p1": "", "p2": ""})
     released: Any = field(default=lambda _name: None)
+    away: dict[str, Away] = field(factory=dict)
+    reserved: dict[str, str] = field(factory=dict)
 
     def holders(self, _timeout_s: float = 0.0) -> dict[str, str]:
         return dict(self.places)
@@ -41,6 +45,12 @@ class Played:
 
     def unmatched(self, _name: str) -> tuple[str, ...]:
         return ()
+
+    def lacking(self) -> dict[str, Away]:
+        return dict(self.away)
+
+    def reserver(self, name: str) -> str:
+        return self.reserved.get(name, "")
 
     def release(self, name: str, holder: str) -> None:
         if self.places[name] == holder:
@@ -197,3 +207,77 @@ def test_the_place_of_a_job_that_somebody_else_resumed_is_released_where_no_othe
     looker = evolve(janitor(played, store), store=SimpleNamespace(location=where))
     said = [f"job {job.called} went on as that of bob on {job.host}"]
     assert [deed.why for deed in looker.due()] == said * (path is None)
+
+
+def test_a_place_without_its_exporter_is_kept_from_everybody_after_a_while_until_it_is_whole(
+    store: Store, played: Played
+) -> None:
+    clock = [100.0]
+    looker = evolve(janitor(played, store), now_s=lambda: clock[0])
+    played.places |= {"p2": "desk-3/bob"}
+    played.away = {name: Away("exporter", "lab-2") for name in played.places}
+    assert list(looker.tidy()) == []
+    clock[0] += GRACE_S - 0.1
+    played.away = {}
+    assert list(looker.tidy()) == [], "it was started again"
+    played.away = {name: Away("exporter", "lab-2") for name in played.places}
+    assert list(looker.tidy()) == []
+    clock[0] += GRACE_S
+    (deed,) = looker.tidy()
+    assert deed.described == (
+        "place p1: acquired for exporter-away/lab-2: exporter of lab-2 is away; start boardlab-export there"
+    )
+    assert played.places == {"p1": "exporter-away/lab-2", "p2": "desk-3/bob"}
+    played.away = {"p1": Away("port", "lab-2")}
+    assert list(looker.tidy()) == [], "its exporter is back, and its port is not"
+    played.away = {}
+    (deed,) = looker.tidy()
+    assert deed.described == "place p1: released from exporter-away/lab-2: all that it has is there again"
+    assert played.places["p1"] == ""
+
+
+def test_a_place_of_no_use_that_labgrid_has_given_to_somebody_is_left_to_them_and_that_is_said_once(
+    store: Store, played: Played, caplog: pytest.LogCaptureFixture
+) -> None:
+    looker = evolve(janitor(played, store), grace_s=0.0)
+    played.away, played.reserved = {"p1": Away("exporter", "")}, {"p1": "desk-1/lena (reservation 7F3K)"}
+    (deed,) = looker.due()
+    assert deed.verb == "leave"
+    for _ in range(2):
+        assert list(looker.tidy()) == []
+    said = (
+        "place p1: left to desk-1/lena (reservation 7F3K): exporter of the board's host is away; start boardlab-export there, or cancel the "
+        "reservation and reserve anew"
+    )
+    assert caplog.messages == [said]
+    played.reserved = {}
+    assert [deed.holder for deed in looker.tidy()] == ["exporter-away/some-host"]
+
+
+def test_a_board_that_is_reserved_in_the_browser_is_its_persons_when_its_exporter_is_back(
+    store: Store, played: Played
+) -> None:
+    looker = evolve(janitor(played, store), grace_s=0.0)
+    ReservationBook(store).reserve("b1", "lena", "a new PMIC", 1)
+    played.away = {"p1": Away("exporter", "lab-2")}
+    list(looker.tidy())
+    assert played.places["p1"] == "exporter-away/lab-2"
+    played.away = {}
+    assert [deed.verb for deed in looker.tidy()] == ["release", "acquire"]
+    assert played.places["p1"] == reserved_for(store, "lena")
+
+
+def test_a_job_waits_for_an_exporter_as_without_a_janitor_and_takes_the_place_when_it_is_back(
+    tmp_path: Path, store: Store, played: Played
+) -> None:
+    played.places["p1"], played.away = "port-away/lab-2", {"p1": Away("port", "lab-2")}
+    book = queue(store)
+    job = running(book, tmp_path)
+    said = "place p1: serial port of lab-2 is away; plug its adapter in, or start boardlab-console there"
+    with pytest.raises(LabTransientError, match=said) as caught, placed(book, job):
+        pass
+    assert caught.value.failure == "exporter_gone"
+    assert played.places["p1"] == "port-away/lab-2"
+    played.away = {}
+    with placed(book, job):
+        assert played.places["p1"] == str(job_user("lena", job.called, store_name(store)))
