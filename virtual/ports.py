@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import random
 import socket
 from pathlib import Path
 
@@ -11,10 +12,22 @@ from lab.errors import ConfigurationError
 from virtual.guard import LOOPBACK
 
 _LISTEN = "0A"  # include/net/tcp_states.h
+_FIRST = 10_000
+_TRIES = 100
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port() -> int:
-    """A port that nobody has at this moment."""
+    """A port that nobody has at this moment, and that the kernel gives nobody who asks it for any (ip(7), ip_local_port_range).
+
+    So whoever listens on it later finds it free, unless somebody else has drawn the same one here.
+    """
+    end = int(_RANGE.read_text(encoding="ascii").split()[0])
+    for _ in range(_TRIES if end > _FIRST else 0):
+        port = random.randrange(_FIRST, end)  # noqa: S311 - not secret
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])

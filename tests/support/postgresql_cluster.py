@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from attrs import define, field
+
+from virtual.ports import free_port
 
 PASSWORD: Final = "the-password-of-a-test"  # noqa: S105 - of a server that lives for one test session
 _PROGRAMS: Final = Path("/usr/lib/postgresql")
@@ -46,7 +47,7 @@ class Cluster:
     def start(self) -> None:
         """Start on a free port, the same as before where there was one, and wait until it answers."""
         for _ in range(_PORTS_TRIED):
-            port = self.port or _free_port()
+            port = self.port or free_port()
             options = f"-p {port} -c listen_addresses=127.0.0.1 -k {self.folder} -c fsync={self.fsync}"
             try:
                 self._run("pg_ctl", "start", "--wait", "-D", self._data, "-o", options, "-l", str(self.folder / "log"))
@@ -87,9 +88,3 @@ def cluster(*, fsync: bool = False) -> Iterator[Cluster]:
             yield server
         finally:
             server.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

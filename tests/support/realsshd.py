@@ -16,6 +16,7 @@ from pathlib import Path
 from attrs import frozen
 
 from virtual.images import cache, debian, tools
+from virtual.ports import free_port
 
 DEVICE = "/dev/full"  # every host has it; a file lies over it in the namespace
 PACKAGES = ("openssh-server", "libwrap0")
@@ -72,7 +73,7 @@ def running_sshd(folder: Path, card_bytes: int = 0) -> Iterator[Sshd]:
         card_bytes: 0: a host without a medium. Anybody may start that; only the same user can log in.
     """
     packages = _packages()
-    port = _free_port()
+    port = free_port()
     for name in ("host", "key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     passwd = Path("/etc/passwd").read_text(encoding="utf-8")
@@ -117,13 +118,6 @@ def _packages() -> Path:
 
     recipe = cache.recipe_hash(packages=PACKAGES)
     return cache.obtain("debian-sshd", recipe, fetch, root=cache.default_root(), report=print)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
