@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,13 +13,11 @@ from attrs import asdict
 from lab import shipped
 from lab.cli.doctor import MARKS
 from lab.cli.options import Json, OutputFolder
-from lab.env import envfile
-from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import buildbot, discover, hostfiles, notify, orders, released, services, suites
+from lab.errors import ConfigurationError
+from lab.farm import buildbot, checks, discover, exposed, hostfiles, notify, released, services, wired
 from lab.farm import units as unit_files
-from lab.farm.config import Farm, load
+from lab.farm.config import load
 from lab.farm.doctor import Finding, examine, hosts, patient
-from lab.farm.queueing import BoardEntry
 from lab.results.location import data_home
 from lab.shown import echo, echo_json, echo_text, table
 
@@ -41,27 +39,26 @@ def check(
 ) -> None:
     """Find what is wrong with a farm.yaml, with environments and suites that it names, and, through ssh, with its hosts."""
     farm = load(file)
-    found = [*problems(farm), *untold(farm)]
+    names, places = exposed.names(farm), wired.look(farm)
+    found = [*checks.problems(farm), *names.public, *places.problems, *checks.untold(farm)]
+    warnings = [*names.unknown, *([places.unasked] if places.unasked else [])]
+    if not farm.alertmanager:
+        warnings.append("nobody gets alerts: farm.yaml names no `alertmanager`, see docs/farm.md")
     asked = [] if here or not farm.hosts else hosts.examine(farm, file, partial(_doctor, file))
     bad = any(each.finding.level == "bad" for each in asked)
     if as_json:
-        echo_json({"problems": found, "hosts": [{"host": each.host, **asdict(each.finding)} for each in asked]})
+        listed = [{"host": each.host, **asdict(each.finding)} for each in asked]
+        echo_json({"problems": found, "warnings": [*warnings, *exposed.warnings(farm)], "hosts": listed})
     else:
         for problem in found:
             echo(f"{file}: {problem}")
         if asked:
             echo(*lines(hosts.names(farm), asked), "")
+        if not (found or bad):
+            echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
+        echo(*(f"warning: {warning}" for warning in warnings), *exposed.warnings(farm))
     if found or bad:
         raise typer.Exit(2)
-    if as_json:
-        return
-    echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
-    if not farm.alertmanager:
-        echo("warning: nobody gets alerts: farm.yaml names no `alertmanager`, see docs/farm.md")
-    echo(
-        f"BEWARE: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
-        f"lets only {farm.user} reach it: {shipped.folder(shipped.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm.md"
-    )
 
 
 def _doctor(file: Path, host: str) -> list[Finding]:
@@ -126,7 +123,7 @@ def buildbot_folders(
     if farm.buildbot is None:
         raise ConfigurationError(f'{file}: it has no `buildbot`; docs/farm.md, "Runs at scale", says what that needs')
     site = buildbot.Site(output.absolute())
-    buildbot.write(farm, farm.buildbot, site, farm.environ)
+    buildbot.write(farm, farm.buildbot, site, farm.environ, file)
     for folder in (site.master, *map(site.worker, buildbot.hosts(farm))):
         echo(str(folder))
     if not buildbot.hand_over(site, farm.user):
@@ -202,6 +199,23 @@ def notify_unit(
     echo(f"sent to Alertmanager: {unit} failed")
 
 
+@app.command("notify-build")
+def notify_build(
+    file: File,
+    builder: Annotated[
+        str, typer.Argument(metavar="BUILDER", help='As Buildbot calls it, e.g. "boot on am62x-sk-1".')
+    ],
+    *,
+    schedule: Annotated[str, typer.Option(metavar="NAME", help="Whose build it was.")],
+    board: Annotated[str, typer.Option(metavar="NAME", help="Its board.")],
+    said: Annotated[str, typer.Option(metavar="TEXT", help="How it ended.")],
+    page: Annotated[str, typer.Option(metavar="URL", help="Where the build is shown.")],
+) -> None:
+    """Send an alert that a build of a schedule failed; Buildbot's master starts this."""
+    notify.build_failed(load(file), notify.Build(builder, schedule, board, said, page))
+    echo(f"sent to Alertmanager: {builder} failed")
+
+
 @app.command()
 def files(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The host's farm.yaml, with --output.")] = None,
@@ -224,46 +238,3 @@ def files(
         return
     for path in hostfiles.write(hostfiles.files(load(file)), output):
         echo(str(path))
-
-
-def untold(farm: Farm) -> list[str]:
-    """Why nobody would be told, where farm.yaml names an Alertmanager."""
-    if not farm.alertmanager:
-        return []
-    try:
-        notify.alertmanager(farm).ready_receivers()
-    except BoardlabError as error:
-        return [f"alertmanager: {error}"]
-    return []
-
-
-def problems(farm: Farm) -> list[str]:
-    """What a schedule names and is not there, or is another board's."""
-    folder = Path(farm.directory)
-    found = [problem for entry in farm.boards for problem in _wrong_board(folder, entry)]
-    for schedule in farm.schedules:
-        try:
-            wanted = suites.expand(schedule.suites)
-            for suite in wanted:
-                suites.files(shipped.tests(folder), suite)
-            path = envfile.find(schedule.env, folder)
-            board = envfile.arguments_of(path, "BoardStrategy").get("board")
-        except BoardlabError as error:
-            found.append(f"schedules: {schedule.name}: {error}")
-            continue
-        if board != schedule.board:
-            found.append(f"schedules: {schedule.name}: {schedule.env} is of board {board!r}, not {schedule.board!r}")
-            continue
-        wrong = orders.problems(shipped.tests(folder), wanted, schedule.options, path)
-        found += [f"schedules: {schedule.name}: {problem}" for problem in wrong]
-    return found
-
-
-def _wrong_board(folder: Path, entry: BoardEntry) -> Iterator[str]:
-    try:
-        board = envfile.arguments_of(envfile.find(entry.env, folder), "BoardStrategy").get("board")
-    except BoardlabError as error:
-        yield f"boards: {entry.name}: {error}"
-        return
-    if board != entry.name:
-        yield f"boards: {entry.name}: {entry.env} is of board {board!r}"

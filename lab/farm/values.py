@@ -12,6 +12,10 @@ from lab.redaction import redacted
 from lab.results.shared import check
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+UNGUARDED: Final = (
+    "it has no authentication, and whoever reaches it may use every board: expected an address of loopback or of a private network, e.g. "
+    'WireGuard\'s (docs/farm.md, "Between hosts")'
+)
 _NOT_QUOTED: Final = "%\"'\\$;"  # what a path in the quotes of a unit file must not have
 _SITE: Final = re.compile(
     r"https?://[\w.\[\]:-]+(/[\w.~%+-]+)*", re.ASCII
@@ -81,16 +85,18 @@ def loopback(_instance: object, attribute: Any, value: str) -> None:
 
 
 def unguarded(_instance: object, attribute: Any, value: str) -> None:
-    """An address of something that knows no users: loopback, or of a network that is the lab's alone; what a name stands for is not asked."""
+    """An address of something that knows no users: loopback, or of a network that is the lab's alone; what a name stands for, `lab farm check` asks."""
     try:
         address = ipaddress.ip_address(value.rpartition(":")[0].strip("[]"))
     except ValueError:
         return
-    if address.is_unspecified or not (address.is_private or address.is_loopback):
-        raise ValueError(
-            f"{attribute.name}: {value!r}: it has no authentication, and whoever reaches it may use every board: expected an address of "
-            'loopback or of a private network, e.g. WireGuard\'s (docs/farm.md, "Between hosts")'
-        )
+    if not is_guarded(address):
+        raise ValueError(f"{attribute.name}: {value!r}: {UNGUARDED}")
+
+
+def is_guarded(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether only this host, or a private network, reaches it."""
+    return not address.is_unspecified and (address.is_private or address.is_loopback)
 
 
 def public(_instance: object, attribute: Any, value: str) -> None:

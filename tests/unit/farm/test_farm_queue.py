@@ -13,14 +13,15 @@ from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
-from lab.farm import buildbot
+from lab.farm import buildbot, checks
 from lab.farm.config import Farm, load
 from lab.farm.units import units
+from lab.results.turns import POINT_S
 
 TEXT = """\
 directory: /srv/lab
 program: /srv/lab/bin/lab
-buildbot: {program: /opt/bb/bin/buildbot, www: '127.0.0.1:81', workers: '[::1]:82', parallel: 3}
+buildbot: {program: /opt/bb/bin/buildbot, www: '127.0.0.1:81', workers: '[::1]:82', parallel: 3, users: [lena]}
 hosts: [{name: lab-1}, {name: lab-2}]
 boards:
   - {name: one, env: one.yaml, host: lab-1, hub: left}
@@ -104,7 +105,8 @@ def test_passwords_stay_and_are_nobody_elses(farm: Farm, tmp_path: Path) -> None
 
     first = secrets()
     assert secrets() == first
-    assert len({*first["users"].values(), *first["workers"].values()}) == 3
+    assert list(first["users"]) == ["lab", "lena"], "nobody's in particular, and each person's"
+    assert len({*first["users"].values(), *first["workers"].values()}) == 4
     assert (site.worker("lab-2") / "password").read_text().strip() == first["workers"]["lab-2"]
     for place in (
         site.folder,
@@ -113,6 +115,24 @@ def test_passwords_stay_and_are_nobody_elses(farm: Farm, tmp_path: Path) -> None
         site.worker("lab-1") / "password",
     ):
         assert not stat.S_IMODE(place.stat().st_mode) & 0o077, place
+
+
+@pytest.mark.parametrize(("parallel", "scheduled", "most"), [(1, 1, 2), (3, 2, 3), (16, 12, 16)])
+def test_scheduled_runs_leave_room_for_those_of_persons(path: Path, parallel: int, scheduled: int, most: int) -> None:
+    path.write_text(TEXT.replace("parallel: 3", f"parallel: {parallel}"))
+    wanted = load(path)
+    assert wanted.buildbot is not None
+    found = buildbot.described(wanted, wanted.buildbot, {})
+    assert (found["scheduled"], found["most"], found["point_s"]) == (scheduled, most, POINT_S)
+
+
+def test_a_build_that_fails_is_told_where_an_alertmanager_is(path: Path, tmp_path: Path) -> None:
+    for text, told in (("", ""), ("alertmanager: '127.0.0.1:9093'\n", str(path))):
+        path.write_text(TEXT + text)
+        assert (
+            CliRunner().invoke(commands.app, ["buildbot", str(path), "--output", str(tmp_path / "bb")]).exit_code == 0
+        )
+        assert json.loads((tmp_path / "bb" / "master" / "farm.json").read_text())["alerts"] == told
 
 
 def test_a_token_stays_out_of_farm_yaml_and_is_asked_for_where_it_belongs(path: Path, tmp_path: Path) -> None:
@@ -204,6 +224,6 @@ def test_check_compares_boards_with_their_environments(path: Path, tmp_path: Pat
         "targets: {main: {drivers: [{BoardStrategy: {board: uno, board_type: am62xx_sk}}]}}\n"
     )
     path.write_text(TEXT.replace("/srv/lab\n", f"{tmp_path}\n", 1))
-    problems = commands.problems(load(path))
+    problems = checks.problems(load(path))
     assert "boards: one: one.yaml is of board 'uno'" in problems
     assert any(problem.startswith("boards: two: ") and "two.yaml" in problem for problem in problems)

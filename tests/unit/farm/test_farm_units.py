@@ -373,7 +373,7 @@ def test_check_names_what_a_schedule_does_not_find(tmp_path: Path) -> None:
     path.write_text(f"directory: {ROOT}\nschedules: [{', '.join(entries)}]\n")
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert done.exit_code == 2
-    lines = done.stdout.splitlines()
+    lines = [line for line in done.stdout.splitlines() if line.startswith(str(path))]
     assert len(lines) == 3
     assert "b: sim-am62x.yaml is of board 'am62xx_sk-1', not 'another'" in lines[0]
     assert "no environment 'nowhere.yaml'" in lines[1]
@@ -415,6 +415,29 @@ def test_who_sets_pdudaemon_up_is_warned_in_every_place(tmp_path: Path) -> None:
         (ROOT / "docs" / "farm.md").read_text(),
     ]
     assert all("PDUDAEMON OBEYS EVERY USER" in place for place in places)
+
+
+def test_who_sets_the_coordinator_up_is_warned_in_every_place(tmp_path: Path) -> None:
+    """As of pdudaemon: it has no authentication, and boardlab cannot add any."""
+    path = tmp_path / "farm.yaml"
+    path.write_text(f"directory: {tmp_path}\ncoordinator: 10.0.0.1:20408\nexports: exports.yaml\n")
+    done = CliRunner().invoke(commands.app, ["check", str(path)])
+    assert done.exit_code == 0, done.output
+    assert (
+        "coordinator at 10.0.0.1:20408 knows neither users nor passwords: WHOEVER REACHES IT acquires" in done.output
+    )
+    made = units(load(path), INSTALLED)
+    places = [made[f"boardlab-{name}.service"] for name in ("coordinator", "export", "janitor")]
+    places.append((ROOT / "docs" / "farm.md").read_text())
+    assert all("THE COORDINATOR OBEYS WHOEVER REACHES IT" in place for place in places)
+    path.write_text(
+        f"directory: {tmp_path}\nschedules: [{{name: n, env: no.yaml, board: b}}]\ncoordinator: '[::1]:1'\n"
+    )
+    done = CliRunner().invoke(commands.app, ["check", str(path)])
+    assert done.exit_code == 2
+    assert "WHOEVER REACHES IT" in done.output, "also where something else is wrong"
+    path.write_text(f"directory: {tmp_path}\n")
+    assert "labgrid's coordinator" not in CliRunner().invoke(commands.app, ["check", str(path)]).output
 
 
 def test_units_share_artifacts_where_farm_yaml_says_so_and_no_key_is_in_them(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""What the names of things without authentication stand for: a public address is wrong, and one that nobody knows is said."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from typer.testing import CliRunner
+
+from lab.cli import farm as commands
+from lab.farm import config, exposed
+from lab.farm.config import Farm
+
+FARM = Farm(coordinator="lab1.example.org:20408")
+
+
+@pytest.mark.parametrize(
+    ("found", "public"),
+    [(["10.0.0.1"], False), (["127.0.1.1", "::1"], False), (["10.0.0.1", "8.8.8.8"], True), (["2606:4700::1"], True)],
+)
+def test_a_name_is_as_good_as_all_that_it_stands_for(found: list[str], public: bool) -> None:
+    names = exposed.names(FARM, lambda _machine: found)
+    assert (bool(names.public), names.unknown) == (public, ())
+    if public:
+        assert (
+            f"'lab1.example.org:20408': lab1.example.org is {found[-1]}: it has no authentication" in names.public[0]
+        )
+
+
+def test_a_name_that_nobody_knows_is_said() -> None:
+    def unknown(_machine: str) -> list[str]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    names = exposed.names(evolve(FARM, pdudaemon=config.PduDaemonConfig(address="pdu:16421")), unknown)
+    assert names.public == ()
+    assert [name.partition(": it is")[0].partition(" (")[2].partition(")")[0] for name in names.unknown] == [
+        "Name or service not known"
+    ] * 2
+    assert names.unknown[1].startswith("pdudaemon: address: 'pdu:16421': pdu is no name that this host knows")
+
+
+def test_a_resolver_that_does_not_answer_is_not_waited_for() -> None:
+    let_go = threading.Event()
+
+    def slow(_machine: str) -> list[str]:
+        let_go.wait()
+        return ["10.0.0.1"]
+
+    try:
+        (said,) = exposed.names(FARM, slow, 0.0).unknown
+    finally:
+        let_go.set()
+    assert "no answer within 0 s" in said
+
+
+@pytest.mark.parametrize("address", ["[::1]:20408", "10.0.0.1:20408", "10.0.0.1", ""])
+def test_an_address_is_asked_of_nobody(address: str) -> None:
+    asked: list[str] = []
+    exposed.names(evolve(FARM, coordinator=address), lambda machine: asked.append(machine) or ["8.8.8.8"])  # type: ignore[func-returns-value]
+    assert asked == []
+
+
+def test_check_refuses_a_public_name_and_says_an_unknown_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "farm.yaml"
+    path.write_text(f"directory: {tmp_path}\ncoordinator: lab1.example.org:20408\n")
+    known = {"lab1.example.org": ["8.8.8.8"]}
+
+    def resolve(machine: str) -> list[str]:
+        return known.get(machine, ["10.0.0.1"])
+
+    monkeypatch.setattr(exposed, "_addresses", resolve)
+    done = CliRunner().invoke(commands.app, ["check", str(path)])
+    assert (done.exit_code, "lab1.example.org is 8.8.8.8: it has no authentication" in done.output) == (2, True)
+    known.clear()
+    assert CliRunner().invoke(commands.app, ["check", str(path)]).exit_code == 0

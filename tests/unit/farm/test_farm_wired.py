@@ -1,0 +1,77 @@
+"""`lab farm check` compares the boards' places with a real coordinator's and a real exporter's: a typo is found before the night."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import coordinator
+import pytest
+from prometheus_server import until
+from typer.testing import CliRunner
+
+from exporters.farm.coordinator import Coordinator
+from lab.cli import farm as commands
+from lab.farm import config, wired
+from virtual.ports import free_port
+
+ENV = """\
+targets: {{main: {{resources: [{{RemotePlace: {{name: {place}}}}}], drivers: [{{BoardStrategy: {{board: {board}, board_type: am62xx_sk}}}}]}}}}
+options: {{coordinator_address: '{address}'}}
+"""
+
+
+def farm(folder: Path, address: str, **places: str) -> Path:
+    """A farm.yaml with a board for each place. places: board -> place."""
+    (folder / "envs").mkdir(exist_ok=True)
+    for board, place in places.items():
+        text = ENV.format(place=place, board=board, address=address)
+        (folder / "envs" / f"{board}.yaml").write_text(text)
+    boards = "".join(f"  - {{name: {board}, env: {board}.yaml}}\n" for board in places)
+    path = folder / "farm.yaml"
+    path.write_text(f"directory: {folder}\ncoordinator: {address}\nboards:\n{boards}")
+    return path
+
+
+def test_a_place_that_is_not_there_and_one_that_nobody_exports_are_found(tmp_path: Path) -> None:
+    resources = tmp_path / "exports.yaml"
+    resources.write_text("sk-1:\n  NetworkService: {address: 127.0.0.1, username: root}\n")
+    with coordinator.running_coordinator(tmp_path) as address:
+        for place, group in (("sk-1", "sk-1"), ("sk-2", "sk2")):
+            coordinator.client(address, "-p", place, "create")
+            coordinator.client(address, "-p", place, "add-match", f"labhost/{group}/*")
+        path = farm(tmp_path, address, one="sk-1", two="sk-2", three="sk-01", plus="'+'")
+        words = ("-c", address, "-n", "labhost", "--hostname", "127.0.0.1", str(resources))
+        with coordinator.running("labgrid-exporter", *words, folder=tmp_path):
+            until(lambda: Coordinator(address).unmatched("sk-1") == (), "the exporter is seen")
+            found = wired.look(config.load(path))
+            done = CliRunner().invoke(commands.app, ["check", str(path)])
+    assert found.unasked == ""
+    two, three = found.problems
+    assert two.startswith("boards: two: two.yaml: place 'sk-2' wants labhost/sk2/*, and nobody exports that now")
+    assert three.startswith(
+        f"boards: three: three.yaml: no place 'sk-01' at the coordinator {address} (is 'sk-1' meant?)"
+    )
+    assert done.exit_code == 2
+    assert two in done.output
+    assert three in done.output
+
+
+def test_a_coordinator_that_does_not_answer_is_said_and_nothing_is_wrong(tmp_path: Path) -> None:
+    path = farm(tmp_path, f"127.0.0.1:{free_port()}", one="sk-1")
+    done = CliRunner().invoke(commands.app, ["check", str(path)])
+    assert done.exit_code == 0, done.output
+    assert "warning: the boards' places were not compared with the coordinator's: " in done.output
+
+
+def test_an_environment_with_another_coordinator_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Coordinator, "holders", lambda _self, _timeout_s: {"sk-1": ""})
+    path = farm(tmp_path, "10.0.0.7:20408", one="sk-1")
+    path.write_text(path.read_text().replace("10.0.0.7", "10.0.0.1"))
+    (said,) = wired.look(config.load(path)).problems
+    assert "its coordinator is 10.0.0.7:20408, and farm.yaml's 10.0.0.1:20408" in said
+
+
+def test_a_farm_without_places_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Coordinator, "holders", lambda *_: pytest.fail("it was asked"))
+    path = farm(tmp_path, "10.0.0.1:20408", plus="'+'")
+    assert wired.look(config.load(path)) == wired.Wired()
