@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from lab.host.clock import utc_now
 from lab.judge import words
 from lab.judge.history import CONSTANTS
 from lab.judge.stored import RunVerdicts, judge_run
-from lab.results import Store
+from lab.results import Store, joblist
 from lab.results.histories import Item
+from lab.results.jobrecords import Job
+from lab.results.jobruns import confirms
 from lab.results.verdicts import read_verdicts
 
 MOST_RERUNS: Final = CONSTANTS.most_reruns
+_NOTHING_TO_COMPARE: Final = frozenset({"no history", "no samples"})  # outcomes of a verdict
 Measure = Callable[[int], int | None]  # measures what a run asked for; the new run, None: there is none
 
 
@@ -34,13 +38,40 @@ def judged(store: Store, run_id: int, measure: Measure, say: Callable[[str], Non
         if again is None:
             break
         found = judge_run(store, again)
-    verdicts = read_verdicts(store, run_id=found.run.id)
+    return told(store, found.run.id, say)
+
+
+def told(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
+    """Say what the store has of the judge on a run; whether no number is worse for sure.
+
+    Raises:
+        BoardlabError: the store cannot be used.
+    """
+    verdicts = read_verdicts(store, run_id=run_id)
     moved = [verdict for verdict in verdicts if verdict.direction]
     for verdict in moved:
         say(f"verdict: {words.sentence(verdict)}")
-    if not moved:
-        say(f"run {found.run.id}: none of {len(verdicts)} numbers has moved for sure (lab judge show {found.run.id})")
+    if not verdicts:
+        say(f"not judged: run {run_id} ended before the judge had it; have it judged: lab judge run {run_id}")
+    elif all(verdict.outcome in _NOTHING_TO_COMPARE for verdict in verdicts):
+        say(f"not judged: run {run_id} has nothing to be compared with yet (lab judge show {run_id})")
+    elif not moved:
+        say(f"run {run_id}: none of {len(verdicts)} numbers has moved for sure (lab judge show {run_id})")
     return not any(verdict.alarms for verdict in verdicts)
+
+
+def told_again(store: Store, job: Job, say: Callable[[str], None], until: int | None = None) -> bool:
+    """The same of a job's runs, as far as they confirm no other.
+
+    Args:
+        until: no later runs than this; None: all.
+
+    Raises:
+        BoardlabError: the store cannot be used.
+    """
+    runs = [run.id for run in joblist.view(store, job, utc_now()).runs if until is None or run.id <= until]
+    alarms = [run for run in runs if not confirms(store, run) and not told(store, run, say)]
+    return not alarms
 
 
 def _asking(found: RunVerdicts) -> str:

@@ -6,11 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from lab.farm.runner import INTERRUPTED, WORSE
-from lab.host.clock import utc_now
-from lab.judge import words
-from lab.results import Store, joblist
+from lab.results import Store
 from lab.results.jobrecords import Job
-from lab.results.verdicts import read_verdicts
 from lab.run.options import JUDGE
 
 _ENDS: Final = {"completed": 0, "cancelled": INTERRUPTED}
@@ -22,12 +19,8 @@ def told_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
     Raises:
         BoardlabError: the store cannot be used.
     """
+    from lab.farm import judging  # noqa: PLC0415 - numpy, which few jobs have a use for
+
     code = _ENDS.get(job.state, 1)
-    for run in joblist.view(store, job, utc_now()).runs if job.options.get(JUDGE) else ():
-        verdicts = read_verdicts(store, run_id=run.id)
-        for verdict in verdicts:
-            if verdict.direction:
-                say(f"verdict: {words.sentence(verdict)}")
-        if code == 0 and any(verdict.alarms for verdict in verdicts):
-            code = WORSE
-    return code
+    well = judging.told_again(store, job, say) if job.options.get(JUDGE) else True
+    return code if well or code else WORSE

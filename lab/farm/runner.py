@@ -79,6 +79,7 @@ class Runner:
     _stopping: bool = field(default=False, init=False)
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
+    _recalled: bool = field(default=False, init=False)
     _wished: str = field(default="", init=False)  # who wants the labgrid place, as the store has it
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _as_user: dict[str, str] = field(factory=dict, init=False)  # who holds the labgrid place
@@ -132,6 +133,7 @@ class Runner:
     def _measure(self, job: Job) -> int:
         worst = _FAILED if has_failed(self.book.store, job.id) else _OK  # before it was resumed
         self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
+        self._recall(job)
         while job.done < len(job.suites):
             code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done])
             if code in {*_ENDS, _USAGE}:
@@ -147,6 +149,14 @@ class Runner:
                 return judged
             job = self.book.next_suite(job.id)
         return worst
+
+    def _recall(self, job: Job) -> None:
+        """What the judge said of suites that were measured before this process: it is the job's, too."""
+        if job.done and job.options.get(JUDGE) and not self._recalled:
+            from lab.farm import judging  # noqa: PLC0415 - as in _judge
+
+            self._worse |= not judging.told_again(self.book.store, job, self.say, until=job.after_run)
+        self._recalled = True
 
     def _is_measured(self, job: Job) -> bool:
         """Whether the current suite's run is complete: the job ended before it was judged or noted."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from judged_store import Nights
 
-from lab.farm.judging import MOST_RERUNS, judged
+from lab.farm.judging import MOST_RERUNS, judged, told
 from lab.results import open_store
 from lab.results.verdicts import mute, read_verdicts
 
@@ -69,6 +69,18 @@ def test_what_has_not_moved_is_not_measured_again(nights: Nights) -> None:
 
     assert judged(nights.store, run, never, said.append)
     assert said == [f"run {run}: none of 1 numbers has moved for sure (lab judge show {run})"]
+
+
+def test_numbers_that_nothing_can_be_said_of_are_not_judged(nights: Nights) -> None:
+    """Neither those of a board's first run, nor those that the judge never had."""
+    first = Nights(nights.store, "0043").run()
+    later, said = nights.run(), list[str]()
+    assert judged(nights.store, first, lambda _run: None, said.append)
+    assert told(nights.store, later, said.append)
+    assert said == [
+        f"not judged: run {first} has nothing to be compared with yet (lab judge show {first})",
+        f"not judged: run {later} ended before the judge had it; have it judged: lab judge run {later}",
+    ]
 
 
 def test_it_ends_where_nothing_more_can_be_measured(nights: Nights) -> None:

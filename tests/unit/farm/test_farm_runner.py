@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from recorded_run import Failed, failed
+from recorded_run import Failed, failed, record
 
 from lab.errors import ConfigurationError
 from lab.farm import queued
 from lab.farm import runner as runners
-from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths
+from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths
 from lab.host import process, turns
 from lab.host.clock import utc_now
 from lab.results import Store, open_store
@@ -22,6 +22,8 @@ from lab.results.jobruns import has_failed, note_tests
 from lab.results.jobs import JobQueue
 from lab.results.records import RunStatus
 from lab.results.turns import PERSONS, TIMERS
+from lab.results.verdictrecords import NewVerdict
+from lab.results.verdicts import write_verdicts
 from lab.results.yielding import GAVE_WAY
 
 
@@ -219,6 +221,25 @@ def test_a_suite_that_failed_before_its_job_was_killed_has_failed_when_it_is_res
     assert book.job(job.id).state == "failed"
     note_tests(store, [run.id - 1], failed=False)
     assert not has_failed(store, job.id), "only what was to confirm a number is left"
+
+
+def test_a_number_of_an_earlier_suite_is_worse_also_after_its_job_was_killed_and_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    monkeypatch.setattr(Runner, "_command", lambda *_args: ["true"])
+    record(store, cycles=1)  # so that the store knows the metric
+    book = timers(store)
+    job = book.start(book.enqueue(evolve(order(tmp_path), suites=("boot", "sections"), options={"judge": True})).id)
+    assert job is not None
+    run = store.begin_run("boot", "am62xx_sk", "one", "", plan={}, provenance={}, job_id=job.id)
+    store.finish_run(run.id, "completed")
+    worse = NewVerdict("boot.time", 1, {"medium": "sd"}, "regression", 1, run.id, 20, 0.03, 0.02, 0.04)
+    write_verdicts(store, run.id, [worse])
+    book.next_suite(job.id)
+    book.finish(job.id, "interrupted")
+    said: list[str] = []
+    assert quick(book, tmp_path, said).run(book.take_up(job.id), 0) == WORSE
+    assert [line for line in said if line.startswith("verdict: boot.time (sd) on one: regression")]
 
 
 def test_a_confirmation_that_fails_after_its_job_was_killed_is_no_failure_of_the_job(

@@ -55,3 +55,17 @@ def test_the_verdicts_of_a_judged_job_are_told_again(store: Store, wall: Wall, *
     said: list[str] = []
     assert told_again(store, jobs.job(job.id), said.append) == code
     assert [line.startswith("verdict: boot.time (sd) on b1: ") for line in said] == [True] * judge
+
+
+def test_a_job_whose_numbers_nobody_judged_is_told_again_as_such(store: Store, wall: Wall) -> None:
+    """The reference board had failed, say; what confirmed one of its runs has no verdicts of its own, and needs none."""
+    jobs = JobQueue(store, "one", lambda _who: True, wall)
+    job = started(jobs, Order("am62xx_sk", "b1", ("boot",), "e", "11.01", 20, {"judge": True}))
+    runs = [
+        store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance=provenance, job_id=job.id).id
+        for provenance in ({}, {"confirms": 1})
+    ]
+    jobs.finish(job.id, "completed")
+    said: list[str] = []
+    assert told_again(store, jobs.job(job.id), said.append) == 0
+    assert said == [f"not judged: run {runs[0]} ended before the judge had it; have it judged: lab judge run {runs[0]}"]
