@@ -5,21 +5,30 @@ import re
 from buildbot.plugins import steps, util
 from buildbot.process.build import Build
 from buildbot.process.logobserver import LogLineObserver
-from buildbot.process.results import EXCEPTION, RETRY, WARNINGS
+from buildbot.process.results import EXCEPTION, RETRY, SUCCESS, WARNINGS
 from twisted.internet import defer
 from twisted.python import log
 
 BUSY = " Wait for it with --wait SECONDS"  # after who has the board
 JOB = re.compile(r"job (j\d+): ")
 VERDICT = "verdict: "
+UNMOVED = re.compile(r"run \d+: none of \d+ numbers has moved")
+UNJUDGED = "not judged: "
+UNASKED = "nobody asked the judge (`judge: false`, or no --judge)"
 
 
 class Said(LogLineObserver):
-    """Which job it is, its verdicts, and who has the board."""
+    """Which job it is, its verdicts, whether all of it was judged, and who has the board."""
 
     def __init__(self):
         super().__init__()
         self.job, self.verdicts, self.busy = "", [], ""
+        self._judged, self._why = False, ""
+
+    @property
+    def unjudged(self):
+        """Why nobody knows whether a number is worse; empty: the judge said so."""
+        return self._why or ("" if self._judged or self.verdicts else UNASKED)
 
     def outLineReceived(self, line):
         found = JOB.match(line)
@@ -27,6 +36,10 @@ class Said(LogLineObserver):
             self.job = found[1]
         elif line.startswith(VERDICT):
             self.verdicts.append(line.removeprefix(VERDICT).strip())
+        elif line.startswith(UNJUDGED):
+            self._why = self._why or line.removeprefix(UNJUDGED).strip()
+        elif UNMOVED.match(line):
+            self._judged = True
 
     def errLineReceived(self, line):
         if line.endswith(BUSY):
@@ -37,11 +50,12 @@ class Measure(steps.ShellCommand):
     """`lab run` or `lab health`, begun a bounded number of times for one request.
 
     patient: a build that found its board another's, and has said whose, is not counted; who waits so long has waited enough.
+    numbers: there are some, which the judge judges.
     """
 
-    def __init__(self, attempts, patient=False, **kwargs):
+    def __init__(self, attempts, patient=False, numbers=True, **kwargs):
         super().__init__(**kwargs)
-        self.attempts, self.patient = attempts, patient
+        self.attempts, self.patient, self.numbers = attempts, patient, numbers
         self.said = Said()
         self.addLogObserver("stdio", self.said)
 
@@ -64,6 +78,9 @@ class Measure(steps.ShellCommand):
         self.setProperty("job", self.said.job, "boardlab")
         self.setProperty("verdicts", self.said.verdicts, "boardlab")
         self.setProperty("busy", self.said.busy, "boardlab")
+        if self.numbers:
+            self.setProperty("judged", not self.said.unjudged, "boardlab")
+            self.setProperty("unjudged", self.said.unjudged, "boardlab")
         return result
 
     @defer.inlineCallbacks
@@ -78,6 +95,8 @@ class Measure(steps.ShellCommand):
     def getResultSummary(self):
         if self.results == WARNINGS and self.said.verdicts:
             return {"step": "worse for sure", "build": "; ".join(self.said.verdicts)}
+        if self.results == SUCCESS and self.numbers and self.said.unjudged:
+            return {"step": "not judged", "build": f"measured, not judged: {self.said.unjudged}"}
         if self.results == RETRY and self.said.busy:
             return {"step": "busy", "build": self.said.busy}
         return super().getResultSummary()

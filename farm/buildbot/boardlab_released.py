@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+from buildbot.data.resultspec import Filter
 from buildbot.process.properties import Properties
 from buildbot.schedulers.base import ReconfigurableBaseScheduler
 from buildbot.util import runprocess
@@ -32,7 +33,7 @@ def state_of(path):
 class Released(ReconfigurableBaseScheduler):
     """What was there when it looked first is known, and not measured.
 
-    What was taken is what the database has builds of, so a master that is killed at any point neither forgets a file nor takes it twice.
+    What was taken is what the database has builds of, so a master that is killed at any point neither forgets a file nor takes it twice; then it is known, too.
     """
 
     compare_attrs = ("folder", "command", "environ", "directory", "priority", "told")
@@ -76,14 +77,28 @@ class Released(ReconfigurableBaseScheduler):
         if known is None:
             yield self.setState("known", [path.name for path in paths])
             return
-        new = [path for path in paths if path.name not in known]
-        if not new:
-            return
-        buildsets = yield self.master.db.buildsets.getBuildsets()
-        taken = {buildset.external_idstring for buildset in buildsets}
+        new = [path for path in paths if path.name not in known and self._worth_asking(path)]
+        taken = yield self._taken(new)
         for path in new:
-            if self._called(path) not in taken and self._worth_asking(path):
+            if self._called(path) in taken:
+                yield self._know(path)
+            else:
                 yield self._ask(path)
+
+    @defer.inlineCallbacks
+    def _taken(self, paths):
+        """What the database has builds of."""
+        if not paths:
+            return set()
+        called = [self._called(path) for path in paths]
+        found = yield self.master.data.get(("buildsets",), filters=[Filter("external_idstring", "in", called)])
+        return {buildset["external_idstring"] for buildset in found}
+
+    @defer.inlineCallbacks
+    def _know(self, path):
+        """Ask nothing of it any more."""
+        known = yield self.getState("known")
+        yield self.setState("known", [*known, path.name])
 
     def _called(self, path):
         return f"{self.name}: {path.name}"
@@ -113,10 +128,10 @@ class Released(ReconfigurableBaseScheduler):
             self._wrong[path.name] = (state, reactor.seconds())
             self._say(path.name, f"{path} is not measured before it is right: {'; '.join(found['problems'])}")
         elif not found["fits"]:
-            known = yield self.getState("known")
-            yield self.setState("known", [*known, path.name])
+            yield self._know(path)
         else:
             yield self._take(path)
+            yield self._know(path)
 
     @defer.inlineCallbacks
     def _take(self, path):

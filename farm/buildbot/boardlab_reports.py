@@ -1,9 +1,11 @@
-"""Who is told of builds: a commit's status at GitHub or GitLab, and a webhook. A build has ended when the judge is sure, so what is told is confirmed."""
+"""Who is told of builds: a commit's status at GitHub or GitLab, a webhook, and Alertmanager of those that failed. A build has ended when the judge is sure, so what is told is confirmed."""
 
 from buildbot.plugins import reporters, secrets, util
 from buildbot.process.results import CANCELLED, EXCEPTION, FAILURE, RETRY, SUCCESS, WARNINGS
+from buildbot.reporters.base import ReporterBase
 from buildbot.reporters.generators.build import BuildStartEndStatusGenerator, BuildStatusGenerator
 from buildbot.reporters.message import MessageFormatterFunction, MessageFormatterRenderable
+from buildbot.util import runprocess
 from twisted.internet import defer, reactor, task
 from twisted.python import log
 
@@ -17,11 +19,18 @@ OUTCOMES = {
     CANCELLED: "cancelled",
     RETRY: "queued again",
 }
+POST_S = 120
+FAILED = ("failing", "exception")
 ENDED = ("passing", "warnings", "failing", "exception", "cancelled")  # and not those that are queued again
 
 
 def value(build, name, default=""):
     return build["properties"].get(name, (default,))[0]
+
+
+def unjudged(build):
+    """Why a build that measured all says nothing of its numbers; empty: it does, or it measured nothing."""
+    return value(build, "unjudged") if build["results"] == SUCCESS else ""
 
 
 def described(context):
@@ -32,7 +41,9 @@ def described(context):
     if verdicts:
         line += f": {verdicts[0]}"
         line += f" (and {len(verdicts) - 1} more)" if verdicts[1:] else ""
-    elif build["results"] == SUCCESS:
+    if why := unjudged(build):
+        line = f"measured, not judged: {why}"
+    elif build["results"] == SUCCESS and not verdicts:
         line += ", no number is worse for sure"
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
@@ -47,7 +58,8 @@ def document(context):
         "schedule": value(build, "schedule"),
         "release": value(build, "release"),
         "revision": next((stamp["revision"] for stamp in stamps if stamp["revision"]), None),
-        "outcome": OUTCOMES.get(build["results"], "broken"),
+        "outcome": "unjudged" if unjudged(build) else OUTCOMES.get(build["results"], "broken"),
+        "unjudged": unjudged(build),
         "verdicts": value(build, "verdicts", []),
         "job": value(build, "job"),
         "attempt": value(build, "attempt", 1),
@@ -68,7 +80,7 @@ def patiently(send):
 
 
 class Sure:
-    """Worse for sure is no success of a commit, and a build of no commit is nobody's."""
+    """Worse for sure is no success of a commit, nor are numbers that nobody judged, and a build of no commit is nobody's."""
 
     def createStatus(self, **status):
         return patiently(lambda: super(Sure, self).createStatus(**status))
@@ -76,7 +88,7 @@ class Sure:
     def sendMessage(self, reports):
         (build,) = reports[0]["builds"]
         stamps = [stamp for stamp in build["buildset"]["sourcestamps"] if stamp["revision"]]
-        results = FAILURE if build["results"] == WARNINGS else build["results"]
+        results = FAILURE if build["results"] == WARNINGS else EXCEPTION if unjudged(build) else build["results"]
         told = {**build, "results": results, "buildset": {**build["buildset"], "sourcestamps": stamps}}
         return super().sendMessage([{**reports[0], "builds": [told]}])
 
@@ -96,9 +108,61 @@ class Webhook(reporters.HttpStatusPush):
         return patiently(lambda: super(Webhook, self).sendMessage(reports))
 
 
+class Alert(ReporterBase):
+    """Alertmanager, by `lab farm notify-build`, of builds that a schedule began and that failed, and are not begun again."""
+
+    name = "alert"
+    compare_attrs = ("command", "environ", "directory", "schedules")
+
+    def checkConfig(self, generators, **_settings):
+        super().checkConfig(generators)
+
+    @defer.inlineCallbacks
+    def reconfigService(self, generators, command, environ, directory, schedules):
+        yield super().reconfigService(generators)
+        self.command, self.environ, self.directory, self.schedules = command, environ, directory, schedules
+
+    @defer.inlineCallbacks
+    def sendMessage(self, reports):
+        (build,) = reports[0]["builds"]
+        if value(build, "scheduler") in self.schedules:
+            yield patiently(lambda: self._post(build))
+
+    @defer.inlineCallbacks
+    def _post(self, build):
+        about = {"schedule": value(build, "scheduler"), "board": value(build, "board"), "page": build["url"]}
+        said = f"{OUTCOMES[build['results']]}, {build['state_string']}"
+        words = [f"--{name}={text}" for name, text in {**about, "said": said}.items()]
+        code, _, err = yield runprocess.run_process(
+            reactor,
+            [*self.command, *words, "--", value(build, "buildername")],
+            workdir=self.directory,
+            env=self.environ,
+            runtime_timeout=POST_S,
+        )
+        if code != 0:
+            raise RuntimeError(f"nobody is told of {build['url']}: {err.decode(errors='replace').strip()[-400:]}")
+
+
 def commit_generators():
     end = MessageFormatterFunction(described, "plain", want_properties=True)
     return [BuildStartEndStatusGenerator(start_formatter=MessageFormatterRenderable("is measured"), end_formatter=end)]
+
+
+def alert(farm):
+    """Whom Alertmanager tells, where farm.yaml names it."""
+    if not farm["alerts"]:
+        return []
+    formatter = MessageFormatterFunction(described, "plain", want_properties=True)
+    return [
+        Alert(
+            command=[farm["program"], "farm", "notify-build", farm["alerts"]],
+            environ=farm["environ"],
+            directory=farm["directory"],
+            schedules=[schedule["name"] for schedule in farm["schedules"]] + ["reference"],
+            generators=[BuildStatusGenerator(mode=FAILED, message_formatter=formatter)],
+        )
+    ]
 
 
 def services(told):

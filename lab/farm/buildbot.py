@@ -21,9 +21,12 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.farm import reference, suites
 from lab.farm.config import DAYS, HERE, Farm, Schedule
 from lab.farm.queueing import Buildbot, GitHub, GitLab, Webhook
+from lab.host.process import PERSON_VARIABLE
+from lab.results.turns import POINT_S
 from lab.run.options import PROVISION, words
 
 SECRETS: Final = "secrets.json"
+EVERYBODY: Final = "lab"  # a login that is no person's
 TOKENS: Final = "secrets"  # a folder of the master's: a file each, by the names of farm.yaml's keys
 _MODULES: Final = (
     "master.cfg",
@@ -31,6 +34,7 @@ _MODULES: Final = (
     "boardlab_reference.py",
     "boardlab_released.py",
     "boardlab_reports.py",
+    "boardlab_turns.py",
 )
 UPGRADE_S: Final = 300
 WAIT_S: Final = 14_400  # for a board that a person measures on
@@ -83,11 +87,12 @@ def hosts(farm: Farm) -> list[str]:
     return [host.name for host in farm.hosts] or [HERE]
 
 
-def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dict[str, Any]:
+def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str], path: Path | None = None) -> dict[str, Any]:
     """What master.cfg reads.
 
     Args:
         environ: what the runs have in their environment beside the worker's.
+        path: the farm.yaml, by which builds that fail are told to Alertmanager; None: they are not.
     """
     boards = [{"name": b.name, "env": b.env, "host": farm.host_of(b), "hub": b.hub} for b in farm.boards]
     return {
@@ -101,26 +106,34 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dic
         "listen": _endpoint(buildbot.www),
         "www": f"http://{buildbot.www}/",
         "workers": _endpoint(buildbot.workers),
-        "parallel": buildbot.parallel,
+        "most": buildbot.most,
+        "scheduled": buildbot.scheduled,
+        "point_s": POINT_S,
         "wait_s": WAIT_S,
         "attempts": buildbot.attempts,
         "reference": _reference(farm),
+        "users": buildbot.users,
+        "person": PERSON_VARIABLE,
+        "alerts": str(path.absolute()) if path is not None and farm.alertmanager else "",
         "told": {name: told and asdict(told) for name, told in _told(buildbot).items()},
     }
 
 
-def write(farm: Farm, buildbot: Buildbot, site: Site, environ: Mapping[str, str]) -> None:
+def write(farm: Farm, buildbot: Buildbot, site: Site, environ: Mapping[str, str], path: Path | None = None) -> None:
     """Write the folders; passwords that are there stay.
+
+    Args:
+        environ, path: as of `described`.
 
     Raises:
         ConfigurationError: the file of passwords is damaged, or a token is not there. LabStableError: the folder cannot be written.
     """
-    found = described(farm, buildbot, environ)
+    found = described(farm, buildbot, environ, path)
     machine, _, port = buildbot.workers.rpartition(":")
     try:
         site.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         site.master.mkdir(exist_ok=True, mode=0o700)
-        known = _secrets(site.master / SECRETS, found["hosts"])
+        known = _secrets(site.master / SECRETS, [EVERYBODY, *buildbot.users], found["hosts"])
         _write(site.master / "farm.json", json.dumps(found, indent=1))
         for module in _MODULES:
             source = shipped.folder(shipped.FARM) / "buildbot" / module
@@ -247,15 +260,17 @@ def _schedule(schedule: Schedule, directory: Path) -> dict[str, Any]:
     }
 
 
-def _secrets(path: Path, names: Sequence[str]) -> dict[str, dict[str, str]]:
+def _secrets(path: Path, users: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
     try:
         known: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:
         raise ConfigurationError(
             f"{path}: {error}; remove it: new passwords are made, and `lab farm buildbot` gives them to the workers"
         ) from error
-    users, workers = known.get("users") or {"lab": secrets.token_urlsafe()}, known.get("workers", {})
-    made = {"users": users, "workers": {name: workers.get(name) or secrets.token_urlsafe() for name in names}}
+    made = {
+        kind: {name: known.get(kind, {}).get(name) or secrets.token_urlsafe() for name in wanted}
+        for kind, wanted in (("users", users), ("workers", names))
+    }
     _write(path, json.dumps(made, indent=1))
     return made
 

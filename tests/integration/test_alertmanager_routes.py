@@ -15,7 +15,7 @@ from prometheus_server import Webhook, alertmanager, http, until
 
 from lab.farm.alertmanager import Alertmanager
 from lab.farm.config import Farm, Schedule
-from lab.farm.notify import unit_failed
+from lab.farm.notify import Build, build_failed, unit_failed
 
 ROOT = Path(__file__).resolve().parents[2]
 LASTS = dt.timedelta(minutes=10)
@@ -61,6 +61,10 @@ def test_a_night_that_failed_is_mailed_once(post: Post, known: str) -> None:
     until(
         lambda: post.state("BoardlabUnitFailed", schedule="nightly") == "suppressed", "its unit's alert is kept back"
     )
+    for schedule in ("nightly", "new"):
+        build_failed(farm, Build("boot on b1", schedule, "b1", "failed", "http://127.0.0.1:8010/"))
+    until(lambda: post.state("BoardlabBuildFailed", schedule="nightly") == "suppressed", "so is its build's")
+    assert post.state("BoardlabBuildFailed", schedule="new") == "active", "of a release nothing else tells"
     unit_failed(farm, "boardlab-weekly.service")
     until(lambda: post.mailbox.mail("boardlab-weekly.service failed"), "another schedule's is told")
     unit_failed(farm, "boardlab-exporter.service")
@@ -90,5 +94,5 @@ def test_changes_that_began_with_different_runs_are_different_mails(post: Post) 
 def test_a_failed_unit_is_told_after_what_says_more_would_have_been() -> None:
     config = yaml.safe_load((ROOT / "farm" / "alertmanager" / "alertmanager.yml").read_text())
     routes = {route["matchers"][0]: route for route in config["route"]["routes"]}
-    assert routes["alertname = BoardlabUnitFailed"]["group_wait"] == "5m"
+    assert routes['alertname =~ "BoardlabUnitFailed|BoardlabBuildFailed"']["group_wait"] == "5m"
     assert config["route"]["group_wait"] == "30s"

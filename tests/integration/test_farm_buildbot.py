@@ -48,6 +48,21 @@ def test_a_build_whose_worker_goes_in_the_wrong_moment_ends_all_the_same() -> No
     assert done.stdout.splitlines() == ["retry True", "retry True", "exception True", "success True"]
 
 
+def test_buildbots_modules_queue_skip_and_tell_as_they_say(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    folders = f"{root / 'farm' / 'buildbot'}:{root / 'tests' / 'support'}"
+    words = ["-m", "twisted.trial", "--temp-directory", tmp_path / "trial", "buildbot_queue"]
+    done = subprocess.run(
+        [buildbot.find().with_name("python"), *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": folders},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_who_has_not_logged_in_starts_nothing(farm: BuildbotFarm) -> None:
     assert "role" in farm.force("measure", "boot on am62xx_sk-1")["error"]["message"]
 
@@ -56,6 +71,7 @@ def test_a_release_is_measured_when_it_is_whole_and_for_the_board(farm: Buildbot
     folder = farm.desk.folder / "releases"
     commit = checkout(folder)
     release(folder, "other", b"other", "am654x-evm")
+    release(folder, "broken", b"broken")
     release(folder, "11.02", b"whole image", image=b"whole i")
     wait_for(lambda: "11.02.yaml is not measured before it is right" in farm.log("buildbot"))
     assert farm.calls == []
@@ -65,13 +81,17 @@ def test_a_release_is_measured_when_it_is_whole_and_for_the_board(farm: Buildbot
     subprocess.run([*commit, "11.02"], check=True)
     path.touch()
     wait_for(lambda: farm.calls)
-    wait_for(lambda: [each for each in farm.listener.of("/hook") if each.body["schedule"] == "new"])
-    (told,) = [each for each in farm.listener.of("/hook") if each.body["schedule"] == "new"]
+    wait_for(lambda: [each for each in farm.listener.of("/hook") if each.body["release"] == "11.02"])
+    (told,) = [each for each in farm.listener.of("/hook") if each.body["release"] == "11.02"]
     head = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
     assert (told.body["release"], told.body["revision"]) == ("11.02", head.stdout.strip())
     assert [word for word in farm.calls[0].split() if word.startswith("--provision")] == [
         f"--provision={folder / '11.02.yaml'}"
     ]
+    wait_for(lambda: farm.listener.of("/api/v2/alerts"))
+    (alert,) = farm.listener.of("/api/v2/alerts")[0].body
+    labels = {"alertname": "BoardlabBuildFailed", "severity": "ticket", "schedule": "new", "board": "am62xx_sk-1"}
+    assert (alert["labels"], "broken" in alert["annotations"]["description"]) == (labels, True)
 
 
 def test_killed_workers_and_masters_cost_no_cycle_and_who_waits_is_next(farm: BuildbotFarm) -> None:
@@ -85,23 +105,26 @@ def test_killed_workers_and_masters_cost_no_cycle_and_who_waits_is_next(farm: Bu
     night, person = (
         request_of(farm.force("measure", f"boot on {BOARDS[1]}", cycles=99, priority=each)) for each in (1, 10)
     )
-    kill(farm, "worker")
+    old = request_of(farm.force("measure", f"low_power on {BOARDS[1]}", cycles=99, priority=1))
+    farm.age(old, 5 * 3600)
+    kill(farm, "worker", farm.pid("worker"))
+    master = farm.pid("buildbot")
     wait_for(lambda: [len(farm.builds(request)) for request in wanted] == [2, 2])
-    kill(farm, "buildbot")
+    kill(farm, "buildbot", master)
     assert [farm.ended(request) for request in wanted] == [SUCCESS, SUCCESS]
     assert [len(farm.builds(request)) for request in wanted] == [3, 3], "each was begun three times"
     assert {board: [cycle for _, cycle in found] for board, found in farm.samples().items()} == {
         board: list(range(1, CYCLES + 1)) for board in BOARDS
     }
-    for request in (night, person):
+    for request in (old, night, person):
         farm.ended(request)
-    assert max(build["number"] for build in farm.builds(person)) < min(build["number"] for build in farm.builds(night))
+    last = [max(build["buildid"] for build in farm.builds(request)) for request in (old, person, night)]
+    assert last == sorted(last), "a person is next, after who has waited for four hours more"
     assert farm.calls == taken, "a master that is started again takes no release twice"
 
 
-def kill(farm: BuildbotFarm, name: str) -> None:
+def kill(farm: BuildbotFarm, name: str, killed: int) -> None:
     """Kill a program, and wait until it is there again and the workers are connected."""
-    killed = farm.pid(name)
     os.kill(killed, signal.SIGKILL)
     wait_for(lambda: farm.pid(name) not in {0, killed})
     farm.wait_for_workers()
@@ -112,13 +135,13 @@ def test_the_night_waits_for_the_check_of_the_reference_board_and_persons_do_not
     checked = farm.calls
     check = request_of(farm.force("now-reference", f"check of {BOARDS[0]}"))
     wait_for(lambda: farm.builds(check))
-    night, person = (
-        request_of(farm.force("measure", f"boot on {BOARDS[1]}", cycles=99, priority=each)) for each in (0, 10)
+    night, release, person = (
+        request_of(farm.force("measure", f"boot on {BOARDS[1]}", cycles=99, priority=each)) for each in (0, 5, 10)
     )
     assert farm.ended(person) == WARNINGS
-    assert (farm.builds(night), farm.end_of(check)) == ([], None)
+    assert (farm.builds(night), farm.builds(release), farm.end_of(check)) == ([], [], None)
     Path(f"{farm.desk.folder / 'calls'}.checked").touch()
-    assert farm.ended(night) == WARNINGS
+    assert [farm.ended(request) for request in (night, release)] == [WARNINGS, WARNINGS]
     assert farm.ended(check) == SUCCESS
     (call,) = farm.calls[len(checked) :]
     assert call.split()[:5] == ["health", BOARDS[0], "--check", "--env", f"virtual/{BOARDS[0]}/env.yaml"]
@@ -162,6 +185,52 @@ def test_what_is_worse_for_sure_is_told_to_its_commit_and_to_the_webhook(farm: B
     for name in ("buildbot", "worker"):
         assert not [token for token in TOKENS.values() if token in farm.log(name)], "no token is in a log"
     assert not [token for token in TOKENS.values() if token in farm.desk.file.read_text()]
+
+
+@pytest.mark.parametrize(
+    ("cycles", "state", "described", "outcome"),
+    [
+        (97, "success", "measured, no number is worse for sure", "measured"),
+        (98, "error", "measured, not judged: the reference board r1 failed its check", "unjudged"),
+        (69, "error", "broken", "broken"),
+    ],
+)
+def test_only_what_the_judge_had_is_a_commits_success_and_the_labs_fault_is_none_of_its_failures(
+    farm: BuildbotFarm, cycles: int, state: str, described: str, outcome: str
+) -> None:
+    farm.log_in()
+    commit = f"{cycles:040d}"
+    farm.ended(request_of(farm.force("measure", "boot on am62xx_sk-1", cycles=cycles, revision=commit)))
+    github = f"/repos/lab/releases/statuses/{commit}"
+    wait_for(lambda: len(farm.listener.of(github)) == 2)
+    told = farm.listener.of(github)[-1].body
+    assert (told["state"], told["description"]) == (state, described)
+    wait_for(lambda: [each for each in farm.listener.of("/hook") if each.body["revision"] == commit])
+    (hook,) = [each for each in farm.listener.of("/hook") if each.body["revision"] == commit]
+    assert (hook.body["outcome"], hook.body["verdicts"]) == (outcome, [])
+
+
+def test_one_medium_of_a_hub_is_written_at_a_time_and_a_board_has_one_build(farm: BuildbotFarm) -> None:
+    """And who starts a build measures as that person."""
+    writes, written = (Path(f"{farm.desk.folder / 'calls'}.{what}") for what in ("writes", "written"))
+    farm.log_in("lena")
+    first = request_of(farm.force("measure", f"boot on {BOARDS[0]}", provision="hub.yaml", mine=True))
+    wait_for(writes.exists)
+    assert "as=lena run --ignore-reservation --continue" in writes.read_text()
+    farm.log_in()
+    same_hub = request_of(farm.force("measure", f"boot on {BOARDS[1]}", provision="hub.yaml"))
+    same_board = request_of(farm.force("measure", f"low_power on {BOARDS[0]}", cycles=97))
+    neither = request_of(farm.force("measure", f"boot on {BOARDS[1]}", cycles=97))
+    assert farm.ended(neither) == SUCCESS
+    assert (farm.builds(same_hub), farm.builds(same_board)) == ([], []), "they were asked for before, and wait"
+    written.touch()
+    assert [farm.ended(request) for request in (first, same_hub, same_board)] == [SUCCESS] * 3
+    found = [line.split() for line in writes.read_text().splitlines()]
+    assert [(line[0], next(board for board in BOARDS if any(board in word for word in line))) for line in found] == [
+        (what, board) for board in BOARDS for what in ("begin", "end")
+    ]
+    (one,), (other,) = farm.builds(first), farm.builds(same_board)
+    assert other["started_at"] >= one["complete_at"]
 
 
 def test_a_build_that_gets_its_board_never_is_given_up(farm: BuildbotFarm) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,12 @@ TOKENS = {"github": "gh-secret", "gitlab": "gl-secret", "webhook": "wh-secret"}
 PROGRAM = """\
 #!/bin/sh
 case "$*" in
+"run "*--provision=hub*) echo "begin as=$BOARDLAB_PERSON $*" >> {calls}.writes
+    while [ ! -e {calls}.written ]; do sleep 0.1; done; echo "end $*" >> {calls}.writes; exit 0;;
 *"--cycles 99 "*) echo "job j99: boot on {board}, results in it"; echo "verdict: boot.time (sd) on {board}: regression, +5.0 %"; exit 3;;
+*"--cycles 97 "*) echo "run 9: none of 4 numbers has moved for sure (lab judge show 9)"; exit 0;;
+*"--cycles 98 "*) echo "not judged: the reference board r1 failed its check"; exit 0;;
+*"--cycles 69 "*|"run "*/broken.yaml) exit 69;;
 *"--cycles 75 "*) exit 75;;
 "health "*) if [ -e {calls}.busy ]; then
     echo "labgrid's place p1 is held by desk/lena: wait until it is released. Wait for it with --wait SECONDS" >&2; exit 75; fi
@@ -148,10 +155,10 @@ class BuildbotFarm:
         """What it answers."""
         return self.session.get(f"{self.address}/api/v2/{path}", timeout=DEADLINE_S).json()
 
-    def log_in(self) -> None:
-        """As the user who may start builds."""
+    def log_in(self, user: str = "lab") -> None:
+        """As one who may start builds."""
         users = json.loads((self.desk.buildbot.master / "secrets.json").read_text())["users"]
-        self.session.get(f"{self.address}/auth/login", auth=("lab", users["lab"]), timeout=DEADLINE_S)
+        self.session.get(f"{self.address}/auth/login", auth=(user, users[user]), timeout=DEADLINE_S)
 
     def force(self, scheduler: str, builder: str, **parameters: object) -> Any:
         """Start a build by hand."""
@@ -159,6 +166,12 @@ class BuildbotFarm:
         body = {"id": 1, "jsonrpc": "2.0", "method": "force", "params": order}
         url = f"{self.address}/api/v2/forceschedulers/{scheduler}"
         return self.session.post(url, json=body, timeout=DEADLINE_S).json()
+
+    def age(self, request: int, seconds: int) -> None:
+        """Have a request wait for so much longer."""
+        with closing(sqlite3.connect(self.desk.buildbot.master / "state.sqlite", DEADLINE_S)) as database, database:
+            older = "UPDATE buildrequests SET submitted_at = submitted_at - ? WHERE id = ?"
+            database.execute(older, (seconds, request))
 
     def builds(self, request: int | None = None) -> list[dict[str, Any]]:
         """All builds, or those of a request."""
@@ -237,28 +250,38 @@ def running_farm(folder: Path, count: int, time_scale: float, attempts: int = 6)
         (secrets / name).write_text(token)
         (secrets / name).chmod(0o600)
     with listening() as listener:
+        later = (dt.datetime.now() + dt.timedelta(hours=12)).strftime("%H:%M")  # noqa: DTZ005 - as the master's clock
         envs = {board: f"virtual/{board}/env.yaml" for board in boards}
         document = {
             "directory": str(place.folder),
+            "alertmanager": listener.address.removeprefix("http://"),
             "program": str(program),
             "database": f"sqlite:///{place.folder / 'results.db'}",
             "exporter": {"listen": _address()},
             "web": {"listen": _address()},
             "pdudaemon": {"address": _address()},
             "virtual": {"types": ["am62xx_sk"], "count": count, "time_scale": time_scale},
-            "boards": [{"name": board, "env": env} for board, env in envs.items()],
-            "health": {"reference": boards[0]},
+            "boards": [{"name": board, "env": env, "hub": "left"} for board, env in envs.items()],
+            "health": {"reference": boards[0], "at": later},
             "buildbot": {
                 "program": str(buildbot.find()),
                 "www": _address(),
                 "workers": _address(),
                 "attempts": attempts,
+                "users": ["lena"],
                 "github": {"repository": "lab/releases", "url": listener.address},
                 "gitlab": {"repository": "lab/releases", "url": f"{listener.address}/gitlab"},
                 "webhook": {"url": f"{listener.address}/hook", "token": True},
             },
             "schedules": [
-                {"name": "nightly", "env": envs[boards[0]], "board": boards[0], "cycles": 1, "medium": "sd"},
+                {
+                    "name": "nightly",
+                    "env": envs[boards[0]],
+                    "board": boards[0],
+                    "cycles": 1,
+                    "medium": "sd",
+                    "at": later,
+                },
                 {
                     "name": "new",
                     "env": envs[boards[0]],
