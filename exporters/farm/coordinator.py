@@ -82,16 +82,23 @@ class Coordinator:
         with self._stub() as stub, _session(stub, user):
             stub.AcquirePlace(messages.AcquirePlaceRequest(placename=name), timeout=RELEASE_S)
 
-    def reserved(self, token: str) -> tuple[str, tuple[str, ...]]:
+    def poll(self, token: str) -> tuple[str, tuple[str, ...]]:
         """A reservation's state, in labgrid's word, and its places; empty: there is none of that token.
+
+        It is for whoever the reservation is of: labgrid ends one for which nobody has asked in a minute, unless its place is acquired.
 
         Raises:
             LabTransientError: it does not answer.
         """
         with self._stub() as stub:
-            found = stub.GetReservations(messages.GetReservationsRequest(), timeout=TIMEOUT_S).reservations
-        mine = next((each for each in found if each.token == token), None)
-        return ("", ()) if mine is None else (_STATES[mine.state], tuple(sorted(mine.allocations.values())))
+            try:
+                request = messages.PollReservationRequest(token=token)
+                mine = stub.PollReservation(request, timeout=TIMEOUT_S).reservation
+            except grpc.RpcError as error:
+                if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                    return "", ()
+                raise
+        return _STATES[mine.state], tuple(sorted(mine.allocations.values()))
 
     def reserver(self, name: str) -> str:
         """For whom a place is reserved, and by which reservation, e.g. "desk-1/lena (reservation 7F3K)"; empty: for nobody.

@@ -215,7 +215,7 @@ def _place_in(env: Path, _state: tuple[int, ...]) -> str:
 
 
 def _reserved(address: str, token: str) -> Place:
-    """The place of a reservation."""
+    """The place of a reservation, which asking keeps for another minute."""
     from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
     from lab.places.holding import Place  # noqa: PLC0415
 
@@ -224,7 +224,7 @@ def _reserved(address: str, token: str) -> Place:
             "the env's RemotePlace is `+`, the place of a reservation, and LG_TOKEN names none: `labgrid-client reserve --shell --wait "
             "FILTER` prints it"
         )
-    state, places = Coordinator(address).reserved(token)
+    state, places = Coordinator(address).poll(token)
     if state == _WAITS:
         raise LabTransientError(
             f"reservation {token} waits for a place: all that fit are held, or their exporters are away (labgrid-client reservations, labgrid-client who)",

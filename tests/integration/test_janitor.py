@@ -10,16 +10,21 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 from attrs import frozen
-from coordinator import DEADLINE_S, PROGRAMS, client, running_coordinator
+from coordinator import ALICE, DEADLINE_S, PROGRAMS, client, running_coordinator
+from labgrid.remote.common import ReservationState
+from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
+from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
 from exporters.farm.coordinator import Coordinator
 from lab.errors import LabTransientError
 from lab.farm import now, nowlines
 from lab.farm.config import load
-from lab.farm.placing import boards_behind, is_at, placed
+from lab.farm.placing import boards_behind, is_at, kept_from, placed
 from lab.host import process
 from lab.places.holding import job_user, reserving_user, store_name
 from lab.places.janitor import Janitor
@@ -230,6 +235,51 @@ def test_a_place_whose_exporter_is_dead_is_refused_before_the_run_begins(lab: La
         assert lab.coordinator.holder("b2") == ""
     finally:
         client(lab.address, "-p", "b2", "del-match", "lab-7/b2/*")
+
+
+def test_a_reservation_for_whose_place_a_job_waits_does_not_expire(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """labgrid ends one that nobody polls within a minute."""
+    (lab.folder / "plus.yaml").write_text(ENV.format(place="+", address=lab.address))
+    client(lab.address, "-p", "b2", "add-match", "lab-7/b2/*")
+    for name, value in ALICE.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LG_TOKEN", reservation(lab.address, "name=b2"))
+    job = lab.job("b2", "plus.yaml")
+    try:
+        for state, failure in (("allocated", "exporter_gone"), ("waiting", "place_busy")):
+            assert stands(lab.address).state == ReservationState[state].value
+            for _ in range(2):
+                before = stands(lab.address).timeout
+                with pytest.raises(LabTransientError) as caught, placed(lab.book(), job):
+                    pass
+                assert caught.value.failure == failure
+                assert stands(lab.address).timeout > before
+                before = stands(lab.address).timeout
+                assert bool(kept_from(lab.book(), job)) == (failure == "place_busy")
+                assert stands(lab.address).timeout > before, "also before it has its board"
+            if state == "allocated":
+                client(lab.address, "cancel-reservation", os.environ["LG_TOKEN"])
+                lab.coordinator.acquire("b2", "desk-3/bob")
+                monkeypatch.setenv("LG_TOKEN", reservation(lab.address, "name=b2"))
+    finally:
+        client(lab.address, "cancel-reservation", os.environ["LG_TOKEN"])
+        lab.coordinator.release("b2", "desk-3/bob")
+        client(lab.address, "-p", "b2", "del-match", "lab-7/b2/*")
+
+
+def reservation(address: str, pattern: str) -> str:
+    """The token of Alice's reservation."""
+    environ = {**os.environ, "LG_COORDINATOR": address, **ALICE}
+    command: list[str | Path] = [PROGRAMS / "labgrid-client", "reserve", "--shell", pattern]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=DEADLINE_S)
+    return done.stdout.strip().rpartition("=")[2]
+
+
+def stands(address: str) -> Any:
+    """The only reservation, as it is without that anybody asks for it."""
+    with grpc.insecure_channel(address) as channel:
+        (found,) = CoordinatorStub(channel).GetReservations(messages.GetReservationsRequest()).reservations
+    return found
 
 
 def test_the_place_of_labgrids_reservation_is_taken_as_its_owner_and_given_back(

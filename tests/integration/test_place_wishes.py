@@ -104,7 +104,7 @@ def test_a_reservation_in_labgrid_gets_the_place_of_a_scheduled_job_and_gives_it
             until(begun.exists)
             token = labgrid(address, "reserve", "--shell", "board=am62x").strip().rpartition("=")[2]
             until(lambda: joblist.job(store, job.id).state == "queued")
-            until(lambda: Coordinator(address).reserved(token)[0] == "allocated")
+            until(lambda: Coordinator(address).poll(token)[0] == "allocated")
             Coordinator(address).acquire("b1", "desk-1/lena")
             seen.append(Coordinator(address).holder("b1"))
             seen.append(wish(book, job))

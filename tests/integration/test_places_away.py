@@ -84,10 +84,10 @@ def test_a_reservation_gets_the_living_place_and_waits_for_the_dead_one_until_it
     assert lab.janitor(capsys, "--dry-run") == [f"would be: {deed}"]
     assert lab.janitor(capsys, "--once") == [deed]
     assert lab.coordinator.holders() == {"live": "", "dead": KEPT}
-    assert lab.coordinator.reserved(lab.reserve("--wait")) == ("allocated", ("live",))
+    assert lab.coordinator.poll(lab.reserve("--wait")) == ("allocated", ("live",))
     later = lab.reserve()
     assert lab.janitor(capsys, "--once") == ["No place is left behind."]
-    assert lab.coordinator.reserved(later) == ("waiting", ())
+    assert lab.coordinator.poll(later) == ("waiting", ())
 
     shown = {sample.labels["place"]: sample.labels for sample in _samples(lab, "boardlab_place_away")}
     assert shown == {"dead": {"place": "dead", "exporter": "lab-2", "away": "exporter"}}
@@ -100,9 +100,9 @@ def test_a_reservation_gets_the_living_place_and_waits_for_the_dead_one_until_it
     other = lab.folder / "lab-2"
     other.mkdir()
     with running_exporter(lab.address, other, lab.folder / "run", RESOURCE.format(place="dead"), "--name", "lab-2"):
-        until(lambda: "dead" not in lab.coordinator.lacking(), "its exporter is back")
+        until(lambda: lab.coordinator.poll(later) and "dead" not in lab.coordinator.lacking(), "its exporter is back")
         assert lab.janitor(capsys, "--once") == [f"place dead: released from {KEPT}: all that it has is there again"]
-        assert lab.coordinator.reserved(later) == ("allocated", ("dead",))
+        assert lab.coordinator.poll(later) == ("allocated", ("dead",))
         client(lab.address, "-p", "dead", "acquire")
         assert lab.coordinator.holder("dead") == "ci1/alice"
 
