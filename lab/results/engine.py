@@ -19,6 +19,13 @@ from lab.results.location import Location
 
 _READ_ONLY: Final = "lab_read_only"
 _CONNECT_TIMEOUT_S: Final = 10
+# Of a server: one whose host is gone without a word is noticed within a minute. Linux would ask after two hours, and send again for a quarter.
+_NOTICES: Final = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # ms
+}
 _UNBOUNDED: Final = -1  # of a pool's overflow
 WAL_PATIENCE_S: Final = 30.0
 _RETRY_S: Final = 0.01
@@ -78,6 +85,7 @@ def _server(location: Location, **options: Any) -> Engine:
     Raises:
         ConfigurationError: the URL has options that nobody knows. The cause is left out: it may repeat the password.
     """
+    options["connect_args"] |= {name: value for name, value in _NOTICES.items() if name not in location.url.query}
     try:
         return create_engine(location.url, **options)
     except (SQLAlchemyError, TypeError, ValueError) as error:
