@@ -6,6 +6,9 @@ import os
 import pwd
 import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,13 +16,23 @@ import psutil
 import pytest
 import realsshd
 from attrs import define
-from console_bench import ConsoleBench, taken
+from console_bench import ConsoleBench, taken, wait_for
+from labgrid import Target
+from labgrid.resource import PDUDaemonPort
+from railsserved import hwmon, running_rails_server
 
 from lab.console import ConsoleClient, Recording, clockwatch
+from lab.console.published import PublishedHost
 from lab.console.resuming import PortOrder, ResumingClient
+from lab.drivers import StampedPDUDaemonDriver
 from lab.errors import LabTransientError
+from lab.host.clock import MonotonicRaw
 from lab.host.runtime import socket_path
 from lab.host.sshlink import SshLink
+from lab.rails import Trace, elsewhere
+from lab.rails.copying import Copier
+from lab.rails.elsewhere import RailsServer, by_socket
+from lab.rails.server import rails_socket
 
 SSH = """\
 Host lab
@@ -150,6 +163,63 @@ def test_a_host_that_goes_on_hanging_ends_the_attempt_as_the_links_fault(host: H
             for process in processes:
                 process.resume()
     assert caught.value.failure == "console_link"
+
+
+def test_rails_go_on_at_the_sample_that_is_missing(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "Copier", partial(Copier, silent_s=SILENT_S))
+    (tmp_path / "sensor").mkdir()
+    sensor, address = hwmon(tmp_path / "sensor"), rails_socket(tmp_path / "run")
+    with running_rails_server(tmp_path / "run"):
+        server = RailsServer(by_socket(partial(host.link.forwarded, str(address))), "lab")
+        with server.sampling(sensor, tmp_path / "power.trace") as sampler:
+            wait_for(lambda: len(sampler.trace().records) > 3, "the trace grows")
+            host.hang("master")
+            until_ns = MonotonicRaw().now_ns()
+            assert sampler.trace(until_ns).records["t_ns"].max() >= until_ns - 10**9
+            assert sampler.alive
+        trace = Trace.open(tmp_path / "power.trace")
+        assert trace.ended
+        assert all(earlier < later for earlier, later in pairwise(trace.records["t_ns"])), "none twice"
+
+
+class Switch(BaseHTTPRequestHandler):
+    """A pdudaemon that obeys."""
+
+    server: Daemon
+
+    def do_GET(self) -> None:
+        self.server.told.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+class Daemon(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        super().__init__(("127.0.0.1", 0), Switch)
+
+
+def test_power_is_switched_over_a_new_connection(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SshLink, "to", lambda *_args: host.link)
+    with Daemon() as daemon:
+        threading.Thread(target=daemon.serve_forever, daemon=True).start()
+        target = Target("main")
+        port = PDUDaemonPort(target, None, host=f"localhost:{daemon.server_port}", pdu="rack", index=3)
+        port.extra = {"proxy": "lab", "proxy_required": True, **PublishedHost("lab", "another boot").extra()}
+        pdu = StampedPDUDaemonDriver(target, None, timeout=8.0)
+        target.activate(pdu)
+        pdu.on()
+        host.hang("master")
+        pdu.off()
+        assert [path.partition("?")[0].rpartition("/")[2] for path in daemon.told] == ["on", "off"]
+        daemon.shutdown()
 
 
 def test_a_command_goes_through_a_new_connection_and_one_that_hangs_on_the_way_is_the_links_fault(
