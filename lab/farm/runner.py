@@ -26,6 +26,7 @@ from lab.farm.placing import PLACE_BUSY, Patience, kept_from, placed, was_taken_
 from lab.farm.queued import Queued, wish
 from lab.farm.room import Room
 from lab.host import turns
+from lab.host.process import go_on
 from lab.results.joblist import latest_run
 from lab.results.jobrecords import JOB_VARIABLE, Job, JobState
 from lab.results.jobruns import confirms, has_failed
@@ -222,6 +223,8 @@ class Runner:
                 if self._beat(job):
                     self._stop()
                 self._look_around(job)
+                if go_on(process.pid):
+                    self.say(f"pytest (process {process.pid}) was stopped by a signal, with the board; it goes on")
             if self._stopping:
                 asked_at = time.monotonic() if asked_at is None else asked_at
                 if time.monotonic() - asked_at > STOP_S:

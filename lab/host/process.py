@@ -14,6 +14,7 @@ PROC: Final = Path("/proc")
 PERSON_VARIABLE: Final = "BOARDLAB_PERSON"  # how `lab web` tells a program whose it is
 _MANY_FILES: Final = 1 << 16
 _START: Final = 19  # of starttime among the fields after the command's name, proc(5)
+_STOPPED: Final = "T"  # of the state, the first of these fields; "t" is a debugger's
 _PARTS: Final = 4  # of an identity
 
 
@@ -52,6 +53,14 @@ def ask_to_end(who: str, proc: Path = PROC) -> bool:
     return True
 
 
+def go_on(pid: int, proc: Path = PROC) -> bool:
+    """Have a child of this process go on that a signal has stopped (SIGSTOP); False: it was not stopped."""
+    if (_fields(pid, proc) or [""])[0] != _STOPPED:
+        return False
+    os.kill(pid, signal.SIGCONT)
+    return True
+
+
 def has_died(who: str, proc: Path = PROC) -> bool | None:
     """Whether that process has died: its host booted again, or its process is no more.
 
@@ -86,8 +95,15 @@ def _start(pid: int, proc: Path) -> str | None:
 
     Empty: it has ended, and its parent has not looked yet. None: nothing is seen of it.
     """
-    try:
-        fields = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
+    fields = _fields(pid, proc)
+    if fields is None:
         return None
     return "" if fields[0] == "Z" else fields[_START]
+
+
+def _fields(pid: int, proc: Path) -> list[str] | None:
+    """What the kernel says of a process, behind the command's name; None: nothing is seen of it."""
+    try:
+        return (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None

@@ -71,6 +71,17 @@ def test_a_killed_pytest_is_no_failure_of_the_board(
     assert any("SIGKILL" in line for line in said) == ("KILL" in command)
 
 
+def test_a_pytest_that_is_stopped_does_not_keep_the_board_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    monkeypatch.setattr(Runner, "_command", lambda *_args: ["sh", "-c", "kill -STOP $$; exit 0"])
+    book, said = timers(store), list[str]()
+    job = book.enqueue(order(tmp_path))
+    assert quick(book, tmp_path, said).run(job, 0) == 0
+    assert book.job(job.id).state == "completed"
+    assert any("was stopped by a signal" in line for line in said)
+
+
 def test_an_environment_that_is_being_saved_ends_no_measurement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
