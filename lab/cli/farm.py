@@ -17,7 +17,7 @@ from lab.errors import ConfigurationError
 from lab.farm import buildbot, checks, discover, exposed, hostfiles, notify, released, services, wired
 from lab.farm import units as unit_files
 from lab.farm.config import load
-from lab.farm.doctor import Finding, examine, hosts, patient
+from lab.farm.doctor import Finding, examine, hosts, patient, sshfiles
 from lab.results.location import data_home
 from lab.shown import echo, echo_json, echo_text, table
 
@@ -40,7 +40,10 @@ def check(
     """Find what is wrong with a farm.yaml, with environments and suites that it names, and, through ssh, with its hosts."""
     farm = load(file)
     names, places = exposed.names(farm), wired.look(farm)
+    asked = [] if here or not farm.hosts else hosts.examine(farm, file, partial(_doctor, file))
     found = [*checks.problems(farm), *names.public, *places.problems, *checks.untold(farm)]
+    if not asked and hosts.is_here(farm):  # else `lab doctor` looks, on each host
+        found += [f"{each.subject}: {each.said}; {each.mend}" for each in sshfiles.check(farm) if each.level == "bad"]
     warnings = [*names.unknown, *([places.unasked] if places.unasked else [])]
     if not farm.alertmanager:
         warnings.append("nobody gets alerts: farm.yaml names no `alertmanager`, see docs/farm.md")

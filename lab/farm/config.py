@@ -26,6 +26,7 @@ from lab.run import options
 
 _EXAMPLE: Final = shipped.folder(shipped.FARM) / "farm.yaml"
 DOCUMENTS: Final = "http://127.0.0.1:8000"  # where `mkdocs serve` has them; as in farm/prometheus and farm/grafana
+SSH_VARIABLE: Final = "BOARDLAB_SSH_CONFIG"  # as lab.host.sshlink reads it
 HERE: Final = "local"  # the host of a farm that names none
 ELSEWHERE: Final = "elsewhere"  # `coordinator_host`: a machine that is none of `hosts`
 PERIODS_S: Final = {"day": 86_400.0, "week": 604_800.0}
@@ -229,8 +230,9 @@ class Farm:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What makes programs keep their results as this farm does."""
-        return {DATABASE_VARIABLE: self.database, **({SHARED_VARIABLE: self.artifacts} if self.artifacts else {})}
+        """What makes programs keep their results, and reach other hosts, as this farm does."""
+        found = {DATABASE_VARIABLE: self.database, SHARED_VARIABLE: self.artifacts, SSH_VARIABLE: self.ssh_config}
+        return {name: value for name, value in found.items() if value}
 
     @property
     def own_pdudaemon(self) -> str:

@@ -171,6 +171,8 @@ def programs(farm: Farm, desk: Desk) -> list[Program]:
             )
             found.append(Program("console-tls", (lab, "console", "tls", *serve, *runtime)))
             words += ("--tls-port", str(port))
+        if farm.hosts:
+            words += ("--name", host, "--hostname", host)
         from lab.places.holding import with_port  # noqa: PLC0415 - gRPC takes a while to import
 
         found.append(Program("rails", (lab, "rails", "serve", *runtime)))

@@ -48,7 +48,11 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
         )
     if farm.exports:
         tls_port = farm.console_tls.port(host or hosts[0])
-        found["boardlab-export.service"] = _text("boardlab-export.service", farm=farm, tls_port=tls_port)
+        # By the name of farm.yaml, as ssh and certificates have it; what the machine calls itself may be another one.
+        its_name = (host or hosts[0]) if farm.hosts else ""
+        found["boardlab-export.service"] = _text(
+            "boardlab-export.service", farm=farm, tls_port=tls_port, host=its_name
+        )
         found["boardlab-rails.service"] = _text("boardlab-rails.service", farm=farm)
         if tls_port:
             words_of_tls = farm.console_tls.words(host or hosts[0], farm.own_pdudaemon)

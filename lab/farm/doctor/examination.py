@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
 from lab.farm import services
-from lab.farm.doctor import duties, machine, ports, software
+from lab.farm.doctor import duties, machine, ports, software, sshfiles
 from lab.farm.doctor.finding import Finding
 from lab.farm.services import SUPERVISORD, HostFile, Service
 from lab.host.runtime import check_owner, recordings_dir
@@ -66,6 +66,8 @@ def examine(who: Patient) -> Iterator[Finding]:
     for service in (duties.console(server, who.host), *services.listening(who.host)):
         yield _of_service(service)
     yield from duties.check(who.host, who.runtime)
+    if who.host.farm is not None and who.host.installed:
+        yield from sshfiles.check(who.host.farm)
     yield from software.versions()
     yield from software.results(who.db)
     yield from software.environments(who.folder)

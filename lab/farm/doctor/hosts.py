@@ -17,14 +17,13 @@ import cattrs
 from attrs import frozen
 
 from lab.errors import BoardlabError
-from lab.farm.config import HERE, Farm
+from lab.farm.config import HERE, SSH_VARIABLE, Farm
 from lab.farm.doctor.finding import Finding
 from lab.farm.doctor.software import VERSIONS
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.sshlink import SshLink
 
 AREA: Final = "host"
-SSH_VARIABLE: Final = "BOARDLAB_SSH_CONFIG"
 LIMIT_S: Final = 300.0
 _AT_ONCE: Final = 16
 _NOT_THERE: Final = 127  # the shell's, where there is no such program
@@ -55,6 +54,15 @@ def names(farm: Farm) -> list[str]:
     return [host.name for host in farm.hosts] or [HERE]
 
 
+def is_here(farm: Farm) -> bool:
+    """Whether this is one of them."""
+    return not _own().isdisjoint(names(farm))
+
+
+def _own() -> set[str]:
+    return {HERE, socket.gethostname()}
+
+
 def examine(farm: Farm, file: Path, here: Callable[[str], Sequence[Finding]]) -> list[Found]:
     """All hosts at the same time, in the order of farm.yaml.
 
@@ -64,7 +72,7 @@ def examine(farm: Farm, file: Path, here: Callable[[str], Sequence[Finding]]) ->
     """
     packed = base64.b64encode(gzip.compress(file.read_bytes())).decode()
     hosts = names(farm)
-    own = {HERE, socket.gethostname()}
+    own = _own()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         asked = {host: pool.submit(_asked, farm, packed, host) for host in hosts if host not in own}
         found = {host: list(here(host)) if host in own else asked[host].result() for host in hosts}
@@ -84,7 +92,8 @@ def _asked(farm: Farm, packed: str, host: str) -> list[Finding]:
     except subprocess.TimeoutExpired:
         return [Finding(AREA, host, "bad", f"`lab doctor` did not end within {LIMIT_S:g} s there", by_hand)]
     except BoardlabError as error:
-        mend = f"is it up? What `ssh {host}` needs, as a key or another name, belongs into ~/.ssh/config of this user"
+        place = farm.ssh_config or "~/.ssh/config of this user"
+        mend = f"is it up? What `ssh {host}` needs, as a key or another name, belongs into {place}"
         return [Finding(AREA, host, "bad", f"cannot be reached: {error}", mend)]
     try:
         return cattrs.structure(json.loads(done.stdout), list[Finding])

@@ -66,6 +66,12 @@ def test_boards_that_are_exported_have_consoles_and_power_by_tls_where_farm_yaml
     words = "console tls --listen 10.0.0.1:7443 --pdudaemon 127.0.0.1:77 --certificates /c --runtime"
     assert shlex.join(found["console-tls"]).startswith(words)
     assert shlex.join(found["export"]).endswith("--tls-port 7443")
+    named = commands(
+        desk(
+            tmp_path, f"{own}address: '127.0.0.1:77'}}\n{exports.replace('local', 'lab-1')}hosts: [{{name: lab-1}}]\n"
+        )
+    )
+    assert shlex.join(named["export"]).endswith("--tls-port 7443 --name lab-1 --hostname lab-1")
 
 
 def test_every_program_is_of_the_same_console_server_and_results(tmp_path: Path) -> None:

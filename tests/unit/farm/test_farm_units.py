@@ -185,6 +185,10 @@ def test_a_host_that_exports_its_boards_has_what_serves_them_and_the_first_one_t
         words = "farm export /etc/boardlab/exports.yaml --coordinator 10.0.0.1:20408"
         assert words in found["boardlab-export.service"]
         assert "rails serve" in found["boardlab-rails.service"]
+    # What the machine calls itself is not asked: ssh, certificates and places' matches have the name of farm.yaml.
+    assert " --name lab-1 --hostname lab-1\n" in first["boardlab-export.service"]
+    assert " --name lab-2 --hostname lab-2\n" in second["boardlab-export.service"]
+    assert "--hostname" not in units(example, INSTALLED)["boardlab-export.service"]
     with pytest.raises(ValueError, match="names no coordinator"):
         attrs.evolve(example, coordinator="")
 
@@ -218,9 +222,9 @@ def test_consoles_are_served_by_tls_where_farm_yaml_says_an_address_and_nowhere_
     unit = second["boardlab-console-tls.service"]
     assert "console tls --listen 10.0.0.2:7443 --pdudaemon 127.0.0.1:16421\n" in unit
     assert "Environment=BOARDLAB_TLS=/srv/tls\n" in unit
-    assert "--coordinator 10.0.0.1:20408 --tls-port 7443\n" in second["boardlab-export.service"]
+    assert "--coordinator 10.0.0.1:20408 --tls-port 7443 --name" in second["boardlab-export.service"]
     assert "boardlab-console-tls.service" not in first
-    assert "--coordinator 10.0.0.1:20408\n" in first["boardlab-export.service"]
+    assert "--coordinator 10.0.0.1:20408 --name" in first["boardlab-export.service"]
     assert "BOARDLAB_TLS" in first["boardlab-export.service"]
     assert not any("BOARDLAB_TLS" in text for text in units(hosts, INSTALLED, "lab-2").values())
     with pytest.raises(ValueError, match="needs `exports`, and to be one of the hosts: lab-1, lab-2"):

@@ -1,0 +1,97 @@
+"""ssh as the services' user: farm.yaml names its configuration, units have it, and `lab farm check` says where it is missing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import attrs
+import pytest
+from typer.testing import CliRunner
+
+from lab.cli import farm as commands
+from lab.errors import ConfigurationError
+from lab.farm.config import Farm, load
+from lab.farm.doctor import hosts, sshfiles
+from lab.farm.doctor.finding import Finding
+from lab.farm.queueing import BoardEntry, Buildbot
+from lab.farm.units import units
+from lab.host.people import user_name
+
+ME = user_name(os.getuid())
+
+
+def test_every_service_has_the_configuration_that_farm_yaml_names(tmp_path: Path) -> None:
+    path = tmp_path / "farm.yaml"
+    text = "coordinator: 10.0.0.1:20408\nexports: /e.yaml\nschedules: [{name: n, env: e, board: b}]\nhealth: {reference: b}\n"
+    path.write_text(f"{text}ssh_config: /etc/boardlab/ssh/config\n")
+    farm = load(path)
+    queued = attrs.evolve(farm, buildbot=Buildbot("/b"), boards=[BoardEntry("b", "e")])
+    made = {**units(farm, "/f"), **units(queued, "/f")}
+    services = {name for name in made if name.endswith(".service")}
+    assert {
+        "boardlab-n.service",
+        "boardlab-reference.service",
+        "boardlab-worker.service",
+        "boardlab-web.service",
+    } < services
+    for name in services:
+        assert "Environment=BOARDLAB_SSH_CONFIG=/etc/boardlab/ssh/config" in made[name].splitlines(), name
+    path.write_text(text)
+    assert not any("BOARDLAB_SSH_CONFIG" in unit for unit in units(load(path), "/f").values())
+    path.write_text(f"{text}ssh_config: ssh/config\n")
+    with pytest.raises(ConfigurationError, match="expected an absolute path"):
+        load(path)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "ssh").mkdir(mode=0o700)
+    path = tmp_path / "ssh" / "config"
+    path.touch(0o600)
+    return path
+
+
+def found(user: str, config: Path) -> Finding:
+    (only,) = sshfiles.check(Farm(user=user, ssh_config=str(config)))
+    return only
+
+
+def test_a_file_that_the_services_alone_can_read_is_well(config: Path) -> None:
+    assert found(ME, config).level == "ok"
+    assert list(sshfiles.check(Farm())) == []
+
+
+def test_one_that_is_missing_or_that_they_cannot_read_is_bad(config: Path) -> None:
+    strange = found("nobody-at-all", config)
+    assert (strange.level, strange.mend) == ("bad", f"sudo chown -R nobody-at-all: {config.parent}")
+    assert f"is {ME}'s alone" in strange.said
+    config.unlink()
+    away = found(ME, config)
+    assert (away.level, "No such file" in away.said, "Keys for the services" in away.mend) == ("bad", True, True)
+
+
+def test_a_folder_of_keys_that_others_may_enter_is_doubtful(config: Path) -> None:
+    config.parent.chmod(0o755)
+    open_to_all = found(ME, config)
+    assert (open_to_all.level, open_to_all.mend) == ("doubtful", f"sudo chmod 700 {config.parent}")
+
+
+def test_check_says_it_on_a_host_of_the_farm_and_not_on_a_desk(config: Path, tmp_path: Path) -> None:
+    path = tmp_path / "farm.yaml"
+    config.unlink()
+    path.write_text(f"directory: {tmp_path}\nssh_config: {config}\n")
+    done = CliRunner().invoke(commands.app, ["check", str(path)])
+    assert (done.exit_code, f"{config}: No such file" in done.output) == (2, True)
+    path.write_text(f"directory: {tmp_path}\nssh_config: {config}\nhosts: [{{name: lab-7}}]\n")
+    assert CliRunner().invoke(commands.app, ["check", str(path), "--here"]).exit_code == 0
+
+
+def test_hosts_are_asked_by_it_where_this_user_may_read_it(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BOARDLAB_SSH_CONFIG", raising=False)
+    farm = Farm(ssh_config=str(config))
+    assert hosts.ssh_environ(farm)["BOARDLAB_SSH_CONFIG"] == str(config)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert "BOARDLAB_SSH_CONFIG" not in hosts.ssh_environ(farm)
+    monkeypatch.setenv("BOARDLAB_SSH_CONFIG", "/own")
+    assert hosts.ssh_environ(farm)["BOARDLAB_SSH_CONFIG"] == "/own"
