@@ -166,7 +166,8 @@ def discover_usb(
         return
     farm = services.host_file(file).farm
     folder = Path(farm.directory) if farm else Path.cwd()
-    envs = discover.environments(folder)
+    exports = discover.exported(farm, folder)
+    envs = [*discover.environments(folder), *exports]
     devices = discover.plugged()
     names = {device.id_path: discover.named(device.id_path, envs, farm) for device in devices}
     if not devices:
@@ -177,7 +178,9 @@ def discover_usb(
         for d in devices
     ]
     echo(*table(["socket (ID_PATH)", "", "device", "ports", "named by"], rows, "<<<<<"))
-    if lines := list(discover.proposed(devices, names)):
+    if farm and farm.exports and not exports:
+        echo(f"{folder / farm.exports}: no such file, though farm.yaml has this host export it")
+    if lines := list(discover.proposed(devices, names, farm.exports if farm else "")):
         echo("", "To name the others, with names of yours for NAME:", "")
         echo_text("\n".join(lines) + "\n")
 

@@ -81,10 +81,10 @@ def plugged(context: Any = None) -> list[Plugged]:
 
 
 def named(id_path: str, envs: Iterable[Path], farm: Farm | None) -> list[str]:
-    """Who names a socket: environments, and entries of farm.yaml's `usb`.
+    """Who names a socket: files (environments, what this host exports), and entries of farm.yaml's `usb`.
 
     Raises:
-        ConfigurationError: an environment cannot be read.
+        ConfigurationError: a file cannot be read.
     """
     # A socket of a hub begins with the hub's own path.
     whole = re.compile(rf"(?<![\w.:-]){re.escape(id_path)}(?![\w.:-])")
@@ -97,13 +97,26 @@ def environments(folder: Path) -> list[Path]:
     return sorted(path for path in (folder / envfile.FOLDER).glob("*") if path.suffix in envfile.SUFFIXES)
 
 
-def proposed(devices: Sequence[Plugged], names: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Lines for farm.yaml and for an environment, of what nobody names. `names`: ID_PATH -> as `named` has it."""
+def exported(farm: Farm | None, folder: Path) -> list[Path]:
+    """The file with what this host exports, if farm.yaml names one that is there."""
+    path = folder / farm.exports if farm and farm.exports else None
+    return [path] if path is not None and path.is_file() else []
+
+
+def proposed(devices: Sequence[Plugged], names: Mapping[str, Sequence[str]], exports: str = "") -> Iterator[str]:
+    """Lines for farm.yaml, and for an environment or what this host exports, of what nobody names.
+
+    Args:
+        names: ID_PATH -> as `named` has it. exports: the file of what this host exports; empty: boards are in environments.
+    """
     new = [device for device in devices if not names.get(device.id_path)]
     if new:
         yield "usb:    # farm.yaml"
         for device in new:
             yield f"  - {{name: NAME, id_path: '{device.id_path}', kind: {device.kind}}}    # {device.title}"
+    if exports:
+        yield from _groups([device for device in new if device.kind != "hub"], exports)
+        return
     for device in new:
         if device.kind == "adapter":
             yield f"# resources of a board's environment: {device.title}, serial number {device.serial or 'none'}"
@@ -115,6 +128,22 @@ def proposed(devices: Sequence[Plugged], names: Mapping[str, Sequence[str]]) -> 
         elif device.kind == "sdmux":
             yield f"# resource of a board's environment: {device.title}"
             yield "- USBSDMuxDevice:"
+            yield f"    match: {{'@ID_PATH': '{device.id_path}'}}"
+
+
+def _groups(devices: Iterable[Plugged], exports: str) -> Iterator[str]:
+    """As labgrid's exporter has them: a template of Jinja, whose comments begin with ##."""
+    for device in devices:
+        yield f"## group of {exports}: {device.title}, serial number {device.serial or 'none'}; a place's match is HOST/NAME/*"
+        yield "NAME:"
+        for port in device.ports:
+            yield f"  console{port.interface if len(device.ports) > 1 else ''}:"
+            yield "    cls: USBSerialPort"
+            yield f"    match: {{'@ID_PATH': '{device.id_path}', ID_USB_INTERFACE_NUM: '{port.interface}'}}    # {port.node} now"
+            yield "    speed: 115200"
+        if device.kind == "sdmux":
+            yield "  sdmux:"
+            yield "    cls: USBSDMuxDevice"
             yield f"    match: {{'@ID_PATH': '{device.id_path}'}}"
 
 

@@ -11,10 +11,12 @@ import pyudev
 import yaml
 from attrs import field, frozen
 from labgrid.factory import target_factory
+from labgrid.remote.config import ResourceConfig
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.farm import config, discover
+from lab.places import resourcefile
 
 SOCKET = "pci-0000:00:14.0-usb-0:2"
 
@@ -110,6 +112,36 @@ def test_what_nobody_names_is_proposed_as_labgrid_and_farm_yaml_take_it(
         target_factory.class_from_string(kind)
         assert arguments["match"]["@ID_PATH"].startswith(SOCKET)
     assert resources.count("USBSerialPort") == 2
+
+
+def test_what_a_host_exports_names_its_adapters_and_new_ones_are_proposed_as_groups(
+    udev: Udev, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "exports.yaml").write_text(
+        f"one:\n  USBSerialPort:\n    match: {{'@ID_PATH': '{SOCKET}.10'}}\n    speed: 115200\n"
+    )
+    text = f"directory: {tmp_path}\ncoordinator: '127.0.0.1:1'\nexports: exports.yaml\n"
+    (tmp_path / "farm.yaml").write_text(text)
+    table, _, lines = CliRunner().invoke(commands.app, ["discover"]).output.partition("To name the others")
+    by = {line.split()[0]: line.rstrip() for line in table.splitlines() if line.startswith("pci-")}
+    assert by[f"{SOCKET}.10"].endswith("exports.yaml")
+    assert by[f"{SOCKET}.1"].endswith("nobody")
+    groups = lines.partition("## group")[2]
+    assert "## resource" not in lines, "a board of this host is in no environment's resources"
+    assert "# resource" not in lines
+    for number, text in enumerate(f"## group{groups}".split("## group")[1:]):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(f"## group{text}")
+        resourcefile.check(path, {})
+        (group,) = ResourceConfig(str(path), {}).data.values()
+        for resource in group.values():
+            target_factory.class_from_string(resource["cls"])
+            assert resource["match"]["@ID_PATH"].startswith(SOCKET)
+    assert number == 1, "the adapter and the SD multiplexer; a hub is no resource"
+    assert groups.count("cls: USBSerialPort") == 2
+    (tmp_path / "exports.yaml").unlink()
+    assert "exports.yaml: no such file" in CliRunner().invoke(commands.app, ["discover"]).output
 
 
 def test_a_host_without_any_of_them_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
