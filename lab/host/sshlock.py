@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from lab.errors import LabTransientError
+from lab.host import filelock
 
-_LOOK_S: Final = 0.05
 _PID_BYTES: Final = 20
 
 
@@ -28,26 +26,15 @@ def locked(path: Path, host: str, limit_s: float) -> Iterator[None]:
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        deadline = time.monotonic() + limit_s
-        while not _taken(fd):
-            if time.monotonic() >= deadline:
-                holder = os.pread(fd, _PID_BYTES, 0).decode(errors="replace").strip()
-                raise LabTransientError(
-                    f"ssh to {host}: process {holder} has been making or ending the connection for more than {limit_s:g} s. Is it stopped? Let "
-                    f"it go on (kill -CONT {holder}), or end it",
-                    failure="console_link",
-                )
-            time.sleep(_LOOK_S)
+        if not filelock.taken(fd, limit_s):
+            holder = os.pread(fd, _PID_BYTES, 0).decode(errors="replace").strip()
+            raise LabTransientError(
+                f"ssh to {host}: process {holder} has been making or ending the connection for more than {limit_s:g} s. Is it stopped? Let it "
+                f"go on (kill -CONT {holder}), or end it",
+                failure="console_link",
+            )
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(fd)
-
-
-def _taken(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

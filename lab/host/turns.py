@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import IO, Final
 
 from lab.errors import ConfigurationError
-from lab.host import runtime
+from lab.host import filelock, runtime
 from lab.host.clock import NS_PER_S
 
 GAP_VARIABLE: Final = "BOARDLAB_POWER_ON_GAP"  # seconds; of farm.yaml's limits
 LONGEST_GAP_S: Final = 60.0
 _FOLDER: Final = "turns"
 _LOOK_S: Final = 1.0
+_STOPPED_S: Final = 10.0  # beyond a gap, on a host under load
 
 
 @contextmanager
@@ -72,7 +73,8 @@ def keep_gap(
     """
     began_ns = now_ns()
     with _opened(f"gap {group}") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # whoever has it sleeps for a gap at most
+        _wait_for_a_gap(file, gap_s)
+        file.seek(0)
         last = file.read().strip()
         due_ns = int(last) + round(gap_s * NS_PER_S) if last.isdecimal() else 0
         left_ns = due_ns - now_ns()
@@ -80,6 +82,16 @@ def keep_gap(
             sleep(left_ns / NS_PER_S)
         _rewrite(file, str(now_ns()))
     return (now_ns() - began_ns) / NS_PER_S
+
+
+def _wait_for_a_gap(file: IO[str], gap_s: float) -> None:
+    """Until the file is ours; or whoever has it is stopped: they have noted nothing for longer than they sleep, and the last return is so long ago."""
+    noted = file.read()
+    while not filelock.taken(file, gap_s + _STOPPED_S):
+        file.seek(0)
+        before, noted = noted, file.read()
+        if noted == before:
+            return
 
 
 def power_on_gap_s(environ: Mapping[str, str] = os.environ) -> float:

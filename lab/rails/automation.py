@@ -6,7 +6,6 @@ the prompt `=>`. Source of commands and answers: its firmware, automation_interf
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import select
@@ -21,6 +20,7 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
+from lab.host import filelock
 from lab.rails.chips import CHIPS
 from lab.rails.config import RailConfig, RailsConfig
 from lab.rails.model import Channel, Mark, Range, Schedule, SensorReading
@@ -31,6 +31,7 @@ MAX_SAMPLES: Final = 150
 _NUMBER: Final = r"\s*(-?\d+(?:\.\d+)?)\s*\|"
 _ROW: Final = re.compile(rf"^\|\s*\d+\s*\|\s*(\w+)\s*\|{_NUMBER * 4}")
 _ECHO_S: Final = 1.0
+_OTHERS_S: Final = 60.0  # for the commands of other programs, each of which its watchdog bounds
 _ITERATIONS: Final = {Range.ACTIVE: 1, Range.SLEEP: 20}
 _PAUSE_MS: Final = 10
 _CHIP: Final = CHIPS["ina226"]  # that the firmware drives
@@ -95,7 +96,12 @@ class AutomationInterface:
                 f"{self.port}: {error.strerror}; plug the Automation Interface in, or mend its port in the env"
             ) from error
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            if not filelock.taken(fd, _OTHERS_S):
+                raise LabTransientError(
+                    f"{self.port}: another program has had the Automation Interface for more than {_OTHERS_S:g} s: see which (fuser {self.port}), "
+                    "and whether it is stopped (kill -CONT)",
+                    failure="automation_interface",
+                )
             _set_line(fd)
             yield fd
         finally:

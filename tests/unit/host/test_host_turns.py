@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError
+from lab.host import turns
 from lab.host.turns import GAP_VARIABLE, keep_gap, power_on_gap_s, turn
 
 HOLDS = """
@@ -59,6 +61,21 @@ def test_what_was_noted_before_a_boot_of_the_host_makes_nobody_wait() -> None:
     time.ns = 1_000  # the clock begins anew
     keep_gap("pdu 1", 0.5, now_ns=time.now_ns, sleep=time.sleep)
     assert time.slept == []
+
+
+def test_a_program_that_is_stopped_before_its_power_on_keeps_no_other_board_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "_STOPPED_S", 0.1)
+    time = Time()
+    keep_gap("pdu 1", 0.1, now_ns=time.now_ns, sleep=time.sleep)
+    (file,) = (tmp_path / "run" / "turns").iterdir()
+    with file.open() as stopped:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        time.ns += 200_000_000
+        keep_gap("pdu 1", 0.1, now_ns=time.now_ns, sleep=time.sleep)
+        assert time.slept == []
+    assert file.read_text() == str(time.ns)
 
 
 def test_who_waits_is_told_for_whom_and_gets_the_turn_when_that_process_is_killed() -> None:
