@@ -72,8 +72,11 @@ class Coordinator:
         with self._stub() as stub:
             stub.ReleasePlace(messages.ReleasePlaceRequest(placename=name, fromuser=holder), timeout=RELEASE_S)
 
-    def acquire(self, name: str, user: str) -> None:
+    def acquire(self, name: str, user: str, allowed: str = "") -> None:
         """Acquire a free place for "host/user".
+
+        Args:
+            allowed: who may use it beside them, until it is released; empty: nobody.
 
         Raises:
             LabTransientError: it does not answer.
@@ -81,6 +84,8 @@ class Coordinator:
         """
         with self._stub() as stub, _session(stub, user):
             stub.AcquirePlace(messages.AcquirePlaceRequest(placename=name), timeout=RELEASE_S)
+            if allowed:
+                stub.AllowPlace(messages.AllowPlaceRequest(placename=name, user=allowed), timeout=TIMEOUT_S)
 
     def poll(self, token: str) -> tuple[str, tuple[str, ...]]:
         """A reservation's state, in labgrid's word, and its places; empty: there is none of that token.

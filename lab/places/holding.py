@@ -139,7 +139,8 @@ class Place:
         """Hold it for this block; what to add to the environment of whoever measures.
 
         Args:
-            person: whose acquisition is good enough: it is used as it is, and stays.
+            person: whose acquisition is good enough: it is used as it is, and stays. Else labgrid's programs let them use the place beside the job,
+                above all `labgrid-client console`.
             is_over: whether a job of this store, by its number, has ended or died.
             also: of whom the same is true, see `reserving_user`. lapsed: whether a holder is a reservation that has ended.
 
@@ -166,7 +167,7 @@ class Place:
             at.release(self.name, holder)
         elif holder:  # a process of this job that died had it, and a janitor may be giving it back just now: not what we acquire next
             at.release(self.name, holder)
-        self._acquire(at, user)
+        self._acquire(at, user, person)
         try:
             yield user.environ
         finally:  # what was measured is measured
@@ -196,9 +197,9 @@ class Place:
             return False
         return theirs.job == ours.job or is_over(theirs.job)
 
-    def _acquire(self, at: Coordinator, user: PlaceUser) -> None:
+    def _acquire(self, at: Coordinator, user: PlaceUser, person: PlaceUser) -> None:
         try:
-            at.acquire(self.name, str(user))
+            at.acquire(self.name, str(user), str(person) if person != user else "")
         except ConfigurationError as error:
             holder = at.holder(self.name)
             if (away := Away.of(holder)) is not None:

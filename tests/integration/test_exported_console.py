@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from exporters.farm.away import Away
 from exporters.farm.coordinator import Coordinator
 from lab.console.published import PREFIX
 from lab.host.runtime import socket_path
+from lab.places.holding import Place, job_user, stock_user
 
 DEADLINE_S = 60
 
@@ -100,3 +103,44 @@ def test_a_console_server_that_is_away_takes_the_port_away_until_it_is_back(
             adapter.say(b"hello")
             assert theirs.read(5) == b"hello"
             theirs.close()
+
+
+MICROCOM = """
+import socket, sys
+from pathlib import Path
+host, _, port = sys.argv[sys.argv.index("-t") + 1].rpartition(":")
+with socket.create_connection((host, int(port)), timeout=60) as console:
+    console.sendall(b"nobody hears this")
+    said = b""
+    while b"read only" not in said and (more := console.recv(4096)):
+        said += more
+Path(__file__).with_name("said").write_bytes(said)
+"""
+
+
+def test_labgrids_console_shows_whose_job_has_the_place_what_it_reads_and_the_job_stays_the_writer(
+    bench: ConsoleBench, coordinator: str, tmp_path: Path
+) -> None:
+    adapter = bench.adapter()
+    microcom = tmp_path / "microcom"
+    microcom.write_text(f"#!{sys.executable}\n{MICROCOM}")
+    microcom.chmod(0o755)
+    lena = stock_user("lena", {})
+    words = ("-p", "b1", "console")
+    environ = {**lena.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    listen = ("--listen", "0.0.0.0")  # noqa: S104 - on loopback stock clients come through ssh
+    exporter = running_exporter(coordinator, tmp_path, bench.runtime, serial_port(adapter.link), *listen)
+    job = job_user("lena", "j12", "/a/results.db")
+    with bench.client() as run, exporter:
+        until(lambda: not Coordinator(coordinator).lacking(), "the port is there")
+        with Place("b1", coordinator).held(job, lena, lambda _: False):
+            until(lambda: tcp_port(coordinator) > 0, "the port is served")
+            run.attach(run.open(adapter.link).name, write=True)
+            client(coordinator, *words, **environ)
+            assert b"read only" in (tmp_path / "said").read_bytes()
+            run.write(b"only this")
+            assert adapter.heard(9) == b"only this"
+            with pytest.raises(AssertionError, match="not acquired by your user"):
+                client(coordinator, *words, **environ | {"LG_USERNAME": "bob"})
+        with pytest.raises(AssertionError, match="is not acquired"):
+            client(coordinator, *words, **environ)

@@ -57,7 +57,7 @@ class Played:
             self.places[name] = ""
         self.released(name)
 
-    def acquire(self, name: str, user: str) -> None:
+    def acquire(self, name: str, user: str, _allowed: str = "") -> None:
         assert self.places[name] == ""
         self.places[name] = user
 

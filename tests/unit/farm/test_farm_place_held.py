@@ -58,7 +58,7 @@ class Played:
         self.acquired = ""
         self.said.append("release")
 
-    def acquire(self, name: str, user: str) -> None:
+    def acquire(self, name: str, user: str, _allowed: str = "") -> None:
         assert self.acquired == ""
         if self.deaf:
             self.deaf = False
