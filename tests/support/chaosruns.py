@@ -17,7 +17,7 @@ from lab.results import Run, Store, joblist
 from lab.results.failures import CATALOGUE
 from lab.results.models import AttemptRow, JobRow
 
-SUCCESS, WORSE, FAILURE = 0, 1, 2  # of Buildbot
+SUCCESS, WORSE, FAILURE, EXCEPTION = 0, 1, 2, 4  # of Buildbot; a run that failed by the lab is an exception
 
 
 @define
@@ -119,7 +119,7 @@ def look(store: Store, ended: Mapping[str, int], cycles: int) -> Counter[str]:
             ways = Counter(_end(store, run, f"{name}, run {run.id} confirming") for run in its if run not in runs)
             found += Counter({f"{way} while confirming": count for way, count in ways.items() if way != "completed"})
         else:
-            assert result == FAILURE, f"{name}: {result} of Buildbot"
+            assert result in {FAILURE, EXCEPTION}, f"{name}: {result} of Buildbot"
             assert set(measured) < set(planned), f"{name}: all is measured, and it failed"
             (run,) = runs
             found[_end(store, run, name)] += 1
