@@ -2,6 +2,8 @@
 
 How many boards are too many is learned: where stamps were too late for a minute in which no board came or went, the host has room for one
 board less than it had then, for a day. The runtime folder keeps that; whoever deletes the file lets the host begin anew.
+
+Stamps are those of this host's console server: boards whose consoles are on another host are counted here, and that host is not asked.
 """
 
 from __future__ import annotations
