@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from attrs import frozen
 from coordinator import ALICE, client
 from measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
 from otherhost import AHEAD_S
-from placedboard import BOARD, running_place
+from placedboard import BOARD, running_place, running_place_by_tls
 from railbench import true_energy_j
+from tlsfront import Front
 
 from lab import boards
+from lab.host.tls import VARIABLE
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.results import Attempt, open_store
 from virtual.sim.trueboots import TrueBoot, true_boots
@@ -32,11 +35,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @frozen
 class Place:
-    """The board as whoever is on another host has it."""
+    """The board as whoever is on another host has it; `front`: what leads there by TLS."""
 
     lab: Lab
     env: Path
     coordinator: str
+    front: Front | None = None
 
     def boots(self, cycles: int) -> Iterator[tuple[Attempt, TrueBoot]]:
         """The good attempts of a session, each beside the truth."""
@@ -71,18 +75,31 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Alice has acquired it."""
-    with running_place(lab, tmp_path_factory.mktemp("place")) as (env, coordinator):
-        client(coordinator, "-p", BOARD, "acquire")
-        yield Place(lab, env, coordinator)
-        client(coordinator, "-p", BOARD, "release")
+    folder = tmp_path_factory.mktemp("place")
+    with contextlib.ExitStack() as running:
+        if request.param == "by TLS":
+            env, coordinator, front = running.enter_context(running_place_by_tls(lab, folder))
+            lab.environ[VARIABLE] = str(front.folder / "client")
+            place = Place(lab, env, coordinator, front)
+        else:
+            place = Place(lab, *running.enter_context(running_place(lab, folder)))
+        client(place.coordinator, "-p", BOARD, "acquire")
+        yield place
+        client(place.coordinator, "-p", BOARD, "release")
 
 
+directly = pytest.mark.parametrize("place", ["directly"], indirect=True)
+by_both = pytest.mark.parametrize("place", ["directly", "by TLS"], indirect=True)
+
+
+@directly
 def test_a_boot_on_another_hosts_clock_is_timed_from_the_switch_here_within_its_bound(place: Place) -> None:
     assert_true(place.numbers(CYCLES), more=lambda: place.numbers(ENOUGH // 2))
 
 
+@by_both
 def test_a_suspend_on_another_hosts_clock_has_its_mode_from_the_mcus_port_and_its_energy_from_the_sensors_there(
     place: Place,
 ) -> None:
@@ -103,3 +120,9 @@ def test_a_suspend_on_another_hosts_clock_has_its_mode_from_the_mcus_port_and_it
     ]
     assert abs(kernel.value - int(worked[-1].rpartition("planned_ns=")[2]) / 1e6) <= kernel.uncertainty
     assert "mode_unverified" not in kernel.flags
+    if place.front is not None:
+        said = place.front.said()
+        assert all(f"is here (boardlab-{name}".encode() in said for name in ("console", "rails", "power:"))
+        clock = attempt.details["console_clock"]
+        assert abs(clock["offset_ns"] - AHEAD_S * 10**9) <= clock["bound_ns"] < 10**9
+        assert not list(place.lab.folder.rglob("*.ctl")), "a connection of ssh was made"

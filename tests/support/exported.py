@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,12 +19,20 @@ EXPORTER = "labhost"
 
 @contextmanager
 def running_exporter(
-    coordinator: str, folder: Path, runtime: Path, exported: str, *words: str
+    coordinator: str, folder: Path, runtime: Path, exported: str, *words: str, within: Sequence[str] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """`lab farm export` of these resources (YAML)."""
+    """`lab farm export` of these resources (YAML); `within`: the words of another program that starts it."""
     resources = folder / "exporter.yaml"
     resources.write_text(exported)
-    command = [Path(sys.executable).with_name("lab"), "farm", "export", str(resources), "--coordinator", coordinator]
+    command = [
+        *within,
+        Path(sys.executable).with_name("lab"),
+        "farm",
+        "export",
+        str(resources),
+        "--coordinator",
+        coordinator,
+    ]
     options = ["--name", EXPORTER, "--hostname", "127.0.0.1", "--runtime", str(runtime), *words]
     log = folder / "exporter.log"
     with log.open("wb") as said, subprocess.Popen([*command, *options], stdout=said, stderr=said) as process:

@@ -26,14 +26,18 @@ def _in_another_time() -> list[str]:
     return ["unshare", *alone, "--time", *offsets, "--fork", "--kill-child"]
 
 
+def on_its_host(console: Path) -> list[str]:
+    """The words that give a program the clock of the console server at this socket."""
+    joined = ["nsenter", "--target", str(server_pid(console.parent)), "--time"]
+    return joined + ([] if os.geteuid() == 0 else ["--user", "--preserve-credentials"])
+
+
 @contextmanager
 def rails_server_beside(console: Path) -> Iterator[Path]:
     """The socket of a rails server with the clock of the console server at this socket."""
     address, runtime = rails_socket(console.parent), console.parent
     lab = str(Path(sys.executable).with_name("lab"))
-    joined = ["nsenter", "--target", str(server_pid(runtime)), "--time"]
-    joined += [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
-    with subprocess.Popen([*joined, lab, "rails", "serve", "--runtime", str(runtime)]) as process:
+    with subprocess.Popen([*on_its_host(console), lab, "rails", "serve", "--runtime", str(runtime)]) as process:
         try:
             until(
                 lambda: address.is_socket() or process.poll() is not None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,10 +27,11 @@ def hwmon(folder: Path) -> RailsConfig:
 
 
 @contextmanager
-def running_rails_server(runtime: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`lab rails serve`."""
+def running_rails_server(runtime: Path, temporary: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """`lab rails serve`; `temporary`: where it keeps its traces."""
     command = [Path(sys.executable).with_name("lab"), "rails", "serve", "--runtime", str(runtime)]
-    with subprocess.Popen(command) as process:
+    environ = {**os.environ, **({"TMPDIR": str(temporary)} if temporary else {})}
+    with subprocess.Popen(command, env=environ) as process:
         try:
             until(rails_socket(runtime).is_socket, "the rails server listens")
             yield process

@@ -19,10 +19,13 @@ from lab.console.tlsdoor import TlsDoor
 from lab.console.tlsfront import TlsFront
 from lab.console.tlsservices import Pdudaemon, Services
 from lab.console.tlsway import TlsWay
+from lab.console.tlswords import RAILS, power
 from lab.errors import ConfigurationError
+from lab.host.tcp import first_line
 from lab.host.tls import Identity
 
 DEADLINE_S = 60.0
+FLOOD_BYTES = 32 << 20  # more than all sockets on the way hold
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +124,37 @@ def send_until_cut(stream: Stream) -> None:
         stream.send(b"x", DEADLINE_S)
 
 
+def test_who_does_not_read_holds_up_nobody_and_misses_nothing(
+    made: Path, tmp_path: Path, start: Callable[[], int]
+) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "rails.sock"))
+        server.listen()
+
+        def flood_the_first_and_answer_the_second() -> None:
+            with server.accept()[0] as first:
+                flood = threading.Thread(target=first.sendall, args=(b"x" * FLOOD_BYTES,))
+                flood.start()
+                with server.accept()[0] as second:
+                    second.sendall(second.recv(4))
+                flood.join()
+
+        thread = threading.Thread(target=flood_the_first_and_answer_the_second)
+        thread.start()
+        door = TlsDoor(TlsWay(HOST, start(), Identity(made / "client")), RAILS)
+        with door.connect(DEADLINE_S) as slow:
+            with door.connect(DEADLINE_S) as quick:
+                quick.sendall(b"ping")
+                assert first_line(quick.recv, 4) == b"ping"
+            assert thread.is_alive()
+            came = 0
+            while more := slow.recv(1 << 16):
+                came += len(more)
+            assert came == FLOOD_BYTES
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+
+
 def test_a_front_of_an_earlier_boardlab_is_said_before_anything_is_asked_of_it(made: Path) -> None:
     with socket.create_server((HOST, 0)) as listening:
         heard = []
@@ -132,7 +166,7 @@ def test_a_front_of_an_earlier_boardlab_is_said_before_anything_is_asked_of_it(m
 
         thread = threading.Thread(target=serve_consoles_only)
         thread.start()
-        door = TlsDoor(TlsWay(HOST, listening.getsockname()[1], Identity(made / "client")), "boardlab-rails")
+        door = TlsDoor(TlsWay(HOST, listening.getsockname()[1], Identity(made / "client")), RAILS)
         with pytest.raises(ConfigurationError, match="of an earlier boardlab, which serves only consoles"):
             door.connect(DEADLINE_S)
         thread.join(DEADLINE_S)
@@ -163,7 +197,7 @@ def test_what_neither_accepts_nor_refuses_is_not_waited_for_for_ever(
         thread.start()
         way = TlsWay(HOST, front.port, Identity(made / "client"))
         with pytest.raises(ConnectionRefusedError, match=r"nothing answers at .* within 0\.2 s"):
-            TlsDoor(way, f"boardlab-power:{full.getsockname()[1]}").connect(DEADLINE_S)
+            TlsDoor(way, power(full.getsockname()[1])).connect(DEADLINE_S)
         front.stop()
         thread.join(DEADLINE_S)
         assert not thread.is_alive()
